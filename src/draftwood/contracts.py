@@ -1,0 +1,389 @@
+"""The seams: what a drafter, a target, a rule and a planner promise each other. Protocols and their values only.
+
+Rows: a pass over a tree gives ``1 + len(tree)`` rows, row 0 for the root (the last committed token), row
+``1 + i`` for node ``i``. Positions count from 0 at the first token of the prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.tree import TokenTree
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+
+# --- targets -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a target can do; declared, so that nothing is discovered in mid-text.
+
+    Attributes
+    ----------
+    vocab_size
+        Token ids lie in ``[0, vocab_size)``.
+    max_positions
+        The longest text, prompt included.
+    trees
+        False: chains only.
+    rollback
+        How rejected rows leave the cache: cut off, restored and replayed, or not at all (then no drafts).
+    batch
+        Several sessions share one pass.
+    top_k
+        `Scores.top_k` is offered.
+    hidden
+        Layers whose hidden states `Scores.hidden` gives.
+    max_pass
+        Most tokens one scoring pass may hold, the root included.
+    """
+
+    vocab_size: int
+    max_positions: int
+    trees: bool = True
+    rollback: Literal["truncate", "snapshot", "none"] = "truncate"
+    batch: bool = False
+    top_k: bool = True
+    hidden: tuple[int, ...] = ()
+    max_pass: int = 1 << 16
+
+
+class Scores(Protocol):
+    """What one pass says about each row; everything is computed when asked for."""
+
+    def argmax(self, row: int) -> int:
+        """Token with the largest raw score of this row; the lowest id on a tie."""
+        ...
+
+    def raw(self, row: int) -> Any:
+        """Raw scores of one row, [vocab], in the target's own array type; not to be written to."""
+        ...
+
+    def numpy(self, array: Any) -> Floats:
+        """Bring a row of the target's own array type here as float32[vocab]; may share memory."""
+        ...
+
+    def top_k(self, k: int) -> tuple[Ints, Floats]:
+        """Ids int32[rows, k] and probabilities float32[rows, k] of the best tokens of all rows, best first."""
+        ...
+
+    def hidden(self, layer: int) -> Any:
+        """Hidden states of a declared layer, [rows, width], in the target's own array type."""
+        ...
+
+
+class TargetSession(Protocol):
+    """One text in the target's cache."""
+
+    @property
+    def length(self) -> int:
+        """Tokens that the cache holds: during decoding, every committed one but the last."""
+        ...
+
+    def keep(self, path: Sequence[int]) -> None:
+        """After a pass: commit the root and these nodes of the scored tree (a path from the root), drop the rest."""
+        ...
+
+    def extend(self, ids: Sequence[int]) -> Scores:
+        """Read more text; returns the scores of its last token as row 0."""
+        ...
+
+    def truncate(self, length: int) -> None:
+        """Cut the cached text to its first ``length`` tokens (may read again)."""
+        ...
+
+    def fork(self) -> TargetSession:
+        """Return an independent copy."""
+        ...
+
+    def close(self) -> None:
+        """Give the slot back; closing twice is harmless."""
+        ...
+
+
+class Target(Protocol):
+    """A model that scores trees. Shareable; it owns the cache, a session is a slot in it."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def open(
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0
+    ) -> Sequence[tuple[TargetSession, Scores]]:
+        """Read the prompts; per prompt a session and the scores of its last token as row 0.
+
+        ``reserve`` is how many more tokens per prompt the caller expects to commit.
+        """
+        ...
+
+    def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> Sequence[Scores]:
+        """One pass: for each (session of this target, root token, tree) scores of the root and of every node."""
+        ...
+
+
+# --- noise and rules ---------------------------------------------------------------------------------------
+
+
+class Noise(Protocol):
+    """Keyed noise: a function of (seed, sequence, position, token), so reading it consumes nothing."""
+
+    def gumbel(self, position: int, ids: NDArray[Any]) -> NDArray[np.float64]:
+        """Gumbel noise of these tokens at this position of the text, float64[len(ids)]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the next token is chosen from the scores.
+
+    Attributes
+    ----------
+    temperature
+        0 is greedy; the settings below it then have no effect, `repetition_penalty` excepted.
+    top_k, top_p, min_p
+        Restrict the support, applied in this order after the temperature; None leaves it whole.
+    repetition_penalty
+        Scores of tokens already in the text are divided (positive) or multiplied (negative) by it
+        (CTRL, arXiv 1909.05858).
+    seed
+        Keys the noise; the same seed gives the same text.
+    """
+
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+
+Processor = Callable[[NDArray[np.int64], Any], Any]
+"""``processor(prefix int64[length], row) -> row``: called once per emitted token, in order, with the committed
+text; the row has the target's own array type."""
+
+Ended = Callable[[int], "str | None"]
+"""Told each emitted token in order; answers why the text ends with it, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a rule decided about one scored tree.
+
+    Attributes
+    ----------
+    path
+        Accepted nodes, from the first below the root.
+    emitted
+        The accepted tokens and the target's own next one; shorter by that one where the text ends within the path.
+    choices
+        What the target takes at each visited row: at the root, then at each node of the path.
+    finish
+        Why the text ends here, or None.
+    """
+
+    path: tuple[int, ...]
+    emitted: tuple[int, ...]
+    choices: tuple[int, ...]
+    finish: str | None = None
+
+
+class RuleSession(Protocol):
+    """The rule's side of one request: owns the committed text, the noise and the processors."""
+
+    @property
+    def noise(self) -> Noise | None:
+        """The noise that decides, for drafters to read; None when greedy."""
+        ...
+
+    def verify(self, tree: TokenTree, scores: Scores, ended: Ended) -> Verdict:
+        """Walk from the root, accept while the target's own choice is a child, stop where the text ends."""
+        ...
+
+
+class Rule(Protocol):
+    """Why the output is still the model's own."""
+
+    def open(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        processors: Sequence[Processor] = (),
+        sequence: int = 0,
+    ) -> RuleSession:
+        """Start a request. ``sequence`` is the number of the returned sequence, never the row of a batch."""
+        ...
+
+
+# --- drafters ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a drafter asks of the target beyond tokens: top-k of every scored node, hidden states of layers."""
+
+    top_k: int = 0
+    hidden: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What a pass taught, as one source sees it.
+
+    Attributes
+    ----------
+    tree
+        The scored tree, all sources together.
+    proposal
+        What this source had proposed (before pruning).
+    rows : int32[len(proposal)]
+        Where each proposed node went in ``tree``, -1 where it was pruned.
+    path
+        Accepted nodes of ``tree``.
+    emitted
+        Tokens that were committed: the path's, then the target's own (see `Verdict`).
+    choice : int32[1 + len(tree)]
+        What the target takes at each row: exact on the path, elsewhere from the raw top-k plus noise where a
+        drafter of the set declared ``top_k``, else -1 (unknown).
+    top_k
+        Ids int32[rows, k] and probabilities float32[rows, k] of all rows where declared, else None.
+    hidden
+        Declared layer -> hidden states [rows, width] of all rows, in the target's own array type.
+
+    A node is a label for beliefs only if its parent was accepted; proposals that the planner pruned are labels
+    too where that holds.
+    """
+
+    tree: TokenTree
+    proposal: TokenTree
+    rows: Ints
+    path: tuple[int, ...]
+    emitted: tuple[int, ...]
+    choice: Ints
+    top_k: tuple[Ints, Floats] | None = None
+    hidden: Mapping[int, Any] = field(default_factory=dict)
+
+
+class DraftSession(Protocol):
+    """A drafter's side of one request. Sees committed tokens only, and feedback on what it proposed."""
+
+    def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:
+        """Propose at most ``nodes`` draft nodes and ``probes`` probes after the last committed token.
+
+        ``odds`` float32[n_evidence] is the acceptance rate now believed for each evidence class: the only
+        belief to go by when choosing what to grow.
+        """
+        ...
+
+    def learn(self, feedback: Feedback) -> None:
+        """Take in what a pass emitted and taught."""
+        ...
+
+    def extend(self, ids: Sequence[int]) -> None:
+        """Take in committed text that no feedback brought: the prefill's own token, the next user turn."""
+        ...
+
+    def fork(self) -> DraftSession:
+        """Return an independent copy."""
+        ...
+
+    def truncate(self, length: int) -> None:
+        """Cut the committed text to its first ``length`` tokens (may rebuild)."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; closing twice is harmless."""
+        ...
+
+
+class Drafter(Protocol):
+    """A way to propose continuations. Shareable and frozen: hyper-parameters and shared memory only."""
+
+    @property
+    def name(self) -> str:
+        """Shown as the source of tokens."""
+        ...
+
+    @property
+    def prior(self) -> Floats:
+        """Acceptance rate expected of each evidence class before anything is known, float32[n_evidence]."""
+        ...
+
+    @property
+    def needs(self) -> Needs: ...
+
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
+        """Start a request. ``noise`` is the rule's (None when greedy): readable, never consumed."""
+        ...
+
+
+# --- planners ----------------------------------------------------------------------------------------------
+
+
+class State(Protocol):
+    """What a planner may know of a request under way."""
+
+    @property
+    def drafters(self) -> Sequence[Drafter | None]:
+        """The set in order; None where a drafter was disabled for this request."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def length(self) -> int:
+        """Committed tokens, prompt included."""
+        ...
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that may still be emitted, at least 1."""
+        ...
+
+    @property
+    def greedy(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one source is asked for in one step."""
+
+    nodes: int
+    probes: int
+    odds: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is scored for one request: the pruned tree, and per source where its nodes went (-1: pruned)."""
+
+    tree: TokenTree
+    rows: tuple[Ints, ...]
+
+
+class Planner(Protocol):
+    """Decides how much is drafted and how much of it is checked, possibly nothing. Owns the beliefs."""
+
+    def ask(self, states: Sequence[State]) -> list[list[Ask]]:
+        """Per request and source of its set: how much to ask for."""
+        ...
+
+    def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
+        """Merge each request's proposals (one tree per source of its set) and prune them to what pays."""
+        ...
+
+    def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
+        """Take in what the pass taught, per request and source."""
+        ...

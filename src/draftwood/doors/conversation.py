@@ -1,0 +1,108 @@
+"""A conversation: each turn reads only what is new, for the target's cache and the drafters alike."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator
+from contextlib import ExitStack
+from typing import Any, Self
+
+from draftwood.contracts import Planner
+from draftwood.doors.generation import Generation, pieces
+from draftwood.doors.prompts import render
+from draftwood.doors.setup import DrafterSpec, Setup
+from draftwood.doors.text import Piece
+from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+from draftwood.request import Row
+
+
+class Conversation:
+    """Keeps one text and its sessions open across turns.
+
+    The template is rendered anew for each turn and compared with what the cache holds: the longest common
+    prefix stays, the rest is cut and read. So edits of earlier messages are allowed.
+
+    Parameters
+    ----------
+    model, tokenizer, drafters, planner
+        As in `generate`.
+    system
+        A system message, or None for the template's own.
+    settings
+        Sampling settings, ``max_new_tokens``, ``stop`` and ``seed`` as in `generate`.
+
+    Attributes
+    ----------
+    messages : list of dict
+        The history; edit it freely between turns.
+    read
+        Tokens that the last turn had to read.
+    generation
+        The last answer.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        tokenizer: Any = None,
+        system: str | None = None,
+        drafters: DrafterSpec = "default",
+        planner: str | Planner = DEFAULT_PLANNER,
+        **settings: Any,
+    ) -> None:
+        self._setup = Setup(model, tokenizer, drafters, planner)
+        if settings.get("seed") is None:  # one seed for the whole conversation
+            settings["seed"] = secrets.randbits(32)
+        self._settings = settings
+        self._system = system
+        self._open = ExitStack()
+        self._row: Row | None = None
+        self.messages: list[dict[str, str]] = []
+        self.read = 0
+        self.generation = Generation()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything that was said."""
+        self._open.close()
+        self._row = None
+        self.messages = [{"role": "system", "content": self._system}] if self._system is not None else []
+
+    def say(self, text: str) -> Generator[Piece]:
+        """Say something; yields the answer piece by piece.
+
+        Closing the generator, or an interrupt, ends the answer and keeps what was written in the history.
+        """
+        self.messages.append({"role": "user", "content": text})
+        try:
+            row = self._turn()
+        except BaseException:
+            self.messages.pop()  # nothing was said
+            raise
+        self.generation = Generation(prompt_tokens=row.length, seed=row.request.sampling.seed)
+        try:
+            yield from pieces(self._setup, row, self.generation)
+        finally:
+            self.messages.append({"role": "assistant", "content": self.generation.text or ""})
+
+    def _turn(self) -> Row:
+        ids = render(self.messages, self._setup.tokenizer)
+        request = self._setup.request(ids, **self._settings)
+        if self._row is None:
+            (self._row,) = self._open.enter_context(self._setup.open([request]))
+            self.read = len(ids)
+        else:
+            self.read = self._row.turn(request)
+        return self._row
+
+    def close(self) -> None:
+        """Close every session."""
+        self._open.close()
+        self._row = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,123 @@
+"""What every door builds before it decodes: target, drafters, planner, requests."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from draftwood.contracts import Drafter, Planner, Processor, Sampling, Target
+from draftwood.doors.prompts import decoder
+from draftwood.drafters.load import load as load_drafters
+from draftwood.ending import StopStrings
+from draftwood.errors import UsageError, VocabularyError
+from draftwood.planning.load import load as load_planner
+from draftwood.request import Request, Row, open_rows
+from draftwood.verify.exact import SampleAndMatch
+from draftwood.verify.sampling import check_sampling
+
+DEFAULT_NEW_TOKENS = 256
+DrafterSpec = str | Drafter | Sequence["str | Drafter"]
+
+
+class Setup:
+    """Everything that requests share.
+
+    Parameters
+    ----------
+    model
+        A model of transformers, a `Target`, or a name that `draftwood.load` takes.
+    tokenizer
+        Comes with a model given by name.
+    drafters, planner
+        Names or objects.
+
+    Raises
+    ------
+    UnknownNameError, UsageError
+        For names and options that nobody knows; before a model is loaded.
+    VocabularyError
+        If tokenizer and model do not belong together.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, drafters: DrafterSpec, planner: str | Planner) -> None:
+        self.drafters = load_drafters(drafters)
+        self.planner = load_planner(planner)
+        if isinstance(model, str):
+            from draftwood.models import load
+
+            model, known = load(model)
+            tokenizer = tokenizer or known
+        self.model, self.tokenizer = model, tokenizer
+        self.target = _target(model)
+        rows = self.target.capabilities.vocab_size
+        if tokenizer is not None and len(tokenizer) > rows:
+            raise VocabularyError(
+                f"the tokenizer knows {len(tokenizer)} tokens and the model {rows}: they do not belong "
+                "together; take both from one place"
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the sources, by index."""
+        return [d.name for d in self.drafters]
+
+    def open(self, requests: Sequence[Request]) -> AbstractContextManager[list[Row]]:
+        """Open rows for these requests."""
+        return open_rows(self.target, self.drafters, requests, SampleAndMatch())
+
+    def request(
+        self,
+        ids: Sequence[int],
+        sequence: int = 0,
+        *,
+        max_new_tokens: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        logits_processor: Any = None,
+        **sampling: Any,
+    ) -> Request:
+        """Fill in what the model's generation config says and check the settings."""
+        config = getattr(self.model, "generation_config", None)
+        for name in ("top_k", "top_p", "min_p", "repetition_penalty"):
+            if sampling.get(name) is None:
+                sampling[name] = getattr(config, name, None)
+        sampling["repetition_penalty"] = sampling["repetition_penalty"] or 1.0
+        if sampling.get("seed") is None:
+            sampling["seed"] = secrets.randbits(32)
+        settings = Sampling(**sampling)
+        check_sampling(settings)
+        if max_new_tokens is None:
+            max_new_tokens = getattr(config, "max_new_tokens", None) or DEFAULT_NEW_TOKENS
+        end = getattr(config, "eos_token_id", None)
+        end_ids = frozenset() if end is None else frozenset([end] if isinstance(end, int) else end)
+        return Request(
+            ids, max_new_tokens, settings, self._processors(logits_processor), sequence, end_ids, self._stop(stop)
+        )
+
+    def _stop(self, stop: str | Sequence[str] | None) -> StopStrings | None:
+        if stop is None or not len(stop):
+            return None
+        if self.tokenizer is None:
+            raise UsageError("stop strings need a tokenizer: pass tokenizer=")
+        return StopStrings([stop] if isinstance(stop, str) else list(stop), decoder(self.tokenizer))
+
+    def _processors(self, processors: Any) -> Sequence[Processor]:
+        if processors is None:
+            return []
+        given = [processors] if callable(processors) and not isinstance(processors, list) else list(processors)
+        arena = getattr(self.target, "arena", None)
+        if arena is None:
+            return given
+        from draftwood.engines.transformers.processors import adapt
+
+        return adapt(given, arena.device)
+
+
+def _target(model: Any) -> Target:
+    if hasattr(model, "capabilities"):
+        target: Target = model
+        return target
+    from draftwood.engines.transformers.shared import shared_target
+
+    return shared_target(model)

@@ -1,0 +1,139 @@
+"""The front doors: generate() and stream()."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, Self
+
+from draftwood.contracts import Planner
+from draftwood.doors.generation import Generation, pieces
+from draftwood.doors.prompts import Prompt, as_prompts
+from draftwood.doors.setup import DrafterSpec, Setup
+from draftwood.doors.text import Piece
+from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+from draftwood.request import Request
+
+
+def generate(
+    model: Any,
+    prompts: Prompt | Sequence[Prompt],
+    *,
+    tokenizer: Any = None,
+    drafters: DrafterSpec = "default",
+    planner: str | Planner = DEFAULT_PLANNER,
+    max_new_tokens: int | None = None,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    repetition_penalty: float | None = None,
+    seed: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    logits_processor: Any = None,
+) -> Any:
+    """Write answers, faster, without changing a token.
+
+    Parameters
+    ----------
+    model
+        A causal language model of transformers, a `Target`, or a model's name or folder.
+    prompts
+        Text, token ids, a tensor of ids, chat messages (``[{"role": ..., "content": ...}]``), or a list of
+        these. A list gives a list of answers.
+    tokenizer
+        For text in or out and for ``stop``; comes with a model given by name.
+    drafters
+        ``"default"``, ``"suffix+lookup:max_ngram=3"``, Drafter objects, or a list of these; ``"none"`` is
+        plain decoding through the same loop.
+    planner
+        How much is drafted: ``"fixed:16"`` or a Planner.
+    max_new_tokens
+        Most tokens to write; by default what the model's generation config says, else 256.
+    temperature, top_k, top_p, min_p, repetition_penalty
+        See `Sampling`; 0 is greedy. None means what the model's generation config says.
+    seed
+        The same seed gives the same text, drafting on or off. None draws one.
+    stop
+        Text that ends the answer and is left out of it.
+    logits_processor
+        Logits processors of transformers (a list of them); each request gets its own copy.
+
+    Returns
+    -------
+    Generation or list of Generation
+
+    Raises
+    ------
+    UsageError, PromptError, ModelError, CapabilityError
+        Before the first token, with a sentence that says what to do.
+    """
+    streamed = Stream(
+        model, prompts, tokenizer=tokenizer, drafters=drafters, planner=planner, max_new_tokens=max_new_tokens,
+        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty,
+        seed=seed, stop=stop, logits_processor=logits_processor,
+    )  # fmt: skip
+    with streamed:
+        for _ in streamed:
+            pass
+    return streamed.generations if streamed.many else streamed.generations[0]
+
+
+def stream(model: Any, prompt: Prompt, **settings: Any) -> Stream:
+    """Write an answer piece by piece; settings as in `generate`.
+
+    Returns
+    -------
+    Stream
+        Iterate over its `Piece` objects; ``stream.generation`` holds what was written so far, also after an
+        interrupt. Closing it early (or leaving its ``with`` block) closes every session.
+    """
+    return Stream(model, prompt, **settings)
+
+
+class Stream(Iterator[Piece]):
+    """Answers under way: an iterator over pieces, a context manager, and the record of what was written."""
+
+    def __init__(
+        self,
+        model: Any,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        tokenizer: Any = None,
+        drafters: DrafterSpec = "default",
+        planner: str | Planner = DEFAULT_PLANNER,
+        stop: str | Sequence[str] | None = None,
+        logits_processor: Any = None,
+        **settings: Any,
+    ) -> None:
+        setup = Setup(model, tokenizer, drafters, planner)
+        self.many, read = as_prompts(prompts, setup.tokenizer)
+        requests = [
+            setup.request(ids, i, stop=stop, logits_processor=logits_processor, **settings)
+            for i, ids in enumerate(read)
+        ]
+        self.generations = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in requests]
+        self._pieces = self._write(setup, requests)
+
+    @property
+    def generation(self) -> Generation:
+        """What was written so far for the first prompt."""
+        return self.generations[0]
+
+    def __next__(self) -> Piece:
+        return next(self._pieces)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop and close every session; what was written stays in `generation`."""
+        self._pieces.close()
+
+    def _write(self, setup: Setup, requests: Sequence[Request]) -> Generator[Piece]:
+        # One after another: a target that takes several rows per pass gets them together in a later engine.
+        for request, generation in zip(requests, self.generations, strict=True):
+            with setup.open([request]) as (row,):
+                yield from pieces(setup, row, generation)

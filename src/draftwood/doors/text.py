@@ -1,0 +1,75 @@
+"""From tokens to text while they come: no half characters, no stop strings, each piece with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from draftwood.ending import StopStrings
+
+Decode = Callable[[Sequence[int]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some text and where its tokens came from: the name of a drafter, or ``"model"``."""
+
+    text: str
+    source: str
+
+
+class TextBuilder:
+    """Turns tokens into pieces whose texts, joined, are the text of all tokens up to a stop string.
+
+    Parameters
+    ----------
+    decode
+        Token ids to text.
+    stop
+        Stop strings; what may turn out to begin one is held back.
+    """
+
+    def __init__(self, decode: Decode, stop: StopStrings | None = None) -> None:
+        self._decode, self._stop = decode, stop
+        self._ids: list[int] = []
+        self._prefix = self._read = 0  # ids[prefix:read] give the context in which the next token is decoded
+        self._shown = 0
+        self._marks: list[tuple[int, str]] = []  # text up to this offset came from this source
+        self.text = ""
+
+    def push(self, token: int, source: str) -> list[Piece]:
+        """Take in a token; returns what can be shown now."""
+        self._ids.append(token)
+        before, now = self._decoded()
+        if now.endswith("\ufffd"):  # in the middle of a character
+            return []
+        self._prefix, self._read = self._read, len(self._ids)
+        self._append(now[len(before) :], source)
+        held = self._stop.held_back(self.text) if self._stop else 0
+        return self._show(len(self.text) - held)
+
+    def finish(self, source: str) -> list[Piece]:
+        """No more tokens come; returns what was held back, cut before a stop string."""
+        before, now = self._decoded()
+        self._append(now[len(before) :], source)
+        if self._stop is not None:
+            self.text = self._stop.cut(self.text)
+        return self._show(len(self.text))
+
+    def _decoded(self) -> tuple[str, str]:
+        return self._decode(self._ids[self._prefix : self._read]), self._decode(self._ids[self._prefix :])
+
+    def _append(self, text: str, source: str) -> None:
+        self.text += text
+        if text:
+            self._marks.append((len(self.text), source))
+
+    def _show(self, end: int) -> list[Piece]:
+        pieces = []
+        while self._shown < end:
+            until, source = self._marks[0]
+            pieces.append(Piece(self.text[self._shown : min(until, end)], source))
+            self._shown = min(until, end)
+            if until <= end:
+                self._marks.pop(0)
+        return pieces

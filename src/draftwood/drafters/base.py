@@ -1,0 +1,77 @@
+"""What drafters share: a frozen drafter with harmless defaults, and a session that follows the committed text."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import DraftSession, Feedback, Floats, Needs, Noise
+from draftwood.tree import TokenTree
+
+
+class BaseDrafter(ABC):
+    """A drafter that needs nothing from the target and has one evidence class. Subclass as a frozen dataclass.
+
+    The fields of the dataclass are the options that users write after the name (``name:key=value``).
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def needs(self) -> Needs:
+        return Needs()
+
+    @property
+    def prior(self) -> Floats:
+        return np.full(1, 0.5, dtype=np.float32)
+
+    @abstractmethod
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession: ...
+
+
+class TextSession(ABC):
+    """A session that holds the committed text and learns from tokens only.
+
+    Subclasses write `draft`, and override `extend`, `truncate` and `fork` where they index the text.
+    """
+
+    def __init__(self, ids: Sequence[int] | NDArray[Any] = ()) -> None:
+        self._buffer = np.empty(max(1024, 2 * len(ids)), dtype=np.int32)
+        self._length = 0
+        self.extend(ids)
+
+    @property
+    def text(self) -> NDArray[np.int32]:
+        """The committed text, int32[length]; a view."""
+        return self._buffer[: self._length]
+
+    @abstractmethod
+    def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree: ...
+
+    def learn(self, feedback: Feedback) -> None:
+        self.extend(feedback.emitted)
+
+    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        end = self._length + len(ids)
+        if end > len(self._buffer):
+            bigger = np.empty(2 * end, dtype=np.int32)
+            bigger[: self._length] = self.text
+            self._buffer = bigger
+        self._buffer[self._length : end] = ids
+        self._length = end
+
+    def truncate(self, length: int) -> None:
+        self._length = min(length, self._length)
+
+    def fork(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._buffer = self._buffer.copy()
+        return twin
+
+    def close(self) -> None:
+        self._buffer, self._length = np.empty(0, dtype=np.int32), 0

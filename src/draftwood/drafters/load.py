@@ -1,0 +1,213 @@
+"""Names to drafters: ``suffix+lookup:max_ngram=3:length=10``, everywhere the same.
+
+``+`` combines drafters into one tree, ``,`` lists arms to compare, options follow the name after colons.
+``none`` is plain decoding, ``default`` the set that every door uses. Other packages add drafters by entry
+points of the group ``draftwood.drafters``: the name, and a class (or function) that makes the drafter from
+keyword arguments annotated int, float, bool or str, each optionally ``| None``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+import numpy as np
+
+from draftwood.contracts import Drafter, Needs
+from draftwood.drafters.lookup import LookupDrafter
+from draftwood.drafters.suffix import SuffixDrafter
+from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
+
+DRAFTERS: Mapping[str, Callable[..., Drafter]] = {d.name: d for d in (SuffixDrafter, LookupDrafter)}
+"""The drafters of this package; a plug-in cannot take their names."""
+
+SETS: Mapping[str, tuple[str, ...]] = {"none": (), "default": ("suffix",)}
+"""Names that stand for sets of drafters."""
+
+GROUP = "draftwood.drafters"
+
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
+    """Return the drafters of one arm.
+
+    Parameters
+    ----------
+    spec
+        A name or names joined by ``+``, with options; a drafter; or several of these.
+
+    Raises
+    ------
+    UnknownNameError
+        A drafter or an option that does not exist.
+    UsageError
+        A value of the wrong type or out of range, a drafter named twice, ``none`` beside others.
+    DrafterError
+        A plug-in or object that is no drafter; names it and what is wrong with it.
+    """
+    parts = [spec] if isinstance(spec, str) or not isinstance(spec, Iterable) else list(spec)
+    items = [item.strip() for part in parts if isinstance(part, str) for item in part.split("+")]
+    if "none" in items and (len(items) > 1 or len(parts) > 1):
+        raise UsageError("'none' is plain decoding and cannot be combined with drafters")
+    drafters: list[Drafter] = []
+    for part in parts:
+        new = [_checked(part, f"drafter {part!r:.80}")] if not isinstance(part, str) else _named(part)
+        for drafter in new:
+            if any(type(drafter) is type(other) and repr(drafter) == repr(other) for other in drafters):
+                raise UsageError(f"drafter {drafter.name!r} is named twice with the same options")
+            drafters.append(drafter)
+    return tuple(drafters)
+
+
+def arms(spec: str) -> list[tuple[str, tuple[Drafter, ...]]]:
+    """Return the arms that ``,`` lists, each as typed and with its drafters. Raises what `load` raises."""
+    return [(label.strip(), load(label.strip())) for label in spec.split(",")]
+
+
+def known() -> dict[str, str]:
+    """Return every name that `load` understands, with a line on what it is, for help texts."""
+    lines = {"none": "plain decoding", "default": f"the standard set: {'+'.join(SETS['default'])}"}
+    lines |= {name: _first_line(make) for name, make in DRAFTERS.items()}
+    for name, points in _plugins().items():
+        try:
+            lines[name] = _first_line(_plugin(name, points))
+        except DrafterError as error:
+            lines[name] = str(error)
+    return lines
+
+
+def _named(part: str) -> list[Drafter]:
+    if "," in part:
+        raise UsageError(f"one set of drafters is wanted here, and ',' lists several: {part!r}")
+    drafters: list[Drafter] = []
+    for item in part.split("+"):
+        name, *options = (piece.strip() for piece in item.split(":"))
+        if not name:
+            raise UsageError(f"a drafter's name is missing in {part!r}; known: {', '.join(_names())}")
+        if name in SETS and options:
+            raise UsageError(f"{name!r} takes no options; write them after the drafter that they are meant for")
+        drafters += [_make(member, options) for member in SETS.get(name, (name,))]
+    return drafters
+
+
+def _make(name: str, options: list[str]) -> Drafter:
+    if name in DRAFTERS:
+        make = DRAFTERS[name]
+        return make(**_arguments(name, make, options))
+    plugins = _plugins()
+    if name not in plugins:
+        raise UnknownNameError("drafter", name, _names())
+    make, what = _plugin(name, plugins[name]), _title(name, plugins[name])
+    arguments = _arguments(name, make, options)
+    try:
+        drafter = make(**arguments)
+    except DraftwoodError:
+        raise
+    except Exception as error:
+        raise DrafterError(f"{what} failed to make its drafter: {error!r}") from error
+    _checked(drafter, what)
+    if drafter.name != name:
+        raise DrafterError(f"{what}: its drafter's name is {drafter.name!r}; it must equal the entry point's")
+    return drafter
+
+
+def _arguments(name: str, make: Callable[..., Drafter], options: list[str]) -> dict[str, Any]:
+    """Options as typed to keyword arguments of the types that the maker's signature says."""
+    parameters = inspect.signature(make, eval_str=True).parameters
+    arguments: dict[str, Any] = {}
+    for option in options:
+        key, equals, text = (piece.strip() for piece in option.partition("="))
+        if not equals:
+            raise UsageError(f"options of drafter {name!r} are written key=value, not {option!r}")
+        if key not in parameters:
+            raise UnknownNameError(f"option of drafter {name!r}", key, parameters)
+        if key in arguments:
+            raise UsageError(f"option {key!r} of drafter {name!r} is given twice")
+        arguments[key] = _value(f"option {key!r} of drafter {name!r}", text, parameters[key].annotation)
+    missing = [k for k, p in parameters.items() if p.default is p.empty and k not in arguments]
+    if missing:
+        raise UsageError(f"drafter {name!r} needs its option {missing[0]!r}: write {name}:{missing[0]}=...")
+    return arguments
+
+
+def _value(what: str, text: str, wanted: Any) -> Any:
+    kinds = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+    if text == "none" and NoneType in kinds:
+        return None
+    kind = next(k for k in kinds if k is not NoneType)
+    try:
+        return _WORDS[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        expected = {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, str(kind))
+        raise UsageError(f"{what} must be {expected}, not {text!r}") from None
+
+
+def _plugins() -> dict[str, list[EntryPoint]]:
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        if point.name not in DRAFTERS and point.name not in SETS:
+            found.setdefault(point.name, []).append(point)
+    return found
+
+
+def _names() -> list[str]:
+    return [*SETS, *DRAFTERS, *_plugins()]
+
+
+def _title(name: str, points: list[EntryPoint]) -> str:
+    package = points[0].dist.name if points[0].dist else points[0].value
+    return f"drafter plug-in {name!r} of {package}"
+
+
+def _plugin(name: str, points: list[EntryPoint]) -> Callable[..., Drafter]:
+    """Import a plug-in and check what can be checked before it makes a drafter."""
+    what = _title(name, points)
+    if len({point.value for point in points}) > 1:
+        values = ", ".join(sorted(point.value for point in points))
+        raise DrafterError(f"{what}: several plug-ins have this name ({values}); uninstall all but one")
+    try:
+        make: Callable[..., Drafter] = points[0].load()
+        parameters = inspect.signature(make, eval_str=True).parameters.values()
+    except Exception as error:
+        raise DrafterError(f"{what} cannot be imported: {error!r}") from error
+    for p in parameters:
+        kinds = get_args(p.annotation) if get_origin(p.annotation) in (Union, UnionType) else (p.annotation,)
+        if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) or len(set(kinds) - {NoneType}) != 1:
+            raise DrafterError(f"{what}: argument {p.name!r} must be a keyword of one type")
+        if not set(kinds) <= {int, float, bool, str, NoneType}:
+            raise DrafterError(f"{what}: argument {p.name!r} must be annotated int, float, bool or str")
+    return make
+
+
+def _checked(drafter: Any, what: str) -> Drafter:
+    """Check everything that a drafter declares, without opening it."""
+    if isinstance(drafter, type):
+        raise DrafterError(f"{what} is a class; give one of its instances: {drafter.__name__}()")
+    for attribute in ("name", "prior", "needs", "open"):
+        if not hasattr(drafter, attribute):
+            raise DrafterError(f"{what} has no {attribute!r}, which every drafter has")
+    if not isinstance(drafter.name, str) or not drafter.name:
+        raise DrafterError(f"{what}: 'name' must be a string that is not empty, not {drafter.name!r}")
+    prior = drafter.prior
+    if not isinstance(prior, np.ndarray) or prior.dtype != np.float32 or prior.ndim != 1 or not prior.size:
+        raise DrafterError(
+            f"{what}: 'prior' must be a float32 array of one dimension, a number per evidence class"
+        )
+    if not ((prior >= 0) & (prior <= 1)).all():
+        raise DrafterError(f"{what}: 'prior' must hold probabilities")
+    if not isinstance(drafter.needs, Needs):
+        raise DrafterError(f"{what}: 'needs' must be a draftwood.contracts.Needs, not {drafter.needs!r}")
+    try:
+        inspect.signature(drafter.open).bind([0], None)
+    except (TypeError, ValueError) as error:
+        raise DrafterError(f"{what}: 'open' must take the arguments prompt and noise: {error}") from error
+    checked: Drafter = drafter
+    return checked
+
+
+def _first_line(make: Callable[..., Drafter]) -> str:
+    return (inspect.getdoc(make) or "").partition("\n")[0]

@@ -1,0 +1,84 @@
+"""Where a text ends: the one place that knows about end tokens, stop strings and the limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from draftwood.errors import UsageError
+
+Decode = Callable[[Sequence[int]], str]
+
+
+class StopStrings:
+    """Finds stop strings in the text of the tokens, however the tokens cut it.
+
+    Parameters
+    ----------
+    strings
+        What ends the text.
+    decode
+        Token ids to text.
+
+    Raises
+    ------
+    UsageError
+        If a stop string is empty.
+    """
+
+    def __init__(self, strings: Sequence[str], decode: Decode) -> None:
+        if not all(strings):
+            raise UsageError("a stop string is empty: leave it out or write some text")
+        self.strings, self._decode = tuple(strings), decode
+        # A token may be a single byte of the text; special tokens may be none at all.
+        self._window = 4 * max(len(s.encode()) for s in strings) + 8
+
+    def found(self, ids: Sequence[int]) -> bool:
+        """True if the end of the generated ``ids`` holds a stop string."""
+        text = self._decode(ids[-self._window :])
+        return any(s in text for s in self.strings)
+
+    def cut(self, text: str) -> str:
+        """Return ``text`` up to the first stop string."""
+        ends = [text.find(s) for s in self.strings]
+        return text[: min((e for e in ends if e >= 0), default=len(text))]
+
+    def held_back(self, text: str) -> int:
+        """How many characters at the end of ``text`` may turn out to begin a stop string."""
+        longest = 0
+        for stop in self.strings:
+            for n in range(min(len(stop) - 1, len(text)), longest, -1):
+                if text.endswith(stop[:n]):
+                    longest = n
+                    break
+        return longest
+
+
+class Ending:
+    """Told every emitted token in order; answers why the text ends with it, or None.
+
+    Parameters
+    ----------
+    limit
+        Most tokens to emit, at least 1.
+    end_ids
+        End-of-sequence tokens.
+    stop
+        Stop strings, or None.
+    """
+
+    def __init__(self, limit: int, end_ids: frozenset[int] = frozenset(), stop: StopStrings | None = None) -> None:
+        self.limit, self.end_ids, self.stop = limit, end_ids, stop
+        self.emitted: list[int] = []
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that may still be emitted."""
+        return self.limit - len(self.emitted)
+
+    def __call__(self, token: int) -> str | None:
+        self.emitted.append(token)
+        if token in self.end_ids:
+            return "eos"
+        if self.stop is not None and self.stop.found(self.emitted):
+            return "stop"
+        return "length" if self.remaining <= 0 else None

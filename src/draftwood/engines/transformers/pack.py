@@ -1,0 +1,76 @@
+"""Linear layers on weights that oneDNN has packed: on a CPU a narrow pass is bound by how weights are read.
+
+Packing happens in the shadow only; the user's model keeps its own weights, and a target that goes away takes
+the packed copies with it. Products round differently from torch's own in the last bits, as any kernel does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_BATCH = 16
+"""Width for which oneDNN is asked to lay the weights out; other widths run on the same layout."""
+
+
+class PackedLinear(nn.Module):
+    """A linear layer over a packed copy of another layer's weight."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _BATCH)
+        self._bias = None if linear.bias is None else linear.bias.detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same as the layer it stands for; x [..., in] -> [..., out]."""
+        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
+
+
+def pack(model: nn.Module) -> int:
+    """Replace the linear layers of a shadow by packed ones, where that works here.
+
+    Returns
+    -------
+    int
+        How many layers were packed; 0 where the machine, the number format or free memory do not allow it.
+    """
+    layers = [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if type(child) is nn.Linear  # a subclass (quantised, adapter) does more than the product
+    ]
+    if not layers or not _works(layers[0][2]) or not _fits([child for *_, child in layers]):
+        return 0
+    with torch.no_grad():
+        for parent, name, child in layers:
+            parent._modules[name] = PackedLinear(child)
+    return len(layers)
+
+
+@torch.no_grad()
+def _works(linear: nn.Linear) -> bool:
+    """Try one layer against torch's own product; features are detected by use, not by version."""
+    weight = linear.weight
+    if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.bfloat16):
+        return False
+    if not torch.backends.mkldnn.is_available():
+        return False
+    x = torch.linspace(-1, 1, linear.in_features, dtype=weight.dtype).repeat(1, 2, 1)
+    try:
+        ours, theirs = PackedLinear(linear)(x).float(), linear(x).float()
+    except (AttributeError, RuntimeError):  # no such operator, or not for this processor
+        return False
+    rounding = 1e-4 if weight.dtype == torch.float32 else 5e-2
+    return bool((ours - theirs).abs().max() <= rounding * (1 + theirs.abs().max()))
+
+
+def _fits(layers: list[nn.Linear]) -> bool:
+    """True if a second copy of the weights leaves at least as much memory free again."""
+    import psutil
+
+    needed = sum(layer.weight.nbytes for layer in layers)
+    free: Any = psutil.virtual_memory().available
+    return bool(2 * needed <= free)

@@ -1,0 +1,70 @@
+"""decode(): the whole algorithm on one screen. Everything else in draftwood is called from here.
+
+Every engine, every drafter and every door goes through this loop; there is no second one. See ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+
+from draftwood.contracts import Drafter, Planner, Rule, Target
+from draftwood.request import Emission, Request, Row, open_rows
+
+
+def decode(
+    target: Target, drafters: Sequence[Drafter], planner: Planner, rule: Rule, requests: Sequence[Request]
+) -> Iterator[Emission]:
+    """Write the requests; yields each request's tokens as soon as they are certain.
+
+    A generator: closing it early closes every session.
+
+    Parameters
+    ----------
+    target
+        The model that decides every token.
+    drafters
+        Who proposes; empty is plain decoding.
+    planner
+        Who decides how much is proposed and checked.
+    rule
+        Who turns scores into tokens.
+    requests
+        What to write; rows of one pass.
+
+    Yields
+    ------
+    Emission
+        First each request's token from reading the prompt, then one per request and step.
+
+    Raises
+    ------
+    CapabilityError, PromptError, UsageError
+        Before the first token.
+    """
+    with open_rows(target, drafters, requests, rule) as rows:
+        yield from write(target, planner, rows)
+
+
+def write(target: Target, planner: Planner, rows: Sequence[Row]) -> Iterator[Emission]:
+    """Decode rows whose texts have been read, until each has ended; the rows stay open."""
+    for row in rows:
+        yield row.begin()
+    while live := [row for row in rows if row.finish is None]:
+        started = perf_counter()
+        asks = planner.ask(live)
+        asked = perf_counter()
+        proposals = [row.draft(ask) for row, ask in zip(live, asks, strict=True)]
+        drafted = perf_counter()
+        plans = planner.plan(live, proposals)
+        planned = perf_counter()
+        passes = [(row.session, row.ids[-1], plan.tree) for row, plan in zip(live, plans, strict=True)]
+        scores = target.score(passes)
+        scored = perf_counter()
+        feedback = [row.commit(plan, s) for row, plan, s in zip(live, plans, scores, strict=True)]
+        taught = perf_counter()
+        planner.learn(live, feedback)
+        planning = (asked - started) + (planned - drafted) + (perf_counter() - taught)
+        for row in live:
+            row.step.plan_s, row.step.score_s = planning, scored - planned
+        yield from [row.emission() for row in live]

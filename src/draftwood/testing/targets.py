@@ -1,0 +1,215 @@
+"""A target without weights: next-token scores from a fixed random table, looked up by hashed context.
+
+It works like attention on purpose. A row's scores depend on the *set* of (token, position) pairs that it can
+see, so a wrong mask, position or cache compaction changes the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Capabilities, Floats, Ints, Sampling
+from draftwood.errors import CapabilityError, PromptError
+from draftwood.tree import TokenTree
+from draftwood.verify.sampling import distribution
+
+_BUCKETS = 1 << 12
+
+
+@dataclass(frozen=True)
+class NumpyScores:
+    """Scores over an array float32[rows, vocab]."""
+
+    rows: Floats
+
+    def argmax(self, row: int) -> int:
+        return int(self.rows[row].argmax())
+
+    def raw(self, row: int) -> Floats:
+        return self.rows[row]
+
+    def numpy(self, array: Any) -> Floats:
+        return np.asarray(array, dtype=np.float32)
+
+    def top_k(self, k: int) -> tuple[Ints, Floats]:
+        ids = np.argsort(-self.rows, axis=1, kind="stable")[:, :k].astype(np.int32)
+        weights = np.exp(self.rows - self.rows.max(axis=1, keepdims=True))
+        probabilities = weights / weights.sum(axis=1, keepdims=True)
+        return ids, np.take_along_axis(probabilities, ids, axis=1)
+
+    def hidden(self, layer: int) -> Any:
+        raise CapabilityError(f"the toy has no layer {layer}")
+
+
+@dataclass
+class ToyTarget:
+    """A table of random distributions that plays a model.
+
+    Parameters
+    ----------
+    vocab_size
+        Number of tokens.
+    order
+        How many tokens back a row can see, itself included; small orders make texts that repeat themselves.
+    sharpness
+        Standard deviation of the scores: large is nearly deterministic.
+    seed
+        Of the table.
+    trees
+        False: `score` refuses trees that are no chain.
+    rollback
+        ``"truncate"``; ``"snapshot"``: rejected tokens are taken back by restoring and reading again (chains
+        only, counted in `replayed`); ``"none"``: one token per pass, nothing is taken back.
+    max_positions, max_pass
+        Declared and enforced.
+    """
+
+    vocab_size: int = 8
+    order: int = 3
+    sharpness: float = 2.0
+    seed: int = 0
+    trees: bool = True
+    rollback: Literal["truncate", "snapshot", "none"] = "truncate"
+    max_positions: int = 4096
+    max_pass: int = 4096
+    passes: int = field(default=0, init=False)
+    replayed: int = field(default=0, init=False)
+    open_sessions: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if self.rollback != "truncate":
+            self.trees = False
+        if self.rollback == "none":
+            self.max_pass = 1
+        rng = np.random.default_rng(self.seed)
+        self._table = rng.normal(0, self.sharpness, (_BUCKETS, self.vocab_size)).astype(np.float32)
+        self._hash = rng.integers(1, 1 << 62, (self.vocab_size, 64), dtype=np.int64)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            self.vocab_size,
+            self.max_positions,
+            trees=self.trees,
+            rollback=self.rollback,
+            batch=True,
+            max_pass=self.max_pass,
+        )
+
+    def scores_after(self, text: Sequence[int]) -> Floats:
+        """Scores of the token after ``text``, float32[vocab]: the truth, without any cache."""
+        ids = np.asarray(text, dtype=np.int64)
+        return self.look(
+            ids, np.arange(len(ids)), np.ones((1, len(ids)), dtype=np.bool_), np.array([len(ids) - 1])
+        )[0]
+
+    def probabilities(self, text: Sequence[int], sampling: Sampling) -> NDArray[np.float64]:
+        """Exact distribution of the token after ``text``, float64[vocab]."""
+        return distribution(self.scores_after(text), sampling)
+
+    def look(
+        self, ids: NDArray[Any], positions: NDArray[Any], sees: NDArray[np.bool_], at: NDArray[Any]
+    ) -> Floats:
+        """Scores of rows standing at positions ``at`` that see a subset of (ids, positions)."""
+        near = sees & (at[:, None] - positions[None, :] < self.order)
+        # Distances, not positions, so that equal contexts score alike wherever they stand.
+        distance = at[:, None] - positions[None, :]
+        mixed = np.where(near, self._hash[ids[None, :], distance % 64], 0)
+        bucket = (mixed.sum(axis=1) >> 7) % _BUCKETS
+        return self._table[bucket]
+
+    def open(self, prompts: Sequence[Sequence[int]], *, reserve: int = 0) -> list[tuple[ToySession, NumpyScores]]:
+        del reserve
+        opened = []
+        for prompt in prompts:
+            session = ToySession(self)
+            opened.append((session, session.extend(prompt)))
+        return opened
+
+    def score(self, requests: Sequence[tuple[ToySession, int, TokenTree]]) -> list[NumpyScores]:
+        self.passes += 1
+        return [session.score(root, tree) for session, root, tree in requests]
+
+
+class ToySession:
+    """A slot: rows of (token, position), the tree's rows behind the committed ones until `keep` compacts them."""
+
+    def __init__(self, target: ToyTarget) -> None:
+        self._target = target
+        self._tokens = np.empty(0, dtype=np.int64)
+        self._positions = np.empty(0, dtype=np.int64)
+        self._scored: tuple[int, TokenTree] | None = None
+        self._length = 0
+        self._closed = False
+        target.open_sessions += 1
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    @property
+    def contents(self) -> tuple[list[int], list[int]]:
+        """Committed tokens and positions, for law 5."""
+        return self._tokens[: self._length].tolist(), self._positions[: self._length].tolist()
+
+    def extend(self, ids: Sequence[int]) -> NumpyScores:
+        if not len(ids):
+            raise PromptError("the prompt is empty: give some text")
+        if self._length + len(ids) > self._target.max_positions:
+            raise PromptError("the text is longer than the toy's positions: shorten the prompt")
+        new = np.asarray(ids, dtype=np.int64)
+        self._tokens = np.concatenate((self._tokens[: self._length], new))
+        self._positions = np.arange(len(self._tokens), dtype=np.int64)
+        self._length = len(self._tokens)
+        self._scored = None
+        everything = np.ones((1, self._length), dtype=np.bool_)
+        return NumpyScores(self._target.look(self._tokens, self._positions, everything, self._positions[-1:]))
+
+    def score(self, root: int, tree: TokenTree) -> NumpyScores:
+        """Score root and nodes; their rows stand behind the committed ones until `keep`."""
+        target, n = self._target, self._length
+        if len(tree) + 1 > target.max_pass or not (target.trees or tree.is_chain):
+            raise CapabilityError("the pass is wider than declared, or no chain")
+        if n + int(tree.depth.max(initial=0)) + 1 > target.max_positions:
+            raise CapabilityError("the tree reaches beyond the model's positions")
+        at = tree.positions(n).astype(np.int64)
+        self._tokens = np.concatenate((self._tokens[:n], [root], tree.tokens)).astype(np.int64)
+        self._positions = np.concatenate((self._positions[:n], at))
+        sees = np.zeros((1 + len(tree), len(self._tokens)), dtype=np.bool_)
+        sees[:, : n + 1] = True
+        sees[1:, n + 1 :] = tree.ancestor_mask
+        self._scored = (root, tree)
+        return NumpyScores(target.look(self._tokens, self._positions, sees, at))
+
+    def keep(self, path: Sequence[int]) -> None:
+        assert self._scored is not None, "keep() follows score()"
+        root, tree = self._scored
+        n, self._scored = self._length, None
+        if self._target.rollback == "snapshot" and len(path) < len(tree):
+            self._target.replayed += 1 + len(path)
+            self.extend([root, *tree.tokens[list(path)].tolist()])
+            return
+        rows = [*range(n + 1), *(n + 1 + node for node in path)]
+        self._tokens, self._positions = self._tokens[rows], self._positions[rows]
+        self._length = len(rows)
+
+    def truncate(self, length: int) -> None:
+        self._length = min(length, self._length)
+        self._tokens, self._positions = self._tokens[: self._length], self._positions[: self._length]
+        self._scored = None
+
+    def fork(self) -> ToySession:
+        twin = ToySession(self._target)
+        twin._tokens, twin._positions = self._tokens.copy(), self._positions.copy()
+        twin._length = self._length
+        return twin
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._target.open_sessions -= 1

@@ -1,0 +1,321 @@
+"""The token tree: the one value in which every drafter speaks and every target listens."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.errors import IntegrityError
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenTree:
+    """Candidate continuations hanging off the last committed token (the root, which is not a node).
+
+    A node's parent always comes before it; a parent of -1 is the root. Row 0 of a pass is the root,
+    row ``1 + i`` is node ``i``. Immutable: every change makes a new tree.
+
+    Attributes
+    ----------
+    tokens : int32[n]
+        Token id of each node.
+    parents : int32[n]
+        Index of the parent node, -1 for children of the root.
+    belief : float32[n]
+        Probability that the target, having reached the parent, takes this token.
+    source : int16[n]
+        Which drafter of the set proposed the node (its index in the set).
+    evidence : int16[n]
+        The source's own small class of why it proposed the node.
+    draft_prob : float32[n]
+        What a drafting model itself gave the token; NaN for other sources.
+    probe : bool[n]
+        Scored for what it teaches, never accepted. Children of probes are probes.
+    """
+
+    tokens: Ints
+    parents: Ints
+    belief: Floats
+    source: NDArray[np.int16]
+    evidence: NDArray[np.int16]
+    draft_prob: Floats
+    probe: Bools
+    is_chain: bool = field(default=False, compare=False)
+    """Set where the maker knows that every node's parent is the one before it: derived views get cheap."""
+
+    @classmethod
+    def build(
+        cls,
+        tokens: Sequence[int] | NDArray[Any],
+        parents: Sequence[int] | NDArray[Any] | None = None,
+        *,
+        belief: float | Sequence[float] | NDArray[Any] = 1.0,
+        source: int = 0,
+        evidence: int | Sequence[int] | NDArray[Any] = 0,
+        draft_prob: Sequence[float] | NDArray[Any] | None = None,
+        probe: bool | Sequence[bool] | NDArray[Any] = False,
+    ) -> Self:
+        """Make a tree from whatever is at hand; without ``parents`` it is a chain. Scalars are spread."""
+        ids = np.asarray(tokens, dtype=np.int32)
+        n = len(ids)
+        up = np.arange(-1, n - 1, dtype=np.int32) if parents is None else np.asarray(parents, dtype=np.int32)
+        return cls(
+            ids,
+            up,
+            _spread(belief, n, np.float32),
+            np.full(n, source, dtype=np.int16),
+            _spread(evidence, n, np.int16),
+            _spread(np.nan if draft_prob is None else draft_prob, n, np.float32),
+            _spread(probe, n, np.bool_),
+            is_chain=parents is None,
+        )
+
+    @classmethod
+    def empty(cls) -> TokenTree:
+        """Return the tree without nodes: one plain decoding step."""
+        return _EMPTY
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __repr__(self) -> str:
+        return f"TokenTree(tokens={self.tokens.tolist()}, parents={self.parents.tolist()})"
+
+    @cached_property
+    def depth(self) -> Ints:
+        """Distance from the root, int32[n]; children of the root have depth 1."""
+        n = len(self)
+        if self.is_chain:
+            return np.arange(1, n + 1, dtype=np.int32)
+        depth = np.ones(n + 1, dtype=np.int32)
+        depth[n] = 0
+        up = np.append(self.parents, n).astype(np.int32)
+        up[up < 0] = n
+        while (up != n).any():  # pointer doubling: log2(depth) rounds
+            depth += depth[up]
+            up = up[up]
+        return depth[:n]
+
+    @cached_property
+    def ancestor_mask(self) -> Bools:
+        """Which nodes a node may see among the nodes: itself and its ancestors, bool[n, n] (row sees column)."""
+        n = len(self)
+        if self.is_chain:
+            return np.tri(n, dtype=np.bool_)
+        sees = np.zeros((n + 1, n + 1), dtype=np.bool_)
+        np.fill_diagonal(sees, True)
+        up = np.append(self.parents, n).astype(np.int32)
+        up[up < 0] = n
+        while (up != n).any():
+            sees |= sees[up]
+            up = up[up]
+        return np.ascontiguousarray(sees[:n, :n])
+
+    @cached_property
+    def path_belief(self) -> Floats:
+        """Product of beliefs from the root to each node, float32[n]."""
+        if self.is_chain:
+            return np.cumprod(self.belief, dtype=np.float32)
+        n = len(self)
+        product = np.append(self.belief, np.float32(1.0))
+        up = np.append(self.parents, n).astype(np.int32)
+        up[up < 0] = n
+        while (up != n).any():
+            product *= product[up]
+            up = up[up]
+        return product[:n].astype(np.float32)
+
+    @cached_property
+    def n_probes(self) -> int:
+        """How many of the nodes are probes."""
+        return int(np.count_nonzero(self.probe))
+
+    @cached_property
+    def leaves(self) -> Ints:
+        """Nodes without children, int32[...]."""
+        has_child = np.zeros(len(self) + 1, dtype=np.bool_)
+        has_child[self.parents] = True  # -1 lands on the spare last place
+        return np.flatnonzero(~has_child[:-1]).astype(np.int32)
+
+    def positions(self, root_position: int) -> Ints:
+        """Positions of root and nodes in the text, int32[n + 1]; the root sits at ``root_position``."""
+        return np.concatenate(([0], self.depth)).astype(np.int32) + np.int32(root_position)
+
+    def path(self, node: int) -> list[int]:
+        """Nodes from the first below the root down to ``node`` (-1, the root, gives nothing)."""
+        nodes = []
+        while node >= 0:
+            nodes.append(node)
+            node = int(self.parents[node])
+        return nodes[::-1]
+
+    @cached_property
+    def _children(self) -> dict[tuple[int, int], int]:
+        keep = range(len(self)) if not self.probe.any() else np.flatnonzero(~self.probe).tolist()
+        tokens, parents = self.tokens.tolist(), self.parents.tolist()
+        found: dict[tuple[int, int], int] = {}
+        for node in keep:
+            found.setdefault((parents[node], tokens[node]), node)
+        return found
+
+    def child(self, node: int, token: int) -> int:
+        """The draft child of ``node`` (-1: the root) that carries ``token``, or -1. Probes are not found."""
+        if self.is_chain:
+            below = node + 1
+            fits = below < len(self) and self.tokens[below] == token and not self.probe[below]
+            return below if fits else -1
+        return self._children.get((node, token), -1)
+
+    def take(self, nodes: NDArray[Any]) -> TokenTree:
+        """Return the tree of these nodes, ascending and closed under parents."""
+        new_index = np.full(len(self) + 1, -1, dtype=np.int32)
+        new_index[nodes] = np.arange(len(nodes), dtype=np.int32)
+        parents = new_index[self.parents[nodes]]
+        chain = bool((parents == np.arange(-1, len(nodes) - 1)).all())
+        return TokenTree(
+            self.tokens[nodes],
+            parents,
+            self.belief[nodes],
+            self.source[nodes],
+            self.evidence[nodes],
+            self.draft_prob[nodes],
+            self.probe[nodes],
+            is_chain=chain,
+        )
+
+    def best_chain(self) -> Ints:
+        """Nodes of one root-to-leaf chain of drafts: at each step the child believed in most."""
+        drafts = np.flatnonzero(~self.probe)
+        if self.is_chain:
+            return drafts.astype(np.int32)
+        best: dict[int, int] = {}
+        for node in drafts.tolist():
+            parent = int(self.parents[node])
+            if parent not in best or self.belief[node] > self.belief[best[parent]]:
+                best[parent] = node
+        chain, node = [], -1
+        while node in best:
+            node = best[node]
+            chain.append(node)
+        return np.asarray(chain, dtype=np.int32)
+
+    def from_source(self, source: int) -> TokenTree:
+        """Return the same tree, every node credited to ``source``."""
+        return dataclasses.replace(self, source=np.full(len(self), source, dtype=np.int16))
+
+    def check_integrity(self, vocab_size: int | None = None) -> None:
+        """Raise `IntegrityError` if the arrays disagree with each other or with the rules above."""
+        n = len(self)
+        for name in ("tokens", "parents", "belief", "source", "evidence", "draft_prob", "probe"):
+            array, dtype = getattr(self, name), _DTYPES[name]
+            if not isinstance(array, np.ndarray) or array.shape != (n,) or array.dtype != dtype:
+                raise IntegrityError(f"{name} must be {np.dtype(dtype).name}[{n}], got {array!r:.80}")
+        if not n:
+            return
+        if (self.parents >= np.arange(n)).any() or (self.parents < -1).any():
+            raise IntegrityError("a parent must be -1 or come before its child")
+        if self.is_chain and (self.parents != np.arange(-1, n - 1)).any():
+            raise IntegrityError("is_chain is set, yet the parents are no chain")
+        if (self.tokens < 0).any() or (vocab_size is not None and (self.tokens >= vocab_size).any()):
+            raise IntegrityError(f"token ids must lie in [0, {vocab_size or 'vocabulary'})")
+        if not ((self.belief >= 0) & (self.belief <= 1)).all():
+            raise IntegrityError("beliefs must be probabilities")
+        below = self.parents >= 0
+        if (self.probe[self.parents[below]] & ~self.probe[below]).any():
+            raise IntegrityError("children of probes must be probes")
+
+
+def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
+    """Merge trees that hang off the same root, equal siblings becoming one node.
+
+    The node keeps the largest belief with its source, evidence and draft probability; proposed both as
+    draft and as probe, it is a draft.
+
+    Returns
+    -------
+    tree
+        The merged tree.
+    rows : list of int32[len(tree)]
+        Per given tree, where each of its nodes went.
+    """
+    if len(trees) == 1 and trees[0].is_chain:
+        return trees[0], [np.arange(len(trees[0]), dtype=np.int32)]
+    place: dict[tuple[int, int], int] = {}
+    first: list[tuple[int, int]] = []  # (tree, node) whose arrays a merged node takes
+    parents: list[int] = []
+    belief: list[float] = []
+    probe: list[bool] = []
+    rows = []
+    for which, tree in enumerate(trees):
+        row: list[int] = []
+        flat = zip(
+            tree.tokens.tolist(),
+            tree.parents.tolist(),
+            tree.belief.tolist(),
+            tree.probe.tolist(),
+            strict=True,
+        )
+        for node, (token, parent, trust, is_probe) in enumerate(flat):
+            above = row[parent] if parent >= 0 else -1
+            spot = place.setdefault((above, token), len(first))
+            if spot == len(first):
+                first.append((which, node))
+                parents.append(above)
+                belief.append(trust)
+                probe.append(is_probe)
+            else:
+                probe[spot] = probe[spot] and is_probe
+                if trust > belief[spot]:
+                    first[spot], belief[spot] = (which, node), trust
+            row.append(spot)
+        rows.append(np.asarray(row, dtype=np.int32))
+    return _gather(trees, first, parents, probe), rows
+
+
+def _gather(
+    trees: Sequence[TokenTree], first: list[tuple[int, int]], parents: list[int], probe: list[bool]
+) -> TokenTree:
+    starts = np.concatenate(([0], np.cumsum([len(t) for t in trees])))
+    pick = np.asarray([starts[which] + node for which, node in first], dtype=np.intp)
+    up = np.asarray(parents, dtype=np.int32)
+
+    def column(name: str) -> Any:
+        return np.concatenate([getattr(t, name) for t in trees])[pick]
+
+    return TokenTree(
+        column("tokens"),
+        up,
+        column("belief"),
+        column("source"),
+        column("evidence"),
+        column("draft_prob"),
+        np.asarray(probe, dtype=np.bool_),
+        is_chain=bool((up == np.arange(-1, len(up) - 1)).all()),
+    )
+
+
+def _spread(value: Any, n: int, dtype: type) -> NDArray[Any]:
+    array: NDArray[Any] = np.asarray(value, dtype=dtype)
+    return np.full(n, array, dtype=dtype) if array.ndim == 0 else array
+
+
+_DTYPES = {
+    "tokens": np.int32,
+    "parents": np.int32,
+    "belief": np.float32,
+    "source": np.int16,
+    "evidence": np.int16,
+    "draft_prob": np.float32,
+    "probe": np.bool_,
+}
+_EMPTY = TokenTree.build([])

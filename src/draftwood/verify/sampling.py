@@ -1,0 +1,231 @@
+"""From one row of scores to the chosen token: penalty, temperature, top-k, top-p, min-p, keyed noise.
+
+The definitions are those of transformers' logits processors, in its order, in float32 as there; how fast they
+are reached is ours. `choose` and `distribution` share the code of the support, so that what is tested is what
+is sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Floats, Noise, Sampling
+from draftwood.errors import DraftwoodError, UsageError
+from draftwood.verify.noise import MAX_GUMBEL
+
+Ids = NDArray[np.int64]
+
+_FEW = 1024
+"""Up to here doing it the plain way costs less than avoiding it."""
+_CHUNK = 32768
+"""Tokens at a time: the temporaries stay in a core's own cache."""
+_MIN_TEMPERATURE = 1e-30
+"""Below it, float32 scores overflow."""
+
+
+def check_sampling(sampling: Sampling) -> None:
+    """Raise `UsageError` with a sentence if a setting is out of its range."""
+    s = sampling
+    if s.temperature != 0 and not _MIN_TEMPERATURE <= s.temperature < math.inf:  # NaN fails every comparison
+        raise UsageError(
+            f"temperature must be 0 (greedy) or at least {_MIN_TEMPERATURE} and finite, got {s.temperature}"
+        )
+    if s.top_k is not None and not (isinstance(s.top_k, Integral) and s.top_k >= 1):
+        raise UsageError(f"top_k must be a whole number from 1 on, or None for all tokens, got {s.top_k}")
+    if s.top_p is not None and not 0 < s.top_p <= 1:
+        raise UsageError(f"top_p must lie in (0, 1], or be None for all tokens, got {s.top_p}")
+    if s.min_p is not None and not 0 <= s.min_p <= 1:
+        raise UsageError(f"min_p must lie in [0, 1], or be None for all tokens, got {s.min_p}")
+    if not 0 < s.repetition_penalty < math.inf:
+        raise UsageError(f"repetition_penalty must be positive, 1 for none, got {s.repetition_penalty}")
+    if not isinstance(s.seed, Integral):
+        raise UsageError(f"seed must be a whole number, got {s.seed!r}")
+
+
+def penalise(row: Any, ids: NDArray[Any], penalty: float) -> Any:
+    """Divide the positive and multiply the negative scores of tokens in the text by the penalty.
+
+    Keskar et al., "CTRL", arXiv 1909.05858; as transformers' RepetitionPenaltyLogitsProcessor.
+
+    Parameters
+    ----------
+    row : [vocab]
+        Scores, as a numpy array or an array that is indexed alike (torch); left as it is.
+    ids : int64[n]
+        Tokens in the text. Repeated ones count once; those beyond the row have no score to penalise.
+    penalty
+        Positive; 1 changes nothing.
+
+    Returns
+    -------
+    [vocab]
+        A new row of the same type.
+    """
+    row = row * 1
+    ids = ids[ids < len(row)]
+    some = row[ids]
+    negative = some < 0
+    some[negative] *= penalty
+    some[~negative] /= penalty
+    row[ids] = some
+    return row
+
+
+def choose(row: Floats, sampling: Sampling, noise: Noise | None, position: int) -> int:
+    """Choose the next token from a processed row.
+
+    Parameters
+    ----------
+    row : float32[vocab]
+        Scores after penalty and processors; -inf masks a token.
+    sampling
+        Its repetition penalty is not applied here.
+    noise
+        Gumbel noise of at most `MAX_GUMBEL`; not read, and may be None, when greedy.
+    position
+        Index in the text of the token to choose; keys the noise.
+
+    Returns
+    -------
+    int
+        Greedy the best token, else the best of score + noise within the support, which is a sample of
+        `distribution` (Gumbel-max trick). The lowest id on a tie.
+
+    Raises
+    ------
+    DraftwoodError
+        If the row is all masked, or has a NaN, or an infinity while sampling.
+    """
+    if sampling.greedy:
+        best = int(row.argmax())
+        _check_best(float(row[best]), f"at position {position}")
+        return best
+    if noise is None:
+        raise UsageError("choosing a token at a temperature above 0 needs noise, got None")
+    scores, ids = _support(row, sampling, f"at position {position}")
+    if len(scores) == 1:
+        return 0 if ids is None else int(ids[0])
+    if len(scores) > _FEW:
+        return _leader_of_many(scores, ids, noise, position).token
+    return _leader(scores, np.arange(len(scores)) if ids is None else ids, noise, position).token
+
+
+def distribution(row: Floats, sampling: Sampling) -> NDArray[np.float64]:
+    """Probabilities that `choose` samples from, float64[vocab]; greedy gives its token 1."""
+    probabilities = np.zeros(len(row))
+    if sampling.greedy:
+        probabilities[choose(row, sampling, None, 0)] = 1.0
+        return probabilities
+    scores, ids = _support(row, sampling, "in this row")
+    weights = np.exp(scores.astype(np.float64) - float(scores.max()))
+    probabilities[slice(None) if ids is None else ids] = weights / weights.sum()
+    return probabilities
+
+
+def _support(row: Floats, sampling: Sampling, where: str) -> tuple[Floats, Ids | None]:
+    """Tempered scores of the tokens that may be chosen, and their ids ascending (None: the whole row)."""
+    with np.errstate(over="ignore"):  # masks written as the lowest float32 may become -inf
+        scores = row if sampling.temperature == 1 else row / sampling.temperature
+    top = scores.max()
+    _check_best(float(top), where)
+    if top == np.inf:
+        raise DraftwoodError(f"the scores of the model {where} are infinite: there is nothing to sample from")
+    ids: Ids | None = None
+    if sampling.top_k is not None and sampling.top_k < len(scores):
+        ids = _largest(scores, sampling.top_k)
+        scores = scores[ids]
+    if sampling.top_p is not None and sampling.top_p < 1:
+        kept = _nucleus(scores, top, sampling.top_p)
+        scores, ids = scores[kept], _pick(ids, kept)
+    if sampling.min_p:
+        # p < min_p * p_max, said of the scores; one float less is one exponential per token less
+        kept = np.flatnonzero(scores >= top + math.log(sampling.min_p))
+        scores, ids = scores[kept], _pick(ids, kept)
+    return scores, ids
+
+
+class _Leader(NamedTuple):
+    total: float
+    token: int
+
+
+def _leader(scores: Floats, ids: Ids, noise: Noise, position: int) -> _Leader:
+    """Return the token of the largest score + noise, the lowest id on a tie (ids ascend)."""
+    totals = scores + noise.gumbel(position, ids)
+    best = int(totals.argmax())
+    return _Leader(float(totals[best]), int(ids[best]))
+
+
+def _leader_of_many(scores: Floats, ids: Ids | None, noise: Noise, position: int) -> _Leader:
+    """Return the same as `_leader`, without the noise of tokens that cannot win."""
+    front = _largest(scores, 64)[:64]
+    leader = _leader(scores[front], _pick(ids, front), noise, position)
+    for start in range(0, len(scores), _CHUNK):
+        chunk = scores[start : start + _CHUNK]
+        # One float down: rounding must not lift the bound above a score that could still win.
+        bound = np.nextafter(np.float32(leader.total - MAX_GUMBEL), np.float32(-np.inf))
+        rivals = np.flatnonzero(chunk >= bound)
+        if len(rivals):
+            rival = _leader(chunk[rivals], _pick(ids, rivals + start), noise, position)
+            leader = max(leader, rival, key=lambda it: (it.total, -it.token))
+    return leader
+
+
+def _largest(scores: Floats, k: int) -> Ids:
+    """Where the scores lie that are at least the k-th largest, ascending; ties are kept, masked tokens not."""
+    near = None
+    groups = len(scores) // 32
+    if groups > 4 * k:
+        # k groups have a maximum of at least the k-th largest of these maxima, so k scores do
+        maxima = scores[: 32 * groups].reshape(32, groups).max(axis=0)
+        near = np.flatnonzero(scores >= np.partition(maxima, groups - k)[groups - k])
+        scores = scores[near]
+    least = np.partition(scores, len(scores) - k)[len(scores) - k]
+    found = np.flatnonzero((scores >= least) & (scores > -np.inf))
+    return _pick(near, found)
+
+
+def _nucleus(scores: Floats, top: np.float32, top_p: float) -> Ids:
+    """Where the smallest set of best tokens lies whose probabilities reach top_p, ascending; never empty.
+
+    A token goes if it and all behind it have at most 1 - top_p, compared in float32 as transformers does; of
+    equal scores at the border the lower ids go (a stable ascending sort).
+    """
+    total = np.exp(scores - top).sum(dtype=np.float64)
+    rest = np.float32(1 - top_p)
+    # At most 1 / share tokens have such a share of the probability: few to sort. Nearly always they suffice.
+    for share in (1e-3, 1e-5, 0.0) if len(scores) > _FEW else (0.0,):
+        cut = top + min(0.0, math.log(share * total)) if share else -np.inf
+        near = np.flatnonzero(scores >= cut)
+        falling = np.sort(scores[near])[::-1]
+        mass = np.cumsum(np.exp(falling - top), dtype=np.float64) / total
+        stays = (1 - mass).astype(np.float32) > rest  # whether the token *after* each one stays
+        if share == 0 or not stays[-1]:
+            break
+    size = min(1 + int(np.count_nonzero(stays)), len(falling))
+    candidates, last = scores[near], falling[size - 1]
+    kept = candidates > last
+    equal = np.flatnonzero(candidates == last)
+    kept[equal[len(equal) - (size - np.count_nonzero(kept)) :]] = True
+    nucleus: Ids = near[kept]
+    return nucleus
+
+
+def _pick(ids: Ids | None, where: Ids) -> Ids:
+    """``ids[where]``, None standing for all ids."""
+    picked: Ids = where if ids is None else ids[where]
+    return picked
+
+
+def _check_best(best: float, where: str) -> None:
+    if math.isnan(best):
+        raise DraftwoodError(
+            f"the scores of the model {where} contain NaN: its weights or its precision are broken"
+        )
+    if best == -math.inf:
+        raise DraftwoodError(f"the scores of the model {where} are all masked: the processors leave no token")

@@ -1,0 +1,96 @@
+"""Prompt lookup, against a few lines that say the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftwood.drafters.lookup import LookupDrafter
+from draftwood.errors import UsageError
+
+
+def naive(text, max_ngram, min_ngram):
+    """Size of the first n-gram found and what follows it: longest first, newest first."""
+    for size in range(max_ngram, min_ngram - 1, -1):
+        for start in range(len(text) - size - 1, -1, -1):
+            if text[start : start + size] == text[len(text) - size :]:
+                return size, text[start + size :]
+    return 0, []
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    text=st.lists(st.integers(0, 3), max_size=40) | st.lists(st.integers(0, 1), max_size=12),
+    sizes=st.tuples(st.integers(1, 5), st.integers(1, 5)).map(sorted),
+    length=st.integers(1, 12),
+    nodes=st.integers(0, 12),
+)
+def test_agrees_with_the_naive_search(text, sizes, length, nodes):
+    smallest, largest = sizes
+    drafter = LookupDrafter(max_ngram=largest, min_ngram=smallest, length=length)
+    odds = np.linspace(0.1, 0.9, largest, dtype=np.float32)
+    tree = drafter.open(text, None).draft(nodes, 2, odds)
+    tree.check_integrity(4)
+    size, follows = naive(text, largest, smallest)
+    assert tree.tokens.tolist() == follows[: min(length, nodes)]
+    assert set(tree.evidence.tolist()) <= {size - 1}
+    assert set(tree.belief.tolist()) <= {odds[size - 1].item()}
+
+
+def test_longest_first_then_newest():
+    drafter = LookupDrafter(length=1)
+
+    def proposal(text):
+        return drafter.open(text, None).draft(9, 0, drafter.prior).tokens.tolist()
+
+    assert proposal([1, 2, 3, 7, 2, 3, 8, 1, 2, 3]) == [7]  # three tokens, though older
+    assert proposal([2, 3, 7, 2, 3, 8, 1, 2, 3]) == [8]  # the newer of two
+    assert proposal([1, 2, 3]) == []
+    assert proposal([]) == []
+    assert proposal([4, 4]) == [4]
+
+
+def test_does_not_run_on_into_itself():
+    drafter = LookupDrafter()
+    assert drafter.open([1, 2, 1, 2], None).draft(9, 0, drafter.prior).tokens.tolist() == [1, 2]
+
+
+def test_follows_the_text():
+    drafter = LookupDrafter()
+    session = drafter.open([1, 2, 3], None)
+    session.extend([1])
+    twin = session.fork()
+    twin.extend([5, 1])
+    assert session.draft(9, 0, drafter.prior).tokens.tolist() == [2, 3, 1]
+    assert twin.draft(1, 0, drafter.prior).tokens.tolist() == [5]
+    twin.truncate(4)
+    assert twin.draft(9, 0, drafter.prior).tokens.tolist() == [2, 3, 1]
+    session.close()
+    session.close()
+    assert len(session.draft(9, 0, drafter.prior)) == 0
+
+
+def test_proposals_do_not_change_when_the_text_does():
+    drafter = LookupDrafter()
+    session = drafter.open([1, 2, 1], None)
+    tree = session.draft(9, 0, drafter.prior)
+    session.truncate(0)
+    session.extend([8] * 9)
+    assert tree.tokens.tolist() == [2, 1]
+
+
+def test_prior():
+    prior = LookupDrafter(max_ngram=5).prior
+    assert prior.dtype == np.float32
+    assert prior.shape == (5,)
+    assert (np.diff(prior) > 0).all()
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_ngram": 0}, {"min_ngram": 0}, {"min_ngram": 4, "max_ngram": 3}, {"length": 0}]
+)
+def test_options_out_of_range(options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        LookupDrafter(**options)

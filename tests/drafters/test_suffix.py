@@ -1,0 +1,135 @@
+"""The suffix drafter, against a few lines that say the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftwood.contracts import Feedback
+from draftwood.drafters.suffix import FLOORS, PRIOR, SuffixDrafter
+from draftwood.errors import UsageError
+from draftwood.index.naive_suffix import NaiveSuffix
+from draftwood.tree import TokenTree
+
+TEXT = st.lists(st.integers(0, 3), max_size=50)
+
+
+def feedback(*emitted):
+    tree = TokenTree.empty()
+    none = np.empty(0, dtype=np.int32)
+    return Feedback(tree, tree, none, (), emitted, np.array([-1], dtype=np.int32))
+
+
+def draft(session, nodes=16, drafter=None):
+    return session.draft(nodes, 0, (drafter or SuffixDrafter()).prior)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=TEXT, nodes=st.integers(0, 20), length=st.integers(1, 18), least=st.integers(1, 4))
+def test_proposes_what_followed_the_longest_earlier_suffix(text, nodes, length, least):
+    drafter = SuffixDrafter(length=length, min_match=least)
+    odds = np.linspace(0.1, 0.9, len(FLOORS), dtype=np.float32)
+    tree = drafter.open(text, None).draft(nodes, 3, odds)
+    tree.check_integrity(4)
+    match, end = NaiveSuffix(text).match()
+    n = min(nodes, length) if match >= least else 0
+    assert tree.is_chain or not n
+    assert tree.tokens.tolist() == (NaiveSuffix(text).copy_after(end, n).tolist() if n else [])
+    classes = [max(c for c, floor in enumerate(FLOORS) if floor <= match + i) for i in range(n)]
+    assert tree.evidence.tolist() == classes
+    assert tree.belief.tolist() == odds[classes].tolist()
+    assert tree.parents.tolist() == list(range(-1, n - 1))
+    assert not tree.probe.any()
+    assert np.isnan(tree.draft_prob).all()
+
+
+def test_prior_rises_with_the_match():
+    prior = SuffixDrafter().prior
+    assert prior.dtype == np.float32
+    assert len(prior) == len(FLOORS) == len(PRIOR)
+    assert (np.diff(prior) > 0).all()
+    assert (np.diff(FLOORS) > 0).all()
+
+
+def test_classes_of_a_long_match_and_a_long_draft():
+    drafter = SuffixDrafter(length=100)
+    tree = drafter.open([1] * 2000, None).draft(100, 0, drafter.prior)
+    assert len(tree) == 100
+    assert set(tree.evidence.tolist()) == {len(FLOORS) - 1}
+    tree = drafter.open([1, 2, 3, 1], None).draft(100, 0, drafter.prior)
+    assert tree.evidence[0] == 0
+    assert tree.evidence[-1] == len(FLOORS) - 1
+
+
+@pytest.mark.parametrize(
+    ("factor", "offset", "proposed"),
+    [(2.0, 0, 6), (1.0, 1, 4), (0.0, 2, 2), (0.0, 0, 0), (0.4, 0, 1), (99.0, 0, 16)],
+)
+def test_factor_and_offset_limit_by_match_length(factor, offset, proposed):
+    drafter = SuffixDrafter(factor=factor, offset=offset)
+    assert len(draft(drafter.open([1, 2, 3, 4, 5, 1, 2, 3], None))) == proposed
+
+
+def test_learn_extend_truncate_fork_close():
+    session = SuffixDrafter().open([1, 2, 3], None)
+    assert len(draft(session)) == 0
+    session.learn(feedback(1))
+    assert draft(session, 3).tokens.tolist() == [2, 3, 1]
+    twin = session.fork()
+    twin.extend([2, 9, 1, 2])
+    assert draft(twin, 2).tokens.tolist() == [9, 1]
+    assert draft(session, 3).tokens.tolist() == [2, 3, 1]
+    twin.truncate(5)
+    assert draft(twin, 2).tokens.tolist() == [3, 1]
+    twin.close()
+    twin.close()
+    assert len(draft(twin)) == 0
+    assert draft(session, 3).tokens.tolist() == [2, 3, 1]
+
+
+def test_drafting_changes_nothing():
+    session = SuffixDrafter().open([1, 2, 1, 2, 1], None)
+    first = draft(session)
+    first.tokens[:] = 7
+    assert draft(session, 4).tokens.tolist() == [2, 1, 2, 1]
+
+
+@pytest.mark.parametrize("prompt", [[], [5], (5, 5), np.array([5, 5])])
+def test_prompts_of_any_kind(prompt):
+    assert len(draft(SuffixDrafter().open(prompt, None), 2)) == (2 if len(prompt) == 2 else 0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"length": 0},
+        {"length": 1 << 17},
+        {"min_match": 0},
+        {"factor": -1.0},
+        {"factor": float("nan")},
+        {"offset": -1},
+    ],
+)
+def test_options_out_of_range(options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        SuffixDrafter(**options)
+
+
+def test_frozen_and_equal():
+    assert SuffixDrafter(length=3) == SuffixDrafter(length=3)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SuffixDrafter().length = 3
+
+
+def test_numba_comes_with_the_first_open():
+    code = (
+        "import sys; from draftwood.drafters.load import load; drafter = load('suffix')[0]; drafter.prior;"
+        "assert 'numba' not in sys.modules; drafter.open([1, 2], None); assert 'numba' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,57 @@
+"""Tiny random models of the supported families: every architecture, no weights from anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.5,  # large, so that random texts are far from ties
+    "eos_token_id": None,
+    "bos_token_id": None,
+    "pad_token_id": None,
+}
+
+FAMILIES: dict[str, tuple[Any, Any]] = {
+    "llama": (LlamaForCausalLM, LlamaConfig(**SHAPE)),
+    "llama-multi-head": (LlamaForCausalLM, LlamaConfig(**SHAPE | {"num_key_value_heads": 4})),
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config(**SHAPE)),
+    "qwen2-window": (
+        Qwen2ForCausalLM,
+        Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=8, max_window_layers=1),
+    ),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config(**SHAPE, head_dim=16)),
+    "mistral": (MistralForCausalLM, MistralConfig(**SHAPE, sliding_window=None)),
+    "mistral-window": (MistralForCausalLM, MistralConfig(**SHAPE, sliding_window=8)),
+    "gemma3": (
+        Gemma3ForCausalLM,
+        Gemma3TextConfig(**SHAPE, head_dim=16, sliding_window=8, query_pre_attn_scalar=16, sliding_window_pattern=3),
+    ),
+}
+
+
+def build(family: str, seed: int = 0) -> Any:
+    """A model of this family with random weights, in eval mode."""
+    torch.manual_seed(seed)
+    kind, config = FAMILIES[family]
+    return kind(config).eval()

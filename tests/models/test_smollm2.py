@@ -1,0 +1,85 @@
+"""The real smollm2, as ``draftwood fetch smollm2`` left it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from draftwood.models import CATALOGUE, find, load
+from draftwood.models.manifest import fault
+from draftwood.models.quiet import quiet_transformers
+
+pytestmark = pytest.mark.smollm2
+
+TEXTS = [
+    "def f(x):\n    if x:\n\t\treturn   12\n\n\n    # é ü 漢字 🙂  3.14\r\n",
+    "  lead and trail  ",
+    "don't , . !  ' s \n b",
+    "👩‍👩‍👧 naïve ﬁ ½ Ⅷ ٣٤",
+    "<|im_start|>user\nhi<|im_end|>\n",
+    "   7 apples\n        8 pears",
+]
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return load("smollm2", device="cpu")
+
+
+def test_the_files_have_the_checksums_of_the_manifest():
+    assert fault(find("smollm2"), CATALOGUE["smollm2"], checksums=True) is None
+
+
+def test_loading_takes_under_three_seconds(loaded):
+    start = time.perf_counter()
+    load("smollm2", device="cpu")
+    assert time.perf_counter() - start < 3
+
+
+def test_the_chat_template_is_chatml_with_a_default_system_line(loaded):
+    text = loaded[1].apply_chat_template(QUESTION, tokenize=False, add_generation_prompt=True)
+    assert text.startswith("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
+    assert text.endswith("What is the capital of France?<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_the_end_token_is_known_to_both(loaded):
+    model, tokenizer = loaded
+    assert tokenizer.eos_token_id == model.generation_config.eos_token_id == 2
+    assert tokenizer.eos_token == "<|im_end|>"
+    assert model.generation_config.pad_token_id == 2
+    assert len(tokenizer) == model.config.vocab_size == 49_152
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_survives_the_tokenizer(loaded, text):
+    tokenizer = loaded[1]
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+def test_tokens_are_those_of_llama_cpp(loaded):
+    # From llama.cpp's own /tokenize on the same GGUF file; transformers' GGUF reader alone gives others.
+    assert loaded[1]("1234  56")["input_ids"] == [33, 34, 35, 36, 216, 37, 38]
+
+
+def test_the_greedy_answer_is_sensible(loaded):
+    model, tokenizer = loaded
+    prompt = tokenizer.apply_chat_template(QUESTION, add_generation_prompt=True, return_tensors="pt")
+    answer = model.generate(**prompt, max_new_tokens=24, do_sample=False)[0, prompt["input_ids"].shape[1] :]
+    assert "Paris" in tokenizer.decode(answer)
+    assert answer[-1] == 2
+
+
+def test_the_weights_compute_what_the_gguf_file_computes(loaded):
+    from transformers import AutoModelForCausalLM
+
+    with quiet_transformers():
+        direct = AutoModelForCausalLM.from_pretrained(
+            find("smollm2"), gguf_file=CATALOGUE["smollm2"].gguf, dtype=torch.float32, local_files_only=True
+        ).eval()
+    model, tokenizer = loaded
+    ids = tokenizer(TEXTS[0], return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        assert torch.equal(model(ids).logits, direct(ids).logits)
