@@ -39,7 +39,7 @@ _HOME = {
     "stream": "draftwood.doors.stream",
 }
 
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604  (names, all of them)
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:

@@ -89,7 +89,7 @@ class TargetSession(Protocol):
         ...
 
     def keep(self, path: Sequence[int]) -> None:
-        """After a pass: commit the root and these nodes of the scored tree (a path from the root), drop the rest."""
+        """After a pass: commit the root and these nodes of the scored tree (a path), drop the rest."""
         ...
 
     def extend(self, ids: Sequence[int]) -> Scores:
@@ -186,16 +186,14 @@ class Verdict:
     path
         Accepted nodes, from the first below the root.
     emitted
-        The accepted tokens and the target's own next one; shorter by that one where the text ends within the path.
-    choices
-        What the target takes at each visited row: at the root, then at each node of the path.
+        What the target takes at the root and at each node of the path: the accepted tokens and its own next
+        one, which is missing where the text ends with an accepted node.
     finish
         Why the text ends here, or None.
     """
 
     path: tuple[int, ...]
     emitted: tuple[int, ...]
-    choices: tuple[int, ...]
     finish: str | None = None
 
 
@@ -277,6 +275,11 @@ class Feedback:
 
 class DraftSession(Protocol):
     """A drafter's side of one request. Sees committed tokens only, and feedback on what it proposed."""
+
+    @property
+    def match_length(self) -> int:
+        """How many committed tokens the last draft's match covered; 0 for drafters that do not match."""
+        ...
 
     def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:
         """Propose at most ``nodes`` draft nodes and ``probes`` probes after the last committed token.

@@ -96,6 +96,8 @@ class Row:
         self.number = number
         self.capabilities = target.capabilities
         self.sources = [Source(d) for d in drafters]
+        self._top_k = max((d.needs.top_k for d in drafters), default=0)
+        self._hidden = sorted({layer for d in drafters for layer in d.needs.hidden})
         self.prefill_s = 0.0
         self.step = Step(0, 0)
         self._rules = rule
@@ -189,16 +191,15 @@ class Row:
         return feedback
 
     def _feedback(self, plan: Plan, verdict: Verdict, scores: Scores) -> list[Feedback]:
+        if not self.sources:
+            return []
         tree = plan.tree
-        choice = np.full(1 + len(tree), -1, dtype=np.int32)
-        wanted = [s.drafter.needs for s in self.sources if s.session is not None]
-        k = max((n.top_k for n in wanted), default=0)
-        top_k = scores.top_k(k) if k else None
-        if top_k is not None:
-            choice[:] = self._raw_choice(tree, *top_k)
-        visited = (0, *(1 + node for node in verdict.path))[: len(verdict.choices)]
-        choice[list(visited)] = verdict.choices
-        hidden = {layer: scores.hidden(layer) for layer in sorted({x for n in wanted for x in n.hidden})}
+        top_k = scores.top_k(self._top_k) if self._top_k else None
+        known = [-1] * (1 + len(tree)) if top_k is None else self._raw_choice(tree, *top_k).tolist()
+        for node, token in zip((-1, *verdict.path), verdict.emitted, strict=False):  # the last node may be the end
+            known[1 + node] = token
+        choice = np.array(known, dtype=np.int32)
+        hidden = {layer: scores.hidden(layer) for layer in self._hidden}
         return [
             Feedback(tree, s.proposal, rows, verdict.path, verdict.emitted, choice, top_k, hidden)
             for s, rows in zip(self.sources, plan.rows, strict=True)
@@ -221,8 +222,8 @@ class Row:
         step.emitted, step.finish = verdict.emitted, verdict.finish
         step.probed = tree.n_probes
         step.drafted, step.accepted = len(tree) - step.probed, len(verdict.path)
-        credit = [int(tree.source[node]) for node in verdict.path]
-        step.sources = tuple(credit + [MODEL] * (len(verdict.emitted) - len(credit)))
+        credit = tree.source[list(verdict.path)].tolist() if verdict.path else []
+        step.sources = (*credit, *[MODEL] * (len(verdict.emitted) - len(credit)))
         for source in self.sources:
             source.step = SourceStep()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import perf_counter
 
 from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Noise
@@ -53,13 +54,16 @@ class Source:
         def propose() -> None:
             tree = session.draft(ask.nodes, ask.probes, ask.odds)
             tree.check_integrity(vocab_size)
+            if len(tree):
+                self.step.match_length = int(session.match_length)
             self.proposal = tree
 
         started = perf_counter()
         self._guarded("draft", propose)
         self.step.draft_s = perf_counter() - started
         self.step.calls, self.step.asked = 1, ask.nodes
-        self.step.proposed = len(self.proposal) - self.proposal.n_probes
+        if len(self.proposal):
+            self.step.proposed = len(self.proposal) - self.proposal.n_probes
         return self.proposal
 
     def learn(self, lesson: Feedback) -> None:
@@ -74,13 +78,13 @@ class Source:
             self._credit(lesson)
 
     def _credit(self, lesson: Feedback) -> None:
-        scored = lesson.rows[lesson.rows >= 0]
-        self.step.probes = int(lesson.tree.probe[scored].sum()) if lesson.tree.n_probes else 0
-        self.step.kept = len(scored) - self.step.probes
-        taken = set(lesson.path)
-        hits = [node for node, row in enumerate(lesson.rows.tolist()) if row in taken]
-        self.step.accepted = len(hits)
-        self.step.match_length = int(lesson.proposal.depth[hits].max()) if hits else 0
+        # Equal siblings of its own count once; its probe earns nothing where somebody else's draft was it.
+        scored = set(lesson.rows.tolist()) - {-1}
+        drafts = scored
+        if lesson.proposal.n_probes:
+            drafts = set(lesson.rows[~lesson.proposal.probe].tolist()) - {-1}
+        self.step.probes, self.step.kept = len(scored - drafts), len(drafts)
+        self.step.accepted = len(drafts.intersection(lesson.path))
 
     def extend(self, ids: Sequence[int]) -> None:
         """Pass on committed text that no feedback brought."""
@@ -98,7 +102,7 @@ class Source:
         """Close the session, if there is one."""
         session, self.session = self.session, None
         if session is not None:
-            self._guarded("close", session.close)
+            self._guarded("close", lambda: session.close())
 
     def _guarded(self, what: str, call: Callable[[], None]) -> None:
         try:
@@ -113,5 +117,7 @@ class Source:
                 exc_info=log.isEnabledFor(logging.DEBUG),
             )
             self.step.failed = True
-            if what != "close":
-                self.close()
+            session, self.session = self.session, None
+            if session is not None:
+                with suppress(Exception):  # what it raises now was reported already
+                    session.close()

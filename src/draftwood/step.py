@@ -34,7 +34,7 @@ class SourceStep:
     probes
         Probes of it that were scored.
     match_length
-        Length of the run it accepted from its first node on (0: not even that).
+        How many committed tokens its match covered; 0 for drafters that do not match.
     failed
         True in the step in which it raised or broke the contract and was disabled.
     """

@@ -216,23 +216,28 @@ class TokenTree:
     def check_integrity(self, vocab_size: int | None = None) -> None:
         """Raise `IntegrityError` if the arrays disagree with each other or with the rules above."""
         n = len(self)
-        for name in ("tokens", "parents", "belief", "source", "evidence", "draft_prob", "probe"):
-            array, dtype = getattr(self, name), _DTYPES[name]
-            if not isinstance(array, np.ndarray) or array.shape != (n,) or array.dtype != dtype:
-                raise IntegrityError(f"{name} must be {np.dtype(dtype).name}[{n}], got {array!r:.80}")
+        for name, dtype in _COLUMNS.items():
+            array = getattr(self, name)
+            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != (n,):
+                raise IntegrityError(f"{name} must be {dtype.name}[{n}], got {array!r:.80}")
         if not n:
             return
-        if (self.parents >= np.arange(n)).any() or (self.parents < -1).any():
+        # On lists: this runs every step, on caches that the pass has just emptied, where a few lines of
+        # interpreter are several times faster than as many calls into numpy.
+        parents, tokens = self.parents.tolist(), self.tokens.tolist()
+        if self.is_chain:
+            if parents != list(range(-1, n - 1)):
+                raise IntegrityError("is_chain is set, yet the parents are no chain")
+        elif not all(-1 <= parent < node for node, parent in enumerate(parents)):
             raise IntegrityError("a parent must be -1 or come before its child")
-        if self.is_chain and (self.parents != np.arange(-1, n - 1)).any():
-            raise IntegrityError("is_chain is set, yet the parents are no chain")
-        if (self.tokens < 0).any() or (vocab_size is not None and (self.tokens >= vocab_size).any()):
+        if min(tokens) < 0 or (vocab_size is not None and max(tokens) >= vocab_size):
             raise IntegrityError(f"token ids must lie in [0, {vocab_size or 'vocabulary'})")
-        if not ((self.belief >= 0) & (self.belief <= 1)).all():
+        if not all(0 <= belief <= 1 for belief in self.belief.tolist()):
             raise IntegrityError("beliefs must be probabilities")
-        below = self.parents >= 0
-        if (self.probe[self.parents[below]] & ~self.probe[below]).any():
-            raise IntegrityError("children of probes must be probes")
+        if self.n_probes:
+            below = self.parents >= 0
+            if (self.probe[self.parents[below]] & ~self.probe[below]).any():
+                raise IntegrityError("children of probes must be probes")
 
 
 def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
@@ -309,13 +314,13 @@ def _spread(value: Any, n: int, dtype: type) -> NDArray[Any]:
     return np.full(n, array, dtype=dtype) if array.ndim == 0 else array
 
 
-_DTYPES = {
-    "tokens": np.int32,
-    "parents": np.int32,
-    "belief": np.float32,
-    "source": np.int16,
-    "evidence": np.int16,
-    "draft_prob": np.float32,
-    "probe": np.bool_,
+_COLUMNS: dict[str, np.dtype[Any]] = {
+    "tokens": np.dtype(np.int32),
+    "parents": np.dtype(np.int32),
+    "belief": np.dtype(np.float32),
+    "source": np.dtype(np.int16),
+    "evidence": np.dtype(np.int16),
+    "draft_prob": np.dtype(np.float32),
+    "probe": np.dtype(np.bool_),
 }
 _EMPTY = TokenTree.build([])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import subprocess
 import sys
 
@@ -33,7 +34,7 @@ def draft(session, nodes=16, drafter=None):
 @settings(max_examples=200, deadline=None)
 @given(text=TEXT, nodes=st.integers(0, 20), length=st.integers(1, 18), least=st.integers(1, 4))
 def test_proposes_what_followed_the_longest_earlier_suffix(text, nodes, length, least):
-    drafter = SuffixDrafter(length=length, min_match=least)
+    drafter = SuffixDrafter(length=length, min_match=least, factor=math.inf)
     odds = np.linspace(0.1, 0.9, len(FLOORS), dtype=np.float32)
     tree = drafter.open(text, None).draft(nodes, 3, odds)
     tree.check_integrity(4)
@@ -58,7 +59,7 @@ def test_prior_rises_with_the_match():
 
 
 def test_classes_of_a_long_match_and_a_long_draft():
-    drafter = SuffixDrafter(length=100)
+    drafter = SuffixDrafter(length=100, factor=math.inf)
     tree = drafter.open([1] * 2000, None).draft(100, 0, drafter.prior)
     assert len(tree) == 100
     assert set(tree.evidence.tolist()) == {len(FLOORS) - 1}

@@ -45,7 +45,14 @@ FAMILIES: dict[str, tuple[Any, Any]] = {
     "mistral-window": (MistralForCausalLM, MistralConfig(**SHAPE, sliding_window=8)),
     "gemma3": (
         Gemma3ForCausalLM,
-        Gemma3TextConfig(**SHAPE, head_dim=16, sliding_window=8, query_pre_attn_scalar=16, sliding_window_pattern=3),
+        Gemma3TextConfig(
+            **SHAPE,
+            head_dim=16,
+            sliding_window=8,
+            query_pre_attn_scalar=16,
+            sliding_window_pattern=3,
+            tie_word_embeddings=False,
+        ),
     ),
 }
 

@@ -1,6 +1,5 @@
 """Sampling: transformers' definitions, exact pruning, the right distribution, clear errors."""
 
-import itertools
 import math
 
 import numpy as np
@@ -46,7 +45,7 @@ def warped(row, *warpers):
     return scores[0].numpy()
 
 
-# --- the same support as transformers ------------------------------------------------------------------------
+# --- the same support as transformers ----------------------------------------
 
 
 @given(row=rows(), k=st.integers(1, 45), temperature=st.sampled_from([0.3, 0.8, 1.0, 2.0]))
@@ -129,7 +128,7 @@ def test_on_large_rows_shortcuts_change_nothing(std, strong, top_p):
         assert support(row, temperature=1.0, top_k=k).tolist() == expected.tolist()
 
 
-# --- choosing --------------------------------------------------------------------------------------------------
+# --- choosing ----------------------------------------
 
 
 def dense_choice(row, sampling, noise, position):
@@ -170,9 +169,9 @@ class FixedNoise:
 
 def test_a_token_far_behind_still_wins_with_the_largest_noise():
     row = np.zeros(5000, dtype=np.float32)
-    row[:70] = 20.0
+    row[:70] = 22.7
     noise = np.zeros(5000)
-    noise[4321] = 22.8  # the front stands at 20: any bound tighter than the largest noise would lose it
+    noise[4321] = 22.8  # ahead of the front by 0.1: a bound any tighter would lose it
     assert choose(row, Sampling(1.0), FixedNoise(noise), 0) == 4321
 
 
@@ -210,11 +209,11 @@ def test_choices_follow_the_distribution_over_sequences_and_a_large_vocabulary()
     assert stats.chisquare(*everything).pvalue > 0.01
 
 
-@given(row=rows(), shift=st.integers(0, 5))
-def test_the_row_is_left_as_it_is(row, shift):
+@given(row=rows())
+def test_the_row_is_left_as_it_is(row):
     before = row.copy()
-    for sampling, position in itertools.product(SAMPLINGS, (0, shift)):
-        choose(row, sampling, KeyedNoise(0), position)
+    for sampling in SAMPLINGS:
+        choose(row, sampling, KeyedNoise(0), 1)
     assert np.array_equal(row, before)
 
 
@@ -226,9 +225,6 @@ def test_distribution_is_exact():
     assert distribution(row, Sampling(1.0, min_p=0.6)) == pytest.approx([0, 0, 3 / 7, 4 / 7])
     assert distribution(row, Sampling(0.5)) == pytest.approx(np.array([1, 4, 9, 16]) / 30)
     assert distribution(row, Sampling()).tolist() == [0, 0, 0, 1]
-
-
-# --- penalty ----------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -250,7 +246,7 @@ def test_penalty_is_transformers_and_works_on_both_array_types(row, prefix, pena
     assert np.array_equal(row, before)
 
 
-# --- errors -----------------------------------------------------------------------------------------------------
+# --- errors ----------------------------------------
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0), Sampling(0.7, top_k=2, top_p=0.9, min_p=0.1)])

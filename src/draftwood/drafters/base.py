@@ -44,6 +44,8 @@ class TextSession(ABC):
         self._length = 0
         self.extend(ids)
 
+    match_length = 0
+
     @property
     def text(self) -> NDArray[np.int32]:
         """The committed text, int32[length]; a view."""

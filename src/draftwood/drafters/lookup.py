@@ -60,6 +60,7 @@ class LookupSession(TextSession):
 
     def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:  # noqa: ARG002
         size, start = self._find()
+        self.match_length = size
         n = min(nodes, self._drafter.length)
         if size < self._drafter.min_ngram or n < 1:
             return TokenTree.empty()

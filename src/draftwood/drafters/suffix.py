@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,6 +26,9 @@ PRIOR = (0.21, 0.38, 0.50, 0.60, 0.73, 0.80, 0.87, 0.89, 0.91, 0.95)
 """Acceptance rate per class; from following ten modules of the standard library and fourteen package descriptions,
 250,000 SmolLM2 tokens, as if a model had written them."""
 
+_PRIOR = np.array(PRIOR, dtype=np.float32)
+_PRIOR.flags.writeable = False
+
 
 @dataclass(frozen=True)
 class SuffixDrafter(BaseDrafter):
@@ -39,15 +41,16 @@ class SuffixDrafter(BaseDrafter):
     min_match
         Shortest suffix it trusts.
     factor, offset
-        It proposes at most ``offset + factor * match_length`` tokens; without limit as long as ``factor`` is inf.
+        It proposes at most ``offset + factor * match_length`` tokens: a short match says little about what comes
+        far behind it. ``factor=inf`` lifts the limit.
     """
 
     name: ClassVar[str] = "suffix"
 
     length: int = 16
     min_match: int = 1
-    factor: float = math.inf
-    offset: int = 0
+    factor: float = 1.0
+    offset: int = 4
 
     def __post_init__(self) -> None:
         if not 1 <= self.length <= 1 << 16:
@@ -59,7 +62,7 @@ class SuffixDrafter(BaseDrafter):
 
     @property
     def prior(self) -> Floats:
-        return np.array(PRIOR, dtype=np.float32)
+        return _PRIOR
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> SuffixSession:  # noqa: ARG002
         from draftwood.index.suffix_automaton import SuffixAutomaton  # brings numba, so not before it is used
@@ -72,15 +75,17 @@ class SuffixSession:
 
     def __init__(self, drafter: SuffixDrafter, automaton: SuffixAutomaton) -> None:
         self._drafter, self._automaton = drafter, automaton
+        self.match_length = 0
         self._parents, self._source, self._classes, self._nan, self._drafts = _columns(drafter.length)
 
     def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:  # noqa: ARG002
         drafter = self._drafter
         match, end = self._automaton.match()
+        self.match_length = match
         n = int(min(nodes, drafter.length, drafter.offset + drafter.factor * match)) if match else 0
         if match < drafter.min_match or n < 1:
             return TokenTree.empty()
-        first = min(match, FLOORS[-1])
+        first = match if match < FLOORS[-1] else FLOORS[-1]
         evidence = self._classes[first : first + n]
         return TokenTree(
             self._automaton.copy_after(end, n),

@@ -1,0 +1,1 @@
+"""One room per engine that can be a target."""

@@ -1,0 +1,1 @@
+"""Instruments: rates, comparisons, near-ties. Every figure that draftwood prints comes from here."""

@@ -1,0 +1,1 @@
+"""Who decides how much is drafted and checked: budgets, policies, beliefs."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ended, Processor, Sampling, Scores, Verdict
-from draftwood.errors import DraftwoodError, UsageError
+from draftwood.errors import DraftwoodError
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
 from draftwood.verify.sampling import check_sampling, choose, penalise
@@ -99,23 +99,13 @@ class ExactSession:
             node = tree.child(node, token)
             if node >= 0:
                 path.append(node)
-        return Verdict(tuple(path), tuple(emitted), tuple(emitted), finish)
+        return Verdict(tuple(path), tuple(emitted), finish)
 
     def extend(self, ids: Sequence[int]) -> None:
         """Take in committed text that no verdict brought."""
         self._text.extend(ids)
         if self._penalised:
             self._see(ids)
-
-    def truncate(self, length: int) -> None:
-        """Cut the committed text to its first ``length`` tokens; a negative or larger length is refused."""
-        if not 0 <= length <= self._text.length:
-            raise UsageError(f"a text of {self._text.length} tokens cannot be cut to {length}")
-        self._text.length = length
-        if self._penalised:
-            self._seen.length = 0
-            self._seen_set.clear()
-            self._see(self._text.view)
 
     def _choose(self, scores: Scores, row: int) -> int:
         """Return the target's own choice at this row of the pass, given the committed text."""

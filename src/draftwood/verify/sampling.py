@@ -170,6 +170,8 @@ def _leader_of_many(scores: Floats, ids: Ids | None, noise: Noise, position: int
         # One float down: rounding must not lift the bound above a score that could still win.
         bound = np.nextafter(np.float32(leader.total - MAX_GUMBEL), np.float32(-np.inf))
         rivals = np.flatnonzero(chunk >= bound)
+        if len(rivals) > len(chunk) // 3:  # a run of ids shares its blocks, so all of it costs less
+            rivals = np.arange(len(chunk))
         if len(rivals):
             rival = _leader(chunk[rivals], _pick(ids, rivals + start), noise, position)
             leader = max(leader, rival, key=lambda it: (it.total, -it.token))

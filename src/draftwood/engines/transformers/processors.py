@@ -35,7 +35,7 @@ def adapt(processors: Sequence[TorchProcessor], device: torch.device) -> list[Pr
     for processor in processors:
         if any(isinstance(v, torch.nn.Module) for v in getattr(processor, "__dict__", {}).values()):
             raise UsageError(
-                f"{type(processor).__name__} runs a model of its own inside, which drafting cannot follow: leave it out"
+                f"{type(processor).__name__} runs a model of its own, which drafting cannot follow: leave it out"
             )
     return [_adapted(copy.deepcopy(processor), device) for processor in processors]
 
@@ -45,4 +45,5 @@ def _adapted(processor: TorchProcessor, device: torch.device) -> Processor:
         ids = torch.from_numpy(prefix)[None].to(device)
         return processor(ids, row[None])[0]
 
+    process.__name__ = type(processor).__name__  # what an error names
     return process

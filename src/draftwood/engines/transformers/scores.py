@@ -20,19 +20,19 @@ class TorchScores:
 
     def __init__(self, logits: Tensor) -> None:
         self._logits = logits
-        self._on_cpu = logits.device.type == "cpu"
+        on_cpu = logits.device.type == "cpu" and logits.dtype == torch.float32
         self._best: list[int] | None = None
+        self._rows = logits.numpy() if on_cpu else None
 
     def argmax(self, row: int) -> int:
-        if self._on_cpu and self._logits.dtype == torch.float32:
-            return int(self._logits[row].numpy().argmax())
+        if self._rows is not None:
+            return int(self._rows[row].argmax())
         if self._best is None:
             self._best = self._logits.argmax(-1).tolist()
         return self._best[row]
 
     def raw(self, row: int) -> Tensor:
-        # A copy made outside inference mode, so that processors may edit what they are given.
-        return self._logits[row].to(torch.float32, copy=True)
+        return self._logits[row].float()
 
     def numpy(self, array: Any) -> NDArray[np.float32]:
         """Float32 on the host; shares memory with a float32 tensor on the CPU."""

@@ -123,7 +123,7 @@ class TransformersSession:
             raise PromptError("there is nothing to read: the prompt is empty")
         if self.length + len(ids) > limit:
             raise PromptError(
-                f"the text has {self.length + len(ids)} tokens, the model takes at most {limit}: shorten the prompt"
+                f"the text has {self.length + len(ids)} tokens, the model takes at most {limit}: shorten it"
             )
         self._scored = None
         width = self._arena.chunk
@@ -147,15 +147,16 @@ class TransformersSession:
             raise RuntimeError("keep() follows a score(): there is no scored tree to keep from")
         root, tree = self._scored
         self._scored = None
-        nodes = np.asarray(path, dtype=np.int64)
-        moved = np.flatnonzero(nodes != np.arange(len(nodes)))
-        if len(moved):  # rows before the first moved one are in place already
-            start = int(moved[0])
+        start = next((i for i, node in enumerate(path) if node != i), len(path))
+        if start < len(path):  # rows before the first one that must move are in place already
+            nodes = np.asarray(path, dtype=np.int64)
             for window, first in self._first.items():
                 base = self.length - first + 1
                 rows = torch.from_numpy(nodes[start:] + base).to(self._arena.device)
                 self._arena.move_rows(self._slot_index, window, base + start, rows)
-        self._ids += [root, *tree.tokens[nodes].tolist()]
+        self._ids.append(root)
+        if len(path):
+            self._ids += tree.tokens[list(path)].tolist()
 
     def truncate(self, length: int) -> None:
         self._scored = None

@@ -1,0 +1,60 @@
+"""Where two texts part, and whether the model was undecided there.
+
+A wide pass may round differently from a narrow one, so two exact decodings can part where the two best decision
+scores (logit, or log probability plus noise) are closer than the rounding: a near-tie. Anything else is a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from draftwood.contracts import Sampling, Target
+from draftwood.verify.noise import KeyedNoise
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first place where two texts differ.
+
+    Attributes
+    ----------
+    index
+        Which new token; where one text is a prefix of the other, the length of the shorter.
+    tokens
+        What the two texts have there; None past an end.
+    margin
+        By how much the target, asked afresh, prefers its best decision score to its second best.
+    """
+
+    index: int
+    tokens: tuple[int | None, int | None]
+    margin: float
+
+
+def first_difference(
+    target: Target,
+    prompt: Sequence[int],
+    a: Sequence[int],
+    b: Sequence[int],
+    sampling: Sampling | None = None,
+) -> Difference | None:
+    """Return where ``a`` and ``b``, both written after ``prompt``, part; None if they are equal."""
+    n = min(len(a), len(b))
+    index = next((i for i in range(n) if a[i] != b[i]), n)
+    if index == len(a) == len(b):
+        return None
+    text = [*prompt, *a[:index]]
+    ((session, scores),) = target.open([text])
+    try:
+        row = scores.numpy(scores.raw(0)).astype(np.float64)
+    finally:
+        session.close()
+    if sampling is not None and not sampling.greedy:
+        noise = KeyedNoise(sampling.seed, 0)
+        row = row / sampling.temperature + noise.gumbel(len(text), np.arange(len(row)))
+    second, best = np.partition(row, -2)[-2:]
+    pair = (a[index] if index < len(a) else None, b[index] if index < len(b) else None)
+    return Difference(index, pair, float(best - second))

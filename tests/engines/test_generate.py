@@ -1,0 +1,114 @@
+"""Through the front door on tiny models of every family: the text is transformers' own, drafted or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import LogitsProcessor, LogitsProcessorList
+from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor
+
+import draftwood
+from draftwood.errors import UsageError
+from draftwood.testing import HugeDrafter, RandomDrafter
+from tests.engines.tiny import FAMILIES, build
+
+PROMPT = np.random.default_rng(5).integers(0, 64, 24).tolist() * 2
+SETS = {
+    "none": "none",
+    "chain": "suffix",
+    "lookup": "lookup",
+    "tree": ["suffix", RandomDrafter(64)],
+    "huge": HugeDrafter(64),
+}
+
+
+def theirs(model, limit=60, **settings):
+    ids = torch.tensor([PROMPT])
+    out = model.generate(
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=limit, pad_token_id=0, **settings
+    )
+    return out[0, len(PROMPT) :].tolist()
+
+
+@pytest.mark.parametrize("drafters", SETS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_text_is_that_of_transformers(family, drafters):
+    for seed in range(2):
+        model = build(family, seed)
+        ours = draftwood.generate(model, PROMPT, drafters=SETS[drafters], max_new_tokens=60)
+        assert ours.ids == theirs(model)
+        assert ours.finish_reason == "length"
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_sampled_text_does_not_depend_on_drafting(family):
+    model = build(family)
+    settings = {"max_new_tokens": 60, "temperature": 0.8, "top_p": 0.9, "seed": 11}
+    texts = [draftwood.generate(model, PROMPT, drafters=d, **settings).ids for d in SETS.values()]
+    assert all(t == texts[0] for t in texts)
+    assert draftwood.generate(model, PROMPT, **settings | {"seed": 12}).ids != texts[0]
+
+
+@pytest.mark.parametrize("drafters", ["none", "suffix"])
+def test_repetition_penalty_and_processors_of_transformers(drafters):
+    model = build("llama")
+    processors = LogitsProcessorList([NoRepeatNGramLogitsProcessor(3)])
+    ours = draftwood.generate(
+        model, PROMPT, drafters=drafters, max_new_tokens=40, repetition_penalty=1.3, logits_processor=processors
+    )
+    assert ours.ids == theirs(model, 40, repetition_penalty=1.3, no_repeat_ngram_size=3)
+
+
+class CountsDown(LogitsProcessor):
+    """Stateful: forbids a different token at every call."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, input_ids, scores):
+        scores[:, scores.argmax() if self.calls % 3 == 2 else 0] = -float("inf")
+        self.calls += 1
+        return scores
+
+
+def test_a_stateful_processor_sees_each_emitted_token_once_and_is_not_touched():
+    model = build("llama")
+    mine = CountsDown()
+    drafted = draftwood.generate(model, PROMPT, max_new_tokens=40, logits_processor=[mine])
+    assert mine.calls == 0  # each request works on its own copy
+    assert drafted.ids == theirs(model, 40, logits_processor=LogitsProcessorList([CountsDown()]))
+
+
+def test_a_processor_with_a_model_inside_is_refused():
+    class Guided(LogitsProcessor):
+        def __init__(self, model):
+            self.model = model
+
+    with pytest.raises(UsageError, match="Guided runs a model"):
+        draftwood.generate(build("llama"), PROMPT, logits_processor=[Guided(build("llama"))])
+
+
+def test_end_tokens_come_from_the_generation_config():
+    model = build("llama")
+    text = theirs(model)
+    model.generation_config.eos_token_id = [text[10]]
+    ended = draftwood.generate(model, PROMPT, max_new_tokens=60)
+    assert ended.ids == text[: text.index(text[10]) + 1]
+    assert ended.finish_reason == "eos"
+
+
+def test_tensors_and_several_prompts():
+    model = build("llama")
+    many = draftwood.generate(model, torch.tensor([PROMPT, PROMPT[::-1]]), max_new_tokens=5)
+    assert [g.ids for g in many] == [
+        draftwood.generate(model, p, max_new_tokens=5).ids for p in (PROMPT, PROMPT[::-1])
+    ]
+
+
+def test_text_stops_at_the_models_positions():
+    model = build("llama")
+    prompt = (PROMPT * 20)[:500]
+    written = draftwood.generate(model, prompt, max_new_tokens=100)
+    assert len(written.ids) == 12
+    assert written.finish_reason == "length"

@@ -1,0 +1,198 @@
+"""The transformers target: trees against their chains, windows, rollback, refusals, and a model left as found."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, LlamaModel
+
+from draftwood.engines.transformers.shared import shared_target
+from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.errors import PromptError, UnsupportedModelError
+from draftwood.testing import check_target
+from draftwood.tree import TokenTree
+from tests.engines.tiny import FAMILIES, SHAPE, build
+
+TOLERANCE = 2e-4
+"""Scores of these models reach 12; a wide pass rounds differently from a narrow one by about 1e-5 of that."""
+
+
+def truth(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0, -1].numpy()
+
+
+def random_tree(rng, most=8):
+    n = int(rng.integers(0, most))
+    return TokenTree.build(rng.integers(0, 64, n), [int(rng.integers(-1, i)) if i else -1 for i in range(n)])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("chunk", [1024, 12])  # 12: windowed buffers must shift, prompts are read in pieces
+def test_scores_of_a_tree_are_the_models_own_after_any_history(family, chunk):
+    model, rng = build(family), np.random.default_rng(0)
+    target = TransformersTarget(model, chunk=chunk)
+    text = rng.integers(0, 64, 30).tolist()
+    ((session, first),) = target.open([text], reserve=4)
+    assert np.abs(first.numpy(first.raw(0)) - truth(model, text)).max() < TOLERANCE
+    for step in range(25):
+        tree, root = random_tree(rng), int(rng.integers(64))
+        (scores,) = target.score([(session, root, tree)])
+        for node in range(-1, len(tree)):
+            path = [*text, root, *tree.tokens[tree.path(node)].tolist()]
+            gap = np.abs(scores.numpy(scores.raw(1 + node)) - truth(model, path)).max()
+            assert gap < TOLERANCE, f"step {step}, node {node} of {tree}: off by {gap}"
+        kept = tree.path(int(rng.integers(-1, len(tree))))
+        session.keep(kept)
+        text += [root, *tree.tokens[kept].tolist()]
+        assert session.ids == text
+        if step % 6 == 5:
+            text = text[: int(rng.integers(len(text) - 12, len(text)))]
+            session.truncate(len(text))
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_fulfils_the_contract(family):
+    check_target(TransformersTarget(build(family)), tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral-window"])
+def test_after_every_step_the_cache_equals_a_fresh_reading(family):
+    """Law 5 on a real engine, row by row."""
+    model, rng = build(family), np.random.default_rng(1)
+    target = TransformersTarget(model)
+    text = rng.integers(0, 64, 10).tolist()
+    ((session, _),) = target.open([text])
+    for _ in range(8):
+        tree, root = random_tree(rng), int(rng.integers(64))
+        target.score([(session, root, tree)])
+        kept = tree.path(len(tree) - 1)
+        session.keep(kept)
+        text += [root, *tree.tokens[kept].tolist()]
+        ((fresh, _),) = target.open([text])
+        for tensors in (target.arena.keys, target.arena.values):
+            for layer in tensors:
+                ours, theirs = (layer[s._slot, :, : len(text)] for s in (session, fresh))
+                assert (ours - theirs).abs().max() < TOLERANCE
+        fresh.close()
+
+
+def test_cutting_back_beyond_a_window_reads_again():
+    model = build("mistral-window")
+    target = TransformersTarget(model, chunk=12)
+    text = np.random.default_rng(2).integers(0, 64, 80).tolist()
+    ((session, _),) = target.open([text])
+    session.truncate(20)
+    scores = session.extend([7])
+    assert np.abs(scores.numpy(scores.raw(0)) - truth(model, [*text[:20], 7])).max() < TOLERANCE
+
+
+def test_sessions_do_not_disturb_each_other_and_slots_are_used_again():
+    model = build("llama")
+    target = TransformersTarget(model)
+    texts = [[1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    opened = target.open(texts)
+    twin = opened[1][0].fork()
+    for session, _ in opened[::2]:
+        session.close()
+        session.close()
+    held = target.arena.nbytes
+    for _ in range(5):
+        ((again, _),) = target.open([[9, 9, 9]])
+        again.close()
+    assert target.arena.nbytes == held
+    for session in (opened[1][0], twin):
+        scores = session.extend([11])
+        assert np.abs(scores.numpy(scores.raw(0)) - truth(model, [*texts[1], 11])).max() < TOLERANCE
+
+
+def test_the_cache_grows_while_a_text_is_under_way():
+    model = build("llama")
+    target = TransformersTarget(model)
+    ((session, _),) = target.open([[1, 2, 3]], reserve=0)
+    text = [1, 2, 3, *np.random.default_rng(3).integers(0, 64, 300).tolist()]
+    scores = session.extend(text[3:])
+    assert np.abs(scores.numpy(scores.raw(0)) - truth(model, text)).max() < TOLERANCE
+
+
+def test_the_model_is_left_exactly_as_found():
+    model = build("gemma3").train()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    config, kind = copy.deepcopy(model.config.to_dict()), model.config._attn_implementation
+    modules = list(model.modules())
+    target = TransformersTarget(model)
+    ((session, _),) = target.open([[1, 2, 3]])
+    target.score([(session, 4, TokenTree.build([5, 6]))])
+    assert model.training
+    assert model.config.to_dict() == config
+    assert model.config._attn_implementation == kind
+    assert list(model.modules()) == modules
+    assert all(type(m) is not type(None) and "_packed" not in m.__dict__ for m in modules)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_packed_weights_give_the_scores_of_plain_ones(dtype):
+    model = build("llama").to(dtype)
+    rows = []
+    for packed in (True, False):
+        target = TransformersTarget(model, packed=packed)
+        ((session, _),) = target.open([[1, 2, 3, 4]])
+        (scores,) = target.score([(session, 5, TokenTree.build([6, 7, 8]))])
+        rows.append(np.stack([scores.numpy(scores.raw(i)) for i in range(4)]))
+    rounding = TOLERANCE if dtype == torch.float32 else 0.5  # 8 bits of mantissa on scores up to 12
+    assert np.abs(rows[0] - rows[1]).max() < rounding
+
+
+def test_a_target_is_shared_until_the_weights_change():
+    model = build("llama")
+    target = shared_target(model)
+    assert shared_target(model) is target
+    with torch.no_grad():
+        model.lm_head.weight.mul_(2)
+    assert shared_target(model) is not target
+
+
+def test_top_k_of_all_rows():
+    target = TransformersTarget(build("llama"))
+    ((session, _),) = target.open([[1, 2, 3]])
+    (scores,) = target.score([(session, 4, TokenTree.build([5, 6]))])
+    ids, probabilities = scores.top_k(3)
+    assert ids.shape == probabilities.shape == (3, 3)
+    for row in range(3):
+        raw = torch.softmax(scores.raw(row), -1)
+        assert ids[row].tolist() == raw.topk(3).indices.tolist()
+        assert np.allclose(probabilities[row], raw.topk(3).values.numpy(), atol=1e-6)
+        assert scores.argmax(row) == ids[row, 0]
+
+
+def test_texts_longer_than_the_model_are_refused():
+    target = TransformersTarget(build("llama"))
+    with pytest.raises(PromptError, match="at most 512"):
+        target.open([[1] * 600])
+    with pytest.raises(PromptError, match="empty"):
+        target.open([[]])
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (
+            lambda: GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=64)),
+            "'gpt2' are not supported",
+        ),
+        (lambda: LlamaModel(LlamaConfig(**SHAPE)), "AutoModelForCausalLM"),
+        (
+            lambda: LlamaForCausalLM(
+                LlamaConfig(**SHAPE, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4})
+            ),
+            "dynamic",
+        ),
+    ],
+)
+def test_what_we_cannot_answer_for_is_refused_by_name(make, sentence):
+    with pytest.raises(UnsupportedModelError, match=sentence):
+        TransformersTarget(make())

@@ -1,0 +1,211 @@
+"""What tests of several rooms share: runs of the loop on toys, the truth without the loop, random trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from draftwood.contracts import Ask, Drafter, Feedback, Plan, Planner, Processor, Sampling, State
+from draftwood.ending import StopStrings
+from draftwood.loop import decode
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.request import Request
+from draftwood.step import Step
+from draftwood.testing import ToyTarget
+from draftwood.tree import TokenTree, merge
+from draftwood.verify.exact import SampleAndMatch
+from draftwood.verify.noise import KeyedNoise
+from draftwood.verify.sampling import choose, distribution
+
+PROMPT = (1, 2, 0, 1, 2)
+GREEDY = Sampling()
+SAMPLED = Sampling(temperature=1.0, seed=7)
+
+TARGETS: dict[str, dict[str, Any]] = {
+    "trees": {},
+    "chains only": {"trees": False},
+    "snapshot and replay": {"rollback": "snapshot"},
+}
+"""The targets that take drafts. The one that gives a token per pass and takes none is `ONE_BY_ONE`."""
+ONE_BY_ONE: dict[str, Any] = {"rollback": "none"}
+
+
+# --- running the loop --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Written:
+    """What one request gave."""
+
+    ids: list[int] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    finish: str | None = None
+
+
+def write_batch(
+    target: ToyTarget, drafters: Sequence[Drafter], requests: Sequence[Request], planner: int | Planner = 8
+) -> list[Written]:
+    """Decode several requests together; every session must be closed afterwards."""
+    written = [Written() for _ in requests]
+    planner = FixedPlanner(planner) if isinstance(planner, int) else planner
+    for emission in decode(target, drafters, planner, SampleAndMatch(), requests):
+        one = written[emission.row]
+        assert one.finish is None, "nothing follows the end"
+        one.ids += emission.tokens
+        one.sources += emission.sources
+        one.finish = emission.finish
+        if emission.step is not None:
+            one.steps.append(emission.step)
+    assert target.open_sessions == 0, "every session was closed"
+    return written
+
+
+def write(
+    target: ToyTarget,
+    drafters: Sequence[Drafter] = (),
+    planner: int | Planner = 8,
+    *,
+    prompt: Sequence[int] = PROMPT,
+    limit: int = 24,
+    sampling: Sampling = GREEDY,
+    processors: Sequence[Processor] = (),
+    sequence: int = 0,
+    end_ids: Sequence[int] = (),
+    stop: StopStrings | None = None,
+) -> Written:
+    """Decode one request."""
+    request = Request(prompt, limit, sampling, processors, sequence, frozenset(end_ids), stop)
+    return write_batch(target, drafters, [request], planner)[0]
+
+
+@dataclass(frozen=True)
+class Everything:
+    """A planner that asks for ``nodes`` in every step and scores whatever it gets, also far beyond the limit."""
+
+    nodes: int = 16
+
+    def ask(self, states: Sequence[State]) -> list[list[Ask]]:
+        return [[Ask(self.nodes, self.nodes, d.prior) for d in state.drafters if d] for state in states]
+
+    def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
+        merged = [merge(trees) for trees in proposals]
+        return [Plan(tree, tuple(rows)) for tree, rows in merged]
+
+    def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
+        pass
+
+
+# --- the truth without the loop ----------------------------------------------------------------------------------
+
+
+def greedy_truth(target: ToyTarget, prompt: Sequence[int] = PROMPT, limit: int = 24) -> list[int]:
+    """Plain greedy decoding in its plainest words: the best token, again and again."""
+    text = list(prompt)
+    for _ in range(limit):
+        text.append(int(np.argmax(target.scores_after(text))))
+    return text[len(prompt) :]
+
+
+def sampled_truth(
+    target: ToyTarget,
+    sampling: Sampling,
+    prompt: Sequence[int] = PROMPT,
+    limit: int = 24,
+    processors: Sequence[Processor] = (),
+    sequence: int = 0,
+) -> list[int]:
+    """Plain decoding in its plainest words: processed distribution, log p + g, the best, again and again."""
+    noise = None if sampling.greedy else KeyedNoise(sampling.seed, sequence)
+    text = list(prompt)
+    for _ in range(limit):
+        row = target.scores_after(text).copy()
+        for token in set(text):
+            row[token] *= sampling.repetition_penalty if row[token] < 0 else 1 / sampling.repetition_penalty
+        for process in processors:
+            row = process(np.array(text), row)
+        if noise is None:
+            text.append(choose(row, sampling, None, len(text)))
+            continue
+        with np.errstate(divide="ignore"):
+            scores = np.log(distribution(row, sampling))
+        text.append(int(np.argmax(scores + noise.gumbel(len(text), np.arange(len(row))))))
+    return text[len(prompt) :]
+
+
+# --- processors with a memory ------------------------------------------------------------------------------------
+
+
+class TwiceAtMost:
+    """Forbids a token that was emitted twice among the last few; counts its calls, so each must come once, in order."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self.length: int | None = None
+
+    def __call__(self, prefix: Any, row: Any) -> Any:
+        if self.length is not None:
+            assert len(prefix) == self.length + 1, "called once per emitted token, in order"
+            newest = int(prefix[-1])
+            self.counts[newest] = self.counts.get(newest, 0) + 1
+            if sum(self.counts.values()) == 2 * (len(row) - 1):
+                self.counts = {}
+        self.length = len(prefix)
+        row[[token for token, count in self.counts.items() if count >= 2]] = -np.inf
+        return row
+
+
+class Grammar:
+    """A finite automaton over tokens: an odd token must be followed by a larger one, or by 0 after the largest."""
+
+    def __call__(self, prefix: Any, row: Any) -> Any:
+        allowed = self.after(int(prefix[-1]), len(row))
+        masked = np.full_like(row, -np.inf)
+        masked[allowed] = row[allowed]
+        return masked
+
+    @staticmethod
+    def after(token: int, vocab_size: int) -> list[int]:
+        if token % 2 == 0:
+            return list(range(vocab_size))
+        return list(range(token + 1, vocab_size)) or [0]
+
+
+# --- trees ---------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def trees(
+    draw: Callable[..., Any],
+    vocab_size: int = 4,
+    max_size: int = 10,
+    beliefs: Sequence[float] = (1.0, 0.5, 0.25, 0.125),
+    probes: bool = True,
+    source: int = 0,
+) -> TokenTree:
+    """Any tree that fulfils the contract, equal siblings included; beliefs whose products are exact."""
+    n = draw(st.integers(0, max_size))
+    parents = [draw(st.integers(-1, i - 1)) for i in range(n)]
+    probe: list[bool] = []
+    for parent in parents:
+        probe.append(probes and ((parent >= 0 and probe[parent]) or draw(st.integers(0, 3)) == 0))
+    tree = TokenTree.build(
+        draw(st.lists(st.integers(0, vocab_size - 1), min_size=n, max_size=n)),
+        parents,
+        belief=draw(st.lists(st.sampled_from(beliefs), min_size=n, max_size=n)),
+        source=source,
+        evidence=draw(st.lists(st.integers(0, 5), min_size=n, max_size=n)),
+        draft_prob=draw(st.lists(st.sampled_from([0.1, 0.9]), min_size=n, max_size=n)),
+        probe=probe,
+    )
+    tree.check_integrity(vocab_size)
+    return tree
+
+
+def texts(tree: TokenTree) -> list[tuple[int, ...]]:
+    """For each node the tokens on the way to it: what identifies a node across merging and pruning."""
+    return [tuple(tree.tokens[tree.path(node)].tolist()) for node in range(len(tree))]

@@ -1,0 +1,30 @@
+"""The real gemma3-270m, as ``draftwood fetch gemma3-270m`` left it."""
+
+from __future__ import annotations
+
+import pytest
+
+from draftwood.models import CATALOGUE, find, load
+from draftwood.models.manifest import fault
+
+pytestmark = pytest.mark.gemma3
+
+
+def test_the_folder_is_whole_and_carries_the_terms():
+    folder = find("gemma3-270m")
+    assert fault(folder, CATALOGUE["gemma3-270m"], checksums=True) is None
+    terms = (folder / "LICENSE").read_text(encoding="utf-8")
+    assert terms.startswith("Gemma Terms of Use\n\nLast modified:")
+    assert "4.9 No Waiver" in terms
+
+
+def test_windows_vocabulary_and_tokenizer_are_kept():
+    model, tokenizer = load("gemma3-270m", device="cpu")
+    assert model.config.layer_types.count("sliding_attention") == 15
+    assert model.config.layer_types.count("full_attention") == 3
+    assert model.config.sliding_window == 512
+    assert len(tokenizer) == model.config.vocab_size == 262_144
+    assert (tokenizer.bos_token_id, model.generation_config.eos_token_id) == (2, 1)
+    text = "def f():\n\treturn   12  # é 漢字 🙂\n"
+    assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
+    assert tokenizer("Hello world")["input_ids"] == [2, 9259, 1902]

@@ -1,0 +1,129 @@
+"""Sample and match: the text is that of plain decoding whatever the tree, and can be extended and cut."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftwood.contracts import Sampling
+from draftwood.errors import UsageError
+from draftwood.tree import TokenTree
+from draftwood.verify.exact import SampleAndMatch
+from draftwood.verify.noise import KeyedNoise
+from draftwood.verify.sampling import choose, penalise
+from tests.verify.rows import GREEDY, SAMPLED, VOCAB, Rows, Stateful, never, opened, taking
+
+# --- the same text with and without drafts ---------------------------------------------------------------------
+
+
+def decode(sampling, draft, length=12, sequence=0, kind=np.asarray, processor=None):
+    """A toy model (rows by last two tokens) decoded with trees from ``draft(prefix)``."""
+    table = np.random.default_rng(0).normal(size=(VOCAB, VOCAB, VOCAB)).astype(np.float32) * 1.5
+    prompt, text = (1, 2), [1, 2]
+    session = opened(sampling, [processor()] if processor else (), prompt, sequence)
+
+    def ended(token):
+        text.append(token)
+        return "length" if len(text) == length else None
+
+    while True:
+        tree = draft(list(text))
+        paths = [[*text, *(int(tree.tokens[n]) for n in tree.path(node))] for node in range(-1, len(tree))]
+        scores = Rows([table[path[-2], path[-1]] for path in paths], kind)
+        if session.verify(tree, scores, ended).finish:
+            assert session.prefix.tolist() == text
+            return text
+
+
+def undrafted(text):
+    return TokenTree.empty()
+
+
+SETTINGS = [
+    GREEDY,
+    Sampling(repetition_penalty=1.4),
+    SAMPLED,
+    Sampling(0.8, top_k=4, top_p=0.9, min_p=0.05, repetition_penalty=1.2, seed=-8),
+]
+
+
+@settings(deadline=None, max_examples=30)
+@given(data=st.data())
+@pytest.mark.parametrize("sampling", SETTINGS)
+@pytest.mark.parametrize("processor", [None, Stateful])
+def test_any_tree_gives_the_plain_text(sampling, processor, data):
+    plain = decode(sampling, undrafted, processor=processor)
+
+    def draft(text):
+        n = data.draw(st.integers(0, 8))
+        tokens = data.draw(st.lists(st.integers(0, VOCAB - 1), min_size=n, max_size=n))
+        up = [data.draw(st.integers(-1, i - 1)) for i in range(n)]
+        return TokenTree.build(tokens, up)
+
+    def knowing(text):
+        return TokenTree.build(plain[len(text) :])
+
+    assert decode(sampling, draft, processor=processor) == plain
+    assert decode(sampling, knowing, processor=processor) == plain
+    assert decode(sampling, knowing, kind=torch.from_numpy, processor=processor) == plain
+
+
+def test_sequences_and_seeds_differ_and_greedy_has_no_noise():
+    def plain(sampling, sequence=0):
+        return tuple(decode(sampling, undrafted, 30, sequence))
+
+    assert len({plain(Sampling(1.0, seed=s), q) for s in (0, 1) for q in (0, 1)}) == 4
+    assert plain(GREEDY, 0) == plain(GREEDY, 1)
+    assert opened(GREEDY).noise is None
+    assert opened(SAMPLED, sequence=4).noise == KeyedNoise(3, 4)
+
+
+def test_noise_is_keyed_by_the_index_in_the_text():
+    row = np.zeros(VOCAB, dtype=np.float32)
+    for length in (0, 1, 5):
+        session = opened(SAMPLED, prompt=[0] * length)
+        verdict = session.verify(TokenTree.empty(), Rows([row]), never)
+        assert verdict.emitted[0] == int(KeyedNoise(3).gumbel(length, np.arange(VOCAB)).argmax())
+
+
+# --- the committed text ----------------------------------------------------------------------------------------
+
+
+def test_extend_moves_the_text_and_the_penalty():
+    sampling = Sampling(repetition_penalty=3.0)
+    row = np.array([4.0, 3.9, 3.8, 3.7, 3.6, 3.5], dtype=np.float32)
+    session = opened(sampling, prompt=(0, 0, 1))
+
+    def best():
+        token = session.verify(TokenTree.empty(), Rows([row]), never).emitted[0]
+        expected = choose(penalise(row, session.prefix[:-1], 3.0), GREEDY, None, 0)
+        assert token == expected
+        return token
+
+    assert best() == 2
+    assert best() == 3
+    session.extend([4, 4])
+    assert best() == 5
+    assert session.prefix.tolist() == [0, 0, 1, 2, 3, 4, 4, 5]
+    session.extend([])
+    session.extend(list(range(6)) * 500)  # beyond the first room
+    assert len(session.prefix) == 3008
+
+
+def test_open_refuses_bad_settings_and_is_stateless():
+    with pytest.raises(UsageError, match="top_p must"):
+        opened(Sampling(1.0, top_p=2.0))
+    assert SampleAndMatch() == SampleAndMatch()
+    one, other = opened(), opened()
+    one.extend([1])
+    assert other.prefix.tolist() == [0]
+
+
+def test_prefixes_given_to_processors_keep_their_content():
+    kept = []
+    session = opened(processors=[lambda prefix, row: kept.append(prefix) or row])
+    for _ in range(600):  # grows its room twice
+        session.verify(TokenTree.empty(), taking(1), never)
+    assert [len(prefix) for prefix in kept] == list(range(1, 601))
+    assert all(prefix[0] == 0 and (prefix[1:] == 1).all() for prefix in kept)
