@@ -90,7 +90,8 @@ class Everything:
     nodes: int = 16
 
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
-        return [[Ask(self.nodes, self.nodes, d.prior) for d in state.drafters if d] for state in states]
+        nothing = Ask(0, 0, TokenTree.empty().belief)
+        return [[Ask(self.nodes, self.nodes, d.prior) if d else nothing for d in s.drafters] for s in states]
 
     def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
         merged = [merge(trees) for trees in proposals]

@@ -146,7 +146,6 @@ class Row:
     def read(self, session: TargetSession, scores: Scores, seconds: float) -> None:
         """Take in the target's session of the prompt that it has just read."""
         self._session, self._scores, self.prefill_s = session, scores, seconds
-        self._open_sources()
 
     def begin(self) -> Emission:
         """Emit the token that reading the prompt has paid for."""
@@ -249,17 +248,18 @@ class Row:
         self.prefill_s = perf_counter() - started
         self._start(request)
         if afresh:  # interrupted, a draft session may have learnt half a step; another noise needs another one
-            self._open_sources()
+            self.open_sources()
         else:
             for source in self.sources:
                 source.truncate(common)
                 source.extend(prompt[common:])
         return len(prompt) - known
 
-    def _open_sources(self) -> None:
+    def open_sources(self) -> None:
+        """Let every drafter read the text."""
         for source in self.sources:
             source.step = SourceStep()
-            source.open(self.ids, self.rule.noise)
+            source.open(list(self.ids), self.rule.noise)  # a copy: it may be written to
 
     def close(self) -> None:
         """Close every session."""
@@ -292,6 +292,8 @@ def open_rows(
         seconds = perf_counter() - started
         for row, (session, scores) in zip(rows, opened, strict=True):
             row.read(session, scores, seconds)
+        for row in rows:  # only now: what they raise must find every session of the target in its row
+            row.open_sources()
         yield rows
     finally:
         for row in rows:

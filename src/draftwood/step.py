@@ -118,11 +118,14 @@ class Step:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
         """Read a dictionary written by `to_json`; unknown fields raise `UsageError`."""
-        unknown = set(row) - {f.name for f in dataclasses.fields(cls)}
-        if unknown:
-            raise UsageError(f"a step row has unknown fields {sorted(unknown)}: written by another version?")
         fields = dict(row)
         fields["emitted"] = tuple(row.get("emitted", ()))
         fields["sources"] = tuple(row.get("sources", ()))
-        fields["by_source"] = tuple(SourceStep(**s) for s in row.get("by_source", ()))
-        return cls(**fields)
+        fields["by_source"] = tuple(SourceStep(**_known(SourceStep, s)) for s in row.get("by_source", ()))
+        return cls(**_known(cls, fields))
+
+
+def _known(kind: type[Step] | type[SourceStep], row: Mapping[str, Any]) -> Mapping[str, Any]:
+    if unknown := set(row) - {f.name for f in dataclasses.fields(kind)}:
+        raise UsageError(f"a step row has unknown fields {sorted(unknown)}: written by another version?")
+    return row

@@ -123,17 +123,13 @@ class TokenTree:
 
     @cached_property
     def path_belief(self) -> Floats:
-        """Product of beliefs from the root to each node, float32[n]."""
+        """Product of beliefs from the root to each node, float32[n]; no child's exceeds its parent's."""
         if self.is_chain:
             return np.cumprod(self.belief, dtype=np.float32)
-        n = len(self)
-        product = np.append(self.belief, np.float32(1.0))
-        up = np.append(self.parents, n).astype(np.int32)
-        up[up < 0] = n
-        while (up != n).any():
-            product *= product[up]
-            up = up[up]
-        return product[:n].astype(np.float32)
+        product: list[float] = []  # parent by parent, so that rounding never lifts a child above its parent
+        for parent, belief in zip(self.parents.tolist(), self.belief.tolist(), strict=True):
+            product.append(belief * product[parent] if parent >= 0 else belief)
+        return np.array(product, dtype=np.float32)
 
     @cached_property
     def n_probes(self) -> int:
@@ -244,7 +240,7 @@ def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
     """Merge trees that hang off the same root, equal siblings becoming one node.
 
     The node keeps the largest belief with its source, evidence and draft probability; proposed both as
-    draft and as probe, it is a draft.
+    draft and as probe, it is a draft and keeps those of the drafts.
 
     Returns
     -------
@@ -279,12 +275,11 @@ def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
                 belief.append(trust)
                 probe.append(is_probe)
             else:
-                probe[spot] = probe[spot] and is_probe
-                if trust > belief[spot]:
-                    first[spot], belief[spot] = (which, node), trust
+                if (not is_probe, trust) > (not probe[spot], belief[spot]):
+                    first[spot], belief[spot], probe[spot] = (which, node), trust, is_probe
             row.append(spot)
         rows.append(np.asarray(row, dtype=np.int32))
-    return _gather(trees, first, parents, probe), rows
+    return (_gather(trees, first, parents, probe) if first else TokenTree.empty()), rows
 
 
 def _gather(

@@ -112,3 +112,15 @@ def test_text_stops_at_the_models_positions():
     written = draftwood.generate(model, prompt, max_new_tokens=100)
     assert len(written.ids) == 12
     assert written.finish_reason == "length"
+
+
+def test_settings_of_the_generation_config_that_we_would_ignore_are_refused():
+    model = build("llama")
+    model.generation_config.no_repeat_ngram_size = 3
+    with pytest.raises(UsageError, match="no_repeat_ngram_size=3"):
+        draftwood.generate(model, PROMPT, max_new_tokens=4)
+    model.generation_config.no_repeat_ngram_size = None
+    model.generation_config.typical_p = 0.5
+    draftwood.generate(model, PROMPT, max_new_tokens=4)  # greedy does not read it
+    with pytest.raises(UsageError, match=r"typical_p=0\.5"):
+        draftwood.generate(model, PROMPT, max_new_tokens=4, temperature=1.0)

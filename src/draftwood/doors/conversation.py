@@ -69,6 +69,13 @@ class Conversation:
         self._row = None
         self.messages = [{"role": "system", "content": self._system}] if self._system is not None else []
 
+    def undo(self) -> bool:
+        """Take the last question and its answer back; False if there is none."""
+        asked = [i for i, message in enumerate(self.messages) if message["role"] == "user"]
+        if asked:
+            del self.messages[asked[-1] :]
+        return bool(asked)
+
     def say(self, text: str) -> Generator[Piece]:
         """Say something; yields the answer piece by piece.
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from draftwood.contracts import Drafter, Planner, Processor, Sampling, Target
+from draftwood.doors.defaults import end_ids, fill_sampling, new_tokens, refuse_settings
 from draftwood.doors.prompts import decoder
 from draftwood.drafters.load import load as load_drafters
 from draftwood.ending import StopStrings
@@ -17,7 +18,6 @@ from draftwood.request import Request, Row, open_rows
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.sampling import check_sampling
 
-DEFAULT_NEW_TOKENS = 256
 DrafterSpec = str | Drafter | Sequence["str | Drafter"]
 
 
@@ -79,20 +79,20 @@ class Setup:
     ) -> Request:
         """Fill in what the model's generation config says and check the settings."""
         config = getattr(self.model, "generation_config", None)
-        for name in ("top_k", "top_p", "min_p", "repetition_penalty"):
-            if sampling.get(name) is None:
-                sampling[name] = getattr(config, name, None)
-        sampling["repetition_penalty"] = sampling["repetition_penalty"] or 1.0
+        fill_sampling(config, sampling)
         if sampling.get("seed") is None:
             sampling["seed"] = secrets.randbits(32)
         settings = Sampling(**sampling)
         check_sampling(settings)
-        if max_new_tokens is None:
-            max_new_tokens = getattr(config, "max_new_tokens", None) or DEFAULT_NEW_TOKENS
-        end = getattr(config, "eos_token_id", None)
-        end_ids = frozenset() if end is None else frozenset([end] if isinstance(end, int) else end)
+        refuse_settings(config, sampled=not settings.greedy)
         return Request(
-            ids, max_new_tokens, settings, self._processors(logits_processor), sequence, end_ids, self._stop(stop)
+            ids,
+            new_tokens(config, max_new_tokens),
+            settings,
+            self._processors(logits_processor),
+            sequence,
+            end_ids(config),
+            self._stop(stop),
         )
 
     def _stop(self, stop: str | Sequence[str] | None) -> StopStrings | None:

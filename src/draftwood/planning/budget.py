@@ -28,7 +28,7 @@ def merge_and_cut(state: State, proposals: Sequence[TokenTree], nodes: int) -> P
     """
     if not any(len(p) for p in proposals):
         return Plan(TokenTree.empty(), tuple(np.empty(0, dtype=np.int32) for _ in proposals))
-    stamped = [p.from_source(i) if i else p for i, p in enumerate(proposals)]
+    stamped = [p.from_source(i) if i or p.source.any() else p for i, p in enumerate(proposals)]
     tree, rows = merge(stamped)
     depth, room = depth_limit(state), node_limit(state)
     if tree.is_chain and not tree.probe.any():

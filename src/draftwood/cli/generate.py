@@ -1,0 +1,177 @@
+"""``draftwood generate``: one answer, coloured by where each token came from."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftwood.cli import options
+from draftwood.cli.options import Given, Loaded
+
+if TYPE_CHECKING:
+    from draftwood.doors.generation import Generation
+    from draftwood.measure.compare import Comparison
+
+PromptText = Annotated[
+    str, typer.Argument(metavar="PROMPT|@FILE|-", help="The prompt, a file with it, or - for standard input.")
+]
+Chat = Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")]
+Compare = Annotated[bool, typer.Option("--compare", help="Time plain against drafted, in turns.")]
+Rounds = Annotated[int | None, typer.Option(min=2, help="Runs of each arm with --compare. [default: 2]")]
+
+
+def generate(
+    prompt: PromptText,
+    model: options.Model = options.MODEL_DEFAULT,
+    drafters: options.Drafters = options.DRAFTERS_DEFAULT,
+    planner: options.PlannerName = options.PLANNER_DEFAULT,
+    max_new_tokens: options.MaxNewTokens = None,
+    temperature: options.Temperature = 0.0,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    min_p: options.MinP = None,
+    repetition_penalty: options.RepetitionPenalty = None,
+    seed: options.Seed = None,
+    stop: options.Stop = None,
+    chat: Chat = False,
+    system: options.System = None,
+    compare: Compare = False,
+    rounds: Rounds = None,
+    as_json: options.Json = False,
+    dtype: options.Dtype = "float32",
+    threads: options.Threads = None,
+) -> None:
+    """Answer a prompt, coloured by where each token came from."""
+    from draftwood.cli.prompt import read_prompt
+    from draftwood.errors import UsageError
+
+    if system is not None and not chat:
+        raise UsageError("--system is part of the chat template: give --chat as well")
+    if rounds is not None and not compare:
+        raise UsageError("--rounds counts the runs of a comparison: give --compare as well")
+    text = read_prompt(prompt)
+    given = Given(
+        model, drafters, planner, dtype, threads, max_new_tokens,
+        temperature, top_k, top_p, min_p, repetition_penalty, seed, stop,
+    )  # fmt: skip
+    loaded = given.load()
+    content: Any = text
+    if chat:
+        turns = [("system", system)] if system is not None else []
+        content = [{"role": role, "content": said} for role, said in [*turns, ("user", text)]]
+    answer = _Answer(given, loaded, content, quiet=as_json)
+    interrupted = answer.compare(rounds or 2) if compare else answer.write()
+    if as_json:
+        if answer.generation is not None:
+            print(json.dumps(document(answer.generation, answer.comparison, given)))
+    else:
+        answer.finish()
+    if interrupted:
+        raise typer.Exit(130)
+
+
+class _Answer:
+    """The answer under way; what was produced survives an interrupt."""
+
+    def __init__(self, given: Given, loaded: Loaded, content: Any, *, quiet: bool) -> None:
+        from draftwood.cli.render import Writer
+
+        self.generation: Generation | None = None
+        self.comparison: Comparison | None = None
+        self._given, self._loaded, self._content = given, loaded, content
+        self._writer = None if quiet else Writer(loaded.names)
+
+    @property
+    def _objects(self) -> dict[str, Any]:
+        loaded = self._loaded
+        return {"tokenizer": loaded.tokenizer, "drafters": loaded.drafters, "planner": loaded.planner}
+
+    def write(self) -> bool:
+        """Write the answer; returns whether it was interrupted."""
+        from draftwood.doors.stream import stream
+
+        with stream(self._loaded.model, self._content, **self._objects, **self._given.settings) as pieces:
+            self.generation = pieces.generation
+            try:
+                for piece in pieces:
+                    self._show(piece)
+            except KeyboardInterrupt:
+                return True
+        return False
+
+    def compare(self, rounds: int) -> bool:
+        """Write the answer several times, plainly and drafted; returns whether it was interrupted."""
+        from draftwood.cli.render import Rounds
+        from draftwood.measure.compare import Comparison, compare
+
+        self.comparison = Comparison()
+        interrupted = False
+        with Rounds(rounds, self._writer) as progress:
+            try:
+                compare(
+                    self._loaded.model, self._content, rounds=rounds, into=self.comparison,
+                    on_round=progress.begin, on_piece=self._show, **self._objects, **self._given.settings,
+                )  # fmt: skip
+            except KeyboardInterrupt:
+                interrupted = True
+        self.generation = next(iter(self.comparison.drafted), None)
+        return interrupted
+
+    def _show(self, piece: Any) -> None:
+        if self._writer is not None:
+            self._writer.piece(piece)
+
+    def finish(self) -> None:
+        """Write the rest of the text, legend and summary."""
+        from draftwood.cli.render import people, print_summary, verdict
+
+        if self.generation is None or self._writer is None:
+            return
+        self._writer.end(self.generation.text)
+        if not self.generation.ids:  # interrupted while the prompt was read
+            return
+        to = people()
+        print_summary(to, self.generation, self._loaded.names)
+        if self.comparison is not None and self.comparison.rounds:
+            to.print(verdict(self.comparison))
+
+
+def document(generation: Generation, comparison: Comparison | None, given: Given) -> dict[str, Any]:
+    """Return what ``--json`` prints; the words are those of docs/words.md."""
+    rates = generation.stats
+    found: dict[str, Any] = {
+        "model": given.model,
+        "drafters": given.drafters,
+        "planner": given.planner,
+        "text": generation.text,
+        "finish_reason": generation.finish_reason,
+        "seed": generation.seed,
+        "identical": comparison.identical if comparison else None,
+        "speedup": comparison.speedup if comparison else None,
+        "mean_acceptance_length": rates.mean_acceptance_length,
+        "drafted_step_acceptance_length": rates.drafted_step_acceptance_length,
+        "acceptance_rate": rates.acceptance_rate,
+        "accepted_per_cycle": rates.accepted_per_cycle,
+        "draft_coverage": rates.draft_coverage,
+        "tokens_per_second": rates.tokens_per_second,
+        "passes": rates.passes,
+        "prompt_tokens": generation.prompt_tokens,
+        "prefill_s": generation.prefill_s,
+        "seconds": rates.seconds,
+    }
+    if comparison is not None:
+        found |= {
+            "rounds": comparison.rounds,
+            "plain_seconds": comparison.plain_seconds,
+            "drafted_seconds": comparison.drafted_seconds,
+            "margin": comparison.margin,
+        }
+    return found | {
+        "ids": generation.ids,
+        "sources": generation.sources,
+        "steps": [step.to_json() for step in generation.steps],
+    }
+
+

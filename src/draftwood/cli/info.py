@@ -1,0 +1,87 @@
+"""``draftwood info``: what a bug report should say about this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
+from typing import Any
+
+from draftwood.cli import options
+
+_PACKAGES = ("torch", "transformers", "numpy", "numba")
+_DTYPES = ("float32", "bfloat16", "float16")
+
+
+def info(as_json: options.Json = False) -> None:
+    """Show versions, threads, devices and the cache folder."""
+    found = collect()
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    lines = {
+        **found["versions"],
+        "system": found["system"],
+        "CPU": f"{found['cpu_count']} cores, instructions: {found['cpu_instructions'] or 'unknown'}",
+        "threads": found["threads"],
+        **{f"{device} computes in": ", ".join(names) for device, names in found["devices"].items()},
+        "cache folder": found["cache_folder"],
+        **{f"model {m['name']}": m["state"] for m in found["models"]},
+        "drafters": ", ".join(found["drafters"]),
+    }
+    width = max(map(len, lines))
+    for name, value in lines.items():
+        print(f"{name:{width}}  {'not installed' if value is None else value}")
+
+
+def collect() -> dict[str, Any]:
+    """Return everything that `info` shows, JSON-ready."""
+    from draftwood import __version__
+    from draftwood.cli.models import as_dict
+    from draftwood.drafters.load import known
+    from draftwood.models import cache_folder, installed
+
+    versions = {name: _version(name) for name in _PACKAGES}
+    machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": {}}
+    return {
+        "versions": {"draftwood": __version__, "python": platform.python_version(), **versions},
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu_count": os.cpu_count(),
+        **(_torch() if versions["torch"] else machine),
+        "cache_folder": str(cache_folder()),
+        "models": [as_dict(model) for model in installed()],
+        "drafters": known(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version_of(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _torch() -> dict[str, Any]:
+    import torch
+
+    devices = ["cpu"] + ["cuda"] * torch.cuda.is_available() + ["mps"] * torch.backends.mps.is_available()
+    return {
+        "threads": torch.get_num_threads(),
+        "cpu_instructions": torch.backends.cpu.get_cpu_capability(),
+        "devices": {device: [name for name in _DTYPES if _multiplies(device, name)] for device in devices},
+    }
+
+
+def _multiplies(device: str, dtype: str) -> bool:
+    """Find out by trying: names of devices and systems promise too much or too little."""
+    import torch
+
+    try:
+        one = torch.ones(2, 2, dtype=getattr(torch, dtype), device=device)
+        return bool((one @ one == 2).all())
+    except (RuntimeError, TypeError, NotImplementedError):
+        return False
+
+

@@ -1,0 +1,132 @@
+"""The command ``draftwood``: its verbs, and the one place where errors become sentences and exit codes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from draftwood import __version__
+from draftwood.cli import chat, demo, fetch, generate, info, models
+from draftwood.errors import DraftwoodError
+
+app = typer.Typer(
+    name="draftwood",
+    help="Language models answer faster, without changing a token of what they say.",
+    add_completion=False,
+    invoke_without_command=True,
+    rich_markup_mode=None,  # plain help, plain errors: nothing that a pipe would garble
+    pretty_exceptions_enable=False,
+)
+for verb in (generate.generate, chat.chat, demo.demo, fetch.fetch, models.models, info.info):
+    app.command()(verb)
+
+
+@app.callback()
+def top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    debug: Annotated[  # noqa: ARG001 - taken out of the arguments before they are parsed; here for the help
+        bool, typer.Option("--debug", help="Show tracebacks and warnings; may also follow the verb.")
+    ] = False,
+) -> None:
+    """Language models answer faster, without changing a token of what they say."""
+    if version:
+        print(f"draftwood {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+class _Warnings(logging.Handler):
+    """What draftwood logs, for instance a drafter that failed, as one line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"{record.levelname.lower()}: {self.format(record)}", file=sys.stderr)
+
+
+_WARNINGS = _Warnings()
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; returns its exit code.
+
+    Every error of draftwood is one line on standard error; a traceback appears only after ``--debug``.
+    """
+    debug, arguments = _take_debug(arguments)
+    _prepare(debug)
+    with warnings.catch_warnings():
+        if not debug and not sys.warnoptions:
+            warnings.simplefilter("ignore")  # those of other libraries are not for who types a command
+        try:
+            code = app(args=list(arguments), prog_name="draftwood", standalone_mode=False)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            return _reader_left()
+        except KeyboardInterrupt:
+            return 130
+        except SystemExit as leaving:  # how typer answers a closed pipe
+            return leaving.code if isinstance(leaving.code, int) else 1
+        except Exception as error:
+            return _explain(error, debug)
+    return code if isinstance(code, int) else 0
+
+
+def _take_debug(arguments: Sequence[str]) -> tuple[bool, list[str]]:
+    """Take ``--debug`` out of the arguments wherever it stands before ``--``, so that no verb need declare it."""
+    found = list(arguments)
+    end = found.index("--") if "--" in found else len(found)
+    kept = [word for word in found[:end] if word != "--debug"]
+    return len(kept) < end, kept + found[end:]
+
+
+def _prepare(debug: bool) -> None:
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "warning" if debug else "error")
+    logger = logging.getLogger("draftwood")
+    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+    logger.addHandler(_WARNINGS)  # once: a second time changes nothing
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal of few characters shows ? for the others
+            stream.reconfigure(errors="replace")
+
+
+def _explain(error: Exception, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, DraftwoodError):
+        return _complain(f"error: {error}", error.exit_code)
+    if isinstance(error, typer.Abort):
+        return 130
+    if hasattr(error, "format_message"):  # typer's own: a wrong flag, verb or value
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "draftwood"
+        return _complain(f"error: {error.format_message().rstrip('.')}\nsee {path} --help", 2)
+    said = str(error).strip().partition("\n")[0] or type(error).__name__
+    hint = "" if debug else "; run again with --debug for the traceback"
+    return _complain(f"draftwood failed: {type(error).__name__}: {said}{hint}", 1)
+
+
+def _complain(line: str, code: int) -> int:
+    print(line, file=sys.stderr)
+    return code
+
+
+def _reader_left() -> int:
+    """Whoever read our output has gone (``| head``): be quiet, also when Python flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""``draftwood models``: which models there are."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from draftwood.cli import options
+
+if TYPE_CHECKING:
+    from draftwood.models import Installed
+
+
+def models(as_json: options.Json = False) -> None:
+    """List the models that can be fetched, and whether they are here."""
+    from draftwood.models import cache_folder, installed
+
+    found = installed()
+    if as_json:
+        print(json.dumps([as_dict(model) for model in found], indent=2))
+        return
+    from rich.table import Table
+
+    from draftwood.cli.render import console
+
+    table = Table("model", "state", "size", "licence", "what it is", box=None, pad_edge=False)
+    for model in found:
+        here = model.state != "missing"
+        size = f"{model.size / 1e6:.0f} MB" if here else f"{model.download_size / 1e6:.0f} MB to download"
+        table.add_row(model.name, model.state, size, model.licence, model.description)
+    to = console(sys.stdout)
+    to.print(table, soft_wrap=False)
+    to.print(f"folder: {cache_folder() / 'models'}")
+    for model in found:
+        if model.state == "missing":
+            to.print(f"draftwood fetch {model.name} brings {model.name}")
+        elif model.state == "broken":
+            to.print(f"draftwood fetch {model.name} --force mends {model.name}")
+    to.print("any folder that transformers wrote, or a hub name where there is a network, is a model as well")
+
+
+def as_dict(model: Installed) -> dict[str, Any]:
+    """Return a JSON-ready dictionary of one model."""
+    return {
+        "name": model.name,
+        "state": model.state,
+        "description": model.description,
+        "licence": model.licence,
+        "folder": str(model.path),
+        "size": model.size,
+        "download_size": model.download_size,
+    }

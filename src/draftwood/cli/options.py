@@ -1,0 +1,110 @@
+"""Flags that several verbs share, and what becomes of them. Imports nothing heavy: ``--help`` must be instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from draftwood.contracts import Drafter, Planner
+
+# Written here once more, since their homes import numpy; a test holds both together.
+MODEL_DEFAULT = "smollm2"
+DRAFTERS_DEFAULT = "default"
+PLANNER_DEFAULT = "fixed:16"
+
+Model = Annotated[
+    str, typer.Option("--model", "-m", help="A name of `draftwood models`, a folder, or a hub name.")
+]
+Drafters = Annotated[
+    str,
+    typer.Option(help="Drafters joined by +, options after colons: suffix+lookup:max_ngram=3; none is plain."),
+]
+PlannerName = Annotated[str, typer.Option("--planner", help="How much is drafted: fixed:16 is 16 draft nodes.")]
+MaxNewTokens = Annotated[
+    int | None,
+    typer.Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]"),
+]
+Temperature = Annotated[float, typer.Option(help="0 is greedy.")]
+TopK = Annotated[int | None, typer.Option(help="Sample from the K best tokens.")]
+TopP = Annotated[float | None, typer.Option(help="Sample from the best tokens that hold this probability.")]
+MinP = Annotated[
+    float | None, typer.Option(help="Leave out tokens below this share of the best one's probability.")
+]
+RepetitionPenalty = Annotated[
+    float | None, typer.Option(help="Above 1 makes tokens that are in the text already less likely.")
+]
+Seed = Annotated[int | None, typer.Option(help="The same seed gives the same text. [default: a new one]")]
+Stop = Annotated[list[str] | None, typer.Option(metavar="TEXT", help="End the answer before this text; may be given again.")]
+System = Annotated[str | None, typer.Option(help="System message of the chat template.")]
+Dtype = Annotated[str, typer.Option(help="Number format: float32, bfloat16, float16 or auto.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads. [default: torch's choice]")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The shared flags as given."""
+
+    model: str
+    drafters: str
+    planner: str
+    dtype: str
+    threads: int | None
+    max_new_tokens: int | None
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repetition_penalty: float | None
+    seed: int | None
+    stop: list[str] | None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `draftwood.stream` and `draftwood.Conversation` call settings."""
+        names = (
+            "max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "stop",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+    def load(self) -> Loaded:
+        """Check everything that can be checked at once, then load the model."""
+        from draftwood.contracts import Sampling
+        from draftwood.drafters.load import load as load_drafters
+        from draftwood.ending import StopStrings
+        from draftwood.planning.load import load as load_planner
+        from draftwood.verify.sampling import check_sampling
+
+        drafters, planner = load_drafters(self.drafters), load_planner(self.planner)
+        known = {name: self.settings[name] for name in Sampling.__dataclass_fields__}
+        check_sampling(Sampling(**{name: value for name, value in known.items() if value is not None}))
+        StopStrings(self.stop or (), lambda _: "") if self.stop else None
+        model, tokenizer = load_model(self.model, self.dtype, self.threads)
+        return Loaded(model, tokenizer, drafters, planner)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The objects that the doors take."""
+
+    model: Any
+    tokenizer: Any
+    drafters: tuple[Drafter, ...]
+    planner: Planner
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the drafters."""
+        return [d.name for d in self.drafters]
+
+
+def load_model(name: str, dtype: str, threads: int | None) -> tuple[Any, Any]:
+    """Load a model, showing on a terminal that this takes a moment."""
+    from draftwood.cli.render import busy
+    from draftwood.models import load
+
+    with busy(f"loading {name}"):
+        return load(name, dtype=dtype, threads=threads)

@@ -1,0 +1,197 @@
+"""How answers look: text coloured by where each token came from, the legend, the summary."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Self, TextIO
+
+from rich.console import COLOR_SYSTEMS, Console
+from rich.style import Style
+from rich.text import Text
+
+from draftwood.doors.generation import Generation
+from draftwood.doors.text import Piece
+from draftwood.measure.compare import Comparison
+
+PALETTE = ("color(28)", "color(31)", "color(161)", "color(98)", "color(130)")
+"""Colours of the drafters, in their order: of middle brightness, so that black and white both bear them."""
+
+_PIPE_WIDTH = 200
+# A model may write control characters; a terminal would obey them. Shown as their Unicode pictures instead.
+_HARMLESS = {c: 0x2400 + c for c in range(32) if chr(c) not in "\n\t"} | {0x7F: 0x2421}
+_HARMLESS |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+
+
+def console(stream: TextIO) -> Console:
+    """Return a console that styles only on a terminal, and never where NO_COLOR is set."""
+    plain = bool(os.environ.get("NO_COLOR")) or not stream.isatty()
+    return Console(
+        file=stream,
+        color_system=None if plain else "auto",
+        width=None if stream.isatty() else _PIPE_WIDTH,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=True,
+    )
+
+
+def people() -> Console:
+    """Return where words for people go: standard output on a terminal, else standard error."""
+    return console(sys.stdout if sys.stdout.isatty() else sys.stderr)
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Show on a terminal that something takes a while."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with console(sys.stderr).status(f"{what} …"):
+        yield
+
+
+def styles(drafters: Sequence[str]) -> dict[str, Style]:
+    """Return the style of each source; the model's own tokens keep the terminal's colour."""
+    coloured = {name: Style.parse(PALETTE[i % len(PALETTE)]) for i, name in enumerate(dict.fromkeys(drafters))}
+    return {"model": Style()} | coloured
+
+
+class Writer:
+    """Writes pieces to standard output as they come.
+
+    Parameters
+    ----------
+    drafters
+        Names of the drafters, which decide the colours.
+    """
+
+    def __init__(self, drafters: Sequence[str]) -> None:
+        self._out = sys.stdout
+        look = console(self._out)
+        self._terminal = self._out.isatty()
+        self._colours = None if look.legacy_windows else COLOR_SYSTEMS.get(look.color_system or "")
+        self._styles = styles(drafters)
+        self._written = 0
+        self._last = "\n"
+
+    def piece(self, piece: Piece) -> None:
+        """Write a piece in the colour of its source."""
+        text = piece.text.translate(_HARMLESS) if self._terminal else piece.text
+        style = self._styles.get(piece.source, Style())
+        self._out.write(style.render(text, color_system=self._colours))
+        self._out.flush()
+        self._written += len(piece.text)
+        self._last = piece.text[-1:] or self._last
+
+    def end(self, text: str | None) -> None:
+        """Write what an interrupt kept from being written of the whole ``text``, and end the line."""
+        self.piece(Piece((text or "")[self._written :], "model"))
+        self.line()
+
+    def line(self) -> None:
+        """End the line, if one was begun."""
+        if self._last != "\n":
+            self._out.write("\n")
+            self._last = "\n"
+        self._out.flush()
+
+
+class Rounds:
+    """Shows on a terminal which run of a comparison is under way; its `begin` is for `compare`.
+
+    Parameters
+    ----------
+    rounds
+        Runs of each arm.
+    writer
+        Who writes the text of the first drafted run; None if nobody does.
+    """
+
+    def __init__(self, rounds: int, writer: Writer | None) -> None:
+        self._rounds, self._writer = rounds, writer
+        self._status = console(sys.stderr).status("") if sys.stderr.isatty() else None
+
+    def begin(self, arm: str, number: int) -> None:
+        """Note that a run begins."""
+        streams = self._writer is not None and (arm, number) == ("drafted", 0)
+        if self._writer is not None and not streams:
+            self._writer.line()
+        if self._status is None:
+            return
+        self._status.stop()
+        if not streams:
+            self._status.update(f"timing round {number + 1} of {self._rounds}: {arm}")
+            self._status.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+
+def coloured(pieces: Sequence[Piece], drafters: Sequence[str]) -> Text:
+    """Return pieces as rich's text, for pictures."""
+    known = styles(drafters)
+    return Text.assemble(*((p.text.translate(_HARMLESS), known.get(p.source, Style())) for p in pieces))
+
+
+def legend(sources: Sequence[str], drafters: Sequence[str], *, colour: bool) -> Text:
+    """Say which share of the tokens each source wrote, in its colour."""
+    text = Text()
+    for name, style in styles(drafters).items():
+        share = 100 * sources.count(name) / len(sources) if sources else 0.0
+        who = "written by the model" if name == "model" else f"drafted by {name}"
+        text.append(", " if text else "")
+        text.append(f"{'■ ' if colour else ''}{who} {share:.0f} %", style)
+    return text
+
+
+def summary(generation: Generation) -> str:
+    """Say in one line how the answer was made."""
+    rates = generation.stats
+    parts = [
+        _count(len(generation.ids), "token"),
+        _count(rates.passes, "pass", "passes"),
+        f"mean acceptance length {rates.mean_acceptance_length:.2f}",
+        f"acceptance rate {100 * rates.acceptance_rate:.0f} %",
+        f"{rates.tokens_per_second:.1f} tokens/s",
+    ]
+    return " · ".join(parts)
+
+
+def print_summary(to: Console, generation: Generation, drafters: Sequence[str]) -> None:
+    """Print legend and summary."""
+    colour = to.color_system is not None
+    to.print(legend(generation.sources, drafters, colour=colour))
+    to.print(Text(summary(generation), "dim" if colour else ""))
+
+
+def verdict(comparison: Comparison) -> str:
+    """Say in one line what a comparison found."""
+    plain, drafted, speedup = comparison.plain_seconds, comparison.drafted_seconds, comparison.speedup
+    if speedup is None:
+        return "nothing to compare: the answer took no pass beyond reading the prompt"
+    return (
+        f"plain {plain:.2f} s, drafted {drafted:.2f} s (medians of {comparison.rounds}): "
+        f"{speedup:.2f} times as fast, {sameness(comparison)}"
+    )
+
+
+def sameness(comparison: Comparison) -> str:
+    """Say whether the texts were identical, and if not, where they part."""
+    if comparison.identical:
+        return "identical to the last token"
+    where = f"token {comparison.parted_at}"
+    if comparison.margin is None:
+        return f"NOT identical: they part at {where} (see docs/exactness.md)"
+    return f"NOT identical: they part at {where}, where the two best scores differ by {comparison.margin:.1e}"
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,167 @@
+"""Plain against drafted on one prompt: rounds interleaved in one process, medians of decode seconds."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from draftwood.contracts import Planner
+from draftwood.doors.generation import Generation
+from draftwood.doors.prompts import Prompt, as_ids
+from draftwood.doors.setup import DrafterSpec, Setup
+from draftwood.doors.stream import Stream, stream
+from draftwood.doors.text import Piece
+from draftwood.errors import UsageError
+from draftwood.measure.ties import first_difference
+from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+
+_WARM_PROMPT, _WARM_TOKENS = 16, 4
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What the rounds gave so far; the last of an arm may be unfinished after an interrupt.
+
+    Attributes
+    ----------
+    plain, drafted
+        The answers of each arm, one per round.
+    margin
+        Where greedy texts part: by how much the model prefers its best score to its second best there.
+    """
+
+    plain: list[Generation] = field(default_factory=list)
+    drafted: list[Generation] = field(default_factory=list)
+    margin: float | None = None
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that both arms have finished."""
+        return min(len(_finished(self.plain)), len(_finished(self.drafted)))
+
+    @property
+    def plain_seconds(self) -> float | None:
+        """Median decode seconds of plain decoding, reading the prompt excluded; None before a round is finished."""
+        return _seconds(self.plain)
+
+    @property
+    def drafted_seconds(self) -> float | None:
+        """The same of the drafted arm."""
+        return _seconds(self.drafted)
+
+    @property
+    def speedup(self) -> float | None:
+        """Plain seconds / drafted seconds; None before a round is finished, or where there was no step."""
+        plain, drafted = self.plain_seconds, self.drafted_seconds
+        return plain / drafted if plain and drafted else None
+
+    @property
+    def identical(self) -> bool | None:
+        """Whether every finished text is the same; None before a round is finished."""
+        return self.differing() is None if self.rounds else None
+
+    @property
+    def parted_at(self) -> int | None:
+        """Index of the first new token that differs; None where nothing does."""
+        other = self.differing()
+        if other is None:
+            return None
+        first = _finished(self.plain)[0].ids
+        pairs = zip(first, other, strict=False)
+        return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(other)))
+
+    def differing(self) -> list[int] | None:
+        """Return the first finished text that is not the first plain one; None where there is none."""
+        done = [*_finished(self.plain), *_finished(self.drafted)]
+        return next((g.ids for g in done if g.ids != done[0].ids), None)
+
+
+def compare(
+    model: Any,
+    prompt: Prompt,
+    *,
+    tokenizer: Any = None,
+    drafters: DrafterSpec = "default",
+    planner: str | Planner = DEFAULT_PLANNER,
+    rounds: int = 2,
+    seed: int | None = None,
+    into: Comparison | None = None,
+    on_round: Callable[[str, int], None] = lambda _arm, _round: None,
+    on_piece: Callable[[Piece], None] = lambda _piece: None,
+    **settings: Any,
+) -> Comparison:
+    """Write one answer plainly and drafted, in turns.
+
+    The first round begins with the drafted arm, the next with the plain one, and so on, so that a machine that
+    slows down or speeds up favours neither. A few untimed tokens come first.
+
+    Parameters
+    ----------
+    model, prompt, tokenizer, drafters, planner, seed, **settings
+        As in `draftwood.generate`; both arms get the same seed.
+    rounds
+        Runs of each arm.
+    into
+        Filled while the rounds go on, so that an interrupt loses nothing.
+    on_round
+        Told the arm (``"plain"`` or ``"drafted"``) and the number of the round before each run.
+    on_piece
+        Given the pieces of the first drafted run.
+
+    Raises
+    ------
+    UsageError
+        For less than one round, and whatever `draftwood.generate` raises.
+    """
+    if rounds < 1:
+        raise UsageError(f"rounds is {rounds}: it must be at least 1")
+    result = Comparison() if into is None else into
+    setup = Setup(model, tokenizer, drafters, planner)
+    settings["seed"] = secrets.randbits(32) if seed is None else seed
+    ids = as_ids(prompt, setup.tokenizer)
+    arms: dict[str, DrafterSpec] = {"drafted": setup.drafters, "plain": "none"}
+
+    def run(arm: str, text: list[int], **changed: Any) -> Stream:
+        options = {"tokenizer": setup.tokenizer, "planner": setup.planner, **settings, **changed}
+        return stream(setup.model, text, drafters=arms[arm], **options)
+
+    for arm in arms:
+        _exhaust(run(arm, ids[:_WARM_PROMPT], max_new_tokens=_WARM_TOKENS))
+    for number in range(rounds):
+        for arm in list(arms) if number % 2 == 0 else reversed(arms):
+            on_round(arm, number)
+            with run(arm, ids) as answer:
+                getattr(result, arm).append(answer.generation)
+                _exhaust(answer, on_piece if (arm, number) == ("drafted", 0) else None)
+    result.margin = _margin(setup, ids, result, settings)
+    return result
+
+
+def _exhaust(answer: Stream, show: Callable[[Piece], None] | None = None) -> None:
+    for piece in answer:
+        if show is not None:
+            show(piece)
+
+
+def _margin(setup: Setup, ids: list[int], result: Comparison, settings: dict[str, Any]) -> float | None:
+    """How undecided the model was where the texts part, if the raw scores alone decided."""
+    other = result.differing()
+    request = setup.request(ids, **settings)
+    if other is None or not request.sampling.greedy or request.sampling.repetition_penalty != 1:
+        return None
+    if request.processors:
+        return None
+    parted = first_difference(setup.target, ids, result.plain[0].ids, other)
+    return parted.margin if parted else None
+
+
+def _finished(answers: list[Generation]) -> list[Generation]:
+    return [g for g in answers if g.finish_reason is not None]
+
+
+def _seconds(answers: list[Generation]) -> float | None:
+    done = _finished(answers)
+    return median(sum(s.seconds for s in g.steps) for g in done) if done else None

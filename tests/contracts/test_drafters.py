@@ -1,0 +1,191 @@
+"""Every drafter of the list against the contract; and the check against drafters that break it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import draftwood.testing
+from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.drafters.load import DRAFTERS
+from draftwood.errors import IntegrityError
+from draftwood.testing import (
+    DuplicatingDrafter,
+    HugeDrafter,
+    InvalidDrafter,
+    ModelDrafter,
+    RaisingDrafter,
+    SameDrafter,
+    ToyTarget,
+    check_drafter,
+)
+from draftwood.tree import TokenTree
+from tests.drafter_list import COMBINED, EVERY, SHIPPED, WELL_BEHAVED
+from tests.helpers import GREEDY
+
+WHERE = ("open", "draft", "learn", "extend", "close")
+
+
+@pytest.mark.parametrize("name", WELL_BEHAVED)
+def test_it_keeps_the_contract(name):
+    target = ToyTarget(order=2)
+    (drafter,) = WELL_BEHAVED[name](target, GREEDY)
+    check_drafter(drafter)
+    check_drafter(drafter, prompt=[7])
+    check_drafter(drafter, prompt=list(range(8)) * 3)
+
+
+@pytest.mark.parametrize("name", [name for name in WELL_BEHAVED if name not in ("same", "wrong", "probing", "model")])
+def test_it_keeps_the_contract_on_another_vocabulary(name):
+    """Toys that know their target have its vocabulary and no other."""
+    for vocab_size in (4, 31):
+        (drafter,) = WELL_BEHAVED[name](ToyTarget(vocab_size=vocab_size), GREEDY)
+        check_drafter(drafter, vocab_size=vocab_size)
+
+
+def test_a_drafter_with_a_cache_of_its_own_closes_it():
+    model = ToyTarget()
+    check_drafter(ModelDrafter(model))
+    assert model.open_sessions == 0
+
+
+# --- the list is complete ---------------------------------------------------------------------------------------
+
+
+def test_the_list_has_every_drafter_that_is_shipped():
+    assert set(SHIPPED) == set(DRAFTERS)
+
+
+def test_the_list_has_every_toy():
+    toys = {name for name in draftwood.testing.__all__ if name.endswith("Drafter")}
+    target = ToyTarget()
+    listed = {type(d).__name__ for make in EVERY.values() for d in make(target, GREEDY)}
+    assert toys <= listed
+
+
+def test_the_list_has_combinations():
+    target = ToyTarget()
+    assert all(len(make(target, GREEDY)) > 1 for make in COMBINED.values())
+
+
+# --- the check notices -------------------------------------------------------------------------------------------
+
+
+class _Session(TextSession):
+    """Proposes the last token again, once."""
+
+    def draft(self, nodes, probes, odds):
+        return TokenTree.build(self.text[-1:].copy() if nodes else [])
+
+
+@dataclass(frozen=True)
+class _Drafter(BaseDrafter):
+    session: ClassVar[type] = _Session
+    name: ClassVar[str] = "for-tests"
+
+    def open(self, prompt, noise):
+        return self.session(prompt)
+
+
+def broken(**members):
+    """A drafter as above with other members, those of its session included."""
+    session = type("_Broken", (_Session,), {k: v for k, v in members.items() if callable(v)})
+    others = {k: v for k, v in members.items() if not callable(v)}
+    return type("_BrokenDrafter", (_Drafter,), {"session": session, **others})()
+
+
+def test_the_drafter_that_the_broken_ones_differ_from_is_sound():
+    check_drafter(broken())
+
+
+def leaks_on_fork(self):
+    return self
+
+
+def forks_half(self):
+    twin = object.__new__(type(self))
+    twin.__dict__.update(self.__dict__)  # the buffer is shared, so what the twin reads overwrites it
+    return twin
+
+
+def forgets_to_cut(self, length):
+    pass
+
+
+def changes_its_mind(self, nodes, probes, odds):
+    self.count = getattr(self, "count", 0) + 1
+    return TokenTree.build([self.count % 8] * min(1, nodes))
+
+
+def too_many(self, nodes, probes, odds):
+    return TokenTree.build([0] * (nodes + 1))
+
+
+def evidence_of_no_class(self, nodes, probes, odds):
+    return TokenTree.build([0] * min(1, nodes), evidence=3)
+
+
+def raises_when_it_learns(self, feedback):
+    raise RuntimeError("no")
+
+
+def beyond_the_vocabulary(self, nodes, probes, odds):
+    return TokenTree.build([8] * min(1, nodes))
+
+
+def draft_from_the_buffer(self, nodes, probes, odds):
+    """What stands behind the text is another's business; after a fork's reading it is the fork's."""
+    return TokenTree.build(self._buffer[self._length : self._length + nodes] % 8)
+
+
+@pytest.mark.parametrize(
+    ("members", "sentence"),
+    [
+        ({"name": ""}, "name is not empty"),
+        ({"name": None}, "has a name"),
+        ({"prior": np.array([0.5])}, "prior is float32"),
+        ({"prior": np.array([[0.5]], dtype=np.float32)}, "prior is one-dimensional"),
+        ({"prior": np.array([1.5], dtype=np.float32)}, "priors are probabilities"),
+        ({"draft": too_many}, "asked for 0 nodes, proposed 1"),
+        ({"draft": evidence_of_no_class}, "evidence indexes the prior"),
+        ({"draft": changes_its_mind}, "drafting twice without news proposes the same"),
+        ({"fork": leaks_on_fork}, "what a fork reads does not reach the original"),
+        ({"fork": forks_half, "draft": draft_from_the_buffer}, "what a fork reads does not reach the original"),
+        ({"truncate": forgets_to_cut}, r"after truncate\(\) a session proposes as before"),
+        ({"learn": raises_when_it_learns}, "the drafter raised or broke the contract"),
+    ],
+)
+def test_the_check_names_what_is_broken(members, sentence):
+    with pytest.raises(AssertionError, match=sentence):
+        check_drafter(broken(**members))
+
+
+def test_the_check_refuses_ids_outside_the_vocabulary():
+    with pytest.raises(IntegrityError, match="token ids must lie"):
+        check_drafter(broken(draft=beyond_the_vocabulary))
+
+
+@pytest.mark.parametrize("drafter", [HugeDrafter(), DuplicatingDrafter()])
+def test_the_check_refuses_who_proposes_more_than_asked(drafter):
+    with pytest.raises(AssertionError, match="asked for .* nodes, proposed"):
+        check_drafter(drafter)
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_the_check_refuses_who_raises(where):
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_drafter(RaisingDrafter(where))
+
+
+@pytest.mark.parametrize("kind", ["ids", "negative", "parents", "belief", "type"])
+def test_the_check_refuses_what_is_invalid(kind):
+    with pytest.raises((IntegrityError, AttributeError)):
+        check_drafter(InvalidDrafter(kind))
+
+
+def test_a_drafter_for_another_vocabulary_is_noticed():
+    with pytest.raises(IntegrityError, match="token ids must lie"):
+        check_drafter(SameDrafter(ToyTarget(vocab_size=64)), vocab_size=8)

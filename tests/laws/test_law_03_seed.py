@@ -1,0 +1,105 @@
+"""Law 3. Same seed, same text, drafting on or off: with temperature, top-k, top-p, min-p, penalties, a stateful
+processor and a grammar; also when the drafter reads the noise.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pytest
+
+from draftwood.contracts import Sampling
+from draftwood.request import Request
+from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
+from tests.drafter_list import EVERY
+from tests.helpers import PROMPT, TARGETS, Grammar, TwiceAtMost, sampled_truth, write, write_batch
+
+SETTINGS = {
+    "greedy with a penalty": Sampling(repetition_penalty=1.5, seed=5),
+    "temperature": Sampling(0.7, seed=5),
+    "top-k": Sampling(1.0, top_k=3, seed=5),
+    "top-p": Sampling(1.0, top_p=0.7, seed=5),
+    "min-p": Sampling(1.3, min_p=0.1, seed=5),
+    "penalty": Sampling(1.0, repetition_penalty=1.4, seed=5),
+    "everything": Sampling(0.9, top_k=6, top_p=0.9, min_p=0.02, repetition_penalty=1.2, seed=5),
+}
+PROCESSORS = {
+    "none": list,
+    "stateful": lambda: [TwiceAtMost()],
+    "grammar": lambda: [Grammar()],
+}
+
+
+@lru_cache
+def truth(settings: str, processors: str) -> list[int]:
+    target = ToyTarget(order=2, sharpness=1.0)
+    return sampled_truth(target, SETTINGS[settings], limit=16, processors=PROCESSORS[processors]())
+
+
+@pytest.mark.parametrize("processors", PROCESSORS)
+@pytest.mark.parametrize("drafters", EVERY)
+def test_the_text_does_not_depend_on_drafting(drafters, processors):
+    make = PROCESSORS[processors]
+    for settings, sampling in SETTINGS.items():
+        for variant in TARGETS.values():
+            target = ToyTarget(order=2, sharpness=1.0, **variant)
+            made = EVERY[drafters](target, sampling)
+            drafted = write(target, made, 6, sampling=sampling, limit=16, processors=make())
+            assert drafted.ids == truth(settings, processors), settings
+
+
+def test_the_processors_bite():
+    target = ToyTarget(order=2, sharpness=1.0)
+    sampling = SETTINGS["temperature"]
+    free = write(target, sampling=sampling, limit=60).ids
+    steered = write(target, sampling=sampling, limit=60, processors=[Grammar()]).ids
+    assert all(b in Grammar.after(a, 8) for a, b in zip([PROMPT[-1], *steered], steered, strict=False))
+    assert not all(b in Grammar.after(a, 8) for a, b in zip(free, free[1:], strict=False))
+    assert write(target, sampling=sampling, limit=60, processors=[TwiceAtMost()]).ids != free
+
+
+@pytest.mark.parametrize("settings", [s for s in SETTINGS if not SETTINGS[s].greedy])
+def test_another_seed_gives_another_text(settings):
+    target = ToyTarget(sharpness=1.0)
+    chosen = SETTINGS[settings]
+    texts = {
+        tuple(write(target, [SameDrafter(target, s)], sampling=s, limit=40).ids)
+        for s in (Sampling(chosen.temperature, chosen.top_k, seed=seed) for seed in range(8))
+    }
+    assert len(texts) == 8
+
+
+def test_greedy_text_knows_no_seed():
+    target = ToyTarget(sharpness=1.0)
+    assert len({tuple(write(target, sampling=Sampling(seed=seed)).ids) for seed in range(4)}) == 1
+
+
+def test_the_number_of_the_sequence_gives_another_text_and_drafting_still_none():
+    target, sampling = ToyTarget(sharpness=1.0), Sampling(1.0, seed=3)
+    texts = []
+    for sequence in range(6):
+        plain = write(target, sampling=sampling, sequence=sequence, limit=40)
+        drafted = write(target, [SameDrafter(target, sampling)], sampling=sampling, sequence=sequence, limit=40)
+        assert drafted.ids == plain.ids == sampled_truth(target, sampling, limit=40, sequence=sequence)
+        texts.append(tuple(plain.ids))
+    assert len(set(texts)) == 6
+
+
+@pytest.mark.parametrize("drafters", ["none", "random", "same"])
+def test_the_row_of_the_batch_gives_no_other_text(drafters):
+    target, sampling = ToyTarget(sharpness=1.0), Sampling(1.0, seed=3)
+    made = {"none": [], "random": [RandomDrafter()], "same": [SameDrafter(target, sampling)]}[drafters]
+    others = [Request((4, 5, 6), 9, Sampling(0.5, seed=1)), Request((1,), 30)]
+    alone = write(target, made, sampling=sampling).ids
+    for row in range(3):
+        requests = [*others[:row], Request(PROMPT, 24, sampling), *others[row:]]
+        assert write_batch(target, made, requests)[row].ids == alone
+
+
+def test_a_draft_that_reads_the_noise_is_right_every_time():
+    target, sampling = ToyTarget(sharpness=0.5), Sampling(1.0, top_p=0.9, seed=9)
+    informed = write(target, [SameDrafter(target, sampling)], sampling=sampling, limit=41)
+    blind = write(target, [SameDrafter(target)], sampling=sampling, limit=41)
+    assert informed.ids == blind.ids
+    assert all(step.accepted == step.drafted for step in informed.steps)
+    assert len(informed.steps) < len(blind.steps)

@@ -1,0 +1,262 @@
+"""Law 10. A drafter that raises, is slow, or proposes invalid ids costs speed, never text."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.loop import write as write_rows
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.request import Request, open_rows
+from draftwood.testing import InvalidDrafter, LyingDrafter, RaisingDrafter, SameDrafter, SlowDrafter, ToyTarget
+from draftwood.tree import TokenTree
+from draftwood.verify.exact import SampleAndMatch
+from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, sampled_truth, write
+
+
+def chain(nodes: int) -> TokenTree:
+    return TokenTree.build([0] * max(1, nodes))
+
+
+def changed(nodes: int, **columns: Any) -> TokenTree:
+    """A proper chain with some of its columns replaced."""
+    return dataclasses.replace(chain(nodes), **columns)
+
+
+PROPOSALS = {
+    "token ids too large": lambda n: TokenTree.build([8]),
+    "negative token ids": lambda n: TokenTree.build([-1]),
+    "no tree": lambda n: None,
+    "a list": lambda n: [1, 2, 3],
+    "a child before its parent": lambda n: TokenTree.build([0, 0], [1, -1]),
+    "its own parent": lambda n: TokenTree.build([0], [0]),
+    "a parent below the root": lambda n: TokenTree.build([0], [-2]),
+    "a cycle": lambda n: TokenTree.build([0, 0], [1, 0]),
+    "belief above one": lambda n: TokenTree.build([0], belief=1.5),
+    "negative belief": lambda n: TokenTree.build([0], belief=-0.5),
+    "belief is no number": lambda n: TokenTree.build([0], belief=float("nan")),
+    "a draft below a probe": lambda n: TokenTree.build([0, 0], probe=[True, False]),
+    "tokens of another type": lambda n: changed(n, tokens=np.zeros(max(1, n), dtype=np.int64)),
+    "columns of other lengths": lambda n: changed(n, belief=np.ones(max(1, n) + 1, dtype=np.float32)),
+    "a column as a list": lambda n: changed(n, parents=list(range(-1, max(1, n) - 1))),
+    "a column is missing": lambda n: changed(n, source=None),
+    "says it is a chain and is none": lambda n: dataclasses.replace(TokenTree.build([0, 0], [-1, -1]), is_chain=True),
+}
+
+
+@dataclass(frozen=True)
+class Proposing(BaseDrafter):
+    """Proposes what one of `PROPOSALS` says."""
+
+    what: str
+    name: ClassVar[str] = "proposing"
+
+    def open(self, prompt, noise):
+        return _ProposingSession(prompt, PROPOSALS[self.what])
+
+
+class _ProposingSession(TextSession):
+    def __init__(self, prompt, proposal):
+        super().__init__(prompt)
+        self._proposal = proposal
+
+    def draft(self, nodes, probes, odds):
+        return self._proposal(nodes)
+
+
+@dataclass(frozen=True)
+class FailsLater(SameDrafter):
+    """Right until its text has ``at`` tokens, then raises."""
+
+    at: int = 12
+    name: ClassVar[str] = "fails-later"
+
+    def propose(self, text, nodes, probes, noise):
+        if len(text) >= self.at:
+            raise OSError("the index is gone")
+        return super().propose(text, nodes, probes, noise)
+
+
+class _Rotten:
+    """A session of which nothing works, not even reading its attributes."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError(f"nothing works here, {name} neither")
+
+
+@dataclass(frozen=True)
+class RottenDrafter(BaseDrafter):
+    """Opens, and that is all it can do."""
+
+    name: ClassVar[str] = "rotten"
+
+    def open(self, prompt, noise):
+        return _Rotten()
+
+
+class _WithoutMatchLength(TextSession):
+    def __getattribute__(self, name):
+        if name == "match_length":
+            raise AttributeError("this session of an older plug-in has no match_length")
+        return super().__getattribute__(name)
+
+    def draft(self, nodes, probes, odds):
+        return chain(nodes)
+
+
+@dataclass(frozen=True)
+class OldDrafter(BaseDrafter):
+    """Fulfils all of the contract but its newest attribute."""
+
+    name: ClassVar[str] = "old"
+
+    def open(self, prompt, noise):
+        return _WithoutMatchLength(prompt)
+
+
+FAILING = {
+    **{f"raises in {where}": RaisingDrafter(where) for where in ("open", "draft", "learn", "extend")},
+    **{f"invalid {kind}": InvalidDrafter(kind) for kind in ("ids", "negative", "parents", "belief", "type")},
+    **{f"proposes {what}": Proposing(what) for what in PROPOSALS},
+    "rotten": RottenDrafter(),
+    "old": OldDrafter(),
+}
+
+
+@pytest.mark.parametrize("variant", TARGETS)
+@pytest.mark.parametrize("failing", FAILING)
+def test_the_text_is_unchanged_and_the_failure_counted_and_reported_once(failing, variant, caplog):
+    target, drafter = ToyTarget(**TARGETS[variant]), FAILING[failing]
+    written = write(target, [drafter])
+    assert written.ids == greedy_truth(target)
+    assert [step.by_source[0].failed for step in written.steps].count(True) == 1
+    (record,) = caplog.records
+    assert record.name == "draftwood"
+    assert record.levelno == logging.WARNING
+    assert f"drafter {drafter.name!r} failed in" in record.getMessage()
+    assert "off for this request" in record.getMessage()
+
+
+@pytest.mark.parametrize("failing", FAILING)
+def test_a_drafter_that_failed_is_not_asked_again(failing):
+    target = ToyTarget()
+    steps = write(target, [FAILING[failing]]).steps
+    (failed,) = (number for number, step in enumerate(steps) if step.by_source[0].failed)
+    assert failed == 0
+    for step in steps[1:]:
+        own = step.by_source[0]
+        assert (own.calls, own.asked, own.proposed, own.kept, own.accepted) == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("failing", FAILING)
+def test_the_others_go_on(failing, order):
+    target = ToyTarget()
+    made = [FAILING[failing], SameDrafter(target)][::order]
+    same = made.index(SameDrafter(target))
+    written = write(target, made, 4)
+    assert written.ids == greedy_truth(target)
+    assert sum(step.by_source[same].accepted for step in written.steps) >= 16
+    assert len(written.steps) <= 6
+    assert not any(step.by_source[same].failed for step in written.steps)
+
+
+@pytest.mark.parametrize("failing", FAILING)
+def test_a_batch_fails_row_by_row(failing):
+    target = ToyTarget()
+    requests = [Request(PROMPT, 9), Request((1,), 9, SAMPLED)]
+    with open_rows(target, [FAILING[failing]], requests, SampleAndMatch()) as rows:
+        list(write_rows(target, FixedPlanner(3), rows))
+        assert rows[0].ids[len(PROMPT) :] == greedy_truth(target, limit=9)
+        assert rows[1].ids[1:] == sampled_truth(target, SAMPLED, (1,), 9)
+
+
+def test_failing_in_mid_text():
+    target = ToyTarget()
+    written = write(target, [FailsLater(target)], 2)
+    assert written.ids == greedy_truth(target)
+    failed = [step.by_source[0].failed for step in written.steps]
+    assert failed.count(True) == 1
+    assert failed.index(True) == 2
+    assert [step.by_source[0].accepted for step in written.steps[:3]] == [2, 2, 0]
+
+
+def test_failing_when_closed_is_reported_and_every_session_is_closed(caplog):
+    target = ToyTarget()
+    written = write(target, [RaisingDrafter("close"), SameDrafter(target)])
+    assert written.ids == greedy_truth(target)
+    (record,) = caplog.records
+    assert "failed in close()" in record.getMessage()
+
+
+def test_the_traceback_is_there_for_who_asks(caplog):
+    target = ToyTarget()
+    write(target, [RaisingDrafter()])
+    assert not caplog.records[0].exc_info
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG, "draftwood"):
+        write(target, [RaisingDrafter()])
+    assert caplog.records[0].exc_info
+
+
+def test_slow_and_lying_drafters_are_no_failures(caplog):
+    target = ToyTarget()
+    for drafter in (SlowDrafter(seconds=1e-4), LyingDrafter()):
+        written = write(target, [drafter])
+        assert written.ids == greedy_truth(target)
+        assert not any(step.by_source[0].failed for step in written.steps)
+        assert all(step.by_source[0].draft_s > 0 for step in written.steps if step.by_source[0].calls)
+    assert not caplog.records
+
+
+@dataclass(frozen=True)
+class Scribbling(BaseDrafter):
+    """Writes into everything it is handed: the prompt, its odds, its feedback."""
+
+    name: ClassVar[str] = "scribbling"
+
+    def open(self, prompt, noise):
+        session = _ScribblingSession(prompt)
+        prompt += [0, 0, 0]
+        return session
+
+
+class _ScribblingSession(TextSession):
+    def draft(self, nodes, probes, odds):
+        odds[:] = 2.0
+        return chain(nodes)
+
+    def learn(self, feedback):
+        super().learn(feedback)
+        for array in (feedback.rows, feedback.choice, feedback.proposal.tokens):
+            if array.flags.writeable:
+                array[:] = 7
+
+
+def test_a_drafter_that_writes_into_what_it_is_handed_changes_no_text():
+    target = ToyTarget()
+    for drafters in ([Scribbling()], [Scribbling(), SameDrafter(target)], [SameDrafter(target), Scribbling()]):
+        for sampling in (GREEDY, SAMPLED):
+            written = write(target, drafters, sampling=sampling)
+            assert written.ids == sampled_truth(target, sampling)
+            assert written.steps[0].context == len(PROMPT) + 1
+
+
+def test_a_source_number_that_is_not_its_own_is_corrected():
+    """Credit goes by the place in the set, whatever number a drafter writes into its tree."""
+
+    class Impostor(SameDrafter):
+        def propose(self, text, nodes, probes, noise):
+            return super().propose(text, nodes, probes, noise).from_source(41)
+
+    target = ToyTarget()
+    for drafters in ([Impostor(target)], [RaisingDrafter(), Impostor(target)]):
+        written = write(target, drafters, 4)
+        assert written.ids == greedy_truth(target)
+        assert set(written.sources) == {-1, len(drafters) - 1}

@@ -1,0 +1,168 @@
+"""Cutting to a budget, against the plainest best-first pruning there is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.planning.budget import depth_limit, merge_and_cut, node_limit
+from draftwood.tree import TokenTree, merge
+from tests.helpers import texts, trees
+from tests.planning.states import FakeState
+
+STATES = st.builds(
+    FakeState, remaining=st.integers(1, 8), trees=st.just(True), max_pass=st.sampled_from([1, 2, 5, 9, 1000])
+)
+PROPOSALS = st.lists(st.integers(0, 3), min_size=1, max_size=3).flatmap(
+    lambda sources: st.tuples(*(trees(vocab_size=3, max_size=8, source=s) for s in range(len(sources))))
+)
+
+
+def kept_by_the_oracle(tree: TokenTree, nodes: int, depth: int, room: int) -> set[tuple[int, ...]]:
+    """Take the likeliest draft whose parent is taken, again and again; then probes in order, as long as they fit."""
+    ways = texts(tree)
+    likely = [float(np.prod(tree.belief[tree.path(node)])) for node in range(len(tree))]
+    taken: list[int] = []
+
+    def open_to(node: int) -> bool:
+        return node not in taken and tree.depth[node] <= depth and tree.parents[node] in (-1, *taken)
+
+    while len(taken) < min(nodes, room):
+        ready = [node for node in range(len(tree)) if open_to(node) and not tree.probe[node]]
+        if not ready:
+            break
+        taken.append(max(ready, key=lambda node: (likely[node], -node)))
+    for node in range(len(tree)):
+        if open_to(node) and tree.probe[node] and len(taken) < room:
+            taken.append(node)
+    return {ways[node] for node in taken}
+
+
+@given(state=STATES, proposals=PROPOSALS, nodes=st.integers(0, 12))
+def test_the_likeliest_are_kept_within_every_limit(state, proposals, nodes):
+    plan = merge_and_cut(state, proposals, nodes)
+    merged, _ = merge([tree.from_source(i) for i, tree in enumerate(proposals)])
+    plan.tree.check_integrity(3)
+    assert set(texts(plan.tree)) == kept_by_the_oracle(merged, nodes, state.remaining - 1, state.max_pass - 1)
+    assert len(plan.tree) - plan.tree.n_probes <= nodes
+    assert len(plan.tree) <= state.max_pass - 1
+    assert plan.tree.depth.max(initial=0) <= state.remaining - 1
+
+
+@given(state=STATES, proposals=PROPOSALS, nodes=st.integers(0, 12))
+def test_the_rows_say_where_each_proposal_went(state, proposals, nodes):
+    plan = merge_and_cut(state, proposals, nodes)
+    kept = texts(plan.tree)
+    reached = set()
+    for tree, rows in zip(proposals, plan.rows, strict=True):
+        assert rows.dtype == np.int32
+        for text, row in zip(texts(tree), rows.tolist(), strict=True):
+            assert (row == -1) == (text not in kept)
+            assert row == -1 or kept[row] == text
+        reached |= set(rows.tolist())
+    assert reached - {-1} == set(range(len(kept))), "every scored node was proposed by somebody"
+
+
+@given(proposals=PROPOSALS)
+def test_a_budget_for_all_keeps_all(proposals):
+    plan = merge_and_cut(FakeState(), proposals, 100)
+    assert set(texts(plan.tree)) == {text for tree in proposals for text in texts(tree)}
+    assert all((rows >= 0).all() for rows in plan.rows)
+
+
+@given(
+    beliefs=st.lists(st.floats(0, 1, width=32) | st.just(1.0), min_size=1, max_size=16),
+    nodes=st.integers(0, 16),
+    data=st.data(),
+)
+def test_whatever_the_beliefs_no_node_is_kept_without_its_parent(beliefs, nodes, data):
+    """Rounding included: a child must never be thought likelier than the node above it."""
+    up = [data.draw(st.integers(max(-1, i - 3), i - 1)) for i in range(len(beliefs))]
+    tree = TokenTree.build(list(range(len(beliefs))), up, belief=beliefs)
+    plan = merge_and_cut(FakeState(), [tree], nodes)
+    assert len(plan.tree) == min(nodes, len(beliefs))
+    assert set(texts(plan.tree)) <= set(texts(tree))
+    # All that was left out is no likelier than what was kept, up to the rounding of a float32.
+    (rows,) = plan.rows
+    left, kept = tree.path_belief[rows < 0], tree.path_belief[rows >= 0]
+    if len(left) and len(kept):
+        assert left.max() <= kept.min()
+
+
+# --- probes ---------------------------------------------------------------------------------------------------------
+
+#  root ─┬─ 0:[1] ─── 2:(3) ─── 3:(4)
+#        ├─ 1:[2] ─── 4:(5)
+#        └─ 5:(6)
+PROBED = TokenTree.build(
+    [1, 2, 3, 4, 5, 6], [-1, -1, 0, 2, 1, -1], belief=[0.9, 0.5, 1, 1, 1, 1], probe=[0, 0, 1, 1, 1, 1]
+)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kept"),
+    [
+        (2, [(1,), (2,), (1, 3), (1, 3, 4), (2, 5), (6,)]),
+        (1, [(1,), (1, 3), (1, 3, 4), (6,)]),
+        (0, [(6,)]),
+    ],
+)
+def test_probes_come_whole_where_their_ancestors_are_kept(nodes, kept):
+    assert texts(merge_and_cut(FakeState(), [PROBED], nodes).tree) == kept
+
+
+def test_drafts_have_the_first_claim_to_a_narrow_pass():
+    assert texts(merge_and_cut(FakeState(max_pass=3), [PROBED], 5).tree) == [(1,), (2,)]
+    assert texts(merge_and_cut(FakeState(max_pass=5), [PROBED], 5).tree) == [(1,), (2,), (1, 3), (1, 3, 4)]
+
+
+def test_probes_too_stay_within_the_depth_limit():
+    assert texts(merge_and_cut(FakeState(remaining=2), [PROBED], 5).tree) == [(1,), (2,), (6,)]
+
+
+# --- targets of chains --------------------------------------------------------------------------------------------------
+
+
+@given(
+    proposals=PROPOSALS, nodes=st.integers(0, 6), remaining=st.integers(1, 6), max_pass=st.sampled_from([1, 3, 99])
+)
+def test_a_target_of_chains_gets_the_best_chain(proposals, nodes, remaining, max_pass):
+    state = FakeState(remaining=remaining, trees=False, max_pass=max_pass)
+    plan = merge_and_cut(state, proposals, nodes)
+    merged, _ = merge([tree.from_source(i) for i, tree in enumerate(proposals)])
+    best = merged.best_chain()
+    assert plan.tree.is_chain
+    assert not plan.tree.probe.any()
+    assert plan.tree.tokens.tolist() == merged.tokens[best[: min(nodes, remaining - 1, max_pass - 1)]].tolist()
+
+
+# --- limits, and the cases that are quick --------------------------------------------------------------------------------
+
+
+def test_limits():
+    assert [depth_limit(FakeState(remaining=n)) for n in (1, 2, 9)] == [0, 1, 8]
+    assert [node_limit(FakeState(max_pass=n)) for n in (1, 2, 9)] == [0, 1, 8]
+
+
+def test_nothing_proposed_is_a_plain_step():
+    plan = merge_and_cut(FakeState(), [TokenTree.empty()] * 2, 16)
+    assert plan.tree is TokenTree.empty()
+    assert [rows.tolist() for rows in plan.rows] == [[], []]
+    assert merge_and_cut(FakeState(), [], 16).rows == ()
+
+
+@pytest.mark.parametrize(("nodes", "length"), [(0, 0), (3, 3), (9, 5)])
+def test_a_single_chain_is_cut_at_its_end(nodes, length):
+    chain = TokenTree.build([1, 2, 3, 4, 5], belief=[0.1, 0.9, 0.1, 0.9, 0.1])
+    plan = merge_and_cut(FakeState(), [chain], nodes)
+    assert plan.tree.tokens.tolist() == [1, 2, 3, 4, 5][:length]
+    assert plan.rows[0].tolist() == list(range(length)) + [-1] * (5 - length)
+
+
+def test_sources_are_numbered_by_their_place_in_the_set():
+    chains = [TokenTree.build([token], source=41) for token in (1, 2, 3)]
+    assert merge_and_cut(FakeState(), chains, 16).tree.source.tolist() == [0, 1, 2]
+    assert merge_and_cut(FakeState(), chains[:1], 16).tree.source.tolist() == [0]
+    assert chains[0].source.tolist() == [41]

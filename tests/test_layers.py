@@ -1,0 +1,162 @@
+"""The law of layers: a room imports from its own layer or from one below it, and heavy packages stay in their rooms."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import draftwood
+
+ROOT = Path(draftwood.__file__).parent
+
+LAYERS = (
+    ("errors", "tree", "step", "contracts"),
+    ("index",),
+    ("drafters", "planning", "verify"),
+    ("ending", "source", "request", "loop"),
+    ("engines", "measure", "tasks", "testing", "models"),
+    ("doors",),
+    ("measure.compare",),  # it measures through the doors
+    ("cli", "serve", "__main__"),
+)
+"""From the foundation up. A longer name goes before the room that it lies in."""
+
+CORE = tuple(room for layer in LAYERS[:4] for room in layer)
+
+PACKAGES = {
+    "numpy": ("",),
+    "numba": ("index",),
+    "torch": ("engines.transformers", "models", "cli.info"),  # the last asks it what this machine can do
+    "transformers": ("engines.transformers", "models"),
+    "filelock": ("models",),
+    "gguf": ("models",),
+    "huggingface_hub": ("models",),
+    "safetensors": ("models",),
+    "tokenizers": ("models",),
+    "psutil": ("engines.transformers", "models"),
+    "platformdirs": ("models", "cli"),
+    "rich": ("cli",),
+    "typer": ("cli",),
+}
+"""What is not of the standard library, and the rooms that may import it ("" is all of them)."""
+
+AT_ONCE = {"numpy": ("",), "numba": ("index",), "torch": ("engines.transformers",), "rich": ("cli",), "typer": ("cli",)}
+"""What may be imported as soon as the module is; the rest only inside functions (or for type checkers)."""
+AT_ONCE["transformers"] = AT_ONCE["torch"]
+
+
+class Import(NamedTuple):
+    """One import statement."""
+
+    importer: str  # both without the leading "draftwood."
+    imported: str
+    at_once: bool
+
+    def __str__(self) -> str:
+        return f"{self.importer} imports {self.imported}"
+
+
+def modules() -> dict[str, Path]:
+    """Dotted name, without draftwood, to file."""
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports_of(module: str, path: Path) -> Iterator[Import]:
+    def walk(node: ast.AST, at_once: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            yield from (Import(module, alias.name, at_once) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: imports are absolute"
+            assert node.module is not None
+            for alias in node.names:
+                within = f"{node.module}.{alias.name}"
+                known = within.removeprefix("draftwood.") in MODULES
+                yield Import(module, within if known else node.module, at_once)
+        else:
+            later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            later = later or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+            for child in ast.iter_child_nodes(node):
+                yield from walk(child, at_once and not later)
+
+    return walk(ast.parse(path.read_text(encoding="utf-8")), True)
+
+
+IMPORTS = [found for module, path in MODULES.items() for found in imports_of(module, path)]
+OURS = [
+    found._replace(imported=found.imported.removeprefix("draftwood").removeprefix("."))
+    for found in IMPORTS
+    if found.imported.split(".")[0] == "draftwood"
+]
+FOREIGN = [
+    found._replace(imported=top)
+    for found in IMPORTS
+    if (top := found.imported.split(".")[0]) not in sys.stdlib_module_names and top != "draftwood"
+]
+
+
+def lies_in(module: str, rooms: tuple[str, ...]) -> bool:
+    return any(room in ("", module) or module.startswith(room + ".") for room in rooms)
+
+
+def layer_of(module: str) -> int:
+    homes = [
+        (len(room), number)
+        for number, layer in enumerate(LAYERS)
+        for room in layer
+        if lies_in(module, (room,))
+    ]
+    assert homes, f"{module} lies in no layer: give it one"
+    return max(homes)[1]
+
+
+def test_every_module_has_a_layer():
+    assert {"loop", "tree", "engines.transformers.target"} <= set(MODULES)
+    for module in MODULES:
+        if module:
+            layer_of(module)
+
+
+def test_imports_go_down():
+    wrong = [
+        str(found)
+        for found in OURS
+        if found.importer and found.imported and layer_of(found.imported) > layer_of(found.importer)
+    ]
+    assert wrong == []
+
+
+def test_only_the_outermost_layer_knows_the_package_itself():
+    assert [str(found) for found in OURS if not found.imported and layer_of(found.importer) < len(LAYERS) - 1] == []
+
+
+def test_packages_stay_in_their_rooms():
+    assert [str(found) for found in FOREIGN if not lies_in(found.importer, PACKAGES.get(found.imported, ()))] == []
+
+
+def test_heavy_packages_are_imported_where_they_are_used():
+    wrong = [f for f in FOREIGN if f.at_once and not lies_in(f.importer, AT_ONCE.get(f.imported, ()))]
+    assert [str(found) for found in wrong] == []
+
+
+def test_the_core_needs_numpy_alone():
+    assert {f.imported for f in FOREIGN if lies_in(f.importer, CORE) and not lies_in(f.importer, ("index",))} == {"numpy"}
+
+
+@pytest.mark.parametrize("module", ["loop", "doors.stream", "doors.conversation", "testing", "drafters.load", "cli.main"])
+def test_importing_it_brings_neither_torch_nor_transformers_nor_numba(module):
+    heavy = "{'torch', 'transformers', 'numba', 'llvmlite', 'scipy'}"
+    code = f"import sys, draftwood.{module}; found = {heavy} & set(sys.modules); assert not found, found"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,75 @@
+"""The public names: a list that changes on purpose only, and an import that costs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+import draftwood
+
+PUBLIC = [
+    "__version__",
+    "Conversation",
+    "DraftwoodError",
+    "Generation",
+    "Piece",
+    "Step",
+    "Stream",
+    "TokenTree",
+    "fetch",
+    "generate",
+    "load",
+    "stream",
+]
+
+
+def test_the_list():
+    assert draftwood.__all__ == PUBLIC
+    assert dir(draftwood) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_each_is_there_and_documented(name):
+    value = getattr(draftwood, name)
+    assert name == "__version__" or value.__doc__
+
+
+def test_the_version_is_that_of_the_package():
+    assert draftwood.__version__ == version("draftwood")
+
+
+def test_other_names_are_not_there():
+    with pytest.raises(AttributeError, match="module 'draftwood' has no attribute 'generat'"):
+        draftwood.generat  # noqa: B018  (the access is the test)
+
+
+def run(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_brings_nothing_heavy():
+    run(
+        "import sys, draftwood; draftwood.__version__; dir(draftwood)\n"
+        "heavy = {'numpy', 'numba', 'torch', 'transformers', 'scipy', 'rich', 'typer', 'platformdirs'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "ours = {name for name in sys.modules if name.startswith('draftwood.')}\n"
+        "assert not ours, ours"
+    )
+
+
+def test_using_the_doors_brings_numpy_and_no_more():
+    run(
+        "import sys; from draftwood import Conversation, Step, TokenTree, generate, stream\n"
+        "heavy = {'numba', 'torch', 'transformers', 'scipy', 'rich', 'typer'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+
+
+def test_a_name_is_looked_up_once():
+    run(
+        "import draftwood; assert 'Step' not in vars(draftwood); draftwood.Step; assert 'Step' in vars(draftwood)\n"
+        "from draftwood import *; assert generate is draftwood.generate"
+    )

@@ -1,0 +1,290 @@
+"""TokenTree: every derived view, taking and merging, against twins in the plainest words."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.errors import IntegrityError
+from draftwood.tree import TokenTree, merge
+from tests.helpers import texts, trees
+
+#  root ─┬─ 0:[5] ─┬─ 2:[6] ─── 4:(9)      round: a probe
+#        └─ 1:[7]  └─ 3:[8]
+TREE = TokenTree.build(
+    [5, 7, 6, 8, 9],
+    [-1, -1, 0, 0, 2],
+    belief=[0.5, 0.25, 0.5, 0.25, 1.0],
+    probe=[False, False, False, False, True],
+)
+
+
+def same(one: TokenTree, other: TokenTree) -> bool:
+    columns = ("tokens", "parents", "belief", "source", "evidence", "draft_prob", "probe")
+    return all(np.array_equal(getattr(one, c), getattr(other, c), equal_nan=c == "draft_prob") for c in columns)
+
+
+# --- making one ----------------------------------------------------------------------------------------------------
+
+
+def test_without_parents_it_is_a_chain_and_scalars_are_spread():
+    chain = TokenTree.build([3, 1, 4], belief=0.5, source=2, evidence=7)
+    chain.check_integrity()
+    assert chain.is_chain
+    assert chain.parents.tolist() == [-1, 0, 1]
+    assert chain.belief.tolist() == [0.5] * 3
+    assert chain.source.tolist() == [2] * 3
+    assert chain.evidence.tolist() == [7] * 3
+    assert np.isnan(chain.draft_prob).all()
+    assert not chain.probe.any()
+    assert chain.n_probes == 0
+
+
+def test_columns_one_by_one():
+    tree = TokenTree.build(
+        np.array([1, 2]), [-1, -1], belief=[0.1, 0.2], evidence=[3, 4], draft_prob=[0.5, 0.6], probe=[False, True]
+    )
+    tree.check_integrity()
+    assert not tree.is_chain
+    assert tree.evidence.tolist() == [3, 4]
+    assert tree.draft_prob.tolist() == pytest.approx([0.5, 0.6])
+    assert tree.n_probes == 1
+
+
+def test_the_empty_tree():
+    empty = TokenTree.empty()
+    empty.check_integrity()
+    assert len(empty) == 0
+    assert empty is TokenTree.empty()
+    for view in (empty.depth, empty.path_belief, empty.leaves, empty.best_chain()):
+        assert view.tolist() == []
+    assert empty.ancestor_mask.shape == (0, 0)
+    assert empty.positions(7).tolist() == [7]
+    assert empty.child(-1, 3) == -1
+    assert empty.path(-1) == []
+
+
+def test_it_cannot_be_changed_and_says_what_it_is():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TREE.tokens = np.zeros(5)
+    assert repr(TREE) == "TokenTree(tokens=[5, 7, 6, 8, 9], parents=[-1, -1, 0, 0, 2])"
+
+
+# --- derived views ---------------------------------------------------------------------------------------------------
+
+
+def test_the_views_of_the_drawn_tree():
+    assert TREE.depth.tolist() == [1, 1, 2, 2, 3]
+    assert TREE.positions(10).tolist() == [10, 11, 11, 12, 12, 13]
+    assert TREE.path(4) == [0, 2, 4]
+    assert TREE.leaves.tolist() == [1, 3, 4]
+    assert TREE.path_belief.tolist() == [0.5, 0.25, 0.25, 0.125, 0.25]
+    assert TREE.best_chain().tolist() == [0, 2]
+    assert TREE.n_probes == 1
+    assert TREE.ancestor_mask.astype(int).tolist() == [
+        [1, 0, 0, 0, 0],
+        [0, 1, 0, 0, 0],
+        [1, 0, 1, 0, 0],
+        [1, 0, 0, 1, 0],
+        [1, 0, 1, 0, 1],
+    ]
+
+
+@given(tree=trees(max_size=20), position=st.integers(0, 1000))
+def test_depth_positions_paths_mask_and_leaves(tree, position):
+    paths = [tree.path(node) for node in range(len(tree))]
+    for node, path in enumerate(paths):
+        assert path[-1] == node
+        assert tree.parents[path[0]] == -1
+        assert tree.parents[path[1:]].tolist() == path[:-1]
+    assert tree.depth.tolist() == [len(path) for path in paths]
+    assert tree.depth.dtype == np.int32
+    assert tree.positions(position).tolist() == [position, *(position + len(path) for path in paths)]
+    sees = [[other in path for other in range(len(tree))] for path in paths]
+    assert tree.ancestor_mask.tolist() == sees
+    above = {node for path in paths for node in path[:-1]}
+    assert tree.leaves.tolist() == [node for node in range(len(tree)) if node not in above]
+
+
+@given(tree=trees(max_size=20))
+def test_path_belief_is_the_product_on_the_way(tree):
+    products = [float(np.prod(tree.belief[tree.path(node)])) for node in range(len(tree))]
+    assert tree.path_belief.tolist() == products
+    assert tree.path_belief.dtype == np.float32
+
+
+@given(st.lists(st.tuples(st.floats(0, 1, width=32), st.booleans()), max_size=20), st.booleans())
+def test_no_child_is_likelier_to_be_reached_than_its_parent(beliefs, is_chain):
+    """Not by rounding either: best-first order must put parents first."""
+    odds = [1.0 if sure else belief for belief, sure in beliefs]
+    up = None if is_chain else [-1, *(max(0, i - 1 - i % 2) for i in range(1, len(odds)))][: len(odds)]
+    tree = TokenTree.build([0] * len(odds), up, belief=odds)
+    reached = np.append(tree.path_belief, np.float32(1))
+    assert (reached[:-1] <= reached[tree.parents]).all()
+
+
+@given(tree=trees(vocab_size=3), node=st.integers(-1, 9), token=st.integers(0, 3))
+def test_child_is_the_first_draft_that_carries_the_token(tree, node, token):
+    fits = [
+        n
+        for n in range(len(tree))
+        if tree.parents[n] == node and tree.tokens[n] == token and not tree.probe[n]
+    ]
+    assert tree.child(node, token) == (fits[0] if fits else -1)
+
+
+@given(tree=trees())
+def test_best_chain_follows_the_child_believed_in_most(tree):
+    chain, node = [], -1
+    while below := [n for n in range(len(tree)) if tree.parents[n] == node and not tree.probe[n]]:
+        node = max(below, key=lambda n: (tree.belief[n], -n))  # the first of equals
+        chain.append(node)
+    assert tree.best_chain().tolist() == chain
+
+
+@given(tokens=st.lists(st.integers(0, 3), max_size=9), drafts=st.integers(0, 9))
+def test_a_chain_that_knows_it_has_the_views_of_one_that_does_not(tokens, drafts):
+    probe = [i >= drafts for i in range(len(tokens))]
+    chain = TokenTree.build(tokens, probe=probe, belief=0.5)
+    plain = dataclasses.replace(chain, is_chain=False)
+    assert (chain.is_chain, plain.is_chain) == (True, False)
+    for view in ("depth", "ancestor_mask", "path_belief", "leaves"):
+        assert getattr(chain, view).tolist() == getattr(plain, view).tolist()
+        assert getattr(chain, view).dtype == getattr(plain, view).dtype
+    assert chain.best_chain().tolist() == plain.best_chain().tolist()
+    for node in range(-1, len(tokens)):
+        for token in range(4):
+            assert chain.child(node, token) == plain.child(node, token)
+
+
+# --- taking nodes -----------------------------------------------------------------------------------------------------
+
+
+@given(tree=trees(), data=st.data())
+def test_take_keeps_the_columns_and_the_ways_to_the_nodes(tree, data):
+    wanted = data.draw(st.sets(st.integers(0, len(tree) - 1))) if len(tree) else set()
+    nodes = np.array(sorted({up for node in wanted for up in tree.path(node)}), dtype=np.int32)
+    taken = tree.take(nodes)
+    taken.check_integrity()
+    assert texts(taken) == [texts(tree)[node] for node in nodes]
+    for column in ("belief", "source", "evidence", "draft_prob", "probe"):
+        assert getattr(taken, column).tolist() == getattr(tree, column)[nodes].tolist()
+    assert taken.is_chain == (taken.parents.tolist() == list(range(-1, len(nodes) - 1)))
+
+
+@given(tree=trees(), source=st.integers(0, 9))
+def test_from_source_changes_the_source_and_nothing_else(tree, source):
+    other = tree.from_source(source)
+    other.check_integrity()
+    assert other.source.tolist() == [source] * len(tree)
+    assert same(other.from_source(0), tree)
+    assert other.is_chain == tree.is_chain
+
+
+# --- merging ----------------------------------------------------------------------------------------------------------
+
+
+@given(data=st.data(), count=st.integers(1, 4))
+def test_merging_makes_equal_siblings_one_and_loses_nothing(data, count):
+    given_trees = [data.draw(trees(vocab_size=3, source=i)) for i in range(count)]
+    tree, rows = merge(given_trees)
+    tree.check_integrity()
+    merged = texts(tree)
+    if not (count == 1 and given_trees[0].is_chain):
+        assert len(set(merged)) == len(merged), "no equal siblings are left"
+    assert set(merged) == {text for one in given_trees for text in texts(one)}
+    for one, row in zip(given_trees, rows, strict=True):
+        assert row.dtype == np.int32
+        assert [merged[place] for place in row] == texts(one)
+
+
+@given(data=st.data(), count=st.integers(1, 4))
+def test_a_merged_node_is_a_draft_if_any_was_and_the_best_of_those_speaks_for_it(data, count):
+    given_trees = [data.draw(trees(vocab_size=3, source=i)) for i in range(count)]
+    tree, rows = merge(given_trees)
+    for node in range(len(tree)):
+        proposed = [
+            (one, at)
+            for one, row in zip(given_trees, rows, strict=True)
+            for at in range(len(one))
+            if row[at] == node
+        ]
+        drafts = [(one, at) for one, at in proposed if not one.probe[at]]
+        assert tree.probe[node] == (not drafts)
+        one, at = max(drafts or proposed, key=lambda it: it[0].belief[it[1]])  # the first of equals
+        for column in ("tokens", "belief", "source", "evidence", "draft_prob"):
+            assert getattr(tree, column)[node] == getattr(one, column)[at]
+
+
+def test_merging_by_hand():
+    chain = TokenTree.build([5, 6], belief=[0.5, 0.5], source=0)
+    tree = TokenTree.build([5, 6, 7, 5], [-1, 0, 0, -1], belief=[0.75, 0.25, 0.5, 0.125], source=1)
+    merged, rows = merge([chain, tree])
+    assert texts(merged) == [(5,), (5, 6), (5, 7)]
+    assert merged.belief.tolist() == [0.75, 0.5, 0.5]
+    assert merged.source.tolist() == [1, 0, 1]
+    assert [row.tolist() for row in rows] == [[0, 1], [0, 1, 2, 0]]
+    assert not merged.is_chain
+
+
+def test_equal_chains_merge_into_a_chain_that_knows_it():
+    merged, rows = merge([TokenTree.build([1, 2]), TokenTree.build([1, 2, 3]), TokenTree.empty()])
+    assert merged.is_chain
+    assert merged.tokens.tolist() == [1, 2, 3]
+    assert [row.tolist() for row in rows] == [[0, 1], [0, 1, 2], []]
+    alone = TokenTree.build([1, 2])
+    merged, (row,) = merge([alone])
+    assert merged is alone
+    assert row.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("nothing", [[], [TokenTree.empty()], [TokenTree.empty()] * 3])
+def test_merging_nothing(nothing):
+    tree, rows = merge(nothing)
+    assert len(tree) == 0
+    assert [row.tolist() for row in rows] == [[]] * len(nothing)
+
+
+# --- checking itself ---------------------------------------------------------------------------------------------------
+
+
+@given(tree=trees())
+def test_a_sound_tree_passes(tree):
+    tree.check_integrity()
+    tree.check_integrity(4)
+
+
+def column(name, value):
+    return dataclasses.replace(TREE, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("tree", "sentence"),
+    [
+        (column("tokens", TREE.tokens.astype(np.int64)), r"tokens must be int32\[5\]"),
+        (column("parents", TREE.parents[:4]), r"parents must be int32\[5\]"),
+        (column("belief", TREE.belief.tolist()), r"belief must be float32\[5\]"),
+        (column("source", TREE.source.astype(np.int32)), r"source must be int16\[5\]"),
+        (column("evidence", TREE.evidence[:, None]), r"evidence must be int16\[5\]"),
+        (column("draft_prob", None), r"draft_prob must be float32\[5\]"),
+        (column("probe", TREE.probe.astype(np.int8)), r"probe must be bool\[5\]"),
+        (TokenTree.build([1, 1], [1, -1]), "a parent must be -1 or come before its child"),
+        (TokenTree.build([1], [0]), "a parent must be -1 or come before its child"),
+        (TokenTree.build([1], [-2]), "a parent must be -1 or come before its child"),
+        (column("is_chain", True), "is_chain is set, yet the parents are no chain"),
+        (TokenTree.build([-1]), "token ids must lie in"),
+        (TokenTree.build([10]), r"token ids must lie in \[0, 10\)"),
+        (TokenTree.build([1], belief=1.01), "beliefs must be probabilities"),
+        (TokenTree.build([1], belief=-0.01), "beliefs must be probabilities"),
+        (TokenTree.build([1], belief=np.nan), "beliefs must be probabilities"),
+        (TokenTree.build([1, 2], probe=[True, False]), "children of probes must be probes"),
+        (column("probe", np.array([True, False, True, False, True])), "children of probes must be probes"),
+    ],
+)
+def test_an_unsound_tree_is_named(tree, sentence):
+    with pytest.raises(IntegrityError, match=sentence):
+        tree.check_integrity(10)
