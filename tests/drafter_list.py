@@ -37,52 +37,52 @@ def _twin(target: ToyTarget, **changes: int) -> ToyTarget:
 
 
 SHIPPED: Mapping[str, Make] = {
-    "suffix": lambda target, sampling: load("suffix"),
-    "lookup": lambda target, sampling: load("lookup"),
+    "suffix": lambda *_: load("suffix"),
+    "lookup": lambda *_: load("lookup"),
 }
 """The drafters that come with draftwood, by their names."""
 
 TOYS: Mapping[str, Make] = {
-    "empty": lambda target, sampling: [EmptyDrafter()],
+    "empty": lambda *_: [EmptyDrafter()],
     "same": lambda target, sampling: [SameDrafter(target, sampling)],
     "wrong": lambda target, sampling: [WrongDrafter(target, sampling)],
-    "random": lambda target, sampling: [RandomDrafter(target.vocab_size, seed=3)],
-    "lying": lambda target, sampling: [LyingDrafter(target.vocab_size)],
-    "slow": lambda target, sampling: [SlowDrafter(target.vocab_size, seconds=1e-5)],
+    "random": lambda target, *_: [RandomDrafter(target.vocab_size, seed=3)],
+    "lying": lambda target, *_: [LyingDrafter(target.vocab_size)],
+    "slow": lambda target, *_: [SlowDrafter(target.vocab_size, seconds=1e-5)],
     "probing": lambda target, sampling: [ProbingDrafter(target, sampling)],
-    "top-k": lambda target, sampling: [TopKDrafter(k=2)],
-    "model": lambda target, sampling: [ModelDrafter(_twin(target))],
+    "top-k": lambda *_: [TopKDrafter(k=2)],
+    "model": lambda target, *_: [ModelDrafter(_twin(target))],
 }
 """Toys that keep the contract, however badly they guess."""
 
 GREEDIER_THAN_ASKED: Mapping[str, Make] = {
-    "duplicating": lambda target, sampling: [DuplicatingDrafter(target.vocab_size)],
-    "huge": lambda target, sampling: [HugeDrafter(target.vocab_size, size=200)],
+    "duplicating": lambda target, *_: [DuplicatingDrafter(target.vocab_size)],
+    "huge": lambda target, *_: [HugeDrafter(target.vocab_size, size=200)],
 }
 """Toys that propose more than they were asked for; the planner cuts it."""
 
 BROKEN: Mapping[str, Make] = {
     **{
-        f"raising in {where}": lambda target, sampling, where=where: [RaisingDrafter(where)]  # type: ignore[misc]
+        f"raising in {where}": lambda *_, where=where: [RaisingDrafter(where)]  # type: ignore[misc]
         for where in ("open", "draft", "learn", "extend", "close")
     },
     **{
-        f"invalid {kind}": lambda target, sampling, kind=kind: [InvalidDrafter(kind)]  # type: ignore[misc]
+        f"invalid {kind}": lambda *_, kind=kind: [InvalidDrafter(kind)]  # type: ignore[misc]
         for kind in ("ids", "negative", "parents", "belief", "type")
     },
 }
 """Toys that break the contract and are off for the rest of the request."""
 
 COMBINED: Mapping[str, Make] = {
-    "suffix+lookup": lambda target, sampling: load("suffix+lookup"),
-    "random+suffix": lambda target, sampling: [RandomDrafter(target.vocab_size), *load("suffix")],
+    "suffix+lookup": lambda *_: load("suffix+lookup"),
+    "random+suffix": lambda target, *_: [RandomDrafter(target.vocab_size), *load("suffix")],
     "wrong+same": lambda target, sampling: [WrongDrafter(target, sampling), SameDrafter(target, sampling)],
     "probing+same+top-k": lambda target, sampling: [
         ProbingDrafter(target, sampling),
         SameDrafter(target, sampling),
         TopKDrafter(),
     ],
-    "model of another mind+suffix": lambda target, sampling: [
+    "model of another mind+suffix": lambda target, *_: [
         ModelDrafter(_twin(target, seed=target.seed + 1)),
         *load("suffix"),
     ],

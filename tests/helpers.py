@@ -34,7 +34,7 @@ TARGETS: dict[str, dict[str, Any]] = {
 ONE_BY_ONE: dict[str, Any] = {"rollback": "none"}
 
 
-# --- running the loop --------------------------------------------------------------------------------------------
+# --- running the loop ----------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Everything:
         pass
 
 
-# --- the truth without the loop ----------------------------------------------------------------------------------
+# --- the truth without the loop ------------------------------------------------------------------------------
 
 
 def greedy_truth(target: ToyTarget, prompt: Sequence[int] = PROMPT, limit: int = 24) -> list[int]:
@@ -138,11 +138,11 @@ def sampled_truth(
     return text[len(prompt) :]
 
 
-# --- processors with a memory ------------------------------------------------------------------------------------
+# --- processors with a memory --------------------------------------------------------------------------------
 
 
 class TwiceAtMost:
-    """Forbids a token that was emitted twice among the last few; counts its calls, so each must come once, in order."""
+    """Forbids a token that was emitted twice, until all were; each call must come once and in order."""
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
@@ -176,7 +176,7 @@ class Grammar:
         return list(range(token + 1, vocab_size)) or [0]
 
 
-# --- trees ---------------------------------------------------------------------------------------------------------
+# --- trees ---------------------------------------------------------------------------------------------------
 
 
 @st.composite

@@ -30,7 +30,7 @@ def reasons(ending, ids):
     return [ending(token) for token in ids]
 
 
-# --- the reasons -------------------------------------------------------------------------------------------------
+# --- the reasons ---------------------------------------------------------------------------------------------
 
 
 def test_the_limit():
@@ -58,7 +58,7 @@ def test_an_end_token_wins_over_a_stop_string_and_that_over_the_limit():
     assert Ending(1, frozenset(), stop)(1) == "stop"
 
 
-# --- finding stop strings -------------------------------------------------------------------------------------------
+# --- finding stop strings ------------------------------------------------------------------------------------
 
 
 @given(
@@ -101,7 +101,9 @@ def test_cut_before_the_first(text, cut):
     assert StopStrings(["END", "STOP"], letters).cut(text) == cut
 
 
-@given(stops=st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3), text=st.text("ab", max_size=9))
+@given(
+    stops=st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3), text=st.text("ab", max_size=9)
+)
 def test_held_back_is_the_longest_end_that_may_begin_one(stops, text):
     held = StopStrings(stops, letters).held_back(text)
     beginnings = {s[:n] for s in stops for n in range(1, len(s))}

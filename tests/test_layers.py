@@ -1,4 +1,4 @@
-"""The law of layers: a room imports from its own layer or from one below it, and heavy packages stay in their rooms."""
+"""The law of layers: a room imports from its own layer or one below it, and heavy packages stay in their rooms."""
 
 from __future__ import annotations
 
@@ -46,7 +46,13 @@ PACKAGES = {
 }
 """What is not of the standard library, and the rooms that may import it ("" is all of them)."""
 
-AT_ONCE = {"numpy": ("",), "numba": ("index",), "torch": ("engines.transformers",), "rich": ("cli",), "typer": ("cli",)}
+AT_ONCE = {
+    "numpy": ("",),
+    "numba": ("index",),
+    "torch": ("engines.transformers",),
+    "rich": ("cli",),
+    "typer": ("cli",),
+}
 """What may be imported as soon as the module is; the rest only inside functions (or for type checkers)."""
 AT_ONCE["transformers"] = AT_ONCE["torch"]
 
@@ -113,10 +119,7 @@ def lies_in(module: str, rooms: tuple[str, ...]) -> bool:
 
 def layer_of(module: str) -> int:
     homes = [
-        (len(room), number)
-        for number, layer in enumerate(LAYERS)
-        for room in layer
-        if lies_in(module, (room,))
+        (len(room), number) for number, layer in enumerate(LAYERS) for room in layer if lies_in(module, (room,))
     ]
     assert homes, f"{module} lies in no layer: give it one"
     return max(homes)[1]
@@ -139,7 +142,9 @@ def test_imports_go_down():
 
 
 def test_only_the_outermost_layer_knows_the_package_itself():
-    assert [str(found) for found in OURS if not found.imported and layer_of(found.importer) < len(LAYERS) - 1] == []
+    assert [
+        str(found) for found in OURS if not found.imported and layer_of(found.importer) < len(LAYERS) - 1
+    ] == []
 
 
 def test_packages_stay_in_their_rooms():
@@ -152,10 +157,14 @@ def test_heavy_packages_are_imported_where_they_are_used():
 
 
 def test_the_core_needs_numpy_alone():
-    assert {f.imported for f in FOREIGN if lies_in(f.importer, CORE) and not lies_in(f.importer, ("index",))} == {"numpy"}
+    assert {f.imported for f in FOREIGN if lies_in(f.importer, CORE) and not lies_in(f.importer, ("index",))} == {
+        "numpy"
+    }
 
 
-@pytest.mark.parametrize("module", ["loop", "doors.stream", "doors.conversation", "testing", "drafters.load", "cli.main"])
+@pytest.mark.parametrize(
+    "module", ["loop", "doors.stream", "doors.conversation", "testing", "drafters.load", "cli.main"]
+)
 def test_importing_it_brings_neither_torch_nor_transformers_nor_numba(module):
     heavy = "{'torch', 'transformers', 'numba', 'llvmlite', 'scipy'}"
     code = f"import sys, draftwood.{module}; found = {heavy} & set(sys.modules); assert not found, found"

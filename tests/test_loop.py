@@ -1,4 +1,4 @@
-"""The loop: sessions are closed however it is left, records add up, credit and feedback are right, turns read little."""
+"""The loop: it closes what it opened, its records add up, credit and feedback are right, turns read little."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Interrupting:
             raise KeyboardInterrupt
 
 
-# --- closing -----------------------------------------------------------------------------------------------------
+# --- closing -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("taken", range(8))
@@ -155,7 +155,7 @@ def test_an_error_of_the_rule_goes_through_and_closes_every_session():
     assert target.open_sessions == 0
 
 
-# --- refusing ----------------------------------------------------------------------------------------------------
+# --- refusing ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_drafter_that_needs_what_the_target_lacks_is_refused(target, drafter, 
     assert target.open_sessions == 0
 
 
-# --- the records add up --------------------------------------------------------------------------------------------
+# --- the records add up --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
@@ -273,7 +273,7 @@ def test_the_match_length_is_what_the_drafter_says():
     assert {s.by_source[0].match_length for s in write(target, [SameDrafter(target)]).steps} == {0}
 
 
-# --- credit ----------------------------------------------------------------------------------------------------------
+# --- credit --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ def test_what_was_pruned_is_proposed_and_not_kept():
         assert step.by_source[1].kept <= step.by_source[1].proposed
 
 
-# --- feedback --------------------------------------------------------------------------------------------------------
+# --- feedback ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -417,7 +417,7 @@ def test_top_k_drafters_learn_off_the_path_too():
         assert sum(step.accepted for step in written.steps) > 10
 
 
-# --- turns -----------------------------------------------------------------------------------------------------------
+# --- turns ---------------------------------------------------------------------------------------------------
 
 
 class CountingTarget(ToyTarget):
@@ -515,6 +515,16 @@ def test_after_an_interrupt_in_mid_step_a_turn_writes_what_a_fresh_request_would
             assert [t for e in emissions for t in e.tokens] == sampled_truth(target, sampling, prompt, 9)
             assert not any(own.failed for e in emissions if e.step for own in e.step.by_source)
     assert target.open_sessions == model.open_sessions == 0
+
+
+def test_drafters_that_read_the_noise_follow_it_from_turn_to_turn():
+    target, sampling = ToyTarget(sharpness=0.5), Sampling(1.0, seed=1)
+    with open_rows(target, [SameDrafter(target, sampling)], [Request(PROMPT, 11, sampling)], SampleAndMatch()) as (row,):
+        for turn, (seed, sequence) in enumerate([(1, 0), (1, 0), (2, 0), (2, 1)]):
+            if turn:
+                row.turn(Request([*row.ids, turn], 11, Sampling(1.0, seed=seed), sequence=sequence))
+            steps = [e.step for e in write_rows(target, FixedPlanner(4), [row]) if e.step]
+            assert [(step.drafted, step.accepted) for step in steps] == [(4, 4), (4, 4)]
 
 
 def test_a_turn_that_is_refused_leaves_the_text_as_it_was():

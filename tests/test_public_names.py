@@ -70,6 +70,7 @@ def test_using_the_doors_brings_numpy_and_no_more():
 
 def test_a_name_is_looked_up_once():
     run(
-        "import draftwood; assert 'Step' not in vars(draftwood); draftwood.Step; assert 'Step' in vars(draftwood)\n"
+        "import draftwood; assert 'Step' not in vars(draftwood)\n"
+        "draftwood.Step; assert 'Step' in vars(draftwood)\n"
         "from draftwood import *; assert generate is draftwood.generate"
     )

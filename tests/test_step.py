@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from draftwood.errors import UsageError
 from draftwood.step import MODEL, SourceStep, Step
-from draftwood.testing import RandomDrafter, RaisingDrafter, SameDrafter, ToyTarget
+from draftwood.testing import RaisingDrafter, RandomDrafter, SameDrafter, ToyTarget
 from tests.helpers import write
 
 COUNT = st.integers(0, 50)

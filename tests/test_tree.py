@@ -28,7 +28,7 @@ def same(one: TokenTree, other: TokenTree) -> bool:
     return all(np.array_equal(getattr(one, c), getattr(other, c), equal_nan=c == "draft_prob") for c in columns)
 
 
-# --- making one ----------------------------------------------------------------------------------------------------
+# --- making one ----------------------------------------------------------------------------------------------
 
 
 def test_without_parents_it_is_a_chain_and_scalars_are_spread():
@@ -74,7 +74,7 @@ def test_it_cannot_be_changed_and_says_what_it_is():
     assert repr(TREE) == "TokenTree(tokens=[5, 7, 6, 8, 9], parents=[-1, -1, 0, 0, 2])"
 
 
-# --- derived views ---------------------------------------------------------------------------------------------------
+# --- derived views -------------------------------------------------------------------------------------------
 
 
 def test_the_views_of_the_drawn_tree():
@@ -130,9 +130,7 @@ def test_no_child_is_likelier_to_be_reached_than_its_parent(beliefs, is_chain):
 @given(tree=trees(vocab_size=3), node=st.integers(-1, 9), token=st.integers(0, 3))
 def test_child_is_the_first_draft_that_carries_the_token(tree, node, token):
     fits = [
-        n
-        for n in range(len(tree))
-        if tree.parents[n] == node and tree.tokens[n] == token and not tree.probe[n]
+        n for n in range(len(tree)) if tree.parents[n] == node and tree.tokens[n] == token and not tree.probe[n]
     ]
     assert tree.child(node, token) == (fits[0] if fits else -1)
 
@@ -161,7 +159,7 @@ def test_a_chain_that_knows_it_has_the_views_of_one_that_does_not(tokens, drafts
             assert chain.child(node, token) == plain.child(node, token)
 
 
-# --- taking nodes -----------------------------------------------------------------------------------------------------
+# --- taking nodes --------------------------------------------------------------------------------------------
 
 
 @given(tree=trees(), data=st.data())
@@ -185,7 +183,7 @@ def test_from_source_changes_the_source_and_nothing_else(tree, source):
     assert other.is_chain == tree.is_chain
 
 
-# --- merging ----------------------------------------------------------------------------------------------------------
+# --- merging -------------------------------------------------------------------------------------------------
 
 
 @given(data=st.data(), count=st.integers(1, 4))
@@ -249,7 +247,7 @@ def test_merging_nothing(nothing):
     assert [row.tolist() for row in rows] == [[]] * len(nothing)
 
 
-# --- checking itself ---------------------------------------------------------------------------------------------------
+# --- checking itself -----------------------------------------------------------------------------------------
 
 
 @given(tree=trees())

@@ -244,6 +244,7 @@ class Row:
         self._settled = False
         self.session.truncate(min(common, len(prompt) - 1, self.session.length))
         known = self.session.length
+        self.ids = self.ids[:known]  # an interrupt while reading must not leave ids that the cache no longer holds
         self._scores = self.session.extend(prompt[known:])
         self.prefill_s = perf_counter() - started
         self._start(request)

@@ -125,7 +125,7 @@ class Step:
         return cls(**_known(cls, fields))
 
 
-def _known(kind: type[Step] | type[SourceStep], row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _known(kind: type[Step | SourceStep], row: Mapping[str, Any]) -> Mapping[str, Any]:
     if unknown := set(row) - {f.name for f in dataclasses.fields(kind)}:
         raise UsageError(f"a step row has unknown fields {sorted(unknown)}: written by another version?")
     return row

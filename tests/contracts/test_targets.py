@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.helpers import GREEDY, ONE_BY_ONE, TARGETS
 
 from draftwood.errors import CapabilityError, PromptError
 from draftwood.testing import NumpyScores, ToyTarget, check_target
 from draftwood.testing.targets import ToySession
 from draftwood.tree import TokenTree
-from tests.helpers import GREEDY, ONE_BY_ONE, TARGETS
 
 VARIANTS = TARGETS | {"one token per pass": ONE_BY_ONE}
 
@@ -38,7 +38,7 @@ def test_what_each_variant_declares():
     }
 
 
-# --- the toy itself ----------------------------------------------------------------------------------------------
+# --- the toy itself ------------------------------------------------------------------------------------------
 
 
 def test_its_probabilities_are_those_of_its_scores():
@@ -90,7 +90,7 @@ def test_what_is_not_declared_is_refused():
         NumpyScores(np.zeros((1, 8), dtype=np.float32)).hidden(3)
 
 
-# --- the check notices -------------------------------------------------------------------------------------------
+# --- the check notices ---------------------------------------------------------------------------------------
 
 
 class Broken(ToyTarget):

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from tests.drafter_list import EVERY
+from tests.helpers import GREEDY, ONE_BY_ONE, PROMPT, TARGETS, Everything, greedy_truth, trees, write
 
 from draftwood.contracts import DraftSession, Floats, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession
@@ -15,8 +17,6 @@ from draftwood.errors import CapabilityError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import HugeDrafter, RandomDrafter, SameDrafter, ToyTarget
 from draftwood.tree import TokenTree
-from tests.drafter_list import EVERY
-from tests.helpers import GREEDY, ONE_BY_ONE, PROMPT, TARGETS, Everything, greedy_truth, trees, write
 
 BUDGETS = (0, 1, 3, 8, 64)
 TABLES = (
@@ -55,7 +55,7 @@ def test_plain_decoding_through_the_loop_is_plain_decoding(variant):
 
 def test_a_target_that_takes_nothing_back_refuses_drafts_before_it_reads():
     target = ToyTarget(**ONE_BY_ONE)
-    with pytest.raises(CapabilityError, match="one token per pass .* drafter 'random' .* drafters='none'"):
+    with pytest.raises(CapabilityError, match=r"one token per pass .* drafter 'random' .* drafters='none'"):
         write(target, [RandomDrafter()])
     assert target.open_sessions == 0
 

@@ -1,11 +1,11 @@
-"""Law 2. Sampled output has the target's distribution: exact enumeration for vocabularies of 3 to 5 and depth up to 3,
-chi-square beyond.
+"""Law 2. Sampled output has the target's distribution: exact enumeration for vocabularies of 3 to 5 and depth up
+to 3, chi-square beyond.
 
-The noise cannot be enumerated, so the law is shown in two parts. First, exactly: every emitted token is the best of
-log p + g over the processed distribution, where g is the noise of its position and p is enumerated; so the draft has
-no say in it. Second, that this is a sample of p: counts over many seeds against the enumerated probabilities of whole
-sequences. The seeds are fixed, so a test passes for ever or fails for ever; with p-values held against 1e-4, all of
-them together would fail a right rule once in a hundred worlds.
+The noise cannot be enumerated, so the law is shown in two parts. First, exactly: every emitted token is the best
+of log p + g over the processed distribution, where g is the noise of its position and p is enumerated; so the
+draft has no say in it. Second, that this is a sample of p: counts over many seeds against the enumerated
+probabilities of whole sequences. The seeds are fixed, so a test passes for ever or fails for ever; with p-values
+held against 1e-4, all of them together would fail a right rule in one world of a hundred.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from tests.drafter_list import EVERY
+from tests.helpers import PROMPT, TARGETS, sampled_truth, write
 
 from draftwood.contracts import Sampling
 from draftwood.testing import EmptyDrafter, ProbingDrafter, RandomDrafter, SameDrafter, ToyTarget, WrongDrafter
 from draftwood.verify.noise import KeyedNoise
 from draftwood.verify.sampling import choose
-from tests.drafter_list import EVERY
-from tests.helpers import PROMPT, TARGETS, sampled_truth, write
 
 DOUBTFUL = 1e-4
 
 DRAFTERS = {
-    "none": lambda target, sampling: [],
+    "none": lambda *_: [],
     "wrong, as a tree": lambda target, sampling: [WrongDrafter(target, sampling)],
     "right, by reading the noise": lambda target, sampling: [SameDrafter(target, sampling)],
-    "random tree": lambda target, sampling: [RandomDrafter(target.vocab_size)],
-    "greedy chain": lambda target, sampling: [SameDrafter(target)],
+    "random tree": lambda target, *_: [RandomDrafter(target.vocab_size)],
+    "greedy chain": lambda target, *_: [SameDrafter(target)],
     "all at once": lambda target, sampling: [
         EmptyDrafter(),
         SameDrafter(target),
@@ -87,7 +87,7 @@ def p_value(counts: Counter[tuple[int, ...]], chances: dict[tuple[int, ...], flo
     return float(stats.chisquare(*pooled(counts, chances)).pvalue)
 
 
-# --- exactly: the draft has no say -----------------------------------------------------------------------------
+# --- exactly: the draft has no say ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -105,7 +105,7 @@ def test_every_token_is_the_best_of_log_p_plus_noise_whatever_was_drafted(drafte
             text.append(token)
 
 
-# --- by counting: that is a sample of the distribution ------------------------------------------------------------
+# --- by counting: that is a sample of the distribution -------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -167,7 +167,8 @@ def conditional_p_value(target: ToyTarget, sampling: Sampling, ids: Sequence[int
 
 
 @pytest.mark.parametrize(
-    ("drafters", "settings"), [*((d, "plain") for d in DRAFTERS), *(("all at once", s) for s in SETTINGS if s != "plain")]
+    ("drafters", "settings"),
+    [*((d, "plain") for d in DRAFTERS), *(("all at once", s) for s in SETTINGS if s != "plain")],
 )
 def test_a_long_text_has_the_distribution_at_every_context(drafters, settings):
     target = ToyTarget(vocab_size=5, order=2, sharpness=0.7, seed=2)

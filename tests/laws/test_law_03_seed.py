@@ -5,14 +5,15 @@ processor and a grammar; also when the drafter reads the noise.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 import pytest
+from tests.drafter_list import EVERY
+from tests.helpers import PROMPT, TARGETS, Grammar, TwiceAtMost, sampled_truth, write, write_batch
 
 from draftwood.contracts import Sampling
 from draftwood.request import Request
 from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
-from tests.drafter_list import EVERY
-from tests.helpers import PROMPT, TARGETS, Grammar, TwiceAtMost, sampled_truth, write, write_batch
 
 SETTINGS = {
     "greedy with a penalty": Sampling(repetition_penalty=1.5, seed=5),
@@ -53,8 +54,8 @@ def test_the_processors_bite():
     sampling = SETTINGS["temperature"]
     free = write(target, sampling=sampling, limit=60).ids
     steered = write(target, sampling=sampling, limit=60, processors=[Grammar()]).ids
-    assert all(b in Grammar.after(a, 8) for a, b in zip([PROMPT[-1], *steered], steered, strict=False))
-    assert not all(b in Grammar.after(a, 8) for a, b in zip(free, free[1:], strict=False))
+    assert all(b in Grammar.after(a, 8) for a, b in pairwise([PROMPT[-1], *steered]))
+    assert not all(b in Grammar.after(a, 8) for a, b in pairwise(free))
     assert write(target, sampling=sampling, limit=60, processors=[TwiceAtMost()]).ids != free
 
 

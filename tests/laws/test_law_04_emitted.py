@@ -1,10 +1,12 @@
-"""Law 4. emitted = accepted + 1, except where end-of-sequence, a stop or the limit cuts; nothing follows the end; the
-limit is never exceeded.
+"""Law 4. emitted = accepted + 1, except where end-of-sequence, a stop or the limit cuts; nothing follows the end;
+the limit is never exceeded.
 """
 
 from __future__ import annotations
 
 import pytest
+from tests.drafter_list import EVERY
+from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, Everything, Written, greedy_truth, write, write_batch
 
 from draftwood.contracts import Sampling
 from draftwood.ending import StopStrings
@@ -12,8 +14,6 @@ from draftwood.planning.fixed import FixedPlanner
 from draftwood.request import Request
 from draftwood.step import MODEL
 from draftwood.testing import SameDrafter, ToyTarget
-from tests.drafter_list import EVERY
-from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, Everything, Written, greedy_truth, write, write_batch
 
 PLANNERS = {"none": FixedPlanner(0), "short": FixedPlanner(3), "long": FixedPlanner(64), "endless": Everything(40)}
 LETTERS = ("a", "bc", "d", "", "é", "f ", "ab", "x")

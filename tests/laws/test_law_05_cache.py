@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from tests.drafter_list import EVERY
+from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, trees
 
 from draftwood.loop import write as write_rows
 from draftwood.planning.fixed import FixedPlanner
@@ -13,8 +15,6 @@ from draftwood.request import Request, open_rows
 from draftwood.testing import SameDrafter, ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
-from tests.drafter_list import EVERY
-from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, trees
 
 
 def check_cache(target, session, committed):

@@ -1,5 +1,5 @@
-"""Law 6. Scoring a tree equals scoring each of its root-to-leaf chains; the order of siblings does not matter; a batch
-equals its members alone.
+"""Law 6. Scoring a tree equals scoring each of its root-to-leaf chains; the order of siblings does not matter; a
+batch equals its members alone.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from tests.drafter_list import EVERY
+from tests.helpers import GREEDY, PROMPT, TARGETS, TwiceAtMost, texts, trees, write, write_batch
 
 from draftwood.contracts import Sampling
 from draftwood.request import Request
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
-from tests.drafter_list import EVERY
-from tests.helpers import GREEDY, PROMPT, TARGETS, TwiceAtMost, texts, trees, write, write_batch
 
 
 def rows_of(target, tree, root=3, prompt=PROMPT):

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
+from tests.drafter_list import EVERY
+from tests.helpers import GREEDY, SAMPLED, Everything, greedy_truth, sampled_truth, write
 
 from draftwood.measure.rates import Rates
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.step import MODEL
 from draftwood.testing import ProbingDrafter, SameDrafter, ToyTarget
 from draftwood.tree import TokenTree
-from tests.drafter_list import EVERY
-from tests.helpers import GREEDY, SAMPLED, Everything, greedy_truth, sampled_truth, write
 
 PLANNERS = {"fixed": FixedPlanner(8), "everything": Everything(8)}
 SAMPLINGS = {"greedy": GREEDY, "sampled": SAMPLED}

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, sampled_truth, write
 
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.loop import write as write_rows
@@ -17,36 +18,33 @@ from draftwood.request import Request, open_rows
 from draftwood.testing import InvalidDrafter, LyingDrafter, RaisingDrafter, SameDrafter, SlowDrafter, ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
-from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, sampled_truth, write
+
+CHAIN = TokenTree.build([0, 0])
 
 
-def chain(nodes: int) -> TokenTree:
-    return TokenTree.build([0] * max(1, nodes))
-
-
-def changed(nodes: int, **columns: Any) -> TokenTree:
+def changed(**columns: Any) -> TokenTree:
     """A proper chain with some of its columns replaced."""
-    return dataclasses.replace(chain(nodes), **columns)
+    return dataclasses.replace(CHAIN, **columns)
 
 
-PROPOSALS = {
-    "token ids too large": lambda n: TokenTree.build([8]),
-    "negative token ids": lambda n: TokenTree.build([-1]),
-    "no tree": lambda n: None,
-    "a list": lambda n: [1, 2, 3],
-    "a child before its parent": lambda n: TokenTree.build([0, 0], [1, -1]),
-    "its own parent": lambda n: TokenTree.build([0], [0]),
-    "a parent below the root": lambda n: TokenTree.build([0], [-2]),
-    "a cycle": lambda n: TokenTree.build([0, 0], [1, 0]),
-    "belief above one": lambda n: TokenTree.build([0], belief=1.5),
-    "negative belief": lambda n: TokenTree.build([0], belief=-0.5),
-    "belief is no number": lambda n: TokenTree.build([0], belief=float("nan")),
-    "a draft below a probe": lambda n: TokenTree.build([0, 0], probe=[True, False]),
-    "tokens of another type": lambda n: changed(n, tokens=np.zeros(max(1, n), dtype=np.int64)),
-    "columns of other lengths": lambda n: changed(n, belief=np.ones(max(1, n) + 1, dtype=np.float32)),
-    "a column as a list": lambda n: changed(n, parents=list(range(-1, max(1, n) - 1))),
-    "a column is missing": lambda n: changed(n, source=None),
-    "says it is a chain and is none": lambda n: dataclasses.replace(TokenTree.build([0, 0], [-1, -1]), is_chain=True),
+PROPOSALS: dict[str, Any] = {
+    "token ids too large": TokenTree.build([8]),
+    "negative token ids": TokenTree.build([-1]),
+    "no tree": None,
+    "a list": [1, 2, 3],
+    "a child before its parent": TokenTree.build([0, 0], [1, -1]),
+    "its own parent": TokenTree.build([0], [0]),
+    "a parent below the root": TokenTree.build([0], [-2]),
+    "a cycle": TokenTree.build([0, 0], [1, 0]),
+    "belief above one": TokenTree.build([0], belief=1.5),
+    "negative belief": TokenTree.build([0], belief=-0.5),
+    "belief is no number": TokenTree.build([0], belief=float("nan")),
+    "a draft below a probe": TokenTree.build([0, 0], probe=[True, False]),
+    "tokens of another type": changed(tokens=np.zeros(2, dtype=np.int64)),
+    "columns of other lengths": changed(belief=np.ones(3, dtype=np.float32)),
+    "a column as a list": changed(parents=[-1, 0]),
+    "a column is missing": changed(source=None),
+    "says it is a chain and is none": changed(parents=np.array([-1, -1], dtype=np.int32)),
 }
 
 
@@ -67,7 +65,7 @@ class _ProposingSession(TextSession):
         self._proposal = proposal
 
     def draft(self, nodes, probes, odds):
-        return self._proposal(nodes)
+        return self._proposal
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ class _WithoutMatchLength(TextSession):
         return super().__getattribute__(name)
 
     def draft(self, nodes, probes, odds):
-        return chain(nodes)
+        return TokenTree.build([0] * nodes)
 
 
 @dataclass(frozen=True)
@@ -230,7 +228,7 @@ class Scribbling(BaseDrafter):
 class _ScribblingSession(TextSession):
     def draft(self, nodes, probes, odds):
         odds[:] = 2.0
-        return chain(nodes)
+        return TokenTree.build([0] * nodes)
 
     def learn(self, feedback):
         super().learn(feedback)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.helpers import texts, trees
+from tests.planning.states import FakeState
 
 from draftwood.planning.budget import depth_limit, merge_and_cut, node_limit
 from draftwood.tree import TokenTree, merge
-from tests.helpers import texts, trees
-from tests.planning.states import FakeState
 
 STATES = st.builds(
     FakeState, remaining=st.integers(1, 8), trees=st.just(True), max_pass=st.sampled_from([1, 2, 5, 9, 1000])
@@ -21,7 +21,7 @@ PROPOSALS = st.lists(st.integers(0, 3), min_size=1, max_size=3).flatmap(
 
 
 def kept_by_the_oracle(tree: TokenTree, nodes: int, depth: int, room: int) -> set[tuple[int, ...]]:
-    """Take the likeliest draft whose parent is taken, again and again; then probes in order, as long as they fit."""
+    """Take the likeliest draft whose parent is taken, again and again; then probes in order while they fit."""
     ways = texts(tree)
     likely = [float(np.prod(tree.belief[tree.path(node)])) for node in range(len(tree))]
     taken: list[int] = []
@@ -91,7 +91,7 @@ def test_whatever_the_beliefs_no_node_is_kept_without_its_parent(beliefs, nodes,
         assert left.max() <= kept.min()
 
 
-# --- probes ---------------------------------------------------------------------------------------------------------
+# --- probes --------------------------------------------------------------------------------------------------
 
 #  root ─┬─ 0:[1] ─── 2:(3) ─── 3:(4)
 #        ├─ 1:[2] ─── 4:(5)
@@ -122,7 +122,7 @@ def test_probes_too_stay_within_the_depth_limit():
     assert texts(merge_and_cut(FakeState(remaining=2), [PROBED], 5).tree) == [(1,), (2,), (6,)]
 
 
-# --- targets of chains --------------------------------------------------------------------------------------------------
+# --- targets of chains ---------------------------------------------------------------------------------------
 
 
 @given(
@@ -138,7 +138,7 @@ def test_a_target_of_chains_gets_the_best_chain(proposals, nodes, remaining, max
     assert plan.tree.tokens.tolist() == merged.tokens[best[: min(nodes, remaining - 1, max_pass - 1)]].tolist()
 
 
-# --- limits, and the cases that are quick --------------------------------------------------------------------------------
+# --- limits, and the cases that are quick --------------------------------------------------------------------
 
 
 def test_limits():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.helpers import greedy_truth, write
+from tests.planning.states import FakeState
 
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
 from draftwood.tree import TokenTree
-from tests.helpers import greedy_truth, write
-from tests.planning.states import FakeState
 
 ONE, OTHER = RandomDrafter(), RandomDrafter(seed=1)
 

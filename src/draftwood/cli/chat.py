@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-
 from draftwood.cli import options
 from draftwood.cli.options import Given, Loaded
 
@@ -157,10 +156,13 @@ class Talk:
             print(f"{name:8} {meaning}")
 
     def _stats(self) -> None:
-        from draftwood.cli.render import summary
-
         for number, (read, answer) in enumerate(self._turns, 1):
-            print(f"turn {number}: read {read} of {answer.prompt_tokens} tokens · {summary(answer)}")
+            rates = answer.stats
+            print(
+                f"turn {number}: read {read} of {answer.prompt_tokens}, wrote {len(answer.ids)} in "
+                f"{rates.passes} passes, mean acceptance length {rates.mean_acceptance_length:.2f}, "
+                f"acceptance rate {100 * rates.acceptance_rate:.0f} %, {rates.tokens_per_second:.1f} tokens/s"
+            )
         if not self._turns:
             print("nothing was said yet")
 
@@ -183,5 +185,3 @@ class Talk:
 
 class _Left(Exception):  # noqa: N818 - no error
     """Somebody said /exit."""
-
-

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens per answer.")]
 
 _MODEL = "smollm2"
-_CHOSEN = (("code-edit", "fnmatch.filter"), ("grammar", "bread"), ("chat", "list-or-tuple"))
+_CHOSEN = (("code-edit", "fnmatch.filter"), ("grammar", "meeting"), ("chat", "list-or-tuple"))
 _ROUNDS = 2
 _SHOWN_LINES = 6
 
@@ -58,43 +58,29 @@ def _prompt(chosen: tuple[str, str]) -> Prompt:
 def _answer(prompt: Prompt, model: Any, tokenizer: Any, max_new_tokens: int) -> Comparison:
     from rich.text import Text
 
-    from draftwood.cli.render import Rounds, Writer, console, legend, summary, verdict
+    from draftwood.cli.render import Rounds, Writer, console, print_summary, verdict
     from draftwood.drafters.load import load
     from draftwood.measure.compare import compare
 
     to, names = console(sys.stdout), [d.name for d in load(options.DRAFTERS_DEFAULT)]
-    colour = to.color_system is not None
     to.print(Text(f"{prompt.task}: {_shortened(prompt.messages[-1]['content'])}", "bold"), soft_wrap=False)
-    to.print()
+    to.print("\nanswer:\n")
     writer = Writer(names)
-    with Rounds(_ROUNDS, writer) as progress:
+    with Rounds(_ROUNDS, writer) as progress, closing_line(writer):
         result = compare(
             model, list(prompt.messages), tokenizer=tokenizer, drafters=options.DRAFTERS_DEFAULT, rounds=_ROUNDS,
             max_new_tokens=max_new_tokens, on_round=progress.begin, on_piece=writer.piece,
         )  # fmt: skip
     first = result.drafted[0]
     writer.end(first.text)
-    to.print()
-    to.print(legend(first.sources, names, colour=colour))
-    to.print(summary(first))
+    print_summary(to, first, names)
     to.print(verdict(result))
-    if note := _loop(first.ids):
-        to.print(note)
     return result
 
 
 def _shortened(question: str) -> str:
     lines = question.strip().splitlines()
     return "\n".join(lines[:_SHOWN_LINES]) + (" …" if len(lines) > _SHOWN_LINES else "")
-
-
-def _loop(ids: list[int]) -> str:
-    from draftwood.tasks import looped_tail
-
-    start = looped_tail(ids)
-    if start == len(ids):
-        return ""
-    return f"the last {len(ids) - start} tokens only repeat themselves, which flatters any drafter"
 
 
 def _table(results: list[tuple[str, Comparison]]) -> Table:

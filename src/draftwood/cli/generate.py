@@ -173,5 +173,3 @@ def document(generation: Generation, comparison: Comparison | None, given: Given
         "sources": generation.sources,
         "steps": [step.to_json() for step in generation.steps],
     }
-
-

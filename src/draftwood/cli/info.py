@@ -83,5 +83,3 @@ def _multiplies(device: str, dtype: str) -> bool:
         return bool((one @ one == 2).all())
     except (RuntimeError, TypeError, NotImplementedError):
         return False
-
-

@@ -37,7 +37,9 @@ RepetitionPenalty = Annotated[
     float | None, typer.Option(help="Above 1 makes tokens that are in the text already less likely.")
 ]
 Seed = Annotated[int | None, typer.Option(help="The same seed gives the same text. [default: a new one]")]
-Stop = Annotated[list[str] | None, typer.Option(metavar="TEXT", help="End the answer before this text; may be given again.")]
+Stop = Annotated[
+    list[str] | None, typer.Option(metavar="TEXT", help="End the answer before this text; may be given again.")
+]
 System = Annotated[str | None, typer.Option(help="System message of the chat template.")]
 Dtype = Annotated[str, typer.Option(help="Number format: float32, bfloat16, float16 or auto.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads. [default: torch's choice]")]

@@ -16,8 +16,8 @@ from draftwood.doors.generation import Generation
 from draftwood.doors.text import Piece
 from draftwood.measure.compare import Comparison
 
-PALETTE = ("color(28)", "color(31)", "color(161)", "color(98)", "color(130)")
-"""Colours of the drafters, in their order: of middle brightness, so that black and white both bear them."""
+PALETTE = ("#089c39", "#0c8ae5", "#e54b98", "#a06bea", "#d66705")
+"""Colours of the drafters, in their order: of equal, middle brightness, so that black and white both bear them."""
 
 _PIPE_WIDTH = 200
 # A model may write control characters; a terminal would obey them. Shown as their Unicode pictures instead.
@@ -168,8 +168,22 @@ def summary(generation: Generation) -> str:
 def print_summary(to: Console, generation: Generation, drafters: Sequence[str]) -> None:
     """Print legend and summary."""
     colour = to.color_system is not None
+    if to.is_terminal:  # the text stands right above
+        to.print()
     to.print(legend(generation.sources, drafters, colour=colour))
     to.print(Text(summary(generation), "dim" if colour else ""))
+    if note := loop_note(generation.ids):
+        to.print(note)
+
+
+def loop_note(ids: Sequence[int]) -> str:
+    """Say that an answer ends in a loop; nothing where it does not."""
+    from draftwood.tasks import looped_tail
+
+    start = looped_tail(ids)
+    if start == len(ids):
+        return ""
+    return f"the last {len(ids) - start} tokens only repeat themselves, which flatters any drafter"
 
 
 def verdict(comparison: Comparison) -> str:

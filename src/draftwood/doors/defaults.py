@@ -52,7 +52,10 @@ def fill_sampling(config: Any, sampling: dict[str, Any]) -> None:
     for name in ("top_k", "top_p", "min_p", "repetition_penalty"):
         if sampling.get(name) is None:
             sampling[name] = getattr(config, name, None)
-    sampling["repetition_penalty"] = sampling["repetition_penalty"] or 1.0
+            if name == "top_k" and sampling[name] == 0:  # how transformers writes "none"
+                sampling[name] = None
+    if sampling["repetition_penalty"] is None:
+        sampling["repetition_penalty"] = 1.0
 
 
 def refuse_settings(config: Any, *, sampled: bool) -> None:

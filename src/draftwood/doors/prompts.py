@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 from draftwood.errors import PromptError, UsageError
@@ -23,6 +24,10 @@ def as_prompts(given: Any, tokenizer: Any) -> tuple[bool, list[list[int]]]:
     """
     if _is_one(given):
         return False, [as_ids(given, tokenizer)]
+    if isinstance(given, Mapping | bytes) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
+        raise PromptError(
+            f"a prompt of {type(given).__name__} cannot be read: give text, token ids or chat messages"
+        )
     prompts = list(given)
     if not prompts:
         raise PromptError("the prompt is empty: give some text")
@@ -37,15 +42,14 @@ def as_ids(prompt: Any, tokenizer: Any) -> list[int]:
         return list(_needed(tokenizer)(prompt)["input_ids"])
     if hasattr(prompt, "tolist"):
         prompt = prompt.tolist()
-    if not isinstance(prompt, Sequence) or not len(prompt):
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes) or not len(prompt):
         raise PromptError("the prompt is empty or no prompt: give text, token ids or chat messages")
     if isinstance(prompt[0], Mapping):
         return render(prompt, tokenizer)
-    if all(isinstance(i, int) for i in prompt):
-        return list(prompt)
-    raise PromptError(
-        f"a prompt of {type(prompt[0]).__name__} cannot be read: give text, token ids or chat messages"
-    )
+    if all(isinstance(i, Integral) for i in prompt):
+        return [int(i) for i in prompt]
+    odd = next(i for i in prompt if not isinstance(i, Integral))
+    raise PromptError(f"a prompt of {type(odd).__name__} cannot be read: give text, token ids or chat messages")
 
 
 def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
@@ -79,7 +83,9 @@ def _is_one(given: Any) -> bool:
         return True
     if hasattr(given, "ndim"):
         return bool(given.ndim == 1)
-    return isinstance(given, Sequence) and len(given) > 0 and isinstance(given[0], int | Mapping)
+    if not isinstance(given, Sequence) or isinstance(given, bytes):
+        return False
+    return len(given) > 0 and isinstance(given[0], Integral | Mapping)
 
 
 def _needed(tokenizer: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -108,7 +109,7 @@ class Setup:
         given = [processors] if callable(processors) and not isinstance(processors, list) else list(processors)
         arena = getattr(self.target, "arena", None)
         if arena is None:
-            return given
+            return copy.deepcopy(given)
         from draftwood.engines.transformers.processors import adapt
 
         return adapt(given, arena.device)

@@ -45,8 +45,10 @@ class TextBuilder:
             return []
         self._prefix, self._read = self._read, len(self._ids)
         self._append(now[len(before) :], source)
-        held = self._stop.held_back(self.text) if self._stop else 0
-        return self._show(len(self.text) - held)
+        if self._stop is None:
+            return self._show(len(self.text))
+        before_stop = self._shown + len(self._stop.cut(self.text[self._shown :]))
+        return self._show(min(before_stop, len(self.text) - self._stop.held_back(self.text)))
 
     def finish(self, source: str) -> list[Piece]:
         """No more tokens come; returns what was held back, cut before a stop string."""

@@ -44,7 +44,7 @@ class Comparison:
 
     @property
     def plain_seconds(self) -> float | None:
-        """Median decode seconds of plain decoding, reading the prompt excluded; None before a round is finished."""
+        """Median decode seconds of plain decoding, reading the prompt excluded; None before a finished round."""
         return _seconds(self.plain)
 
     @property

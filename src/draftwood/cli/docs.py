@@ -1,0 +1,63 @@
+"""Writes docs/cli.md from the command line itself: ``python -m draftwood.cli.docs > docs/cli.md``.
+
+A test fails where the file is stale.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any
+
+import typer.main
+
+from draftwood.cli.main import app
+
+_HEAD = """# Command line
+
+Made by `python -m draftwood.cli.docs > docs/cli.md`; do not edit.
+
+Text for people goes to a terminal; a pipe gets the answer alone, and legend and summary go to standard error. With `--json`, standard output is one JSON document and nothing else. `NO_COLOR` turns colours off. Ctrl-C keeps what was produced.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | failed; one line on standard error says why |
+| 2 | the call itself is wrong: an unknown name or flag, an empty or unreadable prompt |
+| 130 | stopped by Ctrl-C |
+
+Drafters are named the same everywhere: `+` combines them into one tree, `,` lists arms where several are compared, options follow the name after colons: `suffix+lookup:max_ngram=3:length=10`. `none` is plain decoding through the same loop; `default` is the standard set.
+"""  # noqa: E501 - a line per paragraph, as in all of docs/
+
+
+def page() -> str:
+    """Return docs/cli.md."""
+    command: Any = typer.main.get_command(app)
+    parts: list[str] = [_HEAD, _section("draftwood", command)]
+    parts += [_section(f"draftwood {name}", verb) for name, verb in command.commands.items()]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _section(title: str, command: Any) -> str:
+    arguments = [p for p in command.params if not p.opts[0].startswith("-")]
+    options = [p for p in command.params if p.opts[0].startswith("-")]
+    words = [p.metavar or p.name.upper() for p in arguments]
+    shown = [word if p.required else f"[{word}]" for word, p in zip(words, arguments, strict=True)]
+    lines = [f"## `{' '.join([title, *shown])}`", "", inspect.cleandoc(command.help).partition("\n")[0], ""]
+    lines += [f"- `{word}`: {p.help}" for word, p in zip(words, arguments, strict=True)] + [""] * bool(arguments)
+    if options:
+        lines += ["| flag | meaning | default |", "|---|---|---|", *map(_row, options), ""]
+    return "\n".join(lines)
+
+
+def _row(option: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in sorted(option.opts, key=len))
+    meaning, _, default = (option.help or "").partition(" [default: ")
+    default = default.rstrip("]")
+    if not default and option.default is not None and option.default is not False:
+        default = f"`{option.default}`"
+    return f"| {names} | {meaning} | {default} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

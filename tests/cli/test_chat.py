@@ -1,0 +1,197 @@
+"""``draftwood chat``: scripted through a pipe, and as on a terminal."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import re
+import sys
+
+import pytest
+
+from tests.cli.conftest import Ran, Terminal
+
+FLAGS = ("--max-new-tokens", "12")
+
+
+def script(*lines):
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def test_a_script_gets_answers_only(draftwood, tiny):
+    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("hello", "", "and now?"))
+    assert (ran.code, ran.err) == (0, "")
+    first = draftwood("generate", "hello", "--chat", "--model", tiny, *FLAGS).out
+    assert ran.out.startswith(first)
+    assert len(ran.out) >= 2 * 12
+
+
+def test_stats_show_that_a_turn_reads_only_what_is_new(draftwood, tiny):
+    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("hello", "again", "/stats", "/exit", "unheard"))
+    first, second = [line for line in ran.out.splitlines() if line.startswith("turn ")]
+    assert first.startswith("turn 1: read 8 of 8, wrote 12 in ")
+    # There are 8 + 12 from before; new are the answer's last token, <end>, and <user>again<end><assistant>.
+    assert second.startswith("turn 2: read 10 of 29, wrote 12 in ")
+    assert "mean acceptance length" in second
+
+
+def test_undo_and_reset_take_the_text_back(draftwood, tiny):
+    def answers(*lines):
+        ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script(*lines))
+        assert (ran.code, ran.err) == (0, "")
+        return ran.out
+
+    once = answers("hello")
+    assert answers("hello", "/reset", "hello") == once + "everything is forgotten\n" + once
+    assert answers("hello", "/undo", "hello") == once + "the last question and its answer are forgotten\n" + once
+    both = answers("hello", "more")
+    undone = answers("hello", "other things", "/undo", "more")
+    assert undone.endswith(both.removeprefix(once))
+    assert answers("/undo", "/stats") == "there is nothing to take back\nnothing was said yet\n"
+
+
+def test_system_survives_a_reset_and_undo(draftwood, tiny):
+    flags = ("chat", "--model", tiny, *FLAGS, "--system", "be nice")
+    once = draftwood(*flags, stdin=script("hello")).out
+    assert draftwood(*flags, stdin=script("hello", "/reset", "hello")).out.endswith(once)
+    assert draftwood(*flags, stdin=script("hello", "/undo", "/undo", "hello")).out.endswith(once)
+    assert once != draftwood("chat", "--model", tiny, *FLAGS, stdin=script("hello")).out
+
+
+def test_help_lists_the_commands(draftwood, tiny):
+    out = draftwood("chat", "--model", tiny, stdin=script("/help")).out
+    assert all(name in out for name in ("/help", "/stats", "/undo", "/reset", "/exit"))
+
+
+def test_an_unknown_command_ends_a_script(draftwood, tiny):
+    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("/rest", "hello"))
+    assert (ran.code, ran.out) == (2, "")
+    assert "did you mean '/reset'" in ran.err
+
+
+def test_a_path_is_no_command(draftwood, tiny):
+    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("/usr/bin holds what?"))
+    assert ran.code == 0
+    assert ran.out
+
+
+def test_no_chat_template(draftwood, tiny_without_template):
+    ran = draftwood("chat", "--model", tiny_without_template, stdin=script("hello"))
+    assert (ran.code, ran.out) == (2, "")
+    assert "no chat template" in ran.err
+
+
+def test_too_long_a_question(draftwood, tiny):
+    ran = draftwood("chat", "--model", tiny, stdin=script("x" * 3000))
+    assert ran.code == 2
+    assert "shorten" in ran.err
+
+
+def test_ctrl_c_ends_a_script(draftwood, tiny, interrupt):
+    interrupt(4)
+    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("hello", "more"))
+    assert ran.code == 130
+    assert 0 < len(ran.out) <= 12
+
+
+@pytest.fixture
+def talk(monkeypatch, tiny):
+    """Type lines on a terminal; an exception among them is raised instead, and the end is Ctrl-D."""
+
+    def call(*typed):
+        from draftwood.cli.main import run
+
+        script = iter([*typed, EOFError()])
+
+        def typing(_prompt=""):
+            said = next(script)
+            if isinstance(said, BaseException):
+                raise said
+            return said
+
+        class Keyboard(io.StringIO):
+            def isatty(self):
+                return True
+
+        out, err = Terminal(), Terminal()
+        with monkeypatch.context() as patch:
+            patch.setattr(builtins, "input", typing)
+            patch.setattr(sys, "stdin", Keyboard())
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            patch.setenv("NO_COLOR", "1")
+            code = run(["chat", "--model", tiny, *FLAGS])
+        return Ran(code, out.getvalue(), err.getvalue())
+
+    return call
+
+
+def test_on_a_terminal_errors_do_not_end_the_talk(talk):
+    ran = talk("/rest", "x" * 3000, "hello")
+    assert ran.code == 0
+    assert "did you mean '/reset'" in ran.err
+    assert "shorten" in ran.err
+    assert "12 tokens · " in ran.out
+
+
+def test_ctrl_c_at_the_prompt_warns_and_then_leaves(talk):
+    assert talk(KeyboardInterrupt(), "hello", KeyboardInterrupt()).code == 0
+    ran = talk(KeyboardInterrupt(), KeyboardInterrupt(), "unheard")
+    assert ran.code == 130
+    assert "Ctrl-C once more leaves" in ran.out
+    assert "tokens · " not in ran.out
+
+
+def test_ctrl_c_stops_an_answer_and_keeps_it(talk, interrupt):
+    interrupt(4)
+    ran = talk("hello", "go on", "/stats")
+    assert ran.code == 0
+    assert "what was said is kept" in ran.out
+    read, total = re.search(r"turn 2: read (\d+) of (\d+)", ran.out).groups()
+    assert int(read) < int(total)
+
+
+def test_ctrl_c_while_a_question_is_read_forgets_it(talk, monkeypatch):
+    from draftwood.doors.setup import Setup
+
+    opened, pressed = Setup.open, []
+
+    def press_once(self, requests):
+        if not pressed:
+            pressed.append(1)
+            raise KeyboardInterrupt
+        return opened(self, requests)
+
+    monkeypatch.setattr(Setup, "open", press_once)
+    ran = talk("hello", "hello", "/stats")
+    assert ran.code == 0
+    assert "the question is forgotten" in ran.out
+    assert "turn 1: read 8 of 8" in ran.out
+    assert "turn 2" not in ran.out
+
+
+def test_an_interrupt_while_reading_leaves_no_trace_in_later_answers(monkeypatch):
+    """The cache may hold a part of the question that was interrupted; later turns must not believe in it."""
+    from draftwood.loop import write
+    from draftwood.planning.load import load
+    from draftwood.request import Request, open_rows
+    from draftwood.testing import ToyTarget
+    from draftwood.testing.targets import ToySession
+    from draftwood.verify.exact import SampleAndMatch
+
+    target = ToyTarget()
+    first, edited = [1, 2, 3, 4, 5, 6, 7], [1, 2, 7, 7, 7, 7, 7]
+    with open_rows(target, [], [Request(first, 4)], SampleAndMatch()) as (row,):
+        plain = [t for e in write(target, load("fixed:0"), [row]) for t in e.tokens]
+        extend = ToySession.extend
+
+        def half(self, ids):
+            extend(self, ids[:4])
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(ToySession, "extend", half)
+        with pytest.raises(KeyboardInterrupt):
+            row.turn(Request(edited, 4))
+        monkeypatch.setattr(ToySession, "extend", extend)
+        row.turn(Request(first, 4))
+        assert [t for e in write(target, load("fixed:0"), [row]) for t in e.tokens] == plain

@@ -1,0 +1,72 @@
+"""The timing comparison of `draftwood.measure.compare`."""
+
+from __future__ import annotations
+
+import pytest
+
+from draftwood.cli.render import sameness, verdict
+from draftwood.doors.generation import Generation
+from draftwood.doors.setup import Setup
+from draftwood.errors import UsageError
+from draftwood.measure.compare import Comparison, _margin, compare
+from draftwood.step import Step
+from draftwood.testing import ToyTarget
+
+PROMPT = [1, 2, 0, 1, 2, 0, 1, 2]
+
+
+def answer(ids, seconds, finish="length"):
+    return Generation(ids=list(ids), steps=[Step(0, 1, score_s=seconds)], finish_reason=finish)
+
+
+def test_arms_take_turns_and_write_the_same():
+    order, pieces = [], []
+    result = compare(
+        ToyTarget(), PROMPT, rounds=3, max_new_tokens=20, temperature=1.0,
+        on_round=lambda arm, number: order.append((number, arm)), on_piece=pieces.append,
+    )  # fmt: skip
+    assert [arm for _, arm in order] == ["drafted", "plain", "plain", "drafted", "drafted", "plain"]
+    assert [number for number, _ in order] == [0, 0, 1, 1, 2, 2]
+    assert result.identical is True
+    assert (result.parted_at, result.margin, result.rounds) == (None, None, 3)
+    assert {g.seed for g in result.plain + result.drafted} == {result.plain[0].seed}
+    assert pieces == []  # no tokenizer, no text
+
+
+def test_medians_and_speedup():
+    result = Comparison(
+        plain=[answer([1], 3.0), answer([1], 1.0), answer([1], 2.0)],
+        drafted=[answer([1], 1.0), answer([1], 1.0), answer([1], 9.0)],
+    )
+    assert (result.plain_seconds, result.drafted_seconds, result.speedup) == (2.0, 1.0, 2.0)
+    assert "2.00 times as fast, identical" in verdict(result)
+
+
+def test_an_unfinished_run_counts_for_nothing():
+    result = Comparison(plain=[], drafted=[answer([1, 2], 1.0, finish=None)])
+    assert (result.rounds, result.identical, result.speedup) == (0, None, None)
+
+
+@pytest.mark.parametrize(("other", "index"), [([1, 9, 3], 1), ([1, 2], 2), ([1, 2, 3, 4], 3)])
+def test_where_texts_part(other, index):
+    result = Comparison(plain=[answer([1, 2, 3], 1.0)], drafted=[answer(other, 1.0)])
+    assert result.identical is False
+    assert result.parted_at == index
+    assert f"NOT identical: they part at token {index}" in sameness(result)
+    result.margin = 1e-6
+    assert "differ by 1.0e-06" in verdict(result)
+
+
+def test_the_margin_of_a_difference():
+    target = ToyTarget()
+    result = compare(target, PROMPT, rounds=1, max_new_tokens=6)
+    result.drafted[0].ids[3] ^= 1
+    known = Setup(target, None, "none", "fixed:0")
+    assert _margin(known, PROMPT, result, {"temperature": 0.0, "seed": 0}) > 0
+    assert _margin(known, PROMPT, result, {"temperature": 1.0, "seed": 0}) is None
+    assert _margin(known, PROMPT, result, {"repetition_penalty": 1.1, "seed": 0}) is None
+
+
+def test_no_rounds():
+    with pytest.raises(UsageError, match="at least 1"):
+        compare(ToyTarget(), PROMPT, rounds=0)

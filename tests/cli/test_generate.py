@@ -1,0 +1,250 @@
+"""``draftwood generate`` on a tiny random model."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import draftwood.models.load  # noqa: F401 - patched below
+
+ESCAPE = "\x1b["
+PROMPT = "abcabcabcabc"
+
+
+def flags(model, tokens=40):
+    return ["--model", model, "--max-new-tokens", str(tokens)]
+
+
+def test_a_pipe_gets_the_text_and_nothing_else(draftwood, tiny):
+    ran = draftwood("generate", PROMPT, *flags(tiny))
+    document = json.loads(draftwood("generate", PROMPT, *flags(tiny), "--json").out)
+    assert ran.code == 0
+    assert ran.out == document["text"].removesuffix("\n") + "\n"
+    assert ESCAPE not in ran.out + ran.err
+    assert re.search(r"written by the model \d+ %, drafted by suffix \d+ %\n", ran.err)
+    assert "40 tokens · " in ran.err
+    assert "mean acceptance length" in ran.err
+
+
+def test_a_terminal_gets_colours_and_everything_on_one_stream(draftwood, tiny):
+    ran = draftwood("generate", PROMPT, *flags(tiny), terminal=True)
+    assert ran.code == 0
+    assert ESCAPE in ran.out
+    assert "■ drafted by suffix" in ran.out
+    assert "acceptance rate" in ran.out
+    plain = draftwood("generate", PROMPT, *flags(tiny)).out
+    assert plain in re.sub(r"\x1b\[[0-9;]*m", "", ran.out)
+
+
+def test_no_color(draftwood, tiny, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    ran = draftwood("generate", PROMPT, *flags(tiny), terminal=True)
+    assert ran.code == 0
+    assert ESCAPE not in ran.out
+    assert "drafted by suffix" in ran.out
+
+
+def test_json_is_one_document(draftwood, tiny):
+    ran = draftwood("generate", PROMPT, *flags(tiny), "--json", "--seed", "5")
+    found = json.loads(ran.out)
+    assert (ran.code, ran.err) == (0, "")
+    assert len(found["ids"]) == len(found["sources"]) == 40
+    assert 1 + sum(len(step["emitted"]) for step in found["steps"]) == 40
+    assert (found["identical"], found["speedup"]) == (None, None)
+    assert (found["seed"], found["finish_reason"], found["prompt_tokens"]) == (5, "length", len(PROMPT))
+    assert found["mean_acceptance_length"] >= 1
+    for name in ("acceptance_rate", "draft_coverage", "tokens_per_second", "model", "drafters", "planner", "text"):
+        assert name in found
+
+
+@pytest.mark.parametrize("sampling", [[], ["--temperature", "0.8", "--top-p", "0.9"]])
+def test_compare(draftwood, tiny, sampling):
+    ran = draftwood("generate", PROMPT, *flags(tiny), *sampling, "--compare", "--json", "--rounds", "3")
+    found = json.loads(ran.out)
+    assert (ran.code, ran.err) == (0, "")
+    assert found["identical"] is True
+    assert found["rounds"] == 3
+    assert found["speedup"] == pytest.approx(found["plain_seconds"] / found["drafted_seconds"])
+
+
+def test_compare_for_people(draftwood, tiny):
+    ran = draftwood("generate", PROMPT, *flags(tiny), "--compare")
+    assert ran.code == 0
+    assert ran.out == draftwood("generate", PROMPT, *flags(tiny)).out
+    assert re.search(
+        r"plain .* s, drafted .* s \(medians of 2\): .* times as fast, identical to the last", ran.err
+    )
+
+
+def test_compare_without_a_pass(draftwood, tiny):
+    ran = draftwood("generate", PROMPT, *flags(tiny, 1), "--compare")
+    assert ran.code == 0
+    assert "nothing to compare" in ran.err
+
+
+def test_seed_and_drafters_do_not_change_the_text(draftwood, tiny):
+    sampled = [*flags(tiny), "--temperature", "1", "--seed", "3"]
+    texts = {
+        draftwood("generate", PROMPT, *sampled, "--drafters", d).out for d in ("none", "suffix+lookup:length=4")
+    }
+    assert len(texts) == 1
+    assert draftwood("generate", PROMPT, *flags(tiny), "--temperature", "1", "--seed", "4").out not in texts
+
+
+def test_stop_ends_the_text(draftwood, tiny):
+    whole = draftwood("generate", PROMPT, *flags(tiny)).out
+    ran = draftwood("generate", PROMPT, *flags(tiny), "--stop", whole[10:13], "--stop", "never")
+    assert ran.code == 0
+    assert ran.out == whole[: whole.index(whole[10:13])] + "\n"
+
+
+def test_chat_and_system_render_the_template(draftwood, tiny):
+    def tokens(*more):
+        return json.loads(draftwood("generate", "hello", *flags(tiny, 2), "--json", *more).out)["prompt_tokens"]
+
+    assert tokens() == 5
+    assert tokens("--chat") == 5 + 3
+    assert tokens("--chat", "--system", "be nice") == 5 + 3 + 7 + 2
+
+
+def test_prompts_from_files_and_standard_input(draftwood, tiny, tmp_path):
+    file = tmp_path / "prompt.txt"
+    file.write_bytes(b"\xef\xbb\xbf" + PROMPT.encode() + b"\r\n")
+    expected = draftwood("generate", PROMPT, *flags(tiny)).out
+    assert draftwood("generate", f"@{file}", *flags(tiny)).out == expected
+    assert draftwood("generate", "-", *flags(tiny), stdin=PROMPT.encode() + b"\n").out == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe\x00", b"a\0b"])
+def test_files_without_text_are_refused(draftwood, tmp_path, content):
+    file = tmp_path / "prompt.txt"
+    file.write_bytes(content)
+    for ran in (draftwood("generate", f"@{file}"), draftwood("generate", "-", stdin=content)):
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith("error: ")
+        assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["", "--chat"], "the prompt is empty"),
+        (["@nowhere.txt"], "nowhere.txt cannot be read"),
+        (["@"], "(no name)"),
+        (["x", "--model", "smolm2"], "did you mean 'smollm2'"),
+        (["x", "--drafters", "sufix"], "did you mean 'suffix'"),
+        (["x", "--drafters", "suffix,lookup"], "one set of drafters"),
+        (["x", "--planner", "fixd:3"], "did you mean 'fixed'"),
+        (["x", "--dtype", "float33"], "did you mean 'float32'"),
+        (["x", "--temperature", "-1"], "temperature must"),
+        (["x", "--repetition-penalty", "0"], "repetition_penalty must"),
+        (["x", "--stop", ""], "a stop string is empty"),
+        (["x", "--system", "y"], "give --chat"),
+        (["x", "--rounds", "3"], "give --compare"),
+    ],
+)
+def test_wrong_words_are_refused_before_a_model_is_loaded(draftwood, monkeypatch, arguments, said):
+    def loaded(*_):
+        raise AssertionError("a model was read")
+
+    monkeypatch.setattr(sys.modules["draftwood.models.load"], "_read", loaded)
+    ran = draftwood("generate", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_a_missing_model_says_how_to_get_it(draftwood, monkeypatch, tmp_path):
+    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
+    ran = draftwood("generate", "x")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "error: the model smollm2 is not here yet: run draftwood fetch smollm2\n"
+
+
+def test_a_folder_without_a_model(draftwood, tmp_path):
+    ran = draftwood("generate", "x", "--model", str(tmp_path))
+    assert ran.code == 1
+    assert "config.json is missing" in ran.err
+
+
+def test_prompts_that_do_not_fit(draftwood, tiny):
+    ran = draftwood("generate", "x" * 2048, *flags(tiny))
+    assert ran.code == 2
+    assert "shorten the prompt" in ran.err
+
+
+def test_no_chat_template(draftwood, tiny_without_template):
+    ran = draftwood("generate", "x", "--chat", *flags(tiny_without_template))
+    assert ran.code == 2
+    assert "no chat template" in ran.err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--compare"]])
+def test_ctrl_c_keeps_what_was_produced(draftwood, tiny, interrupt, arguments):
+    whole = draftwood("generate", PROMPT, *flags(tiny)).out
+    interrupt(12)
+    ran = draftwood("generate", PROMPT, *flags(tiny), *arguments)
+    assert ran.code == 130
+    text = ran.out.removesuffix("\n")
+    assert 0 < len(text) < 40
+    assert whole.startswith(text)
+    assert "mean acceptance length" in ran.err
+
+
+def test_ctrl_c_with_json(draftwood, tiny, interrupt):
+    interrupt(5)
+    ran = draftwood("generate", PROMPT, *flags(tiny), "--json")
+    found = json.loads(ran.out)
+    assert ran.code == 130
+    assert found["finish_reason"] is None
+    assert len(found["steps"]) == 4
+
+
+def test_control_characters_of_a_model_do_not_reach_the_terminal(monkeypatch):
+    from draftwood.cli.render import Writer
+    from draftwood.doors.text import Piece
+    from tests.cli.conftest import Terminal
+
+    out = Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("NO_COLOR", "1")
+    writer = Writer(["suffix"])
+    writer.piece(Piece("a\x1b[2Jb\tc\r\x7f\x9b", "suffix"))
+    writer.end("a\x1b[2Jb\tc\r\x7f\x9b")
+    assert out.getvalue() == "a␛[2Jb\tc␍␡\ufffd\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT to another process")
+def test_sigint_in_a_process_of_its_own(tiny):
+    command = [sys.executable, "-m", "draftwood", "generate", PROMPT, *flags(tiny, 2000), "--drafters", "none"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        begun = child.stdout.read(5)
+        child.send_signal(signal.SIGINT)
+        rest, err = child.communicate(timeout=120)
+    assert child.returncode == 130
+    assert 5 <= len(begun + rest) < 2000
+    assert rest.endswith(b"\n")
+    assert b"mean acceptance length" in err
+    assert b"Traceback" not in err
+
+
+@pytest.mark.smollm2
+def test_the_real_model_answers(draftwood):
+    ran = draftwood(
+        "generate",
+        "Say the word draftwood three times.",
+        "--chat",
+        "--max-new-tokens",
+        "24",
+        "--compare",
+        "--json",
+    )
+    found = json.loads(ran.out)
+    assert ran.code == 0
+    assert found["identical"] is True
+    assert "draftwood" in found["text"].lower()

