@@ -16,13 +16,13 @@ import draftwood
 ROOT = Path(draftwood.__file__).parent
 
 LAYERS = (
-    ("errors", "tree", "step", "contracts"),
+    ("errors", "tree", "step", "rates", "contracts"),
     ("index",),
     ("drafters", "planning", "verify"),
     ("ending", "source", "request", "loop"),
-    ("engines", "measure", "tasks", "testing", "models"),
+    ("engines", "tasks", "testing", "models"),
     ("doors",),
-    ("measure.compare",),  # it measures through the doors
+    ("measure",),  # through the doors, as users go
     ("cli", "serve", "__main__"),
 )
 """From the foundation up. A longer name goes before the room that it lies in."""

@@ -136,3 +136,16 @@ def test_logged_warnings_are_one_line_each(draftwood, monkeypatch):
     ran = draftwood("generate", "x")
     assert ran.err == "warning: drafter 'x' failed\n"
     assert os.environ["TRANSFORMERS_VERBOSITY"]
+
+
+def test_the_page_names_every_field_of_the_document():
+    from draftwood.cli.generate import document
+    from draftwood.cli.options import Given
+    from draftwood.doors.generation import Generation
+    from draftwood.measure.compare import Comparison
+
+    given = Given("m", "d", "p", "float32", None, None, 0.0, None, None, None, None, None, None)
+    fields = document(Generation(), Comparison(), given)
+    line = next(line for line in docs.page().splitlines() if line.startswith("`generate --json`"))
+    named = {word for quoted in line.split("`")[1::2] for word in quoted.split(", ")}
+    assert set(fields) <= named

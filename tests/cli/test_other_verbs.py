@@ -108,6 +108,14 @@ def test_the_demo(draftwood, tiny, monkeypatch):
     assert "NO" not in ran.out.rpartition("kind")[2]
 
 
+def test_ctrl_c_in_the_demo_keeps_what_is_finished(draftwood, tiny, interrupt, monkeypatch):
+    monkeypatch.setattr("draftwood.cli.demo._MODEL", tiny)
+    interrupt(170)
+    ran = draftwood("demo", "--max-new-tokens", "40")
+    assert ran.code == 130
+    assert "times as fast (geometric mean)" in ran.out
+
+
 def test_loops_are_pointed_out():
     assert loop_note(list(range(20))) == ""
     assert loop_note([1, 2, *[3, 4] * 6]).startswith("the last 10 tokens only repeat themselves")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tests.drafter_list import EVERY
-from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, trees
+from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, trees
 
 from draftwood.loop import write as write_rows
 from draftwood.planning.fixed import FixedPlanner
@@ -41,7 +41,19 @@ def test_after_every_step(drafters, variant):
         assert target.open_sessions == 0
 
 
-@pytest.mark.parametrize("variant", [*TARGETS])
+@pytest.mark.parametrize("variant", TARGETS)
+def test_where_the_text_ends_within_the_path_too(variant):
+    target = ToyTarget(vocab_size=32, **TARGETS[variant])
+    text = greedy_truth(target)
+    for at in range(1, 20):
+        request = Request(PROMPT, 40, end_ids=frozenset({text[at]}))
+        with open_rows(target, [SameDrafter(target)], [request], SampleAndMatch()) as (row,):
+            list(write_rows(target, FixedPlanner(16), [row]))
+            assert row.finish == "eos"
+            check_cache(target, row.session, row.ids[:-1])
+
+
+@pytest.mark.parametrize("variant", TARGETS)
 def test_from_one_turn_to_the_next(variant):
     target = ToyTarget(order=4, **TARGETS[variant])
     same = SameDrafter(target)

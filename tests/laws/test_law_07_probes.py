@@ -9,8 +9,8 @@ import pytest
 from tests.drafter_list import EVERY
 from tests.helpers import GREEDY, SAMPLED, Everything, greedy_truth, sampled_truth, write
 
-from draftwood.measure.rates import Rates
 from draftwood.planning.fixed import FixedPlanner
+from draftwood.rates import Rates
 from draftwood.step import MODEL
 from draftwood.testing import ProbingDrafter, SameDrafter, ToyTarget
 from draftwood.tree import TokenTree

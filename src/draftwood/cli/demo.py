@@ -36,16 +36,23 @@ def demo(max_new_tokens: MaxNewTokens = 128, threads: options.Threads = None) ->
         "Both write the same tokens.",
         soft_wrap=False,
     )
-    results = []
-    for prompt in map(_prompt, _CHOSEN):
+    results: list[tuple[str, Comparison]] = []
+    interrupted = False
+    try:
+        for prompt in map(_prompt, _CHOSEN):
+            to.print()
+            results.append((prompt.task, _answer(prompt, model, tokenizer, max_new_tokens)))
+    except KeyboardInterrupt:
+        interrupted = True
+    if results:
         to.print()
-        results.append((prompt.task, _answer(prompt, model, tokenizer, max_new_tokens)))
-    to.print()
-    to.print(_table(results), soft_wrap=False)
+        to.print(_table(results), soft_wrap=False)
     ratios = [c.speedup for _, c in results if c.speedup]
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         to.print(f"{mean:.2f} times as fast (geometric mean); reading the prompt is in no figure")
+    if interrupted:
+        raise typer.Exit(130)
 
 
 def _prompt(chosen: tuple[str, str]) -> Prompt:
@@ -66,11 +73,14 @@ def _answer(prompt: Prompt, model: Any, tokenizer: Any, max_new_tokens: int) -> 
     to.print(Text(f"{prompt.task}: {_shortened(prompt.messages[-1]['content'])}", "bold"), soft_wrap=False)
     to.print("\nanswer:\n")
     writer = Writer(names)
-    with Rounds(_ROUNDS, writer) as progress, closing_line(writer):
-        result = compare(
-            model, list(prompt.messages), tokenizer=tokenizer, drafters=options.DRAFTERS_DEFAULT, rounds=_ROUNDS,
-            max_new_tokens=max_new_tokens, on_round=progress.begin, on_piece=writer.piece,
-        )  # fmt: skip
+    with Rounds(_ROUNDS, writer) as progress:
+        try:
+            result = compare(
+                model, list(prompt.messages), tokenizer=tokenizer, drafters=options.DRAFTERS_DEFAULT,
+                rounds=_ROUNDS, max_new_tokens=max_new_tokens, on_round=progress.begin, on_piece=writer.piece,
+            )  # fmt: skip
+        finally:
+            writer.line()
     first = result.drafted[0]
     writer.end(first.text)
     print_summary(to, first, names)

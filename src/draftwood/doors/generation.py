@@ -9,7 +9,7 @@ from draftwood.doors.prompts import decoder
 from draftwood.doors.setup import Setup
 from draftwood.doors.text import Piece, TextBuilder
 from draftwood.loop import write
-from draftwood.measure.rates import Rates
+from draftwood.rates import Rates
 from draftwood.request import Emission, Row
 from draftwood.step import MODEL, Step
 

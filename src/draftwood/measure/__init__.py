@@ -1,1 +1,1 @@
-"""Instruments: rates, comparisons, near-ties. Every figure that draftwood prints comes from here."""
+"""Instruments: comparisons and near-ties. Every figure that draftwood prints comes from here or from `rates`."""

@@ -7,11 +7,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import write
 
-from draftwood.measure.rates import Rates
+from draftwood.rates import Rates
 from draftwood.step import Step
 from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
+from tests.helpers import write
 
 
 def step(emitted: int, drafted: int, accepted: int, probed: int = 0) -> Step:
