@@ -34,6 +34,7 @@ from draftwood.tasks import KINDS, looped_tail, prompts
 OURS = {"draftwood none": "none", "draftwood": "default"}
 THEIRS = {"transformers": {}, "transformers lookup": {"prompt_lookup_num_tokens": 10}}
 ARMS = (*THEIRS, *OURS)
+PICK = {"median": statistics.median, "fastest": min}  # the fastest round is the one least disturbed by others
 
 
 class Clock(BaseStreamer):
@@ -133,12 +134,12 @@ def report(path: Path) -> None:
     groups: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for row in read(path):
         groups[row["task"], row["name"]][row["arm"]].append(row)
-    for looped in (False, True):
-        print(f"\nlooped tails {'included' if looped else 'removed'}; decode seconds, medians of rounds, summed")
+    for pick, looped in (("median", False), ("fastest", False), ("median", True), ("fastest", True)):
+        print(f"\nlooped tails {'included' if looped else 'removed'}; decode seconds, sum of {pick} rounds")
         print(
             f"{'kind':12}" + "".join(f"{arm:>22}" for arm in ARMS) + f"{'MAL':>7}{'vs plain':>10}{'vs lookup':>10}"
         )
-        totals = [table_row(kind, groups, looped) for kind in KINDS]
+        totals = [table_row(kind, groups, looped, PICK[pick]) for kind in KINDS]
         for part, name in ((0, "against plain"), (1, "against lookup"), (2, "our plain against theirs")):
             ratios = [t[part] for t in totals]
             print(f"{name:28} geometric mean {geometric(ratios):.2f}  worst {min(ratios):.2f}")
@@ -146,7 +147,7 @@ def report(path: Path) -> None:
     equality(path, groups)
 
 
-def table_row(kind: str, groups: Any, looped: bool) -> tuple[float, float, float]:
+def table_row(kind: str, groups: Any, looped: bool, pick: Any) -> tuple[float, float, float]:
     seconds: dict[str, float] = dict.fromkeys(ARMS, 0.0)
     tokens = passes = 0
     for (task, _), arms in groups.items():
@@ -155,7 +156,7 @@ def table_row(kind: str, groups: Any, looped: bool) -> tuple[float, float, float
         ids = arms["draftwood"][0]["output_ids"]
         keep = len(ids) if looped else looped_tail(ids)
         for arm in ARMS:
-            seconds[arm] += statistics.median(until(r["arrivals"], keep) for r in arms[arm])
+            seconds[arm] += pick(until(r["arrivals"], keep) for r in arms[arm])
         arrivals = arms["draftwood"][0]["arrivals"]
         tokens += keep - 1
         passes += next(i for i, (n, _) in enumerate(arrivals) if n >= keep)

@@ -8,12 +8,15 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from tests.drafter_list import COMBINED, EVERY, SHIPPED, WELL_BEHAVED
-from tests.helpers import GREEDY
+from tests.helpers import GREEDY, PROMPT, SAMPLED
 
 import draftwood.testing
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import DRAFTERS
 from draftwood.errors import IntegrityError
+from draftwood.loop import write as write_rows
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.request import Request, open_rows
 from draftwood.testing import (
     DuplicatingDrafter,
     HugeDrafter,
@@ -25,6 +28,7 @@ from draftwood.testing import (
     check_drafter,
 )
 from draftwood.tree import TokenTree
+from draftwood.verify.exact import SampleAndMatch
 
 WHERE = ("open", "draft", "learn", "extend", "close")
 
@@ -52,6 +56,23 @@ def test_a_drafter_with_a_cache_of_its_own_closes_it():
     model = ToyTarget()
     check_drafter(ModelDrafter(model))
     assert model.open_sessions == 0
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("name", [name for name in WELL_BEHAVED if name != "top-k"])
+def test_what_it_learnt_step_by_step_is_what_it_would_have_read_at_once(name, sampling):
+    """But for what scores taught (top-k): that is nowhere in the text."""
+    target = ToyTarget(order=2)
+    (drafter,) = WELL_BEHAVED[name](target, sampling)
+    with open_rows(target, [drafter], [Request(PROMPT, 30, sampling)], SampleAndMatch()) as (row,):
+        for limit in (30, 20):
+            for _ in write_rows(target, FixedPlanner(5), [row]):
+                fresh = drafter.open(list(row.ids), row.rule.noise)
+                trees = [s.draft(7, 3, drafter.prior) for s in (row.sources[0].session, fresh)]
+                fresh.close()
+                for column in ("tokens", "parents", "belief", "evidence", "probe"):
+                    assert getattr(trees[0], column).tolist() == getattr(trees[1], column).tolist()
+            row.turn(Request([*row.ids[:20], 3, 3], limit, sampling))
 
 
 # --- the list is complete ------------------------------------------------------------------------------------
