@@ -185,6 +185,38 @@ def test_failing_in_mid_text():
     assert [step.by_source[0].accepted for step in written.steps[:3]] == [2, 2, 0]
 
 
+class _CannotCut(TextSession):
+    def draft(self, nodes, probes, odds):
+        return TokenTree.build([0] * nodes)
+
+    def truncate(self, length):
+        raise NotImplementedError("this session only grows")
+
+
+@dataclass(frozen=True)
+class GrowingDrafter(BaseDrafter):
+    """Cannot take text back, as a chat would need."""
+
+    name: ClassVar[str] = "growing"
+
+    def open(self, prompt, noise):
+        return _CannotCut(prompt)
+
+
+def test_failing_between_two_turns(caplog):
+    target = ToyTarget()
+    drafters = [GrowingDrafter(), SameDrafter(target)]
+    with open_rows(target, drafters, [Request(PROMPT, 9)], SampleAndMatch()) as (row,):
+        list(write_rows(target, FixedPlanner(4), [row]))
+        prompt = [*row.ids[:8], 5]
+        row.turn(Request(prompt, 9))
+        emissions = list(write_rows(target, FixedPlanner(4), [row]))
+    assert [t for e in emissions for t in e.tokens] == greedy_truth(target, prompt, 9)
+    assert [e.step.by_source[0].failed for e in emissions[1:]].count(True) == 1
+    (record,) = caplog.records
+    assert "failed in truncate()" in record.getMessage()
+
+
 def test_failing_when_closed_is_reported_and_every_session_is_closed(caplog):
     target = ToyTarget()
     written = write(target, [RaisingDrafter("close"), SameDrafter(target)])
