@@ -36,3 +36,8 @@ def test_what_is_no_number_is_refused(spec):
         load(spec)
     assert spec in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_what_is_neither_name_nor_planner_is_refused():
+    with pytest.raises(UsageError, match="16 is no planner"):
+        load(16)

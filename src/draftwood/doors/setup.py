@@ -71,7 +71,6 @@ class Setup:
     def request(
         self,
         ids: Sequence[int],
-        sequence: int = 0,
         *,
         max_new_tokens: int | None = None,
         stop: str | Sequence[str] | None = None,
@@ -91,9 +90,8 @@ class Setup:
             new_tokens(config, max_new_tokens),
             settings,
             self._processors(logits_processor),
-            sequence,
-            end_ids(config),
-            self._stop(stop),
+            end_ids=end_ids(config),
+            stop=self._stop(stop),
         )
 
     def _stop(self, stop: str | Sequence[str] | None) -> StopStrings | None:

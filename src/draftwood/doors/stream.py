@@ -107,10 +107,7 @@ class Stream(Iterator[Piece]):
     ) -> None:
         setup = Setup(model, tokenizer, drafters, planner)
         self.many, read = as_prompts(prompts, setup.tokenizer)
-        requests = [
-            setup.request(ids, i, stop=stop, logits_processor=logits_processor, **settings)
-            for i, ids in enumerate(read)
-        ]
+        requests = [setup.request(ids, stop=stop, logits_processor=logits_processor, **settings) for ids in read]
         self.generations = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in requests]
         self._pieces = self._write(setup, requests)
 

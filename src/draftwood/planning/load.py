@@ -21,6 +21,8 @@ def load(spec: str | Planner = DEFAULT) -> Planner:
         If its number is none.
     """
     if not isinstance(spec, str):
+        if not hasattr(spec, "plan"):
+            raise UsageError(f"{spec!r} is no planner: name one, as in 'fixed:16', or pass a Planner")
         return spec
     name, _, option = spec.partition(":")
     if name not in PLANNERS:
