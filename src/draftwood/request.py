@@ -238,7 +238,7 @@ class Row:
         """
         request.check(self.capabilities)
         started, prompt = perf_counter(), request.prompt
-        common = _common_prefix(self.ids, prompt)
+        common = common_prefix(self.ids, prompt)
         same_noise = (request.sampling, request.sequence) == (self.request.sampling, self.request.sequence)
         afresh = not (self._settled and same_noise)
         self._settled = False
@@ -319,7 +319,8 @@ def refuse_mismatch(capabilities: Capabilities, drafters: Sequence[Drafter]) -> 
             )
 
 
-def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two texts share from their beginning on."""
     n = min(len(a), len(b))
     differs = np.flatnonzero(np.asarray(a[:n]) != np.asarray(b[:n]))
     return int(differs[0]) if len(differs) else n

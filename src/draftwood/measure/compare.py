@@ -17,6 +17,7 @@ from draftwood.doors.text import Piece
 from draftwood.errors import UsageError
 from draftwood.measure.ties import first_difference
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+from draftwood.request import common_prefix
 
 _WARM_PROMPT, _WARM_TOKENS = 16, 4
 
@@ -67,11 +68,7 @@ class Comparison:
     def parted_at(self) -> int | None:
         """Index of the first new token that differs; None where nothing does."""
         other = self.differing()
-        if other is None:
-            return None
-        first = _finished(self.plain)[0].ids
-        pairs = zip(first, other, strict=False)
-        return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(other)))
+        return None if other is None else common_prefix(_finished(self.plain)[0].ids, other)
 
     def differing(self) -> list[int] | None:
         """Return the first finished text that is not the first plain one; None where there is none."""

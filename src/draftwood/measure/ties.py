@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from draftwood.contracts import Sampling, Target
+from draftwood.request import common_prefix
 from draftwood.verify.noise import KeyedNoise
 
 
@@ -42,8 +43,7 @@ def first_difference(
     sampling: Sampling | None = None,
 ) -> Difference | None:
     """Return where ``a`` and ``b``, both written after ``prompt``, part; None if they are equal."""
-    n = min(len(a), len(b))
-    index = next((i for i in range(n) if a[i] != b[i]), n)
+    index = common_prefix(a, b)
     if index == len(a) == len(b):
         return None
     text = [*prompt, *a[:index]]
