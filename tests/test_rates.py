@@ -15,7 +15,7 @@ from tests.helpers import write
 
 
 def step(emitted: int, drafted: int, accepted: int, probed: int = 0) -> Step:
-    return Step(0, 9, (1,) * emitted, drafted=drafted, accepted=accepted, probed=probed)
+    return Step(0, 9, (1,) * emitted, drafted=drafted, accepted=accepted, probed=probed, depth=drafted)
 
 
 def test_by_hand():
@@ -27,6 +27,8 @@ def test_by_hand():
     assert rates.acceptance_rate == 4 / 9
     assert rates.accepted_per_cycle == 4 / 3
     assert rates.draft_coverage == 3 / 4
+    assert rates.three_accepted == 1 / 3
+    assert rates.acceptance_by_position == (2 / 3, 1 / 3, 1 / 2, 0)
 
 
 def test_probes_are_in_no_rate():

@@ -14,6 +14,7 @@ Every message is one sentence that says what is wrong and what to do about it.
     │   └── VocabularyError         tokenizer and model do not belong together
     ├── FetchError                  downloading, checking or unpacking a model failed; nothing was left behind
     ├── CapabilityError             a drafter or setting asks for what the target does not offer
+    ├── RecordError                 a file of rows, traces or a profile cannot be read or written
     ├── DrafterError                a drafter (plug-in) breaks the contract, found when it is loaded
     └── IntegrityError              a structure disagrees with itself (also an AssertionError)
 """
@@ -83,6 +84,10 @@ class FetchError(DraftwoodError):
 
 class CapabilityError(DraftwoodError):
     """A drafter or a setting asks for what the target does not offer."""
+
+
+class RecordError(DraftwoodError):
+    """A file of rows, traces or a profile is broken, of another version, or cannot be written."""
 
 
 class DrafterError(DraftwoodError):

@@ -5,7 +5,7 @@ Every engine, every drafter and every door goes through this loop; there is no s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
 from draftwood.contracts import Drafter, Planner, Rule, Target
@@ -46,25 +46,30 @@ def decode(
         yield from write(target, planner, rows)
 
 
-def write(target: Target, planner: Planner, rows: Sequence[Row]) -> Iterator[Emission]:
-    """Decode rows whose texts have been read, until each has ended; the rows stay open."""
+def write(
+    target: Target, planner: Planner, rows: Sequence[Row], clock: Callable[[], float] = perf_counter
+) -> Iterator[Emission]:
+    """Decode rows whose texts have been read, until each has ended; the rows stay open.
+
+    ``clock`` tells seconds; a replay brings one of its own, on which a pass takes as long as it would.
+    """
     for row in rows:
         yield row.begin()
     while live := [row for row in rows if row.finish is None]:
-        started = perf_counter()
+        started = clock()
         asks = planner.ask(live)
-        asked = perf_counter()
+        asked = clock()
         proposals = [row.draft(ask) for row, ask in zip(live, asks, strict=True)]
-        drafted = perf_counter()
+        drafted = clock()
         plans = planner.plan(live, proposals)
-        planned = perf_counter()
+        planned = clock()
         passes = [(row.session, row.ids[-1], plan.tree) for row, plan in zip(live, plans, strict=True)]
         scores = target.score(passes)
-        scored = perf_counter()
+        scored = clock()
         feedback = [row.commit(plan, s) for row, plan, s in zip(live, plans, scores, strict=True)]
-        taught = perf_counter()
+        taught = clock()
         planner.learn(live, feedback)
-        planning = (asked - started) + (planned - drafted) + (perf_counter() - taught)
+        planning = (asked - started) + (planned - drafted) + (clock() - taught)
         for row in live:
             row.step.plan_s, row.step.score_s = planning, scored - planned
         yield from [row.emission() for row in live]

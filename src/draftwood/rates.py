@@ -32,6 +32,10 @@ class Rates:
         accepted / steps with a draft.
     draft_coverage
         Steps with a draft / passes.
+    three_accepted
+        Steps with at least three accepted draft nodes / steps with a draft.
+    acceptance_by_position
+        Per position from the first: drafts whose position was accepted / drafts that reached it.
     tokens_per_second
         tokens / seconds of the steps, reading the prompt excluded.
     seconds
@@ -47,6 +51,8 @@ class Rates:
     acceptance_rate: float
     accepted_per_cycle: float
     draft_coverage: float
+    three_accepted: float
+    acceptance_by_position: tuple[float, ...]
     tokens_per_second: float
     seconds: dict[str, float]
 
@@ -68,9 +74,17 @@ class Rates:
             acceptance_rate=_ratio(accepted, drafted),
             accepted_per_cycle=_ratio(accepted, len(carried)),
             draft_coverage=_ratio(len(carried), len(steps)),
+            three_accepted=_ratio(sum(s.accepted >= 3 for s in carried), len(carried)),
+            acceptance_by_position=_by_position(carried),
             tokens_per_second=_ratio(tokens, sum(seconds.values())),
             seconds=seconds,
         )
+
+
+def _by_position(carried: Sequence[Step]) -> tuple[float, ...]:
+    """Walk down the positions while any draft reached them; a draft's branch is as long as its deepest node."""
+    reached = range(1, 1 + max((s.depth for s in carried), default=0))
+    return tuple(sum(s.accepted >= i for s in carried) / sum(s.depth >= i for s in carried) for i in reached)
 
 
 def _ratio(above: float, below: float) -> float:

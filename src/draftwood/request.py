@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,8 @@ class Request:
         How tokens are chosen, see `Sampling`, `Processor` and `Rule`.
     end_ids, stop
         Where the text ends.
+    trace
+        Keep each step's scored tree in its record (`Step.trace`).
     """
 
     prompt: Sequence[int]
@@ -56,6 +59,7 @@ class Request:
     sequence: int = 0
     end_ids: frozenset[int] = frozenset()
     stop: StopStrings | None = None
+    trace: bool = False
 
     def check(self, capabilities: Capabilities) -> None:
         """Raise `UsageError` or `PromptError` for what this target cannot write."""
@@ -187,6 +191,8 @@ class Row:
         self._settled = True
         step.verify_s, step.keep_s = verified - started, kept - verified
         step.learn_s = perf_counter() - kept
+        if self.request.trace:  # in no timing
+            step.trace = _trace(tree, verdict)
         return feedback
 
     def _feedback(self, plan: Plan, verdict: Verdict, scores: Scores) -> list[Feedback]:
@@ -221,6 +227,7 @@ class Row:
         step.emitted, step.finish = verdict.emitted, verdict.finish
         step.probed = tree.n_probes
         step.drafted, step.accepted = len(tree) - step.probed, len(verdict.path)
+        step.depth = step.drafted if tree.is_chain else int(tree.depth[~tree.probe].max(initial=0))
         credit = tree.source[list(verdict.path)].tolist() if verdict.path else []
         step.sources = (*credit, *[MODEL] * (len(verdict.emitted) - len(credit)))
         for source in self.sources:
@@ -317,6 +324,11 @@ def refuse_mismatch(capabilities: Capabilities, drafters: Sequence[Drafter]) -> 
                 f"drafter {drafter.name!r} needs hidden states of layers {sorted(missing)}, "
                 f"which this target does not give"
             )
+
+
+def _trace(tree: TokenTree, verdict: Verdict) -> dict[str, Any]:
+    found = {name: getattr(tree, name).tolist() for name in ("tokens", "parents", "source", "probe")}
+    return {**found, "belief": [round(b, 4) for b in tree.belief.tolist()], "path": list(verdict.path)}
 
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

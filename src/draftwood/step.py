@@ -7,7 +7,7 @@ belongs to no step. Raw counts and seconds only; rates are derived elsewhere, ne
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -68,6 +68,8 @@ class Step:
         For each emitted token the index of the drafter that proposed it, `MODEL` for the target's own.
     drafted, probed
         Draft nodes and probes that were scored.
+    depth
+        Draft nodes on the longest branch that was scored: the positions that the draft reached.
     accepted
         Draft nodes accepted and emitted.
     finish
@@ -79,7 +81,8 @@ class Step:
     temperature, battery
         Degrees Celsius and share in [0, 1] where a policy asked for them.
     trace
-        The tree's arrays and the planner's alternatives, only when a trace was asked for.
+        What was proposed in detail, only when a trace was asked for: of a request the scored tree's ``tokens``,
+        ``parents``, ``source``, ``belief`` and accepted ``path``.
     """
 
     index: int
@@ -88,6 +91,7 @@ class Step:
     sources: tuple[int, ...] = ()
     drafted: int = 0
     probed: int = 0
+    depth: int = 0
     accepted: int = 0
     finish: str | None = None
     by_source: tuple[SourceStep, ...] = ()
@@ -112,8 +116,11 @@ class Step:
         return self.plan_s + self.draft_s + self.verify_s + self.keep_s + self.learn_s
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary; fields that say nothing are left out."""
-        return {k: v for k, v in dataclasses.asdict(self).items() if v is not None}
+        """Return a JSON-ready dictionary; fields at their defaults are left out."""
+        row = _said(self, _STEP_DEFAULTS)
+        if self.by_source:
+            row["by_source"] = [_said(source, _SOURCE_DEFAULTS) for source in self.by_source]
+        return row
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
@@ -123,6 +130,17 @@ class Step:
         fields["sources"] = tuple(row.get("sources", ()))
         fields["by_source"] = tuple(SourceStep(**_known(SourceStep, s)) for s in row.get("by_source", ()))
         return cls(**_known(cls, fields))
+
+
+def _said(record: Step | SourceStep, defaults: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, default in defaults if (value := getattr(record, name)) != default}
+
+
+def _defaults(kind: type[Step | SourceStep]) -> tuple[tuple[str, Any], ...]:
+    return tuple((f.name, f.default) for f in dataclasses.fields(kind))
+
+
+_STEP_DEFAULTS, _SOURCE_DEFAULTS = _defaults(Step), _defaults(SourceStep)
 
 
 def _known(kind: type[Step | SourceStep], row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,0 +1,158 @@
+"""JSON lines on disk: broken ones named by number, appended safely, compressed where the name ends in .zst."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from draftwood.errors import RecordError, UsageError
+
+_FIRST = 80
+
+
+def read_lines(path: Path, *, cut: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number from 1, object) of a file of JSON objects; blank lines are skipped.
+
+    Parameters
+    ----------
+    path
+        Of a text file, or a compressed one where its name ends in ``.zst``.
+    cut
+        Leave out a last line that was cut off in the middle, instead of raising.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be opened, or is compressed and the library for it is missing.
+    RecordError
+        For a line that is no JSON object, by number.
+    """
+    with _opened(path) as raw:
+        lines = _texts(path, raw)
+        for number, line in lines:
+            if not line.strip():
+                continue
+            try:
+                found = _object(path, number, line)
+            except RecordError:
+                if cut and not line.endswith("\n") and next(lines, None) is None:
+                    return
+                raise
+            yield number, found
+
+
+def _texts(path: Path, raw: BinaryIO) -> Iterator[tuple[int, str]]:
+    try:
+        yield from enumerate(io.TextIOWrapper(raw, encoding="utf-8-sig"), start=1)
+    except (UnicodeDecodeError, OSError) as error:
+        raise RecordError(f"{path} is no text of JSON lines ({error}): give a .jsonl or .jsonl.zst") from error
+    except Exception as error:
+        if type(error).__name__ != "ZstdError":  # of a library that may not be installed
+            raise
+        raise RecordError(f"{path} is damaged or not compressed with zstd ({error})") from error
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        said = f"{line.strip()[:_FIRST]!r}"
+        raise RecordError(f"{path}, line {number}: no JSON ({said}): mend or remove the line") from error
+    if not isinstance(found, dict):
+        raise RecordError(f"{path}, line {number}: {type(found).__name__} instead of an object")
+    return found
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
+    if not compressed(path):
+        return file
+    return zstandard().ZstdDecompressor().stream_reader(file, read_across_frames=True)
+
+
+def compressed(path: Path) -> bool:
+    """Whether the name asks for zstd."""
+    return path.suffix == ".zst"
+
+
+def zstandard() -> Any:
+    """Import the library, or raise `UsageError` that says how to get it."""
+    try:
+        import zstandard
+    except ImportError as error:
+        raise UsageError(
+            'files named .zst need a library: run pip install "draftwood[measure]", or drop the ending'
+        ) from error
+    return zstandard
+
+
+def encoded(path: Path, rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return rows as the bytes that the file of this name holds; pieces may simply follow each other."""
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    return zstandard().ZstdCompressor().compress(text) if compressed(path) else text
+
+
+def write_whole(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a file whole or not at all: beside, then renamed.
+
+    Raises
+    ------
+    RecordError
+        If it cannot be written; what stood there before is untouched.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(encoded(path, rows))
+        beside.replace(path)
+    except OSError as error:
+        raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+class Appender:
+    """Appends rows to a file in pieces that are there whole or not at all.
+
+    Parameters
+    ----------
+    path
+        Created where it is missing.
+
+    Raises
+    ------
+    RecordError
+        If the file cannot be opened or a piece cannot be written; what was written before stays.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append these rows."""
+        piece, end = memoryview(encoded(self._path, rows)), self._file.tell()
+        try:
+            while piece:
+                piece = piece[self._file.write(piece) :]
+        except OSError as error:
+            self._file.truncate(end)
+            raise RecordError(
+                f"{self._path} cannot be written ({error.strerror}): what was measured before is in it; make room "
+                "and run the same command again to go on"
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

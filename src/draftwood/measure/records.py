@@ -1,0 +1,317 @@
+"""Rows files, the one format of every instrument: a header, then each answer with its steps, an object per line.
+
+::
+
+    {"row": "header", "format": 1, "verb": "bench", "settings": {...}, "provenance": {...}}
+    {"row": "answer", "id": 0, "task": "chat", "name": "rainbow", "arm": "suffix", ..., "n_steps": 41}
+    {"row": "step", "answer": 0, "index": 0, "context": 71, "emitted": [12], ...}
+    {"row": "difference", "answer": 7, "against": 3, "index": 55, "margin": 1e-06, ...}
+
+A profile is such a file too, with rows of its own (``pass``, ``prefill``, ...).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from draftwood.errors import RecordError, UsageError
+from draftwood.measure.lines import Appender, read_lines, write_whole
+from draftwood.step import MODEL, Step
+
+FORMAT = 1
+_OF_THE_PROMPT = ("prompt_ids", "prompt_pieces")
+
+
+@dataclass(slots=True)
+class Answer:
+    """One answer of one arm.
+
+    Attributes
+    ----------
+    id
+        Number within the file.
+    task, name
+        Which prompt.
+    arm
+        The drafters as typed, or the name of a peer; ``none`` is plain decoding.
+    engine
+        Who ran it: ``draftwood``, ``replay``, ``transformers``, ``llama.cpp``.
+    round
+        From 0.
+    drafters
+        Names of the sources, by the index that steps use.
+    planner
+        As typed.
+    limit
+        Most tokens that might have been written.
+    prompt_ids, output_ids
+        Token ids; the first of the output comes from reading the prompt and belongs to no step. In a file a prompt
+        stands only with its first answer.
+    pieces, prompt_pieces
+        Text of each token of output and prompt, where kept; a character of several tokens stands with the last.
+    finish_reason, seed, sampling
+        As in `Generation`; ``sampling`` holds what is not greedy.
+    prefill_s, decode_s
+        Seconds until the first token, and from there to the last one.
+    arrivals
+        [tokens, seconds since the first] where there are no steps to tell.
+    drafted, accepted, passes
+        What a peer without steps tells.
+    cpu_share, joules, celsius
+        Processor use in cores, energy and temperature, where measured.
+    steps
+        What happened.
+    """
+
+    id: int
+    task: str
+    name: str
+    arm: str
+    engine: str = "draftwood"
+    round: int = 0
+    drafters: list[str] = field(default_factory=list)
+    planner: str | None = None
+    limit: int | None = None
+    prompt_ids: list[int] = field(default_factory=list)
+    output_ids: list[int] = field(default_factory=list)
+    pieces: list[str] | None = None
+    prompt_pieces: list[str] | None = None
+    finish_reason: str | None = None
+    seed: int | None = None
+    sampling: dict[str, Any] = field(default_factory=dict)
+    prefill_s: float | None = None
+    decode_s: float | None = None
+    arrivals: list[list[float]] | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    passes: int | None = None
+    cpu_share: float | None = None
+    joules: float | None = None
+    celsius: float | None = None
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What a run does once: (task, name, arm, round)."""
+        return self.task, self.name, self.arm, self.round
+
+    @property
+    def sources(self) -> list[str]:
+        """Per output token who wrote it: a drafter's name or ``model``."""
+        if not self.steps:
+            return ["model"] * len(self.output_ids)
+        names = ["model" if s == MODEL else self.drafters[s] for step in self.steps for s in step.sources]
+        return ["model"] * (len(self.output_ids) - len(names)) + names
+
+    def lines(self, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+        """Yield the answer's row, without these fields, and those of its steps."""
+        names = [f.name for f in dataclasses.fields(self) if f.name not in ("steps", *without)]
+        said = {name: value for name in names if (value := getattr(self, name)) not in (None, {})}
+        yield {"row": "answer", **said, "n_steps": len(self.steps)}
+        for step in self.steps:
+            yield {"row": "step", "answer": self.id, **step.to_json()}
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> Self:
+        """Read an answer's row, without its steps; unknown or missing fields raise `RecordError`."""
+        given = {name: value for name, value in row.items() if name not in ("row", "n_steps")}
+        known = {f.name for f in dataclasses.fields(cls)}
+        if unknown := set(given) - known:
+            raise RecordError(f"an answer has unknown fields {sorted(unknown)}: written by another version?")
+        if missing := {"id", "task", "name", "arm"} - set(given):
+            raise RecordError(f"an answer lacks {sorted(missing)}")
+        return cls(**given)
+
+
+@dataclass(slots=True)
+class Rows:
+    """What a rows file holds.
+
+    Attributes
+    ----------
+    header
+        Its first line.
+    answers
+        Complete ones, with their steps.
+    others
+        Rows of every other kind (``difference``, ``pass``, ...), in order.
+    """
+
+    header: dict[str, Any]
+    answers: list[Answer] = field(default_factory=list)
+    others: list[dict[str, Any]] = field(default_factory=list)
+
+    def of_kind(self, row: str) -> list[dict[str, Any]]:
+        """Rows of one other kind."""
+        return [r for r in self.others if r.get("row") == row]
+
+
+def header(verb: str, settings: Mapping[str, Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first line of a rows file; ``settings`` must agree where a run is resumed."""
+    said = {"settings": dict(settings), "provenance": dict(provenance)}
+    return {"row": "header", "format": FORMAT, "verb": verb, **said}
+
+
+def read_rows(path: Path, *, cut: bool = False) -> Rows:
+    """Read a rows file.
+
+    Parameters
+    ----------
+    path
+        Of a ``.jsonl`` or ``.jsonl.zst``.
+    cut
+        Take an answer or line that was cut off at the very end as not written, instead of raising.
+
+    Raises
+    ------
+    RecordError
+        For a broken line (by number), no header, another version's format, an answer without all its steps.
+    UsageError
+        If the file cannot be opened.
+    """
+    reader = _Reader(path)
+    for number, row in read_lines(path, cut=cut):
+        reader.take(number, row)
+    return reader.finish(cut)
+
+
+class _Reader:
+    """Puts lines together; an answer counts once all its steps were read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.rows: Rows | None = None
+        self._open: Answer | None = None
+        self._missing = 0
+        self._prompts: dict[tuple[str, str], Answer] = {}
+
+    def take(self, number: int, row: dict[str, Any]) -> None:
+        try:
+            self._take(row)
+        except (RecordError, UsageError, TypeError, KeyError) as error:
+            raise RecordError(f"{self._path}, line {number}: {error}") from error
+
+    def _take(self, row: dict[str, Any]) -> None:
+        kind = row.get("row")
+        if self.rows is None:
+            self.rows = Rows(_checked_header(row))
+        elif kind == "step":
+            if self._open is None or row.get("answer") != self._open.id:
+                raise RecordError("a step without its answer")
+            self._open.steps.append(Step.from_json({k: v for k, v in row.items() if k not in ("row", "answer")}))
+            self._missing -= 1
+        elif self._missing:
+            raise RecordError(f"{self._missing} steps of the answer before are missing")
+        elif kind == "answer":
+            self._open, self._missing = self._answer(row), int(row.get("n_steps", 0))
+        elif isinstance(kind, str):
+            self.rows.others.append(row)
+        else:
+            raise RecordError("a line that does not say what 'row' it is")
+        if self._open is not None and not self._missing:
+            self.rows.answers.append(self._open)
+            self._open = None
+
+    def _answer(self, row: Mapping[str, Any]) -> Answer:
+        answer = Answer.read(row)
+        first = self._prompts.setdefault((answer.task, answer.name), answer)
+        for name in _OF_THE_PROMPT:
+            if not getattr(answer, name):
+                setattr(answer, name, getattr(first, name))
+        return answer
+
+    def finish(self, cut: bool) -> Rows:
+        if self.rows is None:
+            raise RecordError(f"{self._path} is empty: give a file that draftwood wrote with -o")
+        if self._open is not None and not cut:
+            raise RecordError(f"{self._path} ends in the middle of an answer: resume the run that wrote it")
+        return self.rows
+
+
+def _checked_header(row: Mapping[str, Any]) -> dict[str, Any]:
+    if row.get("row") != "header":
+        raise RecordError("no rows file: the first line is no header (a trace is read by simulate)")
+    if row.get("format") != FORMAT:
+        raise RecordError(
+            f"format {row.get('format')!r}, and this version reads {FORMAT}: use the draftwood that wrote it"
+        )
+    return dict(row)
+
+
+class RowsWriter:
+    """A rows file under way: made new, or resumed where its settings are the same.
+
+    Parameters
+    ----------
+    path
+        Where; None keeps nothing on disk.
+    header
+        Its first line.
+
+    Attributes
+    ----------
+    rows
+        Everything in the file so far.
+
+    Raises
+    ------
+    RecordError, UsageError
+        If the file is broken, foreign, of other settings, or cannot be written.
+    """
+
+    def __init__(self, path: Path | None, header: dict[str, Any]) -> None:
+        self.rows = Rows(header)
+        self._written: dict[tuple[str, str], Answer] = {}
+        self._file: Appender | None = None
+        if path is None:
+            return
+        if path.exists() and path.stat().st_size:
+            self.rows = read_rows(path, cut=True)
+            _refuse_other_settings(path, self.rows.header, header)
+            lines = (line for answer in self.rows.answers for line in self._lines(answer))
+            write_whole(path, [self.rows.header, *lines, *self.rows.others])
+            self._file = Appender(path)
+        else:
+            self._file = Appender(path)
+            self._file.write([header])
+
+    @property
+    def next_id(self) -> int:
+        """Number for the next answer."""
+        return 1 + max((a.id for a in self.rows.answers), default=-1)
+
+    def answer(self, answer: Answer) -> None:
+        """Append an answer with its steps."""
+        self.rows.answers.append(answer)
+        if self._file is not None:
+            self._file.write(self._lines(answer))
+
+    def _lines(self, answer: Answer) -> Iterator[dict[str, Any]]:
+        """Lines of an answer, without what its prompt's first answer said already."""
+        first = self._written.setdefault((answer.task, answer.name), answer)
+        known = [n for n in _OF_THE_PROMPT if first is not answer and getattr(first, n) == getattr(answer, n)]
+        return answer.lines(without=known)
+
+    def other(self, row: dict[str, Any]) -> None:
+        """Append a row of another kind."""
+        self.rows.others.append(row)
+        if self._file is not None:
+            self._file.write([row])
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _refuse_other_settings(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    if old["verb"] != new["verb"]:
+        raise UsageError(f"{path} was written by draftwood {old['verb']}: choose another -o")
+    for name in sorted({*old["settings"], *new["settings"]}):
+        before, now = old["settings"].get(name), new["settings"].get(name)
+        if before != now:
+            raise UsageError(f"{path} was written with {name} {before!r}, this run has {now!r}: choose another -o")
