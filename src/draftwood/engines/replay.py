@@ -1,0 +1,150 @@
+"""A recorded answer as a target: drafting measured without a model, since it takes the tokens that were recorded.
+
+The loop, the drafters, the planner and the rule are the live ones; only the scores come from the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, Never
+
+from draftwood.contracts import Capabilities, Floats, Ints
+from draftwood.errors import CapabilityError, PromptError
+from draftwood.tree import TokenTree
+
+MAX_ID = (1 << 31) - 1
+"""Token ids lie below this where no tokenizer limits them: trees hold int32."""
+
+Cost = Callable[[int, int], float]
+"""``cost(n, context)``: seconds of a pass over ``n`` tokens, the root included, after ``context`` cached ones."""
+
+
+class ReplayClock:
+    """Real seconds, except that a pass takes what the cost curve says instead of the time of looking it up."""
+
+    def __init__(self) -> None:
+        self._added = 0.0
+
+    def __call__(self) -> float:
+        return perf_counter() + self._added
+
+    def replace(self, started: float, seconds: float) -> None:
+        """Let what has passed since ``started`` (of `perf_counter`) count as ``seconds``."""
+        self._added += seconds - (perf_counter() - started)
+
+
+class ReplayTarget:
+    """One recorded answer; fulfils `draftwood.contracts.Target`.
+
+    It knows what follows the recorded text and nothing else: no raw scores, no top-k, no hidden states.
+
+    Parameters
+    ----------
+    prompt, output
+        Recorded token ids.
+    vocab_size
+        Token ids lie below it.
+    cost, clock
+        Let a pass take its time on this clock.
+    """
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        output: Sequence[int],
+        *,
+        vocab_size: int = MAX_ID,
+        cost: Cost | None = None,
+        clock: ReplayClock | None = None,
+    ) -> None:
+        self.text = [*prompt, *output]
+        self._prompt = list(prompt)
+        self._cost, self._clock = cost, clock
+        self.capabilities = Capabilities(
+            vocab_size, max_positions=len(self.text) + (1 << 20), batch=True, top_k=False
+        )
+
+    def open(
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0
+    ) -> list[tuple[ReplaySession, ReplayScores]]:
+        del reserve
+        opened = []
+        for prompt in prompts:
+            if list(prompt) != self._prompt:
+                raise PromptError("a replay knows the answer to its recorded prompt only: replay that one")
+            session = ReplaySession(self)
+            opened.append((session, session.extend(prompt)))
+        return opened
+
+    def score(self, requests: Sequence[tuple[ReplaySession, int, TokenTree]]) -> list[ReplayScores]:
+        started = perf_counter()
+        scores = [session.score(tree) for session, _, tree in requests]
+        if self._cost is not None and self._clock is not None:
+            width = sum(1 + len(tree) for _, _, tree in requests)
+            self._clock.replace(started, self._cost(width, max(s.length for s, _, _ in requests)))
+        return scores
+
+
+class ReplaySession:
+    """A place in the record."""
+
+    def __init__(self, target: ReplayTarget, length: int = 0) -> None:
+        self._target = target
+        self.length = length
+
+    def extend(self, ids: Sequence[int]) -> ReplayScores:
+        self.length += len(ids)
+        return ReplayScores(self._target.text, self.length, TokenTree.empty())
+
+    def score(self, tree: TokenTree) -> ReplayScores:
+        """What the record says after the root, which follows the cached text, and after each node."""
+        return ReplayScores(self._target.text, self.length + 1, tree)
+
+    def keep(self, path: Sequence[int]) -> None:
+        self.length += 1 + len(path)
+
+    def truncate(self, length: int) -> None:
+        self.length = min(length, self.length)
+
+    def fork(self) -> ReplaySession:
+        return ReplaySession(self._target, self.length)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class ReplayScores:
+    """Rows that lie on the record know the next token; the others know nothing."""
+
+    def __init__(self, text: Sequence[int], length: int, tree: TokenTree) -> None:
+        self._text, self._tree = text, tree
+        self._at = {0: length}  # row -> index of the token that follows it
+
+    def argmax(self, row: int) -> int:
+        return self._text[self._place(row)]
+
+    def _place(self, row: int) -> int:
+        """Index of the recorded token after this row; parents are known first when a rule walks down."""
+        if row not in self._at:
+            tree, node = self._tree, row - 1
+            place = self._place(1 + int(tree.parents[node]))
+            if tree.tokens[node] != self._text[place]:
+                self._unknown("what follows a draft that it did not take")
+            self._at[row] = place + 1
+        return self._at[row]
+
+    def raw(self, row: int) -> Never:  # noqa: ARG002
+        self._unknown("scores")
+
+    def numpy(self, array: Any) -> Floats:  # noqa: ARG002
+        self._unknown("scores")
+
+    def top_k(self, k: int) -> tuple[Ints, Floats]:  # noqa: ARG002
+        self._unknown("top-k scores")
+
+    def hidden(self, layer: int) -> Never:  # noqa: ARG002
+        self._unknown("hidden states")
+
+    def _unknown(self, what: str) -> Never:
+        raise CapabilityError(f"a recorded answer does not tell {what}: use a live model")

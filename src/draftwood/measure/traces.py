@@ -1,0 +1,149 @@
+"""Traces: recorded answers, to be replayed. Any JSONL with ``prompt_ids`` and ``output_ids``, or with text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from draftwood.engines.replay import MAX_ID
+from draftwood.errors import RecordError, VocabularyError
+from draftwood.measure.lines import read_lines, write_whole
+from draftwood.measure.records import header
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One recorded answer.
+
+    Attributes
+    ----------
+    task, name
+        Which prompt; a file that does not say is one task under its own name.
+    prompt_ids, output_ids
+        Token ids, at least one each.
+    limit
+        Most tokens that might have been written; None where unknown: then the text ended at its limit.
+    finish_reason
+        Why it ended, where known.
+    prompt, output
+        Text, where kept.
+    """
+
+    task: str
+    name: str
+    prompt_ids: list[int]
+    output_ids: list[int]
+    limit: int | None = None
+    finish_reason: str | None = None
+    prompt: str | None = None
+    output: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary without what is unknown."""
+        names = self.__dataclass_fields__
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
+    """Read a trace, or the answers of a rows file (of each prompt the first).
+
+    Parameters
+    ----------
+    path
+        Of a ``.jsonl`` or ``.jsonl.zst``; a header line is optional.
+    tokenizer
+        Reads rows that hold text only (``prompt`` and ``output``), and limits the ids to its own.
+
+    Raises
+    ------
+    RecordError
+        For a broken line, by number, and for a file without answers.
+    VocabularyError
+        If the trace was made with another tokenizer, or holds ids that this one does not know.
+    """
+    known = MAX_ID if tokenizer is None else len(tokenizer)
+    traces: dict[tuple[str, str], Trace] = {}
+    for number, row in read_lines(path):
+        kind = row.get("row")
+        if kind == "header":
+            _refuse_other_tokenizer(path, row, tokenizer)
+        if kind not in (None, "answer", "trace"):
+            continue
+        try:
+            trace = _trace(row, f"{path.name.split('.')[0]}", number, tokenizer)
+        except RecordError as error:
+            raise RecordError(f"{path}, line {number}: {error}") from error
+        if (worst := max(*trace.prompt_ids, *trace.output_ids)) >= known:
+            raise VocabularyError(
+                f"{path}, line {number}: id {worst} is outside the vocabulary of {known} tokens: give the tokenizer "
+                "that the trace was made with"
+            )
+        if kind != "answer" or (trace.task, trace.name) not in traces:
+            traces[trace.task, trace.name if kind == "answer" else f"{trace.name} {number}"] = trace
+    if not traces:
+        raise RecordError(f"{path} holds no recorded answer: give a trace, or rows that draftwood wrote")
+    return list(traces.values())
+
+
+def write_traces(path: Path, traces: Iterable[Trace], provenance: Mapping[str, Any], tokenizer: Any) -> None:
+    """Write a trace file, whole or not at all."""
+    made_with = {"tokenizer": fingerprint(tokenizer)} if tokenizer is not None else {}
+    write_whole(path, [header("trace", made_with, provenance), *(t.to_json() for t in traces)])
+
+
+def fingerprint(tokenizer: Any) -> str:
+    """Return a short hash of a tokenizer's vocabulary."""
+    vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    return hashlib.sha256(repr(vocabulary).encode()).hexdigest()[:16]
+
+
+def _refuse_other_tokenizer(path: Path, row: Mapping[str, Any], tokenizer: Any) -> None:
+    made_with = row.get("settings", {}).get("tokenizer")
+    if tokenizer is not None and made_with is not None and made_with != fingerprint(tokenizer):
+        raise VocabularyError(f"{path} was made with another tokenizer: give that one, or leave --tokenizer out")
+
+
+def _trace(row: Mapping[str, Any], task: str, number: int, tokenizer: Any) -> Trace:
+    if "prompt_ids" in row and "output_ids" in row:
+        prompt, output = (_ids(row, name) for name in ("prompt_ids", "output_ids"))
+    elif isinstance(row.get("prompt"), str) and isinstance(row.get("output"), str):
+        if tokenizer is None:
+            raise RecordError("holds text and no ids: name a model whose tokenizer reads it (--tokenizer)")
+        prompt, output = (_tokenised(row, name, tokenizer) for name in ("prompt", "output"))
+    else:
+        raise RecordError("lacks prompt_ids and output_ids (or prompt and output with --tokenizer)")
+    return Trace(
+        str(row.get("task", task)),
+        str(row.get("name", f"line {number}")),
+        prompt,
+        output,
+        limit=row.get("limit"),
+        finish_reason=row.get("finish_reason"),
+    )
+
+
+def _ids(row: Mapping[str, Any], name: str) -> list[int]:
+    ids = row[name]
+    if not isinstance(ids, Sequence) or not all(type(i) is int and i >= 0 for i in ids):
+        raise RecordError(f"{name} is no list of token ids (whole numbers from 0)")
+    if not ids:
+        raise RecordError(f"{name} is empty")
+    return list(ids)
+
+
+def _tokenised(row: Mapping[str, Any], name: str, tokenizer: Any) -> list[int]:
+    ids: list[int] = tokenizer(row[name], add_special_tokens=name == "prompt")["input_ids"]
+    if not ids:
+        raise RecordError(f"{name} is empty")
+    return ids
+
+
+def grouped(traces: Iterable[Trace]) -> Iterator[tuple[str, list[Trace]]]:
+    """Yield each task with its traces, in the order of the file."""
+    tasks: dict[str, list[Trace]] = {}
+    for trace in traces:
+        tasks.setdefault(trace.task, []).append(trace)
+    yield from tasks.items()
