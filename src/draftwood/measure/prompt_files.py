@@ -33,7 +33,7 @@ class Job:
 
 
 def task_jobs(names: str, limit: int | None = None) -> list[Job]:
-    """Return the prompts of tasks, named with commas between; raises `UnknownNameError` for a task nobody knows."""
+    """Return the prompts of tasks, named with commas between; raises what `draftwood.tasks.prompts` raises."""
     from draftwood.tasks import prompts
 
     found = [p for name in names.split(",") for p in prompts(name.strip(), limit)]

@@ -70,19 +70,15 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
         kind = row.get("row")
         if kind == "header":
             _refuse_other_tokenizer(path, row, tokenizer)
-        if kind not in (None, "answer", "trace"):
-            continue
-        try:
-            trace = _trace(row, f"{path.name.split('.')[0]}", number, tokenizer)
-        except RecordError as error:
-            raise RecordError(f"{path}, line {number}: {error}") from error
-        if (worst := max(*trace.prompt_ids, *trace.output_ids)) >= known:
-            raise VocabularyError(
-                f"{path}, line {number}: id {worst} is outside the vocabulary of {known} tokens: give the tokenizer "
-                "that the trace was made with"
-            )
-        if kind != "answer" or (trace.task, trace.name) not in traces:
-            traces[trace.task, trace.name if kind == "answer" else f"{trace.name} {number}"] = trace
+        first = (str(row.get("task")), str(row.get("name"))) not in traces
+        if kind in (None, "trace") or (kind == "answer" and first):
+            trace = _trace(path, number, row, tokenizer)
+            if (worst := max(max(trace.prompt_ids), max(trace.output_ids))) >= known:
+                raise VocabularyError(
+                    f"{path}, line {number}: id {worst} is outside the vocabulary of {known} tokens: give the "
+                    "tokenizer that the trace was made with"
+                )
+            traces[trace.task, trace.name if kind == "answer" else f"{trace.name}\n{number}"] = trace
     if not traces:
         raise RecordError(f"{path} holds no recorded answer: give a trace, or rows that draftwood wrote")
     return list(traces.values())
@@ -106,23 +102,29 @@ def _refuse_other_tokenizer(path: Path, row: Mapping[str, Any], tokenizer: Any) 
         raise VocabularyError(f"{path} was made with another tokenizer: give that one, or leave --tokenizer out")
 
 
-def _trace(row: Mapping[str, Any], task: str, number: int, tokenizer: Any) -> Trace:
-    if "prompt_ids" in row and "output_ids" in row:
-        prompt, output = (_ids(row, name) for name in ("prompt_ids", "output_ids"))
-    elif isinstance(row.get("prompt"), str) and isinstance(row.get("output"), str):
-        if tokenizer is None:
-            raise RecordError("holds text and no ids: name a model whose tokenizer reads it (--tokenizer)")
-        prompt, output = (_tokenised(row, name, tokenizer) for name in ("prompt", "output"))
-    else:
-        raise RecordError("lacks prompt_ids and output_ids (or prompt and output with --tokenizer)")
+def _trace(path: Path, number: int, row: Mapping[str, Any], tokenizer: Any) -> Trace:
+    try:
+        prompt, output = _recorded(row, tokenizer)
+    except RecordError as error:
+        raise RecordError(f"{path}, line {number}: {error}") from error
     return Trace(
-        str(row.get("task", task)),
+        str(row.get("task", path.name.partition(".")[0])),
         str(row.get("name", f"line {number}")),
         prompt,
         output,
         limit=row.get("limit"),
         finish_reason=row.get("finish_reason"),
     )
+
+
+def _recorded(row: Mapping[str, Any], tokenizer: Any) -> tuple[list[int], list[int]]:
+    if "prompt_ids" in row and "output_ids" in row:
+        return _ids(row, "prompt_ids"), _ids(row, "output_ids")
+    if isinstance(row.get("prompt"), str) and isinstance(row.get("output"), str):
+        if tokenizer is None:
+            raise RecordError("holds text and no ids: name a model whose tokenizer reads it (--tokenizer)")
+        return _tokenised(row, "prompt", tokenizer), _tokenised(row, "output", tokenizer)
+    raise RecordError("lacks prompt_ids and output_ids (or prompt and output with --tokenizer)")
 
 
 def _ids(row: Mapping[str, Any], name: str) -> list[int]:

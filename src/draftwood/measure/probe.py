@@ -1,0 +1,144 @@
+"""The probe: decoding unchanged, while a drafter proposes at every token and is only counted.
+
+Source document 0's measurement in its words: targets, proposals, accepted. It tells whether drafting would
+help before anything is verified or skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from draftwood.contracts import Ask, Feedback, Plan, State, Target
+from draftwood.doors.setup import DrafterSpec
+from draftwood.drafters.load import load as load_drafters
+from draftwood.loop import write
+from draftwood.measure.records import Answer
+from draftwood.request import Request, open_rows
+from draftwood.tree import TokenTree
+from draftwood.verify.exact import SampleAndMatch
+
+
+@dataclass(slots=True)
+class ProbeCounts:
+    """What a probe counted.
+
+    Attributes
+    ----------
+    targets
+        Tokens that decoding wrote; the one that reading the prompt pays for is none.
+    proposals
+        Those for which the drafter had a proposal.
+    accepted
+        Proposals that were the token.
+    by_match
+        Match length of the proposal -> (proposals, accepted).
+    """
+
+    targets: int = 0
+    proposals: int = 0
+    accepted: int = 0
+    by_match: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, answers: Iterable[Answer]) -> ProbeCounts:
+        """Count over probed answers."""
+        found = cls()
+        for step in (step for answer in answers for step in answer.steps):
+            (source,) = step.by_source
+            found.targets += 1
+            if not source.proposed:
+                continue
+            right = bool(step.trace and step.trace["right"])
+            found.proposals += 1
+            found.accepted += right
+            proposals, accepted = found.by_match.get(source.match_length, (0, 0))
+            found.by_match[source.match_length] = proposals + 1, accepted + right
+        return found
+
+    @property
+    def proposal_rate(self) -> float:
+        """Proposals / targets: what draft coverage would be."""
+        return self.proposals / self.targets if self.targets else 0.0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted / proposals."""
+        return self.accepted / self.proposals if self.proposals else 0.0
+
+    @property
+    def accepted_per_target(self) -> float:
+        """Accepted / targets."""
+        return self.accepted / self.targets if self.targets else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary, the counts per match length under ``by_match``."""
+        rows = [
+            {"match_length": n, "proposals": p, "accepted": a, "acceptance_rate": a / p}
+            for n, (p, a) in sorted(self.by_match.items())
+        ]
+        return {
+            "targets": self.targets,
+            "proposals": self.proposals,
+            "accepted": self.accepted,
+            "proposal_rate": self.proposal_rate,
+            "acceptance_rate": self.acceptance_rate,
+            "accepted_per_target": self.accepted_per_target,
+            "by_match": rows,
+        }
+
+
+_NOTHING = Ask(0, 0, np.empty(0, np.float32))
+
+
+class SilentPlanner:
+    """Asks for one draft node in every step and lets nothing be scored; notes whether it would have been right."""
+
+    def __init__(self) -> None:
+        self.right: list[bool] = []
+
+    def ask(self, states: Sequence[State]) -> list[list[Ask]]:
+        return [[Ask(1, 0, d.prior) if d else _NOTHING for d in state.drafters] for state in states]
+
+    def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:  # noqa: ARG002
+        nowhere = [tuple(np.full(len(tree), -1, np.int32) for tree in trees) for trees in proposals]
+        return [Plan(TokenTree.empty(), rows) for rows in nowhere]
+
+    def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:  # noqa: ARG002
+        (((lesson),),) = feedback
+        self.right.append(len(lesson.proposal) > 0 and int(lesson.proposal.tokens[0]) == lesson.emitted[0])
+
+
+def probe(target: Target, drafter: DrafterSpec, request: Request, answer: Answer) -> Answer:
+    """Decode one request plainly and count what the drafter would have got right.
+
+    Parameters
+    ----------
+    target
+        A model, or a recorded answer.
+    drafter
+        One drafter.
+    request
+        What to write; greedy or not, nothing of it changes.
+    answer
+        Filled while decoding goes on, so that an interrupt loses nothing; each step's trace says whether the
+        proposal was ``right``.
+    """
+    drafters = load_drafters(drafter)
+    answer.drafters = [d.name for d in drafters]
+    answer.prompt_ids = list(request.prompt)
+    planner = SilentPlanner()
+    with open_rows(target, drafters, [request], SampleAndMatch()) as rows:
+        for emission in write(target, planner, rows):
+            answer.output_ids += emission.tokens
+            answer.finish_reason = emission.finish
+            if emission.step is not None:
+                if emission.step.by_source[0].proposed:
+                    emission.step.trace = {"right": planner.right[-1]}
+                answer.steps.append(emission.step)
+        answer.prefill_s = rows[0].prefill_s
+    answer.decode_s = sum(s.seconds for s in answer.steps)
+    return answer

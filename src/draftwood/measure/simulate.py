@@ -1,0 +1,142 @@
+"""Replays recorded answers through the live loop: what drafting would have done, without a model.
+
+All but the target is real: drafters, planner, rule and loop. Where a pass has a cost, time is simulated too, on a
+clock that the planner sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from draftwood.doors.setup import DrafterSpec
+from draftwood.drafters.load import load as load_drafters
+from draftwood.ending import StopStrings
+from draftwood.engines.replay import MAX_ID, Cost, ReplayClock, ReplayTarget
+from draftwood.loop import write
+from draftwood.measure.records import Answer
+from draftwood.measure.timing import rates, unlooped_acceptance_length
+from draftwood.measure.traces import Trace, grouped
+from draftwood.planning.load import load as load_planner
+from draftwood.request import Request, open_rows
+from draftwood.verify.exact import SampleAndMatch
+
+
+def simulate(
+    traces: Iterable[Trace],
+    drafters: DrafterSpec = "default",
+    planner: str = "fixed:16",
+    *,
+    vocab_size: int = MAX_ID,
+    cost: Cost | None = None,
+    arm: str | None = None,
+) -> Iterator[Answer]:
+    """Replay answers, yielding each with its steps.
+
+    Beliefs are carried from answer to answer within a task and start afresh with the next; no token is.
+
+    Parameters
+    ----------
+    traces
+        What was recorded.
+    drafters, planner
+        Of this arm, by name; drafters that need scores are refused.
+    vocab_size
+        Token ids lie below it.
+    cost
+        Seconds of a pass over n tokens at a context length; None leaves passes without a time of their own.
+    arm
+        What the answers call this arm; by default the name of the drafters.
+
+    Raises
+    ------
+    CapabilityError
+        If a drafter asks for scores, which a recorded answer does not tell.
+    UnknownNameError, UsageError
+        For names that nobody knows.
+    """
+    label = arm if arm is not None else drafters if isinstance(drafters, str) else "drafters"
+    number = 0
+    for task, members in grouped(traces):
+        shared, chosen = load_drafters(drafters), load_planner(planner)
+        for trace in members:
+            answer = Answer(
+                number, task, trace.name, label, engine="replay", planner=planner, limit=trace.limit,
+                drafters=[d.name for d in shared], prompt_ids=trace.prompt_ids,
+            )  # fmt: skip
+            clock = ReplayClock()
+            target = ReplayTarget(
+                trace.prompt_ids, trace.output_ids, vocab_size=vocab_size, cost=cost, clock=clock
+            )
+            _replay(target, shared, chosen, trace, answer, clock)
+            number += 1
+            yield answer
+
+
+def _replay(
+    target: ReplayTarget, drafters: Any, planner: Any, trace: Trace, answer: Answer, clock: Callable[[], float]
+) -> None:
+    with open_rows(target, drafters, [recorded_request(trace)], SampleAndMatch()) as rows:
+        for emission in write(target, planner, rows, clock):
+            answer.output_ids += emission.tokens
+            answer.finish_reason = emission.finish
+            if emission.step is not None:
+                answer.steps.append(emission.step)
+    answer.decode_s = sum(s.seconds for s in answer.steps)
+
+
+class _RecordedEnd(StopStrings):
+    """Ends a replay where the record ends, whatever ended it."""
+
+    def __init__(self, tokens: int) -> None:
+        self._tokens = tokens
+
+    def found(self, ids: Sequence[int]) -> bool:
+        return len(ids) >= self._tokens
+
+
+def recorded_request(trace: Trace) -> Request:
+    """Return the request that gave this answer: drafts reach as far as they did there, to its own limit."""
+    written = len(trace.output_ids)
+    if trace.limit is None or trace.finish_reason not in ("eos", "stop") or trace.limit < written:
+        return Request(trace.prompt_ids, written)
+    if trace.finish_reason == "eos":
+        return Request(trace.prompt_ids, trace.limit, end_ids=frozenset(trace.output_ids[-1:]))
+    return Request(trace.prompt_ids, trace.limit, stop=_RecordedEnd(written))
+
+
+def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dict[str, Any]:
+    """Return what answers of one task and arm amount to, in the words of docs/words.md.
+
+    Parameters
+    ----------
+    answers
+        Of one task, drafter and planner.
+    plain
+        The same answers replayed without drafts, where passes have a cost: ``predicted_speedup`` is their decode
+        seconds over those of ``answers``, drafting and planning at what they took here.
+    """
+    found = rates(answers)
+    steps = max(1, found.passes)
+    seconds = sum(found.seconds.values())
+    predicted = rates(plain).seconds if plain is not None else None
+    return {
+        "task": answers[0].task,
+        "drafter": answers[0].arm,
+        "planner": answers[0].planner,
+        "answers": len(answers),
+        "generated": found.tokens,
+        "verifier_passes": found.passes,
+        "ideal_speedup": found.mean_acceptance_length,
+        "mean_acceptance_length": found.mean_acceptance_length,
+        "mean_acceptance_length_unlooped": unlooped_acceptance_length(answers),
+        "drafted_step_acceptance_length": found.drafted_step_acceptance_length,
+        "acceptance_rate": found.acceptance_rate,
+        "draft_coverage": found.draft_coverage,
+        "accepted_per_cycle": found.accepted_per_cycle,
+        "acceptance_by_position": list(found.acceptance_by_position),
+        "drafting_us_per_step": 1e6 * found.seconds["draft"] / steps,
+        "overhead_us_per_step": 1e6 * (seconds - found.seconds["score"]) / steps,
+        "predicted_speedup": sum(predicted.values()) / seconds if predicted and seconds else None,
+        "predicted_seconds": seconds if predicted else None,
+    }
