@@ -1,4 +1,4 @@
-"""The bench: arms side by side on the same prompts, interleaved in one process, every text held against plain's."""
+"""The bench: arms side by side on the same prompts, interleaved in one process, each answer kept at once."""
 
 from __future__ import annotations
 
@@ -55,8 +55,15 @@ class BenchSettings:
 class Arm(Protocol):
     """A way to write answers."""
 
-    label: str
-    engine: str
+    @property
+    def label(self) -> str:
+        """What rows call it."""
+        ...
+
+    @property
+    def engine(self) -> str:
+        """Whose loop writes."""
+        ...
 
     def begin_round(self) -> None:
         """Forget tokens (memories, pools), keep beliefs."""
@@ -254,6 +261,7 @@ class Bench:
         request = self._requests[job.task, job.name]
         short = dataclasses.replace(request, prompt=list(request.prompt)[:_WARM_PROMPT], limit=_WARM_TOKENS)
         arm.run(short, Answer(-1, job.task, job.name, arm.label))
+        arm.begin_round()
 
     def _pieces(self, ids: Sequence[int]) -> list[str]:
         """Text of each token; a character of several tokens stands with the last."""

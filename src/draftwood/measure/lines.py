@@ -47,7 +47,8 @@ def read_lines(path: Path, *, cut: bool = False) -> Iterator[tuple[int, dict[str
 
 def _texts(path: Path, raw: BinaryIO) -> Iterator[tuple[int, str]]:
     try:
-        yield from enumerate(io.TextIOWrapper(raw, encoding="utf-8-sig"), start=1)
+        with io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
+            yield from enumerate(text, start=1)
     except (UnicodeDecodeError, OSError) as error:
         raise RecordError(f"{path} is no text of JSON lines ({error}): give a .jsonl or .jsonl.zst") from error
     except Exception as error:

@@ -6,6 +6,7 @@ scores (logit, or log probability plus noise) are closer than the rounding: a ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,11 +29,30 @@ class Difference:
         What the two texts have there; None past an end.
     margin
         By how much the target, asked afresh, prefers its best decision score to its second best.
+    best
+        The best decision score itself.
     """
 
     index: int
     tokens: tuple[int | None, int | None]
     margin: float
+    best: float = 0.0
+
+    def near_tie(self, dtype: str) -> bool:
+        """Whether rounding in this number format can have decided."""
+        return self.margin <= rounding(self.best, dtype)
+
+
+_EPSILON = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_UNITS = {"float32": 64, "float16": 2, "bfloat16": 2}
+"""Units in the last place that wide and narrow passes were seen to differ by: in float32 the order of summation
+counts (6e-5 at scores around 20, see LOG.md), in the short formats the rounding of the scores themselves."""
+
+
+def rounding(score: float, dtype: str) -> float:
+    """How far two passes may round a score of this size apart; an unknown format counts as float32."""
+    unit = _EPSILON.get(dtype, _EPSILON["float32"]) * 2.0 ** math.floor(math.log2(max(abs(score), 2.0**-10)))
+    return unit * _UNITS.get(dtype, _UNITS["float32"])
 
 
 def first_difference(
@@ -57,4 +77,4 @@ def first_difference(
         row = row / sampling.temperature + noise.gumbel(len(text), np.arange(len(row)))
     second, best = np.partition(row, -2)[-2:]
     pair = (a[index] if index < len(a) else None, b[index] if index < len(b) else None)
-    return Difference(index, pair, float(best - second))
+    return Difference(index, pair, float(best - second), float(best))

@@ -5,8 +5,8 @@ Importing this room imports neither torch nor transformers; both wait inside the
 
 from draftwood.models.catalogue import CATALOGUE, DEFAULT_MODEL, CatalogueModel, Wheel
 from draftwood.models.fetch import Progress, fetch
-from draftwood.models.find import Installed, cache_folder, find, installed
-from draftwood.models.load import load
+from draftwood.models.find import Installed, cache_folder, find, gguf_file, installed
+from draftwood.models.load import load, load_tokenizer
 
 __all__ = [
     "CATALOGUE",
@@ -18,6 +18,8 @@ __all__ = [
     "cache_folder",
     "fetch",
     "find",
+    "gguf_file",
     "installed",
     "load",
+    "load_tokenizer",
 ]

@@ -88,6 +88,31 @@ def load(
     return model.eval(), tokenizer
 
 
+def load_tokenizer(name: str | os.PathLike[str] = DEFAULT_MODEL) -> PreTrainedTokenizerBase:
+    """Load a model's tokenizer alone.
+
+    Parameters
+    ----------
+    name
+        As in :func:`load`; a folder that holds a tokenizer and no weights will do.
+
+    Raises
+    ------
+    ModelNotFoundError, ModelError, UnknownNameError
+        As :func:`load`.
+    """
+    place = find(name)
+    _require_packages()
+    from transformers import AutoTokenizer
+
+    local = isinstance(place, Path) or not _hub_answers(place)
+    with quiet_transformers():
+        try:
+            return AutoTokenizer.from_pretrained(place, local_files_only=local, trust_remote_code=False)
+        except Exception as error:
+            raise _explain(error, place, "tokenizer") from error
+
+
 def _require_packages() -> None:
     missing = [package for package in ("torch", "transformers") if importlib.util.find_spec(package) is None]
     if missing:

@@ -1,0 +1,168 @@
+"""``draftwood bench``: drafters and peers side by side on the same prompts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftwood.cli import measuring, options
+
+if TYPE_CHECKING:
+    from draftwood.measure.bench import Arm, Bench
+    from draftwood.measure.records import RowsWriter
+
+Tasks = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TASK,TASK", help="Kinds of prompts, as chat or grammar:one-sentence@0.7. [default: all]"
+    ),
+]
+Drafters = Annotated[str, typer.Option(metavar="ARM,ARM", help="Arms to compare: suffix,suffix+lookup:length=8.")]
+Peers = Annotated[
+    str | None,
+    typer.Option(metavar="PEER,PEER", help="Others on the same weights: transformers:lookup, llama.cpp:all."),
+]
+Planner = Annotated[str | None, typer.Option(help="How much is drafted. [default: fixed:16]")]
+Draft = Annotated[int | None, typer.Option(min=0, help="Short for --planner fixed:N.")]
+Temperature = Annotated[
+    float | None, typer.Option(help="For every prompt. [default: what the task says, else greedy]")
+]
+MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Runs of each arm on each prompt.")]
+Seed = Annotated[int, typer.Option(help="Of sampling, and of the order of runs.")]
+Sustain = Annotated[
+    float | None, typer.Option(min=1, metavar="SECONDS", help="Instead, repeat one answer for so long: the trend.")
+]
+
+
+def bench(
+    model: options.Model = options.MODEL_DEFAULT,
+    tasks: Tasks = None,
+    prompts: measuring.Prompts = None,
+    limit: measuring.Limit = None,
+    drafters: Drafters = options.DRAFTERS_DEFAULT,
+    peers: Peers = None,
+    planner: Planner = None,
+    draft: Draft = None,
+    temperature: Temperature = None,
+    max_new_tokens: MaxNewTokens = 192,
+    rounds: Rounds = 2,
+    seed: Seed = 0,
+    sustain: Sustain = None,
+    output: measuring.RowsOut = None,
+    as_json: options.Json = False,
+    dtype: options.Dtype = "float32",
+    threads: options.Threads = None,
+) -> None:
+    """Compare drafters, and peers, on the same prompts."""
+    from draftwood.cli.bench_table import show
+    from draftwood.drafters.load import arms
+    from draftwood.measure.bench import BenchSettings
+    from draftwood.measure.differences import differences
+    from draftwood.measure.table import table
+
+    chosen = measuring.planner_of(planner, draft, options.PLANNER_DEFAULT)
+    labels = list(dict.fromkeys(["none", *(label for label, _ in arms(drafters))]))
+    jobs = measuring.jobs_of(tasks, prompts, limit)
+    settings = BenchSettings(chosen, max_new_tokens, temperature, seed)
+    run = _Run(model, dtype, threads, labels, peers, settings, output)
+    try:
+        with measuring.progress() as bar:
+            work = run.prepare(jobs, bar)
+            if sustain is not None:
+                interrupted = run.sustain(work, jobs[0], sustain, bar)
+            else:
+                interrupted = run.rounds(work, rounds)
+                for row in differences(run.writer.rows, run.target, dtype):
+                    run.writer.other(row)
+    finally:
+        run.close()
+    rows = table(run.writer.rows)
+    if as_json:
+        others = {k: run.writer.rows.of_kind(k) for k in ("difference", "sustained")}
+        print(json.dumps({"rows": rows, **others, "header": run.writer.rows.header, "interrupted": interrupted}))
+    else:
+        show(rows, run.writer.rows)
+    if interrupted:
+        raise typer.Exit(130)
+
+
+class _Run:
+    """Model, arms and rows of one bench."""
+
+    def __init__(
+        self, model: str, dtype: str, threads: int | None, labels: list[str], peers: str | None,
+        settings: Any, output: Path | None,
+    ) -> None:  # fmt: skip
+        from draftwood.engines.peers import peer_names
+        from draftwood.planning.load import load as load_planner
+
+        load_planner(settings.planner)  # wrong names are told before a model is loaded
+        if peers:
+            engines = [peer.engine for peer in peer_names(peers)]
+            peers = ",".join([*dict.fromkeys(engines), peers])  # each with its engine's plain decoding beside it
+        self._names = {"model": model, "dtype": dtype}
+        self._threads, self._labels, self._peers = threads, labels, peers
+        self._settings, self._output = settings, output
+        self.arms: list[Arm] = []
+        self.writer: RowsWriter
+        self.target: Any = None
+
+    def prepare(self, jobs: list[Any], bar: Any) -> Bench:
+        """Load the model, open the rows file, make the arms."""
+        from draftwood.doors.setup import Setup
+        from draftwood.engines.peers import load_peers
+        from draftwood.measure.bench import Bench, OurArm, PeerArm
+        from draftwood.measure.provenance import provenance
+        from draftwood.measure.records import RowsWriter, header
+
+        loaded, tokenizer = options.load_model(self._names["model"], self._names["dtype"], self._threads)
+        setup = Setup(loaded, tokenizer, "none", self._settings.planner)
+        self.target = setup.target
+        threads = measuring.torch_threads(self._threads)
+        said = {
+            **self._names,
+            "threads": threads,
+            "planner": self._settings.planner,
+            "max_new_tokens": self._settings.max_new_tokens,
+            "temperature": self._settings.temperature,
+            "seed": self._settings.seed,
+        }
+        self.writer = RowsWriter(self._output, header("bench", said, provenance(**self._names, threads=threads)))
+        self.arms = [OurArm(label, setup, self._settings.planner) for label in self._labels]
+        if self._peers:
+            found = load_peers(self._peers, loaded, tokenizer, self._names["model"], threads)
+            self.arms += [PeerArm(peer) for peer in found]
+        return Bench(setup, self.arms, jobs, self._settings, self.writer, bar)
+
+    def rounds(self, work: Bench, rounds: int) -> bool:
+        """Run; returns whether it was interrupted."""
+        try:
+            work.run(rounds)
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    def sustain(self, work: Bench, job: Any, seconds: float, bar: Any) -> bool:
+        """Repeat one answer; returns whether it was interrupted."""
+        from draftwood.measure.sustain import Sustained, sustain
+
+        found: list[Sustained] = []
+        interrupted = False
+        try:
+            sustain(work, self.arms, job, seconds, found, lambda arm, at: bar(int(at), int(seconds), arm))
+        except KeyboardInterrupt:
+            interrupted = True
+        for each in found:
+            self.writer.other(each.to_json())
+        return interrupted
+
+    def close(self) -> None:
+        """Close arms and file."""
+        for arm in self.arms:
+            arm.close()
+        if hasattr(self, "writer"):
+            self.writer.close()

@@ -1,0 +1,123 @@
+"""How ``draftwood bench`` shows what it measured: the table, worst first, and what a table does not say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from draftwood.cli.measuring import number, percent, plain_table
+from draftwood.cli.render import console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from draftwood.measure.records import Rows
+
+ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8
+"""Source document 2's targets; met ones are marked."""
+
+_WIDE = 150
+
+Cell = Callable[[dict[str, Any]], str]
+
+
+def show(rows: list[dict[str, Any]], kept: Rows) -> None:
+    """Print the table of `measure.table.table`, the means, trends and differences."""
+    to = console(sys.stdout)
+    if rows:
+        to.print(_table(rows, wide=to.width >= _WIDE), soft_wrap=False)
+        to.print(
+            "speedup: over plain decoding of the same engine, without looped tails; interval: 95 %, over prompts; "
+            f"whole: with them. *: above {ACCEPTED_PER_CYCLE:g} accepted per cycle, {SPEEDUP:g} times as fast."
+            + (" Energy was not measured." if all(r["joules_per_token"] is None for r in rows) else "")
+        )
+    _means(to, rows)
+    for row in kept.of_kind("sustained"):
+        to.print(_trend(row))
+    _notes(to, rows, kept)
+
+
+def _marked(value: float | None, target: float) -> str:
+    return number(value) + ("*" if value is not None and value > target else "")
+
+
+def _length(row: dict[str, Any]) -> str:
+    unlooped = row["mean_acceptance_length_unlooped"]
+    return number(row["mean_acceptance_length"] if unlooped is None else unlooped)
+
+
+def _interval(row: dict[str, Any]) -> str:
+    interval = row["speedup_unlooped_interval"]
+    return f"{interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
+
+
+_NARROW: dict[str, Cell] = {
+    "accept. length": _length,
+    "accept. rate": lambda r: percent(r["acceptance_rate"]),
+    "coverage": lambda r: percent(r["draft_coverage"]),
+    "accepted/cycle": lambda r: _marked(r["accepted_per_cycle"], ACCEPTED_PER_CYCLE),
+    "speedup": lambda r: _marked(r["speedup_unlooped"], SPEEDUP),
+    "interval": _interval,
+    "tokens/s": lambda r: number(r["tokens_per_second"], 1),
+}
+_MORE: dict[str, Cell] = {
+    "whole": lambda r: number(r["speedup"]),
+    "3+ accepted": lambda r: percent(r["three_accepted"]),
+    "TTFT ms": lambda r: number(r["ttft"], 0, 1000),
+    "TPOT ms": lambda r: number(r["tpot"], 1, 1000),
+    "ITL p95 ms": lambda r: number(r["p95_itl"], 1, 1000),
+    "CPUs": lambda r: number(r["cpu_share"], 1),
+    "J/token": lambda r: number(r["joules_per_token"]),
+    "overhead": lambda r: _overhead(r["seconds"]),
+}
+
+
+def _overhead(seconds: dict[str, float] | None) -> str:
+    """Share of everything but the target's passes."""
+    total = sum(seconds.values()) if seconds else 0.0
+    return percent(1 - seconds["score"] / total) if seconds and total else ""
+
+
+def _table(rows: list[dict[str, Any]], *, wide: bool) -> Table:
+    cells = {name: cell for name, cell in (_NARROW | _MORE if wide else _NARROW).items() if any(map(cell, rows))}
+    table = plain_table("task", "arm", *cells, last="identical")
+    table.columns[0].overflow = table.columns[1].overflow = "fold"
+    table.columns[1].justify = "left"
+    for row in sorted(rows, key=lambda r: (r["speedup_unlooped"] is None, r["speedup_unlooped"] or 0.0)):
+        same = {True: "yes", False: "NO", None: ""}[row["identical"]]
+        table.add_row(row["task"], row["drafter"], *(cell(row) for cell in cells.values()), same)
+    return table
+
+
+def _means(to: Console, rows: list[dict[str, Any]]) -> None:
+    from draftwood.measure.table import geometric_mean
+
+    for arm in dict.fromkeys(row["drafter"] for row in rows):
+        found = [row["speedup_unlooped"] for row in rows if row["drafter"] == arm and row["speedup_unlooped"]]
+        if found and arm != "none":
+            to.print(f"{arm}: geometric mean {geometric_mean(found):.2f}, worst task {min(found):.2f}")
+
+
+def _trend(row: dict[str, Any]) -> str:
+    if row["kept"] is None:
+        return f"{row['drafter']}: too few answers for a trend; give it more seconds"
+    heat = [window["celsius"] for window in row["windows"] if "celsius" in window]
+    warm = f"{heat[0]:.0f} to {heat[-1]:.0f} degrees Celsius" if heat else "temperature not told"
+    return (
+        f"{row['drafter']}: {row['first_quarter']:.1f} tokens/s in the first quarter of the time, "
+        f"{row['last_quarter']:.1f} in the last ({percent(row['kept'])} kept); {warm}"
+    )
+
+
+def _notes(to: Console, rows: list[dict[str, Any]], kept: Rows) -> None:
+    looped = {r["task"]: r["looped_tokens"] for r in rows if r["drafter"] == "none" and r["looped_tokens"]}
+    if looped:
+        to.print("looped tails of plain's answers, in tokens: " + ", ".join(f"{t} {n}" for t, n in looped.items()))
+    by_id = {answer.id: answer for answer in kept.answers}
+    for found in kept.of_kind("difference"):
+        answer = by_id[found["answer"]]
+        margin = "" if found["margin"] is None else f", where the two best scores differ by {found['margin']:.1e}"
+        tie = {True: " (a near-tie)", False: " (NOT a near-tie: please report it)", None: ""}[found["near_tie"]]
+        to.print(f"{answer.arm} differs on {answer.task} {answer.name} from token {found['index']}{margin}{tie}")

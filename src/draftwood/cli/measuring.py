@@ -1,0 +1,103 @@
+"""What the measuring verbs share: where prompts come from, where rows go, progress, cells of tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from draftwood.measure.prompt_files import Job
+
+RowsOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="ROWS.jsonl[.zst]",
+        help="Keep every answer and step here; resumes what it holds.",
+    ),
+]
+Prompts = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Your own prompts: JSONL, or text with blank lines between.")
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Most prompts per task.")]
+
+
+def jobs_of(tasks: str | None, prompts: Path | None, limit: int | None) -> list[Job]:
+    """Return the prompts that the flags name; all tasks where they name none."""
+    from draftwood.errors import UsageError
+    from draftwood.measure.prompt_files import read_prompts, task_jobs
+    from draftwood.tasks import KINDS
+
+    if tasks is not None and prompts is not None:
+        raise UsageError("--tasks names prompts of draftwood, --prompts your own: give one of them")
+    if prompts is None:
+        return task_jobs(",".join(KINDS) if tasks is None else tasks, limit)
+    counts: dict[str, int] = {}
+    kept = []
+    for job in read_prompts(prompts):
+        counts[job.task] = counts.get(job.task, 0) + 1
+        if limit is None or counts[job.task] <= limit:
+            kept.append(job)
+    return kept
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[int, int, str], None]]:
+    """Show a bar on standard error, on a terminal only; yields (done, all, what comes now) -> None."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _all, _what: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from draftwood.cli.render import console
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+        line = bar.add_task("")
+        yield lambda done, total, what: bar.update(line, completed=done, total=total, description=what)
+
+
+def plain_table(first: str, *columns: str, last: str | None = None) -> Table:
+    """Return a table without lines: names to the left, numbers to the right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column(first)
+    for column in columns:
+        table.add_column(column, justify="right")
+    if last is not None:
+        table.add_column(last)
+    return table
+
+
+def number(value: float | None, digits: int = 2, factor: float = 1.0) -> str:
+    """Format a number for a cell; nothing for None."""
+    return "" if value is None else f"{factor * value:.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """Format a share for a cell."""
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def planner_of(planner: str | None, draft: int | None, default: str) -> str:
+    """Return the planner that ``--planner`` or ``--draft`` means."""
+    from draftwood.errors import UsageError
+
+    if planner is not None and draft is not None:
+        raise UsageError(f"--draft {draft} means --planner fixed:{draft}: give one of them")
+    return f"fixed:{draft}" if draft is not None else planner or default
+
+
+def torch_threads(threads: int | None) -> int | None:
+    """Return the threads in use once torch is loaded."""
+    torch: Any = sys.modules.get("torch")
+    return torch.get_num_threads() if torch else threads

@@ -1,0 +1,196 @@
+"""``draftwood probe``: would drafting help? Decoding unchanged, a drafter counted silently."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftwood.cli import measuring, options
+
+if TYPE_CHECKING:
+    from draftwood.measure.prompt_files import Job
+    from draftwood.measure.records import Answer
+
+PromptIds = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Prompts as token ids, one per line, commas or spaces between.")
+]
+Suite = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="code (five prompts of code), or a task as chat. [default: code]"),
+]
+NgramMin = Annotated[int, typer.Option(min=1, help="Fewest tokens that must match.")]
+NgramMax = Annotated[int, typer.Option(min=1, help="Most tokens that are looked for.")]
+Trace = Annotated[
+    Path | None, typer.Option(metavar="OUT.jsonl[.zst]", help="Write prompts and answers here, to be replayed.")
+]
+MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")]
+
+
+def probe(
+    model: options.Model = options.MODEL_DEFAULT,
+    prompts: measuring.Prompts = None,
+    prompt_ids_file: PromptIds = None,
+    suite: Suite = None,
+    limit: measuring.Limit = None,
+    ngram_min: NgramMin = 2,
+    ngram_max: NgramMax = 8,
+    max_new_tokens: MaxNewTokens = 64,
+    trace: Trace = None,
+    output: measuring.RowsOut = None,
+    as_json: options.Json = False,
+    dtype: options.Dtype = "float32",
+    threads: options.Threads = None,
+) -> None:
+    """Count how often a proposal would have been right, decoding unchanged."""
+    from draftwood.drafters.lookup import LookupDrafter
+    from draftwood.errors import UsageError
+
+    if ngram_min > ngram_max:
+        raise UsageError(f"--ngram-min {ngram_min} is above --ngram-max {ngram_max}: give a smaller one")
+    drafter = LookupDrafter(max_ngram=ngram_max, min_ngram=ngram_min, length=1)
+    jobs = _jobs(prompts, prompt_ids_file, suite, limit)
+    run = _Run(model, dtype, threads, drafter, max_new_tokens)
+    with measuring.progress() as bar:
+        interrupted = run.answer(jobs, output, bar)
+    if trace is not None and run.answers:
+        run.write_trace(trace)
+    document = run.document() | {"interrupted": interrupted}
+    if as_json:
+        print(json.dumps(document))
+    else:
+        _show(document)
+    if interrupted:
+        raise typer.Exit(130)
+
+
+def _jobs(prompts: Path | None, ids: Path | None, suite: str | None, limit: int | None) -> list[Job]:
+    from draftwood.errors import UsageError
+    from draftwood.measure.prompt_files import read_prompt_ids
+
+    if sum(given is not None for given in (prompts, ids, suite)) > 1:
+        raise UsageError("--prompts, --prompt-ids-file and --suite each name the prompts: give one of them")
+    if ids is not None:
+        return read_prompt_ids(ids)[:limit]
+    if prompts is not None:
+        return measuring.jobs_of(None, prompts, limit)
+    names = {None: "code-suite", "code": "code-suite"}.get(suite, suite)
+    return measuring.jobs_of(names, None, limit)
+
+
+class _Run:
+    """The answers so far."""
+
+    def __init__(self, model: str, dtype: str, threads: int | None, drafter: Any, max_new_tokens: int) -> None:
+        from draftwood.doors.setup import Setup
+
+        self._drafter, self._limit = drafter, max_new_tokens
+        loaded, self.tokenizer = options.load_model(model, dtype, threads)
+        self._setup = Setup(loaded, self.tokenizer, "none", options.PLANNER_DEFAULT)
+        self.settings = {
+            "model": model,
+            "dtype": dtype,
+            "threads": measuring.torch_threads(threads),
+            "max_new_tokens": max_new_tokens,
+            "ngram_min": drafter.min_ngram,
+            "ngram_max": drafter.max_ngram,
+        }
+        self.answers: list[Answer] = []
+
+    def answer(self, jobs: list[Job], output: Path | None, bar: Any) -> bool:
+        """Probe every prompt; returns whether it was interrupted."""
+        from draftwood.measure.records import Answer, RowsWriter, header
+
+        requests = [self._request(job) for job in jobs]  # what cannot be written is told before anything is
+        writer = RowsWriter(output, header("probe", self.settings, self._provenance()))
+        self.answers = writer.rows.answers
+        done = {answer.key for answer in self.answers}
+        arm = f"lookup:min_ngram={self._drafter.min_ngram}:max_ngram={self._drafter.max_ngram}"
+        try:
+            for number, (job, request) in enumerate(zip(jobs, requests, strict=True)):
+                if (job.task, job.name, arm, 0) in done:
+                    continue
+                bar(number, len(jobs), f"{job.task} {job.name}")
+                answer = Answer(writer.next_id, job.task, job.name, arm, planner="silent", limit=request.limit)
+                if self._probe(request, answer):
+                    return True
+                writer.answer(answer)
+        finally:
+            writer.close()
+        return False
+
+    def _request(self, job: Job) -> Any:
+        from draftwood.doors.prompts import as_ids
+
+        request = self._setup.request(
+            as_ids(job.prompt, self.tokenizer), max_new_tokens=self._limit, temperature=0.0, seed=0
+        )
+        request.check(self._setup.target.capabilities)
+        return request
+
+    def _probe(self, request: Any, answer: Answer) -> bool:
+        from draftwood.measure.probe import probe as probe_one
+
+        try:
+            probe_one(self._setup.target, self._drafter, request, answer)
+        except KeyboardInterrupt:
+            self.answers.append(answer)  # counted and shown, not kept: a file holds whole answers only
+            return True
+        return False
+
+    def _provenance(self) -> dict[str, Any]:
+        from draftwood.measure.provenance import provenance
+
+        return provenance(model=self.settings["model"], dtype=self.settings["dtype"])
+
+    def write_trace(self, path: Path) -> None:
+        """Write what was answered, to be replayed."""
+        from draftwood.doors.prompts import decoder
+        from draftwood.measure.traces import Trace, write_traces
+
+        decode = decoder(self.tokenizer)
+        traces = [
+            Trace(
+                a.task, a.name, a.prompt_ids, a.output_ids, a.limit, a.finish_reason,
+                decode(a.prompt_ids), decode(a.output_ids),
+            )
+            for a in self.answers if a.output_ids
+        ]  # fmt: skip
+        write_traces(path, traces, self._provenance(), self.tokenizer)
+
+    def document(self) -> dict[str, Any]:
+        """Return the counts of every prompt, and of all together."""
+        from draftwood.measure.probe import ProbeCounts
+
+        each = [{"task": a.task, "name": a.name, **ProbeCounts.of([a]).to_json()} for a in self.answers]
+        return {**self.settings, "prompts": each, **ProbeCounts.of(self.answers).to_json()}
+
+
+def _show(document: dict[str, Any]) -> None:
+    from draftwood.cli.render import console
+
+    to = console(sys.stdout)
+    words = ("targets", "proposals", "accepted", "proposal_rate", "acceptance_rate", "accepted_per_target")
+    table = measuring.plain_table("prompt", *words)
+    for row in document["prompts"]:
+        table.add_row(f"{row['task']} {row['name']}", *_cells(row))
+    table.add_row("total", *_cells(document))
+    to.print(table, soft_wrap=False)
+    by_match = measuring.plain_table("match length", "proposals", "accepted", "acceptance_rate")
+    for row in document["by_match"]:
+        by_match.add_row(str(row["match_length"]), *map(str, (row["proposals"], row["accepted"])),
+                         measuring.number(row["acceptance_rate"], 3))  # fmt: skip
+    to.print(by_match, soft_wrap=False)
+    to.print(
+        "targets: tokens that decoding wrote; proposals: those for which the text had a continuation to offer; "
+        "accepted: it was the token. Passes that a verifier needs: draftwood probe --trace, draftwood simulate."
+    )
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    counts = [str(row[name]) for name in ("targets", "proposals", "accepted")]
+    rates = ("proposal_rate", "acceptance_rate", "accepted_per_target")
+    return counts + [measuring.number(row[name], 3) for name in rates]

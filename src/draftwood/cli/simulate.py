@@ -1,0 +1,197 @@
+"""``draftwood simulate``: what drafting would have done for recorded answers, without a model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftwood.cli import measuring, options
+
+if TYPE_CHECKING:
+    from draftwood.measure.records import Answer
+    from draftwood.measure.traces import Trace
+    from draftwood.planning.cost_curve import CostCurve
+
+Traces = Annotated[
+    list[Path], typer.Argument(metavar="TRACE...", help="Recorded answers, as probe --trace writes.")
+]
+Draft = Annotated[
+    list[int] | None, typer.Option(min=0, metavar="N", help="Draft nodes per pass; may be given again.")
+]
+Drafters = Annotated[str, typer.Option(metavar="ARM,ARM", help="Arms to compare: suffix,suffix+lookup:length=8.")]
+Planner = Annotated[str | None, typer.Option(help="Instead of --draft. [default: fixed:16]")]
+Tokenizer = Annotated[
+    str | None, typer.Option(metavar="MODEL", help="Model or folder whose tokenizer reads traces of text.")
+]
+Profile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Cost of a pass, from draftwood profile: predicts the speedup."),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="ROWS.jsonl[.zst]", help="Write every replayed step here.")
+]
+Cost = Annotated[
+    str | None, typer.Option(metavar="N=MS,N=MS", help="Cost of a pass in milliseconds: 1=31,4=30,16=53,64=151.")
+]
+
+
+def simulate(
+    traces: Traces,
+    draft: Draft = None,
+    drafters: Drafters = options.DRAFTERS_DEFAULT,
+    planner: Planner = None,
+    tokenizer: Tokenizer = None,
+    profile: Profile = None,
+    cost: Cost = None,
+    output: Output = None,
+    as_json: options.Json = False,
+) -> None:
+    """Replay recorded answers and count the passes that drafting would have taken."""
+    from draftwood.errors import UsageError
+    from draftwood.measure.traces import read_traces
+
+    if planner is not None and draft:
+        raise UsageError("--draft N means --planner fixed:N: give one of them")
+    planners: dict[str, int | None] = {f"fixed:{n}": n for n in draft or ()}
+    planners = planners or {planner or options.PLANNER_DEFAULT: None}
+    curve = _curve(profile, cost)
+    known = _tokenizer(tokenizer)
+    found = [trace for path in traces for trace in read_traces(path, known)]
+    run = _Run(found, planners, drafters, curve, len(known) if known is not None else None)
+    with measuring.progress() as bar:
+        interrupted = run.run(bar)
+    if output is not None:
+        run.write(output)
+    rows, totals = run.rows(), run.totals()
+    if as_json:
+        print(json.dumps({"rows": rows, "totals": totals, "interrupted": interrupted}))
+    else:
+        _show(rows if len({row["task"] for row in rows}) == 1 else [*rows, *totals], curve is not None)
+    if interrupted:
+        raise typer.Exit(130)
+
+
+def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
+    from draftwood.errors import UsageError
+    from draftwood.planning.cost_curve import CostCurve
+
+    if profile is not None and cost is not None:
+        raise UsageError("--profile and --cost both say what a pass costs: give one of them")
+    if profile is not None:
+        return CostCurve.load(profile)
+    return CostCurve.parse(cost) if cost is not None else None
+
+
+def _tokenizer(name: str | None) -> Any:
+    if name is None:
+        return None
+    from draftwood.cli.render import busy
+    from draftwood.models import load_tokenizer
+
+    with busy(f"loading the tokenizer of {name}"):
+        return load_tokenizer(name)
+
+
+class _Run:
+    """Arms x planners over the traces."""
+
+    def __init__(
+        self, traces: list[Trace], planners: dict[str, int | None], drafters: str, curve: CostCurve | None,
+        vocabulary: int | None,
+    ) -> None:  # fmt: skip
+        from draftwood.drafters.load import arms
+        from draftwood.planning.load import load as load_planner
+
+        self._traces, self._planners, self._curve = traces, planners, curve
+        self._labels = [label for label, _ in arms(drafters)]
+        for planner in planners:
+            load_planner(planner)
+        self._vocabulary: dict[str, Any] = {} if vocabulary is None else {"vocab_size": vocabulary}
+        self._found: dict[tuple[str, str], list[Answer]] = {}
+        self._plain: list[Answer] = []
+
+    def run(self, bar: Any) -> bool:
+        """Replay everything; returns whether it was interrupted."""
+        try:
+            if self._curve is not None:
+                self._plain = list(self._replay("none", "fixed:0", bar))
+            for planner in self._planners:
+                for label in self._labels:
+                    answers = self._found[label, planner] = []
+                    answers.extend(self._replay(label, planner, bar))  # as they come: an interrupt loses none
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    def write(self, path: Path) -> None:
+        """Write every replayed answer with its steps; an arm is named with its planner where there are several."""
+        from draftwood.measure.provenance import provenance
+        from draftwood.measure.records import RowsWriter, header
+
+        path.unlink(missing_ok=True)
+        writer = RowsWriter(path, header("simulate", {"planners": list(self._planners)}, provenance()))
+        try:
+            for (label, planner), answers in self._found.items():
+                for answer in answers:
+                    answer.arm = f"{label} {planner}" if len(self._planners) > 1 else label
+                    answer.id = writer.next_id
+                    writer.answer(answer)
+        finally:
+            writer.close()
+
+    def _replay(self, label: str, planner: str, bar: Any) -> Any:
+        from draftwood.measure.simulate import simulate as replay
+
+        cost = self._curve.seconds if self._curve is not None else None
+        answers = replay(self._traces, label, planner, cost=cost, **self._vocabulary)
+        for number, answer in enumerate(answers):
+            bar(number + 1, len(self._traces), f"{label}, {planner}")
+            yield answer
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row per task, arm and planner."""
+        tasks = dict.fromkeys(trace.task for trace in self._traces)
+        return [row for task in tasks for row in self._rows(task)]
+
+    def totals(self) -> list[dict[str, Any]]:
+        """Return one row per arm and planner over all tasks."""
+        return [row | {"task": "all"} for row in self._rows(None)]
+
+    def _rows(self, task: str | None) -> list[dict[str, Any]]:
+        from draftwood.measure.simulate import row
+
+        rows = []
+        for (label, planner), answers in self._found.items():
+            chosen = [a for a in answers if task in (None, a.task)]
+            if chosen:
+                names = {(a.task, a.name) for a in chosen}
+                plain = [a for a in self._plain if (a.task, a.name) in names]
+                named = {"drafter": label, "draft": self._planners[planner]}
+                rows.append(row(chosen, plain or None) | named)
+        return rows
+
+
+def _show(rows: list[dict[str, Any]], timed: bool) -> None:
+    from draftwood.cli.measuring import number, percent
+    from draftwood.cli.render import console
+
+    columns = ["planner", "generated", "verifier passes", "ideal speedup", "without looped tails", "accept. rate",
+               "coverage", "drafting us/step"] + ["predicted speedup"] * timed  # fmt: skip
+    table = measuring.plain_table("task", "drafter", *columns)
+    table.columns[1].justify = "left"
+    for row in rows:
+        cells = [row["task"], row["drafter"], row["planner"], str(row["generated"]), str(row["verifier_passes"])]
+        cells += [number(row[name]) for name in ("ideal_speedup", "mean_acceptance_length_unlooped")]
+        cells += [percent(row["acceptance_rate"]), percent(row["draft_coverage"])]
+        cells += [number(row["drafting_us_per_step"], 0)]
+        table.add_row(*cells, *([number(row["predicted_speedup"])] if timed else []))
+    to = console(sys.stdout)
+    to.print(table, soft_wrap=False)
+    to.print(
+        "generated: tokens that decoding wrote, the one that reading the prompt pays for left out; ideal speedup: "
+        "generated / verifier passes, as if a wide pass cost no more than a narrow one."
+    )

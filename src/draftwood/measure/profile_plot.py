@@ -1,0 +1,127 @@
+"""A profile as a picture: a PNG by matplotlib, or characters for a terminal by plotext."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from draftwood.errors import RecordError, UsageError
+from draftwood.measure.profile_rows import Profile, spread
+
+_COLOURS = ("#0c8ae5", "#d66705", "#089c39", "#a06bea", "#e54b98")
+_TERMINAL = (33, 208, 35, 141, 205)  # the same, of the 256 that terminals know
+_MARKS = "ox+*#"  # for terminals without colours
+_MILLI = 1000
+
+
+def save_picture(measured: Profile, path: Path, title: str) -> None:
+    """Write milliseconds over tokens per pass, one line per context length with its quartiles as a band.
+
+    Raises
+    ------
+    UsageError
+        If matplotlib is missing, or the ending of the name is none it knows.
+    RecordError
+        If the file cannot be written.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise missing("matplotlib") from error
+    figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    known = canvas.get_supported_filetypes()
+    if path.suffix[1:] not in known:
+        raise UsageError(f"{path}: pictures are written as {', '.join(sorted(known))}; name it FILE.png")
+    _draw(figure.add_subplot(), measured, title)
+    beside = path.with_name(f".{path.stem}.unfinished{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(beside)
+        beside.replace(path)
+    except OSError as error:
+        raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
+    finally:
+        with contextlib.suppress(OSError):  # its folder may be none
+            beside.unlink()
+
+
+def _draw(axes: Any, measured: Profile, title: str) -> None:
+    for number, context in enumerate(measured.contexts):
+        line = measured.line(context)
+        rows = [spread(seconds) for seconds in line.values()]
+        colour = _COLOURS[number % len(_COLOURS)]
+        low, middle, high = ([_MILLI * row[q] for row in rows] for q in ("q1_s", "median_s", "q3_s"))
+        axes.plot(list(line), middle, color=colour, marker="o", markersize=4, label=f"{context} tokens of context")
+        axes.fill_between(list(line), low, high, color=colour, alpha=0.2, linewidth=0)
+    sizes = _sizes(measured)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [str(n) for n in sizes], fontsize=8)
+    axes.set_xticks([], minor=True)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("tokens per pass (the root included)")
+    axes.set_ylabel("ms per pass (median; band: quartiles)")
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+
+
+def picture_of_characters(measured: Profile, width: int, *, colour: bool) -> str:
+    """Return the same lines as text, at most ``width`` characters wide.
+
+    Raises
+    ------
+    UsageError
+        If plotext is missing.
+    """
+    try:
+        import plotext  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise missing("plotext") from error
+    figure = plotext.figure
+    figure.clear()
+    figure.plot_size(width, 18)
+    figure.theme("simple")
+    for number, context in enumerate(measured.contexts):
+        line = measured.line(context)
+        middle = [_MILLI * spread(seconds)["median_s"] for seconds in line.values()]
+        signal = figure.signal([math.log2(n) for n in line], middle, marker=_marker(plotext, number, colour))
+        signal.lines()
+        signal.label(f"context {context}")
+        figure.draw(signal)
+    sizes = _sizes(measured)
+    highest = _MILLI * max(
+        max(spread(s)["median_s"] for s in measured.line(c).values()) for c in measured.contexts
+    )
+    heights = [highest * quarter / 4 for quarter in range(5)]
+    figure.ruler("y").lim(0)
+    figure.ruler("y").ticks(heights, [f"{h:.0f}" if highest >= 10 else f"{h:.2f}" for h in heights])
+    figure.ruler("x").lim(
+        math.log2(sizes[0]), math.log2(sizes[-1]) + 0.2
+    )  # the last tick needs room for its label
+    figure.ruler("x").ticks([math.log2(n) for n in sizes], [str(n) for n in sizes])
+    figure.label("tokens per pass", "x")
+    figure.label("ms", "y")
+    drawn: str = figure.build().string(not colour)
+    figure.clear()
+    return "\n".join(part.rstrip() for part in drawn.rstrip("\n").splitlines())
+
+
+def _marker(plotext: Any, number: int, colour: bool) -> Any:
+    if not colour:
+        return _MARKS[number % len(_MARKS)]
+    return plotext.marker("hd", _TERMINAL[number % len(_TERMINAL)])
+
+
+def _sizes(measured: Profile) -> Sequence[int]:
+    return sorted({n for context in measured.contexts for n in measured.line(context)})
+
+
+def missing(package: str) -> UsageError:
+    """Return the error that says how to get what the instruments need."""
+    return UsageError(f'this needs {package}: run pip install "draftwood[measure]"')

@@ -1,0 +1,131 @@
+"""The probe and the simulation: each on its own, and the identity that ties them together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.helpers import PROMPT, write
+
+from draftwood.drafters.lookup import LookupDrafter
+from draftwood.engines.replay import ReplayTarget
+from draftwood.measure.probe import ProbeCounts, probe
+from draftwood.measure.records import Answer
+from draftwood.measure.simulate import row, simulate
+from draftwood.measure.traces import Trace
+from draftwood.planning.cost_curve import CostCurve
+from draftwood.request import Request
+from draftwood.testing import RaisingDrafter, ToyTarget
+
+LOOKUP = LookupDrafter(max_ngram=8, min_ngram=2, length=1)
+TEXTS = st.lists(st.integers(0, 3), min_size=2, max_size=60)
+
+
+def probed(target, prompt, limit, drafter=LOOKUP) -> Answer:
+    return probe(target, drafter, Request(prompt, limit), Answer(0, "toy", "a", "lookup"))
+
+
+def naive_probe(prompt, output, least=2, most=8):
+    """What followed the newest occurrence of the longest repeated suffix, in its plainest words."""
+    text, found = [*prompt, output[0]], []
+    for token in output[1:]:
+        proposal = None
+        for n in range(min(most, len(text) - 1), least - 1, -1):
+            ends = [e for e in range(n, len(text)) if text[e - n : e] == text[-n:]]
+            if ends:
+                proposal = (n, text[ends[-1]])
+                break
+        found.append((proposal, proposal is not None and proposal[1] == token))
+        text.append(token)
+    return found
+
+
+def test_decoding_is_unchanged_and_every_token_is_a_target():
+    target = ToyTarget(order=2, seed=4)
+    plain = write(target, [], 0, limit=50)
+    answer = probed(target, PROMPT, 50)
+    assert answer.output_ids == plain.ids
+    assert answer.finish_reason == "length"
+    assert [s.drafted for s in answer.steps] == [0] * 49
+    counts = ProbeCounts.of([answer])
+    assert counts.targets == 49
+    assert counts.proposals == sum(s.by_source[0].proposed for s in answer.steps)
+    assert 0 < counts.accepted <= counts.proposals
+
+
+@given(TEXTS, TEXTS)
+@settings(max_examples=60, deadline=None)
+def test_the_probe_is_its_definition(prompt, output):
+    answer = probed(ReplayTarget(prompt, output, vocab_size=4), prompt, len(output))
+    truth = naive_probe(prompt, output)
+    counts = ProbeCounts.of([answer])
+    assert counts.targets == len(truth)
+    assert counts.proposals == sum(p is not None for p, _ in truth)
+    assert counts.accepted == sum(right for _, right in truth)
+    for n, (proposals, accepted) in counts.by_match.items():
+        assert proposals == sum(p is not None and p[0] == n for p, _ in truth)
+        assert accepted == sum(right for p, right in truth if p is not None and p[0] == n)
+
+
+@given(TEXTS, TEXTS)
+@settings(max_examples=60, deadline=None)
+def test_simulated_with_a_draft_of_one_the_hits_are_the_probes_at_the_positions_it_visits(prompt, output):
+    right = [
+        bool(s.trace and s.trace["right"]) for s in probed(ReplayTarget(prompt, output), prompt, len(output)).steps
+    ]
+    (simulated,) = simulate([Trace("t", "a", prompt, output)], [LOOKUP], "fixed:1")
+    position, hits = 0, 0  # among the decode tokens
+    for step in simulated.steps:
+        last = position == len(right) - 1  # the pass adds a token itself: nothing is drafted for the last one
+        assert step.accepted == (right[position] and not last)
+        hits += step.accepted
+        position += len(step.emitted)
+    assert position == len(right)
+    assert len(simulated.steps) == len(right) - hits
+
+
+def test_counts_as_rates():
+    counts = ProbeCounts(100, 74, 69, {2: (4, 1), 8: (70, 68)})
+    found = counts.to_json()
+    assert (found["proposal_rate"], found["accepted_per_target"]) == (0.74, 0.69)
+    assert found["acceptance_rate"] == pytest.approx(0.932, abs=1e-3)  # source document 0's figures
+    assert found["by_match"][0] == {"match_length": 2, "proposals": 4, "accepted": 1, "acceptance_rate": 0.25}
+    assert ProbeCounts().to_json()["acceptance_rate"] == 0
+
+
+def test_a_failing_drafter_proposes_nothing_and_changes_nothing():
+    target = ToyTarget(order=2, seed=4)
+    answer = probed(target, PROMPT, 20, RaisingDrafter("draft"))
+    assert answer.output_ids == write(target, [], 0, limit=20).ids
+    assert ProbeCounts.of([answer]).proposals == 0
+
+
+def test_source_document_zeros_arithmetic():
+    # 100 tokens in 49 passes are 2.04x, in 41 passes 2.44x.
+    answers = list(simulate([Trace("t", "a", [1, 2, 3], [1, 2, 3] * 34)], "suffix:factor=inf", "fixed:4"))
+    found = row(answers)
+    assert found["generated"] == 101
+    assert found["ideal_speedup"] == found["generated"] / found["verifier_passes"]
+    assert found["mean_acceptance_length"] == found["ideal_speedup"]
+    assert found["mean_acceptance_length_unlooped"] < found["mean_acceptance_length"]
+    assert found["predicted_speedup"] is None
+
+
+def test_with_a_cost_time_is_simulated_too():
+    curve = CostCurve.parse("1=100,5=200")
+    trace = Trace("t", "a", [1, 2, 3], [1, 2, 3] * 20)
+    (drafted,) = simulate([trace], "suffix:factor=inf", "fixed:4", cost=curve.seconds)
+    (plain,) = simulate([trace], "none", "fixed:0", cost=curve.seconds)
+    for step in drafted.steps:
+        assert step.score_s == pytest.approx(curve.seconds(1 + step.drafted), abs=1e-3)
+    assert plain.decode_s == pytest.approx(59 * 0.1, rel=0.01)
+    found = row([drafted], [plain])
+    assert found["predicted_speedup"] == pytest.approx(plain.decode_s / drafted.decode_s)
+    assert 1.5 < found["predicted_speedup"] < 2.5
+
+
+def test_each_task_starts_afresh_and_keeps_the_order_of_the_file():
+    traces = [Trace(task, str(i), [1], [2, 3]) for i, task in enumerate(["b", "a", "b"])]
+    answers = list(simulate(traces, "none"))
+    assert [(a.task, a.name, a.id) for a in answers] == [("b", "0", 0), ("b", "2", 1), ("a", "1", 2)]
+    assert {a.engine for a in answers} == {"replay"}

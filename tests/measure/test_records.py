@@ -1,0 +1,179 @@
+"""Rows files: there and back, resumed, compressed, and every way in which one can be broken."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+import pytest
+from tests.helpers import PROMPT, write
+
+from draftwood.drafters.load import load
+from draftwood.errors import DraftwoodError, RecordError, UsageError
+from draftwood.measure.lines import Appender, read_lines
+from draftwood.measure.records import Answer, RowsWriter, header, read_rows
+from draftwood.testing import ToyTarget
+
+HEADER = header("bench", {"model": "toy", "seed": 0}, {"command": "draftwood bench"})
+
+
+def answer(number: int, name: str = "a", arm: str = "suffix", **more) -> Answer:
+    written = write(ToyTarget(order=2, seed=number), load("suffix"), 8)
+    return Answer(
+        number, "toy", name, arm, drafters=["suffix"], prompt_ids=list(PROMPT), output_ids=written.ids,
+        steps=written.steps, decode_s=0.5, finish_reason="length", **more,
+    )  # fmt: skip
+
+
+def filled(path, *answers: Answer):
+    writer = RowsWriter(path, HEADER)
+    for each in answers:
+        writer.answer(each)
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.zst"])
+def test_there_and_back(tmp_path, name):
+    answers = [answer(0), answer(1, arm="none", pieces=["a"], sampling={"temperature": 0.7})]
+    path = filled(tmp_path / "new folder" / name, *answers)
+    rows = read_rows(path)
+    assert rows.header == HEADER
+    assert rows.answers == answers
+    assert answers[0].key == ("toy", "a", "suffix", 0)
+
+
+def test_sources_name_who_wrote_each_token():
+    one = answer(3)
+    assert len(one.sources) == len(one.output_ids)
+    assert one.sources[0] == "model"
+    assert set(one.sources) == {"model", "suffix"}
+    assert answer(3).sources.count("suffix") == sum(s.accepted for s in one.steps)
+    assert Answer(0, "t", "n", "llama.cpp", output_ids=[1, 2]).sources == ["model", "model"]
+
+
+def test_a_prompt_is_written_once(tmp_path):
+    path = filled(tmp_path / "rows.jsonl", answer(0), answer(1, arm="none"), answer(2, name="b"))
+    prompts = ["prompt_ids" in row for _, row in read_lines(path) if row["row"] == "answer"]
+    assert prompts == [True, False, True]
+    assert all(a.prompt_ids == list(PROMPT) for a in read_rows(path).answers)
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.zst"])
+@pytest.mark.parametrize("lost", [2, 40, 400])
+def test_a_run_that_was_cut_off_goes_on_after_its_last_whole_answer(tmp_path, name, lost):
+    path = filled(tmp_path / name, answer(0))
+    whole = path.stat().st_size
+    filled(path, answer(1))
+    with path.open("rb+") as file:
+        file.truncate(max(whole, path.stat().st_size - lost))
+    writer = RowsWriter(path, HEADER)
+    assert [a.id for a in writer.rows.answers] == [0]
+    assert writer.next_id == 1
+    writer.answer(answer(1))
+    writer.other({"row": "difference", "answer": 1})
+    writer.close()
+    rows = read_rows(path)
+    assert [a.id for a in rows.answers] == [0, 1]
+    assert rows.of_kind("difference") == [{"row": "difference", "answer": 1}]
+
+
+def test_a_broken_line_is_named_by_number(tmp_path):
+    path = filled(tmp_path / "rows.jsonl", answer(0), answer(1))
+    lines = path.read_text().splitlines(keepends=True)
+    for cut in (False, True):  # in the middle it is damage, never a cut
+        path.write_text("".join([*lines[:3], lines[3][:20] + "\n", *lines[4:]]))
+        with pytest.raises(RecordError, match=r"line 4: no JSON"):
+            read_rows(path, cut=cut)
+    path.write_text("".join([lines[0], lines[2]]))
+    with pytest.raises(RecordError, match="line 2: a step without its answer"):
+        read_rows(path)
+    path.write_text("".join([*lines[:3], lines[-1].replace('"row": "step"', '"row": "answer"')]))
+    with pytest.raises(RecordError, match=r"line 4: .* steps of the answer before are missing"):
+        read_rows(path)
+    path.write_text("".join(lines[:2]))
+    with pytest.raises(RecordError, match="ends in the middle of an answer: resume"):
+        read_rows(path)
+    path.write_text(lines[0] + "[1]\n")
+    with pytest.raises(RecordError, match="line 2: list instead of an object"):
+        read_rows(path)
+
+
+def test_foreign_files_are_refused(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(HEADER | {"format": 9}) + "\n")
+    with pytest.raises(RecordError, match="format 9, and this version reads 1"):
+        read_rows(path)
+    path.write_text('{"prompt_ids": [1], "output_ids": [2]}\n')
+    with pytest.raises(RecordError, match="no header"):
+        read_rows(path)
+    path.write_text("")
+    with pytest.raises(RecordError, match="is empty"):
+        read_rows(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RecordError, match="no text"):
+        read_rows(path)
+    (tmp_path / "a.zst").write_bytes(b"no zstd at all")
+    with pytest.raises(RecordError, match="damaged or not compressed"):
+        read_rows(tmp_path / "a.zst")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_rows(tmp_path / "nothing")
+    path.write_text(json.dumps(HEADER) + '\n{"row": "answer", "id": 0, "task": "t", "name": "n", "mood": 1}\n')
+    with pytest.raises(RecordError, match=r"line 2: an answer has unknown fields \['mood'\]"):
+        read_rows(path)
+    path.write_text(json.dumps(HEADER) + '\n{"row": "answer", "id": 0}\n')
+    with pytest.raises(RecordError, match=r"lacks \['arm', 'name', 'task'\]"):
+        read_rows(path)
+
+
+def test_a_run_of_other_settings_is_not_mixed_in(tmp_path):
+    path = filled(tmp_path / "rows.jsonl", answer(0))
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="was written with model 'toy', this run has 'other'"):
+        RowsWriter(path, header("bench", {"model": "other", "seed": 0}, {}))
+    with pytest.raises(UsageError, match="was written by draftwood bench: choose another"):
+        RowsWriter(path, header("probe", {"model": "toy", "seed": 0}, {}))
+    assert path.read_bytes() == before
+
+
+def test_a_full_disk_keeps_what_was_written(tmp_path, monkeypatch):
+    path = filled(tmp_path / "rows.jsonl", answer(0))
+    writer = RowsWriter(path, HEADER)
+    before = path.read_bytes()
+
+    class Full:
+        def __init__(self, file) -> None:
+            self.file, self.left = file, 50
+
+        def write(self, piece) -> int:
+            if not self.left:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            count = self.file.write(piece[: self.left])
+            self.left = 0
+            return count
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+    monkeypatch.setattr(writer._file, "_file", Full(writer._file._file))
+    with pytest.raises(RecordError, match=r"No space left on device.*what was measured before is in it"):
+        writer.answer(answer(1))
+    writer.close()
+    assert path.read_bytes() == before
+
+
+def test_places_that_cannot_be_written_are_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match="cannot be written"):
+        Appender(tmp_path / "file" / "rows.jsonl")
+    with pytest.raises(DraftwoodError, match="Is a directory"):
+        RowsWriter(tmp_path, HEADER)
+
+
+def test_without_a_path_rows_are_kept_in_memory():
+    writer = RowsWriter(None, HEADER)
+    writer.answer(answer(0))
+    writer.other({"row": "difference"})
+    writer.close()
+    assert len(writer.rows.answers) == 1

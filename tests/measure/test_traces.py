@@ -1,0 +1,114 @@
+"""Traces: any JSONL of prompts and answers, and what is wrong with the ones that are refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.measure.test_records import answer, filled
+
+from draftwood.errors import RecordError, VocabularyError
+from draftwood.measure.traces import Trace, fingerprint, grouped, read_traces, write_traces
+
+
+class Words:
+    """A tokenizer of three words."""
+
+    WORDS = ("a", "b", "c")
+
+    def __len__(self) -> int:
+        return len(self.WORDS)
+
+    def get_vocab(self):
+        return {word: i for i, word in enumerate(self.WORDS)}
+
+    def __call__(self, text, add_special_tokens):
+        return {"input_ids": [0] * add_special_tokens + [self.WORDS.index(w) for w in text.split()]}
+
+
+class Others(Words):
+    WORDS = ("c", "b", "a", "d")
+
+
+def file(tmp_path, *rows, name="trace.jsonl"):
+    path = tmp_path / name
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return path
+
+
+def test_ids_are_all_it_takes(tmp_path):
+    path = file(tmp_path, {"prompt_ids": [1, 2], "output_ids": [3]}, "", {"prompt_ids": [1], "output_ids": [1, 1]})
+    first, second = read_traces(path)
+    assert first == Trace("trace", "line 1", [1, 2], [3])
+    assert (second.task, second.name, second.output_ids) == ("trace", "line 3", [1, 1])
+
+
+def test_equal_names_stay_apart(tmp_path):
+    row = {"task": "t", "name": "n", "prompt_ids": [1], "output_ids": [2]}
+    assert len(read_traces(file(tmp_path, row, row))) == 2
+
+
+def test_text_needs_a_tokenizer(tmp_path):
+    path = file(tmp_path, {"task": "t", "prompt": "a b", "output": "c c", "turn": 3})
+    with pytest.raises(RecordError, match=r"line 1: holds text and no ids: .*--tokenizer"):
+        read_traces(path)
+    (trace,) = read_traces(path, Words())
+    assert (trace.prompt_ids, trace.output_ids) == ([0, 0, 1], [2, 2])
+
+
+def test_there_and_back_compressed(tmp_path):
+    traces = [Trace("t", "a", [0, 1], [2], 5, "eos", "ab", "c"), Trace("u", "b", [1], [1])]
+    write_traces(tmp_path / "t.jsonl.zst", traces, {"command": "x"}, Words())
+    found = read_traces(tmp_path / "t.jsonl.zst", Words())
+    assert [(t.task, t.name, t.prompt_ids, t.output_ids, t.limit, t.finish_reason) for t in found] == [
+        ("t", "a", [0, 1], [2], 5, "eos"),
+        ("u", "b", [1], [1], None, None),
+    ]
+    assert [task for task, _ in grouped(found)] == ["t", "u"]
+
+
+def test_a_trace_of_another_tokenizer_is_refused(tmp_path):
+    write_traces(tmp_path / "t.jsonl", [Trace("t", "a", [0], [1])], {}, Words())
+    with pytest.raises(VocabularyError, match="made with another tokenizer"):
+        read_traces(tmp_path / "t.jsonl", Others())
+    assert fingerprint(Words()) != fingerprint(Others())
+    assert len(read_traces(tmp_path / "t.jsonl")) == 1
+
+
+def test_ids_beyond_the_vocabulary_are_refused_only_where_it_is_known(tmp_path):
+    path = file(tmp_path, {"prompt_ids": [1], "output_ids": [2]}, {"prompt_ids": [1], "output_ids": [70000]})
+    assert len(read_traces(path)) == 2
+    with pytest.raises(VocabularyError, match="line 2: id 70000 is outside the vocabulary of 3 tokens"):
+        read_traces(path, Words())
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"prompt_ids": [1]}, "lacks prompt_ids and output_ids"),
+        ({"prompt_ids": [], "output_ids": [1]}, "prompt_ids is empty"),
+        ({"prompt_ids": [1], "output_ids": []}, "output_ids is empty"),
+        ({"prompt_ids": [1], "output_ids": [-1]}, "output_ids is no list of token ids"),
+        ({"prompt_ids": [1.5], "output_ids": [1]}, "prompt_ids is no list of token ids"),
+        ({"prompt_ids": [True], "output_ids": [1]}, "prompt_ids is no list of token ids"),
+        ({"prompt_ids": "12", "output_ids": [1]}, "prompt_ids is no list of token ids"),
+        ("{", "no JSON"),
+    ],
+)
+def test_broken_rows_are_named_by_number(tmp_path, row, said):
+    path = file(tmp_path, {"prompt_ids": [1], "output_ids": [2]}, row)
+    with pytest.raises(RecordError, match=f"line 2: .*{said}" if row != "{" else f"line 2: {said}"):
+        read_traces(path)
+
+
+def test_a_file_without_answers_is_refused(tmp_path):
+    for rows in ((), ({"row": "header", "format": 1},)):
+        with pytest.raises(RecordError, match="holds no recorded answer"):
+            read_traces(file(tmp_path, *rows))
+
+
+def test_rows_of_a_bench_are_a_trace_too(tmp_path):
+    path = filled(tmp_path / "rows.jsonl", answer(0, arm="none"), answer(1, arm="suffix"), answer(2, name="b"))
+    traces = read_traces(path)
+    assert [t.name for t in traces] == ["a", "b"]
+    assert traces[0].output_ids == answer(0).output_ids
