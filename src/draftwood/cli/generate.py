@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +20,12 @@ PromptText = Annotated[
 ]
 Chat = Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")]
 Compare = Annotated[bool, typer.Option("--compare", help="Time plain against drafted, in turns.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="ROWS.jsonl[.zst]", help="Append the answer and its steps to a rows file."
+    ),
+]
 Rounds = Annotated[int | None, typer.Option(min=2, help="Runs of each arm with --compare. [default: 2]")]
 
 
@@ -39,6 +46,7 @@ def generate(
     system: options.System = None,
     compare: Compare = False,
     rounds: Rounds = None,
+    output: Output = None,
     as_json: options.Json = False,
     dtype: options.Dtype = "float32",
     threads: options.Threads = None,
@@ -51,6 +59,8 @@ def generate(
         raise UsageError("--system is part of the chat template: give --chat as well")
     if rounds is not None and not compare:
         raise UsageError("--rounds counts the runs of a comparison: give --compare as well")
+    if output is not None and compare:
+        raise UsageError("--output keeps one answer, and --compare writes several: draftwood bench keeps them all")
     text = read_prompt(prompt)
     given = Given(
         model, drafters, planner, dtype, threads, max_new_tokens,
@@ -62,7 +72,10 @@ def generate(
         turns = [("system", system)] if system is not None else []
         content = [{"role": role, "content": said} for role, said in [*turns, ("user", text)]]
     answer = _Answer(given, loaded, content, quiet=as_json)
-    interrupted = answer.compare(rounds or 2) if compare else answer.write()
+    kept = _Kept(output, given, loaded) if output is not None else None
+    interrupted = answer.compare(rounds or 2) if compare else answer.write(trace=kept is not None)
+    if kept is not None and answer.generation is not None:
+        kept.add(content, answer.generation)
     if as_json:
         if answer.generation is not None:
             print(json.dumps(document(answer.generation, answer.comparison, given)))
@@ -88,11 +101,12 @@ class _Answer:
         loaded = self._loaded
         return {"tokenizer": loaded.tokenizer, "drafters": loaded.drafters, "planner": loaded.planner}
 
-    def write(self) -> bool:
+    def write(self, *, trace: bool) -> bool:
         """Write the answer; returns whether it was interrupted."""
         from draftwood.doors.stream import stream
 
-        with stream(self._loaded.model, self._content, **self._objects, **self._given.settings) as pieces:
+        settings = self._given.settings | {"trace": trace}
+        with stream(self._loaded.model, self._content, **self._objects, **settings) as pieces:
             self.generation = pieces.generation
             try:
                 for piece in pieces:
@@ -136,6 +150,36 @@ class _Answer:
         print_summary(to, self.generation, self._loaded.names)
         if self.comparison is not None and self.comparison.rounds:
             to.print(verdict(self.comparison))
+
+
+class _Kept:
+    """The rows file that answers are appended to; opened before anything is written: a bad one costs nothing."""
+
+    def __init__(self, path: Path, given: Given, loaded: Loaded) -> None:
+        from draftwood.measure.provenance import provenance
+        from draftwood.measure.records import RowsWriter, header
+
+        settings = {"model": given.model, "dtype": given.dtype}
+        self._given, self._loaded = given, loaded
+        self._writer = RowsWriter(path, header("generate", settings, provenance(**settings)))
+
+    def add(self, content: Any, generation: Generation) -> None:
+        """Append one answer."""
+        from draftwood.doors.prompts import as_ids
+        from draftwood.measure.records import Answer
+        from draftwood.measure.texts import token_texts
+
+        tokenizer, number, steps = self._loaded.tokenizer, self._writer.next_id, generation.steps
+        prompt_ids = as_ids(content, tokenizer)
+        sampling = {"temperature": self._given.temperature} if self._given.temperature else {}
+        self._writer.answer(Answer(
+            number, "generate", f"answer {number}", self._given.drafters, drafters=self._loaded.names,
+            planner=self._given.planner, prompt_ids=prompt_ids, output_ids=generation.ids, steps=steps,
+            pieces=token_texts(generation.ids, tokenizer), prompt_pieces=token_texts(prompt_ids, tokenizer),
+            finish_reason=generation.finish_reason, seed=generation.seed, sampling=sampling,
+            prefill_s=generation.prefill_s, decode_s=sum(step.seconds for step in steps),
+        ))  # fmt: skip
+        self._writer.close()
 
 
 def document(generation: Generation, comparison: Comparison | None, given: Given) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from draftwood import __version__
-from draftwood.cli import chat, demo, fetch, generate, info, models
+from draftwood.cli import bench, chat, demo, drift, fetch, generate, info, models, probe, profile, simulate
 from draftwood.errors import DraftwoodError
 
 app = typer.Typer(
@@ -24,7 +24,19 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help, plain errors: nothing that a pipe would garble
     pretty_exceptions_enable=False,
 )
-for verb in (generate.generate, chat.chat, demo.demo, fetch.fetch, models.models, info.info):
+for verb in (
+    generate.generate,
+    chat.chat,
+    demo.demo,
+    probe.probe,
+    simulate.simulate,
+    profile.profile,
+    bench.bench,
+    drift.drift,
+    fetch.fetch,
+    models.models,
+    info.info,
+):
     app.command()(verb)
 
 

@@ -75,9 +75,10 @@ class Setup:
         max_new_tokens: int | None = None,
         stop: str | Sequence[str] | None = None,
         logits_processor: Any = None,
+        trace: bool = False,
         **sampling: Any,
     ) -> Request:
-        """Fill in what the model's generation config says and check the settings."""
+        """Fill in what the model's generation config says and check the settings; ``trace`` keeps every tree."""
         config = getattr(self.model, "generation_config", None)
         fill_sampling(config, sampling)
         if sampling.get("seed") is None:
@@ -92,6 +93,7 @@ class Setup:
             self._processors(logits_processor),
             end_ids=end_ids(config),
             stop=self._stop(stop),
+            trace=trace,
         )
 
     def _stop(self, stop: str | Sequence[str] | None) -> StopStrings | None:

@@ -10,14 +10,14 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from draftwood.contracts import Planner
-from draftwood.doors.prompts import as_ids, decoder
+from draftwood.doors.prompts import as_ids
 from draftwood.doors.setup import Setup
-from draftwood.doors.text import TextBuilder
 from draftwood.engines.peers import Peer
 from draftwood.loop import write
 from draftwood.measure.prompt_files import Job
 from draftwood.measure.records import Answer, RowsWriter
 from draftwood.measure.sensors import Sensors
+from draftwood.measure.texts import token_texts
 from draftwood.planning.load import load as load_planner
 from draftwood.request import Request
 
@@ -238,8 +238,8 @@ class Bench:
         reading = self._sensors.read()
         answer.joules, answer.celsius, answer.cpu_share = reading.joules, reading.temperature, reading.cpu_share
         if number == 0 and self._setup.tokenizer is not None:
-            answer.pieces = self._pieces(answer.output_ids)
-            answer.prompt_pieces = self._pieces(answer.prompt_ids)
+            answer.pieces = token_texts(answer.output_ids, self._setup.tokenizer)
+            answer.prompt_pieces = token_texts(answer.prompt_ids, self._setup.tokenizer)
         return answer
 
     def _plan(self, rounds: int) -> Iterator[tuple[tuple[str, str, str, int], Job, Arm]]:
@@ -262,11 +262,3 @@ class Bench:
         short = dataclasses.replace(request, prompt=list(request.prompt)[:_WARM_PROMPT], limit=_WARM_TOKENS)
         arm.run(short, Answer(-1, job.task, job.name, arm.label))
         arm.begin_round()
-
-    def _pieces(self, ids: Sequence[int]) -> list[str]:
-        """Text of each token; a character of several tokens stands with the last."""
-        builder = TextBuilder(decoder(self._setup.tokenizer))
-        pieces = ["".join(piece.text for piece in builder.push(token, "")) for token in ids]
-        if pieces:
-            pieces[-1] += "".join(piece.text for piece in builder.finish(""))
-        return pieces

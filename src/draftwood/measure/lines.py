@@ -6,6 +6,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -116,7 +117,8 @@ def write_whole(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     except OSError as error:
         raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # gone already, or never made
+            beside.unlink()
 
 
 class Appender:

@@ -12,8 +12,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import draftwood
-
 _PACKAGES = ("numpy", "numba", "torch", "transformers", "xllamacpp")
 
 
@@ -29,7 +27,7 @@ def provenance(**facts: Any) -> dict[str, Any]:
     found = {
         "command": _command(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "draftwood": draftwood.__version__,
+        "draftwood": _version("draftwood"),
         "commit": _commit(),
         "python": platform.python_version(),
         "packages": {name: v for name in _PACKAGES if (v := _version(name))},
@@ -56,7 +54,7 @@ def _version(package: str) -> str | None:
 
 def _commit() -> str | None:
     """Return the commit of the checkout that this code runs from, marked where files differ from it."""
-    here = Path(draftwood.__file__).parent
+    here = Path(__file__).parents[1]
     git = ["git", "-C", str(here)]
     try:
         tracked = subprocess.run([*git, "ls-files", "--error-unmatch", "__init__.py"], capture_output=True)

@@ -1,0 +1,244 @@
+"""``draftwood drift``: how far drafted decoding, or another number format, strays from plain decoding."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftwood.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.table import Table
+
+    from draftwood.measure.drift import Drift
+    from draftwood.measure.prompt_files import Job
+
+_TASKS = "code-edit,summary,chat"
+
+PromptText = Annotated[
+    str | None,
+    typer.Argument(metavar="[PROMPT|@FILE|-]", help="One prompt instead of the tasks."),
+]
+Tasks = Annotated[str | None, typer.Option(help=f"Tasks, with commas between. [default: {_TASKS}]")]
+Prompts = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Prompts of your own, JSONL or blocks of text.")
+]
+Limit = Annotated[int, typer.Option(min=1, help="Prompts of each task.")]
+MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens per answer.")]
+Temperature = Annotated[float | None, typer.Option(help="0 is greedy. [default: what the task is meant for]")]
+Against = Annotated[
+    str | None,
+    typer.Option("--against-dtype", help="Compare plain decoding in this number format instead of drafts."),
+]
+
+_ROUNDING = {"float32": 1e-6, "bfloat16": 1e-2, "float16": 1e-3}
+"""KL below which a difference is no more than passes of different widths round differently, in nats."""
+
+
+def drift(
+    prompt: PromptText = None,
+    model: options.Model = options.MODEL_DEFAULT,
+    tasks: Tasks = None,
+    prompts: Prompts = None,
+    limit: Limit = 1,
+    drafters: options.Drafters = options.DRAFTERS_DEFAULT,
+    planner: options.PlannerName = options.PLANNER_DEFAULT,
+    against_dtype: Against = None,
+    max_new_tokens: MaxNewTokens = 64,
+    temperature: Temperature = None,
+    seed: options.Seed = None,
+    as_json: options.Json = False,
+    dtype: options.Dtype = "float32",
+    threads: options.Threads = None,
+) -> None:
+    """Measure how far drafts, or another number format, stray from plain decoding."""
+    from draftwood.drafters.load import load as load_drafters
+    from draftwood.planning.load import load as load_planner
+
+    _check(against_dtype, temperature)
+    jobs = _jobs(prompt, tasks, prompts, limit)
+    settings: dict[str, Any] = {"drafters": load_drafters(drafters), "planner": load_planner(planner)}
+    loaded, tokenizer = options.load_model(model, dtype, threads)
+    settings |= {"tokenizer": tokenizer, "max_new_tokens": max_new_tokens, "seed": seed}
+    if against_dtype is not None:
+        settings["other"] = options.load_model(model, against_dtype, threads)[0]
+    if temperature is not None:
+        settings["temperature"] = temperature
+    sides = _Sides(model, dtype, against_dtype, drafters, planner)
+    run = _Run(sides)
+    interrupted = run.measure(loaded, jobs, settings)
+    if as_json:
+        print(json.dumps(run.document()))
+    elif run.found:
+        run.show()
+    if interrupted:
+        raise typer.Exit(130)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """What is compared."""
+
+    model: str
+    dtype: str
+    against: str | None
+    drafters: str
+    planner: str
+
+    @property
+    def sentence(self) -> str:
+        """Say it in one line."""
+        if self.against is not None:
+            return f"{self.model}: plain decoding in {self.dtype}, and {self.against} reading the same text"
+        return (
+            f"{self.model}, {self.dtype}: drafted decoding ({self.drafters}, {self.planner}), "
+            "and plain decoding reading the same text"
+        )
+
+    @property
+    def rounding(self) -> float:
+        """KL that differences of rounding alone may come to."""
+        return max(_ROUNDING.get(name, 0.0) for name in (self.dtype, self.against or self.dtype))
+
+
+@dataclass(slots=True)
+class _Run:
+    """The comparison under way; what was found survives an interrupt."""
+
+    sides: _Sides
+    found: list[tuple[Job, Drift]] = field(default_factory=list)
+
+    def measure(self, model: Any, jobs: list[Job], settings: dict[str, Any]) -> bool:
+        """Go through the prompts; returns whether it was interrupted."""
+        from draftwood.cli.render import busy
+        from draftwood.measure.drift import Drift
+        from draftwood.measure.drift import drift as compare
+
+        for number, job in enumerate(jobs, 1):
+            part = Drift()
+            try:
+                with busy(f"{job.task} {job.name} ({number} of {len(jobs)})"):
+                    compare(model, job.prompt, into=part, **(job.sampling | settings))
+            except KeyboardInterrupt:
+                return True
+            finally:
+                if part.tokens:
+                    self.found.append((job, part))
+        return False
+
+    @property
+    def total(self) -> Drift:
+        """All texts together."""
+        from draftwood.measure.drift import Drift
+
+        return Drift.total([part for _, part in self.found])
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        from draftwood.measure.provenance import provenance
+
+        sides = self.sides
+        return {
+            "model": sides.model,
+            "dtype": sides.dtype,
+            "against_dtype": sides.against,
+            "drafters": None if sides.against else sides.drafters,
+            "planner": None if sides.against else sides.planner,
+            "total": self.total.to_json(),
+            "prompts": [
+                {"task": job.task, "name": job.name, **part.to_json(positions=True)} for job, part in self.found
+            ],
+            "provenance": provenance(),
+        }
+
+    def show(self) -> None:
+        """Print the table and what it means."""
+        from draftwood.cli.render import console
+
+        to = console(sys.stdout)
+        to.print(self.sides.sentence)
+        to.print(_table(self.found, self.total), soft_wrap=False)
+        to.print()
+        for line in _sentences(self.total, self.sides):
+            to.print(line)
+
+
+def _check(against_dtype: str | None, temperature: float | None) -> None:
+    """Refuse at once what loading the models or the first prompt would."""
+    from draftwood.contracts import Sampling
+    from draftwood.errors import UnknownNameError
+    from draftwood.models.load import DTYPES
+    from draftwood.verify.sampling import check_sampling
+
+    if against_dtype is not None and against_dtype not in DTYPES:
+        raise UnknownNameError("dtype", against_dtype, DTYPES)
+    check_sampling(Sampling(temperature=temperature or 0.0))
+
+
+def _jobs(prompt: str | None, tasks: str | None, prompts: Path | None, limit: int) -> list[Job]:
+    from draftwood.cli.prompt import read_prompt
+    from draftwood.errors import UsageError
+    from draftwood.measure.prompt_files import Job, read_prompts, task_jobs
+
+    if sum(given is not None for given in (prompt, tasks, prompts)) > 1:
+        raise UsageError("a prompt, --tasks and --prompts exclude each other: give one of them")
+    if prompt is not None:
+        return [Job("prompt", "1", read_prompt(prompt))]
+    if prompts is not None:
+        return read_prompts(prompts)
+    return task_jobs(tasks or _TASKS, limit)
+
+
+def _table(found: list[tuple[Job, Drift]], total: Drift) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("\ntext")
+    for column in (
+        "\ntokens", "KL\nmean", "\nlargest", "perplexity\nplain", "\nother", "same\nchoice", "first\ndifference",
+    ):  # fmt: skip
+        table.add_column(column, justify="right")
+    for job, part in found:
+        table.add_row(f"{job.task} {job.name}", *_cells(part))
+    if len(found) > 1:
+        table.add_row("all", *_cells(total)[:-1], "")
+    return table
+
+
+def _cells(part: Drift) -> list[str]:
+    where = "none" if part.first_difference is None else f"token {part.first_difference}"
+    return [
+        str(part.tokens),
+        f"{part.kl_mean:.1e}",
+        f"{part.kl_max:.1e}",
+        f"{part.perplexity_plain:.4f}",
+        f"{part.perplexity_other:.4f}",
+        f"{100 * (part.equal_share or 0):.1f} %",
+        where,
+    ]
+
+
+def _sentences(total: Drift, sides: _Sides) -> Iterator[str]:
+    yield (
+        "KL: how many nats more a next token drawn from the plain side surprises who expects the other side; "
+        "0 is equal. Perplexity: the text is as hard to guess as so many equally likely tokens."
+    )
+    if not total.text_identical:
+        apart = total.same.count(False)
+        why = "near-ties, since their probabilities differ by no more than rounding"
+        why = why if total.kl_max <= sides.rounding else "their probabilities differ by more than rounding"
+        yield (
+            f"The sides choose differently at {apart} of {total.tokens} tokens ({why}): from the first one on, in "
+            "each text, the side that reads would have written something else."
+        )
+    elif total.kl_max <= sides.rounding:
+        yield "Both sides choose every token alike, and their probabilities differ by no more than rounding."
+    else:
+        yield "Both sides choose every token alike, though their probabilities differ by more than rounding."

@@ -1,0 +1,254 @@
+"""``draftwood profile``: what a pass over n tokens costs on this machine, as table, curve, picture and file."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftwood.cli import options
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from draftwood.measure.profile_rows import Profile
+
+Numbers = Annotated[str | None, typer.Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")]
+Contexts = Annotated[
+    str | None,
+    typer.Option(metavar="N,N,...", help="Tokens in the cache before the pass. [default: 128,512,2048]"),
+]
+Rounds = Annotated[
+    int | None, typer.Option(min=1, help="Passes of each kind. [default: as many as --seconds allow]")
+]
+Seconds = Annotated[float, typer.Option(min=1, help="What the rounds may take together.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write the rows here.")]
+Plot = Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the curves into a picture.")]
+
+_WIDE = 100
+_SECONDS = 90.0  # as in measure.profile, whose import would take a moment; a test holds both together
+
+
+def profile(
+    model: options.Model = options.MODEL_DEFAULT,
+    sizes: Numbers = None,
+    contexts: Contexts = None,
+    rounds: Rounds = None,
+    seconds: Seconds = _SECONDS,
+    output: Output = None,
+    plot: Plot = None,
+    as_json: options.Json = False,
+    dtype: options.Dtype = "float32",
+    threads: options.Threads = None,
+) -> None:
+    """Measure what a pass over n tokens costs here.
+
+    Planners read the file; without --sizes and --contexts it is also kept in the cache folder.
+    """
+    asked = {"sizes": _numbers("--sizes", sizes), "contexts": _numbers("--contexts", contexts)}
+    _check_packages(picture=plot is not None, characters=not as_json)
+    _check_places(output, plot)
+    loaded, tokenizer = options.load_model(model, dtype, threads)
+    run = _Run.of(model, loaded, tokenizer)
+    interrupted = run.measure({k: v for k, v in asked.items() if v}, rounds, seconds)
+    if not run.measured.rounds:
+        print("interrupted before the first round was finished: nothing was measured", file=sys.stderr)
+        raise typer.Exit(130)
+    if as_json:
+        print(json.dumps(run.document()))
+    else:
+        run.show()
+    whole = not interrupted and sizes is None and contexts is None
+    run.write(output, plot, into_cache=whole)
+    if interrupted:
+        raise typer.Exit(130)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A profile under way, and where it goes."""
+
+    model: Any
+    target: Any
+    settings: dict[str, Any]
+    measured: Profile
+
+    @classmethod
+    def of(cls, name: str, model: Any, tokenizer: Any) -> _Run:
+        from draftwood.doors.setup import Setup
+        from draftwood.measure.profile_rows import Profile
+        from draftwood.measure.provenance import provenance
+
+        target = Setup(model, tokenizer, "none", "fixed:0").target
+        threads = provenance().get("threads") or os.cpu_count()
+        number_format = str(model.dtype).rpartition(".")[2]  # what "auto" has become
+        settings = {"model": name, "dtype": number_format, "threads": threads, "device": model.device.type}
+        return cls(model, target, settings, Profile())
+
+    def measure(self, asked: dict[str, Any], rounds: int | None, seconds: float) -> bool:
+        """Fill the profile; returns whether it was interrupted."""
+        from draftwood.measure.profile import profile as measure
+
+        with _progress(f"profiling {self.settings['model']}") as show:
+            try:
+                measure(
+                    self.target, model=self.model, rounds=rounds, seconds=seconds,
+                    threads=self.settings["threads"], into=self.measured, on_progress=show, **asked,
+                )  # fmt: skip
+            except KeyboardInterrupt:
+                return True
+        return False
+
+    def show(self) -> None:
+        """Print the table, the curves and what else was measured."""
+        from draftwood.cli.render import console
+        from draftwood.measure.profile_plot import picture_of_characters
+
+        to = console(sys.stdout)
+        settings = self.settings
+        to.print(
+            f"{settings['model']}, {settings['dtype']}, {settings['threads']} threads on {settings['device']}"
+        )
+        to.print(_table(self.measured, ratios=to.width >= _WIDE), soft_wrap=False)
+        to.print()
+        colour = to.color_system is not None
+        print(picture_of_characters(self.measured, min(to.width, 100), colour=colour))
+        for line in _sentences(self.measured, settings["threads"]):
+            to.print(line)
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``--json`` prints: the rows of a file, by kind."""
+        from draftwood.measure.provenance import provenance
+
+        by_kind: dict[str, list[dict[str, Any]]] = {}
+        for row in self.measured.rows():
+            by_kind.setdefault(row["row"], []).append({k: v for k, v in row.items() if k != "row"})
+        return {**self.settings, "rounds": self.measured.rounds, **by_kind, "provenance": provenance()}
+
+    def write(self, output: Path | None, plot: Path | None, *, into_cache: bool) -> None:
+        """Write the files, and say where they are."""
+        from draftwood.measure.profile_file import profile_path, write_profile
+        from draftwood.measure.profile_plot import save_picture
+
+        places = [] if output is None else [output]
+        if into_cache:
+            known = (self.settings[name] for name in ("model", "dtype", "threads", "device"))
+            places.append(profile_path(*known))
+        for place in places:
+            write_profile(place, self.measured, self.settings)
+        if plot is not None:
+            save_picture(self.measured, plot, self._title())
+            places.append(plot)
+        for place in places:
+            print(f"written: {place}", file=sys.stderr)
+
+    def _title(self) -> str:
+        settings, share = self.settings, self.measured.memory_share
+        first = f"{settings['model']}, {settings['dtype']}, {settings['threads']} threads on {settings['device']}"
+        if share is None:
+            return first
+        return (
+            f"{first}\na pass over 1 token reads the weights at {100 * share:.0f} % of this machine's memory speed"
+        )
+
+
+def _table(measured: Profile, *, ratios: bool) -> Table:
+    """Per context length the median and its quartiles, and how many passes over one token it amounts to."""
+    from rich.table import Table
+
+    from draftwood.measure.profile_rows import spread
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("tokens\nper pass", justify="right")
+    lines = {context: measured.line(context) for context in measured.contexts}
+    for context in lines:
+        table.add_column("\nms", justify="right")
+        table.add_column(f"context {context}\nquartiles", justify="right")
+        if ratios:
+            table.add_column("\n/ t(1)", justify="right")
+    for n in sorted({n for line in lines.values() for n in line}):
+        cells: list[str] = []
+        for line in lines.values():
+            found = spread(line[n]) if n in line else None
+            cells.append(f"{1000 * found['median_s']:.1f}" if found else "")
+            cells.append(f"{1000 * found['q1_s']:.1f}-{1000 * found['q3_s']:.1f}" if found else "")
+            if ratios:
+                one = spread(line[1])["median_s"] if 1 in line else None
+                cells.append(f"{found['median_s'] / one:.2f}" if found and one else "")
+        table.add_row(str(n), *cells)
+    return table
+
+
+def _sentences(measured: Profile, threads: int) -> Iterator[str]:
+    from draftwood.measure.profile_rows import spread
+
+    yield f"{measured.rounds} rounds, every size once per round in shuffled order; medians"
+    reading = ((tokens, spread(seconds)["median_s"]) for tokens, seconds in sorted(measured.prefill.items()))
+    yield "reading a prompt: " + ", ".join(f"{n} tokens at {n / s:.0f} tokens/s" for n, s in reading)
+    kinds = ((kind, 1e6 * spread(seconds)["median_s"]) for kind, seconds in measured.sampling.items())
+    yield "choosing a token: " + ", ".join(f"{kind} {microseconds:.0f} µs" for kind, microseconds in kinds)
+    if ratios := measured.tree_ratios():
+        listed = ", ".join(f"{ratio:.2f} ({n} at {context})" for (context, n), ratio in ratios.items())
+        yield f"a bushy tree / a chain as wide (tokens at context): {listed}"
+    if measured.memory is not None:
+        said = f"memory: this machine reads {measured.memory / 1e9:.1f} GB/s with {threads} threads"
+        if measured.memory_share is not None and measured.pass_bytes is not None:
+            said += (
+                f"; a pass over 1 token reads {measured.pass_bytes / 1e9:.2f} GB of weights "
+                f"at {100 * measured.memory_share:.0f} % of that speed"
+            )
+        yield said
+
+
+def _numbers(flag: str, given: str | None) -> list[int] | None:
+    from draftwood.errors import UsageError
+
+    if given is None:
+        return None
+    try:
+        return [int(piece) for piece in given.split(",")]
+    except ValueError as error:
+        raise UsageError(f"{flag} {given!r} is no list of whole numbers: write it as 1,4,16") from error
+
+
+def _check_packages(*, picture: bool, characters: bool) -> None:
+    """Complain before minutes of measuring, not after."""
+    from draftwood.measure.profile_plot import missing
+
+    for package, needed in (("matplotlib", picture), ("plotext", characters)):
+        if needed and importlib.util.find_spec(package) is None:
+            raise missing(package)
+
+
+def _check_places(output: Path | None, plot: Path | None) -> None:
+    from draftwood.errors import UsageError
+
+    for place in (output, plot):
+        if place is not None and place.is_dir():
+            raise UsageError(f"{place} is a folder: name a file in it")
+    if plot is not None and not plot.suffix:
+        raise UsageError(f"--plot {plot} has no ending that says which kind of picture: name it FILE.png")
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[str, float], None]]:
+    """A bar on a terminal, nothing elsewhere; on standard error."""
+    from draftwood.cli.render import console
+
+    if not sys.stderr.isatty():
+        yield lambda _what, _share: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn(title), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda what, share: bar.update(task, description=what, completed=share)

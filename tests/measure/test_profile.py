@@ -1,0 +1,245 @@
+"""Profiles of toys: what is visited, what is kept, what is written."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from draftwood.errors import RecordError, UsageError
+from draftwood.measure import memory
+from draftwood.measure.profile import CONTEXTS, ROUNDS, SAMPLING, SIZES, profile
+from draftwood.measure.profile_file import cached_profile, profile_path, write_profile
+from draftwood.measure.profile_plot import picture_of_characters, save_picture
+from draftwood.measure.profile_rows import Case, Profile, spread
+from draftwood.planning.cost_curve import CostCurve
+from draftwood.testing import ToyTarget
+
+SETTINGS = {"model": "toy", "dtype": "float32", "threads": 1, "device": "cpu"}
+
+
+@pytest.fixture(autouse=True)
+def small_buffer(monkeypatch):
+    monkeypatch.setattr(memory, "BUFFER", 1 << 16)
+
+
+class Watched(ToyTarget):
+    """A toy that notes what it scores."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.seen = []
+        self.fails_at = None
+
+    def score(self, requests):
+        ((session, _, tree),) = requests
+        self.seen.append(Case(session.length, 1 + len(tree), "chain" if tree.is_chain else "tree"))
+        if len(self.seen) == self.fails_at:
+            raise KeyboardInterrupt
+        return super().score(requests)
+
+
+def made():
+    """A profile whose numbers are known."""
+    result = Profile()
+    for context, k in ((128, 1), (512, 2)):
+        for n in (1, 16):
+            result.passes[Case(context, n)] = [k * n * s for s in (0.01, 0.03, 0.02)]
+        result.passes[Case(context, 16, "tree")] = [k * 16 * s for s in (0.011, 0.03, 0.022)]
+    result.prefill = {128: [0.5], 512: [2.0]}
+    result.sampling = {"greedy": [1e-6, 3e-6, 2e-6]}
+    result.memory, result.pass_bytes = 1000.0, 10
+    return result
+
+
+def test_every_round_visits_every_case_once_in_another_order():
+    target = Watched()
+    result = profile(target, sizes=(1, 4, 16), contexts=(8, 32), rounds=4)
+    cases = [Case(c, n) for c in (8, 32) for n in (1, 4, 16)] + [Case(c, 16, "tree") for c in (8, 32)]
+    rounds = np.reshape([cases.index(case) for case in target.seen], (5, len(cases))).tolist()
+    assert all(sorted(one) == list(range(len(cases))) for one in rounds)
+    assert rounds[0] == sorted(rounds[0]), "the first one warms up"
+    assert len({tuple(one) for one in rounds}) == 5
+    assert {len(seconds) for seconds in result.passes.values()} == {4}
+    assert set(result.passes) == set(cases)
+    assert result.rounds == 4
+    assert target.open_sessions == 0
+
+
+def test_the_same_cases_come_in_the_same_order_again():
+    seen = []
+    for _ in range(2):
+        target = Watched()
+        profile(target, sizes=(1, 2), contexts=(8,), rounds=2)
+        seen.append(target.seen)
+    assert seen[0] == seen[1]
+
+
+def test_everything_else_is_measured_too():
+    result = profile(ToyTarget(), sizes=(1, 2), contexts=(8, 32), rounds=1)
+    assert sorted(result.prefill) == [8, 32]
+    assert list(result.sampling) == list(SAMPLING)
+    assert result.memory > 0
+    assert (result.pass_bytes, result.memory_share) == (None, None)
+
+
+def test_defaults_fit_the_model():
+    result = profile(ToyTarget(max_positions=600, max_pass=32), rounds=1)
+    assert result.contexts == [128, 512]
+    assert list(result.line(128)) == [n for n in SIZES if n <= 32]
+    assert CONTEXTS[-1] > 600
+    assert profile(ToyTarget(max_positions=64), rounds=1).contexts == [31]
+
+
+@pytest.mark.parametrize(
+    ("options", "shapes"),
+    [
+        ({"trees": False}, {"chain"}),
+        ({"rollback": "snapshot"}, {"chain"}),
+        ({}, {"chain", "tree"}),
+    ],
+)
+def test_targets_get_the_shapes_they_take(options, shapes):
+    result = profile(ToyTarget(**options), sizes=(1, 16), contexts=(8,), rounds=1)
+    assert {case.shape for case in result.passes} == shapes
+
+
+def test_a_target_that_takes_nothing_back_is_measured_token_by_token():
+    result = profile(ToyTarget(rollback="none"), contexts=(8,), rounds=1)
+    assert list(result.line(8)) == [1]
+
+
+def test_rounds_end_with_the_time_or_the_limit(monkeypatch):
+    clock = iter(range(10**9))
+    monkeypatch.setattr("draftwood.measure.profile.perf_counter", lambda: float(next(clock)))
+    few = profile(ToyTarget(), sizes=(1,), contexts=(8,), seconds=1)
+    assert few.rounds == 3
+    assert profile(ToyTarget(), sizes=(1,), contexts=(8,), seconds=10**6).rounds == ROUNDS
+
+
+def test_an_interrupt_keeps_finished_rounds():
+    target, result = Watched(), Profile()
+    target.fails_at = 2 + 2 * 3 + 1  # warming up, three rounds of two, one more pass
+    with pytest.raises(KeyboardInterrupt):
+        profile(target, sizes=(1, 2), contexts=(8,), rounds=9, into=result)
+    assert result.rounds == 3
+    assert {len(seconds) for seconds in result.passes.values()} == {3}
+    assert target.open_sessions == 0
+
+
+def test_progress_goes_up():
+    told = []
+    profile(
+        ToyTarget(),
+        sizes=(1, 2),
+        contexts=(8,),
+        rounds=3,
+        on_progress=lambda what, share: told.append((what, share)),
+    )
+    assert [share for _, share in told] == sorted(share for _, share in told)
+    assert told[-1] == ("round 3", 1.0)
+    assert told[0][0] == "reading memory"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sizes": (0, 1)}, "sizes from 1 on"),
+        ({"contexts": (0,)}, "context length 0"),
+        ({"contexts": (5000,)}, "nothing to measure"),
+        ({"sizes": ()}, "nothing to measure"),
+        ({"rounds": 0}, "rounds is 0"),
+        ({"seconds": 0}, "seconds is 0"),
+    ],
+)
+def test_what_cannot_be_measured(options, said):
+    with pytest.raises(UsageError, match=said):
+        profile(ToyTarget(), **({"contexts": (8,), "sizes": (1,)} | options))
+
+
+def test_figures_of_known_seconds():
+    result = made()
+    assert list(result.curve().points()) == [(128, 1, 0.02), (128, 16, 0.32), (512, 1, 0.04), (512, 16, 0.64)]
+    assert result.tree_ratios() == pytest.approx({(128, 16): 1.1, (512, 16): 1.1})
+    assert result.memory_share == pytest.approx(10 / 0.02 / 1000)
+    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == {"median_s": 3.0, "q1_s": 2.0, "q3_s": 4.0, "rounds": 5}
+    assert spread([2.0]) == {"median_s": 2.0, "q1_s": 2.0, "q3_s": 2.0, "rounds": 1}
+
+
+def test_weights_that_a_pass_reads():
+    table, other = SimpleNamespace(nbytes=100), SimpleNamespace(nbytes=7)
+
+    def model(head):
+        return SimpleNamespace(
+            parameters=lambda: [table, other],
+            get_input_embeddings=lambda: SimpleNamespace(weight=table),
+            get_output_embeddings=lambda: SimpleNamespace(weight=head),
+        )
+
+    assert memory.weight_bytes(model(table)) == 107
+    assert memory.weight_bytes(model(other)) == 7
+    assert memory.weight_bytes(None) is None
+
+
+def test_memory_of_another_device_is_not_measured():
+    assert memory.bytes_per_second(SimpleNamespace(device=SimpleNamespace(type="cuda")), 2) is None
+    assert memory.bytes_per_second(None, 2) > 0
+
+
+def test_what_is_written_is_read_as_the_same_curve(tmp_path):
+    path, result = tmp_path / "deep" / "p.jsonl", made()
+    write_profile(path, result, SETTINGS)
+    assert CostCurve.load(path) == result.curve()
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (rows[0]["verb"], rows[0]["settings"]) == ("profile", SETTINGS)
+    assert rows[0]["provenance"]["cores"]
+    assert {row["row"] for row in rows[1:]} == {"pass", "tree", "prefill", "sampling", "memory"}
+    assert [path.name for path in path.parent.iterdir()] == ["p.jsonl"]
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path):
+    (tmp_path / "p.jsonl").mkdir()
+    with pytest.raises(RecordError, match="cannot be written"):
+        write_profile(tmp_path / "p.jsonl", made(), SETTINGS)
+    assert [path.name for path in tmp_path.iterdir()] == ["p.jsonl"]
+
+
+def test_cached_profiles_stay_apart(tmp_path, monkeypatch):
+    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
+    for folder in ("a", "b"):
+        (tmp_path / folder / "model").mkdir(parents=True)
+    keys = [
+        ("smollm2", "float32", 2), ("smollm2", "float32", 1), ("smollm2", "bfloat16", 2),
+        ("smollm2", "float32", 2, "cuda"), ("owner/model", "float32", 2),
+        (str(tmp_path / "a" / "model"), "float32", 2), (str(tmp_path / "b" / "model"), "float32", 2),
+    ]  # fmt: skip
+    paths = [profile_path(*key) for key in keys]
+    assert len(set(paths)) == len(keys)
+    assert {path.parent for path in paths} == {tmp_path / "profiles"}
+    assert cached_profile(*keys[0]) is None
+    write_profile(paths[0], made(), SETTINGS)
+    assert cached_profile(*keys[0]) == paths[0]
+    assert [cached_profile(*key) for key in keys[1:]] == [None] * (len(keys) - 1)
+
+
+def test_a_picture(tmp_path):
+    path = tmp_path / "new" / "p.png"
+    save_picture(made(), path, "toy")
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert len(list(path.parent.iterdir())) == 1
+    with pytest.raises(UsageError, match=r"FILE\.png"):
+        save_picture(made(), tmp_path / "p.doc", "toy")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match="cannot be written"):
+        save_picture(made(), tmp_path / "file" / "p.png", "toy")
+
+
+def test_a_picture_of_characters():
+    plain = picture_of_characters(made(), 60, colour=False)
+    assert "\x1b" not in plain
+    assert "context 512" in plain
+    assert "tokens per pass" in plain
+    assert max(map(len, plain.splitlines())) <= 60
+    assert "\x1b[" in picture_of_characters(made(), 60, colour=True)
