@@ -13,6 +13,7 @@ from draftwood.contracts import Planner
 from draftwood.doors.prompts import as_ids
 from draftwood.doors.setup import Setup
 from draftwood.engines.peers import Peer
+from draftwood.errors import PromptError
 from draftwood.loop import write
 from draftwood.measure.prompt_files import Job
 from draftwood.measure.records import Answer, RowsWriter
@@ -250,10 +251,13 @@ class Bench:
                     yield (job.task, job.name, arm.label, number), job, arm
 
     def _request(self, job: Job) -> Request:
-        ids = as_ids(job.prompt, self._setup.tokenizer)
         settings = {"temperature": 0.0, **self._settings.sampling(job), "seed": self._settings.seed}
-        request = self._setup.request(ids, max_new_tokens=self._settings.max_new_tokens, **settings)
-        request.check(self._setup.target.capabilities)
+        try:
+            ids = as_ids(job.prompt, self._setup.tokenizer)
+            request = self._setup.request(ids, max_new_tokens=self._settings.max_new_tokens, **settings)
+            request.check(self._setup.target.capabilities)
+        except PromptError as error:
+            raise PromptError(f"{job.task} {job.name}: {error}") from error
         return request
 
     def _warm(self, arm: Arm, job: Job) -> None:

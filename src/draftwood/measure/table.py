@@ -25,7 +25,7 @@ _RESAMPLES, _CONFIDENCE = 2000, 0.95
 def table(rows: Rows) -> list[dict[str, Any]]:
     """Return one dictionary per task and arm, in the order in which they came.
 
-    Keys are the words of docs/words.md. ``speedup`` is plain's summed median decode seconds over the arm's, on the
+    Keys are the words of docs/words.md, ``generated`` of one round. ``speedup`` is plain's summed median decode seconds over the arm's, on the
     prompts that both finished, ``speedup_interval`` its bootstrap interval over prompts (95 %, percentile; None
     for one prompt); the same ``_unlooped`` without looped tails, and ``end_to_end_speedup`` with the reading of
     prompts. ``identical`` says whether every text is plain's (None where there is nothing to hold it against:
@@ -59,7 +59,7 @@ def _row(task: str, arm: str, answers: list[Answer], grouped: Groups) -> dict[st
         "engine": engine,
         "prompts": len(first),
         "rounds": len({a.round for a in answers}),
-        "generated": sum(len(a.output_ids) for a in first),
+        "generated": sum(max(0, len(a.output_ids) - 1) for a in first),
         "looped_tokens": sum(len(a.output_ids) - kept(a) for a in first),
         "mean_acceptance_length": found.mean_acceptance_length if stepped else _peer_length(answers),
         "mean_acceptance_length_unlooped": unlooped_acceptance_length(answers) if stepped else None,

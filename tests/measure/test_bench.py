@@ -1,0 +1,221 @@
+"""The bench on toys: arms, rounds, resuming, the table and the differences."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+
+from draftwood.contracts import Sampling
+from draftwood.doors.setup import Setup
+from draftwood.engines.peers import PeerAnswer
+from draftwood.errors import PromptError
+from draftwood.measure.bench import Bench, BenchSettings, OurArm, PeerArm
+from draftwood.measure.differences import differences
+from draftwood.measure.prompt_files import Job
+from draftwood.measure.records import Answer, Rows, RowsWriter, header, read_rows
+from draftwood.measure.sustain import Sustained, sustain
+from draftwood.measure.table import geometric_mean, table
+from draftwood.measure.ties import Difference, rounding
+from draftwood.testing import ToyTarget
+
+JOBS = [Job("toy", "a", [1, 2, 0, 1, 2]), Job("toy", "b", [3, 1]), Job("other", "c", [5], {"temperature": 1.0})]
+
+
+class FakePeer:
+    """Writes what it was told to, a token a pass."""
+
+    name, engine = "llama.cpp", "llama.cpp"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, Sampling]] = []
+
+    def answer(self, ids, limit, *, end_ids, sampling):
+        self.asked.append((limit, sampling))
+        arrivals = [(n + 1, 1.0 + 0.5 * n) for n in range(limit)]
+        return PeerAnswer([7] * limit, arrivals, 1.0, 0.5 * (limit - 1), 4, 2, limit - 1)
+
+    def close(self):
+        self.asked.append("closed")
+
+
+def bench(labels=("none", "suffix"), jobs=JOBS, path=None, seen=None, peers=(), **settings):
+    target = ToyTarget(order=2, seed=3)
+    target.generation_config = SimpleNamespace()
+    setup = Setup(target, None, "none", "fixed:8")
+    writer = RowsWriter(path, header("bench", {}, {}))
+    chosen = BenchSettings("fixed:8", 24, **settings)
+    arms = [*(OurArm(label, setup, "fixed:8") for label in labels), *map(PeerArm, peers)]
+    note = (lambda *what: seen.append(what)) if seen is not None else (lambda *_: None)
+    return Bench(setup, arms, jobs, chosen, writer, note), writer, arms
+
+
+def test_every_arm_answers_every_prompt_in_every_round():
+    seen: list = []
+    work, writer, _ = bench(seen=seen)
+    work.run(2)
+    answers = writer.rows.answers
+    assert len({a.key for a in answers}) == len(answers) == 3 * 2 * 2
+    assert [a.id for a in answers] == list(range(12))
+    assert [s[:2] for s in seen] == [(i, 12) for i in range(12)]
+    for a in answers:
+        assert a.decode_s > 0
+        assert len(a.output_ids) == 24
+        assert sum(len(s.emitted) for s in a.steps) == 23
+        assert (a.steps[0].trace is not None) == (a.round == 0), "trees are kept once"
+        assert a.cpu_share is None or a.cpu_share >= 0
+    orders = [[a.arm for a in answers if (a.name, a.round) == key] for key in {(a.name, a.round) for a in answers}]
+    assert {tuple(order) for order in orders} == {("none", "suffix"), ("suffix", "none")}, "arms are shuffled"
+
+
+def test_texts_agree_and_the_table_says_so():
+    work, writer, _ = bench()
+    work.run(2)
+    rows = {(r["task"], r["drafter"]): r for r in table(writer.rows)}
+    assert set(rows) == {(t, d) for t in ("toy", "other") for d in ("none", "suffix")}
+    row = rows["toy", "suffix"]
+    assert row["identical"] is True
+    assert (row["prompts"], row["rounds"], row["generated"]) == (2, 2, 46)
+    assert row["mean_acceptance_length"] > rows["toy", "none"]["mean_acceptance_length"] == 1
+    assert row["speedup_interval"][0] <= row["speedup"] <= row["speedup_interval"][1]
+    assert [dot["name"] for dot in row["per_prompt"]] == ["a", "b"]
+    assert rows["other", "suffix"]["speedup_interval"] is None, "one prompt has no spread"
+    assert rows["toy", "none"]["speedup"] == pytest.approx(1)
+    assert list(differences(writer.rows, None, "float32")) == []
+
+
+def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    seen: list = []
+    work, writer, _ = bench(path=path, seen=seen)
+    ran = work.answer
+    work.answer = lambda *what: (
+        ran(*what) if len(writer.rows.answers) < 5 else (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        work.run(2)
+    writer.close()
+    kept = read_rows(path).answers
+    assert len(kept) == 5
+    work, writer, _ = bench(path=path, seen=seen)
+    work.run(2)
+    writer.close()
+    rows = read_rows(path)
+    assert rows.answers[:5] == kept
+    assert len({a.key for a in rows.answers}) == len(rows.answers) == 12
+    assert seen[-1][:2] == (11, 12)
+
+
+def test_drafters_are_made_anew_each_round_and_planners_are_not():
+    work, _, (none, suffix) = bench()
+    planner, drafters = suffix._chosen, suffix._round.drafters
+    work.run(2)
+    assert suffix._chosen is planner
+    assert suffix._round.drafters is not drafters
+    assert suffix._round.planner is planner
+    assert none.label == "none"
+
+
+def test_a_temperature_for_all_prompts():
+    work, writer, _ = bench(temperature=0.7, seed=5)
+    work.run(1)
+    assert {tuple(a.sampling.items()) for a in writer.rows.answers} == {(("temperature", 0.7),)}
+    assert {a.seed for a in writer.rows.answers} == {5}
+    work, writer, _ = bench(temperature=0.0)
+    work.run(1)
+    assert {tuple(a.sampling) for a in writer.rows.answers} == {()}
+    assert BenchSettings().sampling(JOBS[2]) == {"temperature": 1.0}
+
+
+def test_peers_stand_beside_us_with_their_own_clock():
+    peer = FakePeer()
+    work, writer, arms = bench(peers=[peer], jobs=JOBS[:2])
+    work.run(1)
+    arms[-1].close()
+    assert peer.asked[-1] == "closed"
+    assert peer.asked[0][0] == 4, "warmed up with a few tokens"
+    row = next(r for r in table(writer.rows) if r["drafter"] == "llama.cpp")
+    assert row["engine"] == "llama.cpp"
+    assert (row["tpot"], row["ttft"], row["p95_itl"]) == (0.5, 1.0, 0.5)
+    assert (row["mean_acceptance_length"], row["acceptance_rate"]) == (1.0, 0.5)
+    assert row["speedup"] == 1.0, "against plain of its own engine"
+    assert row["identical"] is True
+    assert row["draft_coverage"] is None
+
+
+def test_what_differs_is_told_with_its_margin():
+    work, writer, _ = bench(jobs=JOBS[:1])
+    work.run(2)
+    for answer in writer.rows.answers:
+        if answer.arm == "suffix":
+            answer.output_ids = [*answer.output_ids[:7], (answer.output_ids[7] + 1) % 8, *answer.output_ids[8:]]
+    found = list(differences(writer.rows, ToyTarget(order=2, seed=3), "float32"))
+    assert len(found) == 1, "the same text in the next round is no news"
+    assert found[0]["index"] == 7
+    assert found[0]["margin"] > 0
+    assert found[0]["near_tie"] is False
+    assert next(r for r in table(writer.rows) if r["drafter"] == "suffix")["identical"] is False
+    writer.other(found[0])
+    assert list(differences(writer.rows, None, "float32")) == []
+
+
+def test_sampled_texts_of_other_engines_are_held_against_nothing():
+    rows = Rows({})
+    one = Answer(0, "t", "n", "none", output_ids=[1, 2], sampling={"temperature": 1.0}, decode_s=1.0)
+    peer = dataclasses.replace(one, id=1, arm="transformers", engine="transformers", output_ids=[1, 3])
+    rows.answers = [one, peer]
+    assert [r["identical"] for r in table(rows)] == [True, True]
+    rows.answers = [one, dataclasses.replace(peer, arm="transformers:lookup")]
+    assert [r["identical"] for r in table(rows)] == [True, None]
+    assert list(differences(rows, None, "float32")) == []
+
+
+def test_plain_is_the_faster_of_ours_and_the_engines_own():
+    def answer(number, arm, engine, seconds):
+        return Answer(number, "t", "n", arm, engine, output_ids=[1, 2, 3], decode_s=seconds)
+
+    rows = Rows({}, [answer(0, "none", "draftwood", 2.0), answer(1, "transformers", "transformers", 1.0)])
+    rows.answers += [answer(2, "suffix", "draftwood", 0.5), answer(3, "llama.cpp:ngram-mod", "llama.cpp", 0.1)]
+    found = {r["drafter"]: r["speedup"] for r in table(rows)}
+    assert found == {"none": 0.5, "transformers": 1.0, "suffix": 2.0, "llama.cpp:ngram-mod": None}
+    assert geometric_mean([1.0, 4.0]) == 2.0
+    assert geometric_mean([]) is None
+
+
+def test_looped_tails_are_left_out_of_the_headline():
+    loop = [1, 2] + [3] * 40
+    arrivals = [[1, 0.0], [2, 1.0], *([n, 1.0 + 0.01 * n] for n in range(3, 43))]
+    plain = Answer(
+        0, "t", "n", "none", output_ids=loop, decode_s=41.0, arrivals=[[n, n - 1.0] for n in range(1, 43)]
+    )
+    fast = Answer(1, "t", "n", "x", output_ids=loop, decode_s=arrivals[-1][1], arrivals=arrivals)
+    found = table(Rows({}, [plain, fast]))[1]
+    assert found["looped_tokens"] == 39
+    assert found["speedup"] > 20
+    assert found["speedup_unlooped"] == pytest.approx(2.0 / 1.03)
+
+
+def test_a_prompt_that_cannot_be_written_is_told_before_anything_runs():
+    with pytest.raises(PromptError, match="toy long: the prompt has 5000 tokens"):
+        bench(jobs=[Job("toy", "long", [1] * 5000)])
+
+
+def test_a_sustained_run_tells_its_trend():
+    work, _, arms = bench(jobs=JOBS[:1])
+    found: list[Sustained] = []
+    sustain(work, arms, JOBS[0], 0.05, found)
+    assert [each.arm for each in found] == ["none", "suffix"]
+    assert found[0].windows
+    slower = [{"at_s": float(i), "tokens_per_second": 20.0 - i} for i in range(1, 9)]
+    row = Sustained("none", slower).to_json()
+    assert (row["first_quarter"], row["last_quarter"]) == (18.5, 13.0)
+    assert row["kept"] == pytest.approx(13 / 18.5)
+    assert Sustained("none", slower[:3]).to_json()["kept"] is None
+
+
+def test_near_ties_depend_on_the_number_format():
+    assert Difference(3, (1, 2), 0.1, 20.0).near_tie("bfloat16")
+    assert not Difference(3, (1, 2), 0.1, 20.0).near_tie("float32")
+    assert rounding(20.0, "bfloat16") == 2 * 2.0**-7 * 16
+    assert rounding(0.0, "float32") < 1e-7
