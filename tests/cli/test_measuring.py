@@ -1,0 +1,248 @@
+"""bench, probe, simulate and generate -o as a stranger uses them, on a tiny random model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from draftwood.measure.records import read_rows
+
+SHORT = ("--max-new-tokens", "12", "--threads", "1")
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    rows = [
+        {"task": "mine", "name": "a", "prompt": "one two one two one"},
+        {"task": "mine", "name": "b", "messages": [{"role": "user", "content": "abc abc"}]},
+        {"task": "warm", "prompt": "sampled", "temperature": 1.0},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+# --- bench ---------------------------------------------------------------------------------------------------
+
+
+def test_a_bench_is_one_json_document(draftwood, tiny, prompts, tmp_path):
+    ran = draftwood("bench", "-m", tiny, "--prompts", prompts, "--drafters", "suffix,suffix+lookup", *SHORT,
+                    "-o", str(tmp_path / "rows.jsonl"), "--json")  # fmt: skip
+    assert (ran.code, ran.err) == (0, "")
+    found = json.loads(ran.out)
+    assert {(r["task"], r["drafter"]) for r in found["rows"]} == {
+        (task, arm) for task in ("mine", "warm") for arm in ("none", "suffix", "suffix+lookup")
+    }
+    for row in found["rows"]:
+        assert row["identical"] is True
+        assert row["speedup"] > 0
+        assert row["rounds"] == 2
+        assert {"tokens_per_second", "ttft", "tpot", "p95_itl", "accepted_per_cycle", "seconds"} <= set(row)
+    assert found["difference"] == []
+    assert found["interrupted"] is False
+    assert found["header"]["provenance"]["command"]
+    kept = read_rows(tmp_path / "rows.jsonl")
+    assert len(kept.answers) == 3 * 3 * 2
+    first = kept.answers[0]
+    assert len(first.pieces) == len(first.output_ids)
+
+
+def test_peers_stand_in_the_table(draftwood, tiny, prompts):
+    ran = draftwood("bench", "-m", tiny, "--prompts", prompts, "--limit", "1", "--temperature", "0", *SHORT,
+                    "--peers", "transformers:lookup", "--rounds", "1", "--json")  # fmt: skip
+    assert ran.code == 0
+    engines = {r["drafter"]: r["engine"] for r in json.loads(ran.out)["rows"]}
+    assert engines == {
+        "none": "draftwood", "default": "draftwood",
+        "transformers": "transformers", "transformers:lookup": "transformers",
+    }  # fmt: skip
+
+
+def test_the_table_names_the_worst_first_and_says_what_it_means(draftwood, tiny, prompts):
+    ran = draftwood("bench", "-m", tiny, "--prompts", prompts, *SHORT, "--rounds", "1")
+    assert ran.code == 0
+    assert "accept. length" in ran.out
+    assert "geometric mean" in ran.out
+    assert "NO" not in ran.out
+    assert "Energy was not measured" in ran.out
+
+
+def test_a_bench_goes_on_where_it_was_stopped(draftwood, tiny, prompts, tmp_path, interrupt):
+    call = ("bench", "-m", tiny, "--prompts", prompts, *SHORT, "-o", str(tmp_path / "r.jsonl"), "--json")
+    interrupt(60)
+    ran = draftwood(*call)
+    assert ran.code == 130
+    document = json.loads(ran.out)
+    assert document["interrupted"] is True
+    before = len(read_rows(tmp_path / "r.jsonl").answers)
+    assert 0 < before < 12
+    ran = draftwood(*call)
+    assert ran.code == 0
+    assert len(read_rows(tmp_path / "r.jsonl").answers) == 12
+    ran = draftwood(*call, "--seed", "1")
+    assert ran.code == 2
+    assert "was written with seed 0, this run has 1" in ran.err
+
+
+def test_a_sustained_bench_prints_its_trend(draftwood, tiny, prompts):
+    ran = draftwood("bench", "-m", tiny, "--prompts", prompts, "--sustain", "1", *SHORT)
+    assert ran.code == 0
+    assert "tokens/s in the first quarter" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--tasks", "chess"), "unknown task 'chess'"),
+        (("--tasks", "chat", "--prompts", "x.jsonl"), "give one of them"),
+        (("--drafters", "sufix"), "did you mean 'suffix'"),
+        (("--peers", "vllm"), "unknown peer 'vllm'"),
+        (("--planner", "clever"), "unknown planner"),
+        (("--planner", "fixed:3", "--draft", "4"), "--draft 4 means --planner fixed:4: give one of them"),
+        (("--prompts", "nothing.jsonl"), "nothing.jsonl cannot be read"),
+        (("--rounds", "0"), "Invalid value for '--rounds'"),
+    ],
+)
+def test_wrong_calls_are_told_at_once(draftwood, tiny, arguments, said):
+    ran = draftwood("bench", "-m", tiny, *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(draftwood, tiny, prompts, tmp_path):
+    (tmp_path / "file").write_text("")
+    ran = draftwood("bench", "-m", tiny, "--prompts", prompts, "-o", str(tmp_path / "file" / "rows.jsonl"), *SHORT)
+    assert (ran.code, ran.out) == (1, "")
+    assert "cannot be written" in ran.err
+
+
+# --- probe and simulate --------------------------------------------------------------------------------------
+
+
+def test_probe_counts_and_its_trace_is_replayed(draftwood, tiny, prompts, tmp_path):
+    trace, rows = tmp_path / "t.jsonl.zst", tmp_path / "p.jsonl"
+    ran = draftwood(
+        "probe", "-m", tiny, "--prompts", prompts, *SHORT, "--trace", str(trace), "-o", str(rows), "--json"
+    )
+    assert (ran.code, ran.err) == (0, "")
+    found = json.loads(ran.out)
+    assert found["targets"] == 3 * 11
+    assert found["proposals"] == sum(p["proposals"] for p in found["prompts"])
+    assert found["proposal_rate"] == found["proposals"] / 33
+    assert read_rows(rows).header["verb"] == "probe"
+    ran = draftwood("simulate", str(trace), "--draft", "1", "--draft", "8", "--drafters", "suffix,lookup",
+                    "--cost", "1=31,4=30,16=53", "--tokenizer", tiny, "--json")  # fmt: skip
+    assert (ran.code, ran.err) == (0, "")
+    replayed = json.loads(ran.out)["rows"]
+    assert [(r["task"], r["drafter"], r["draft"]) for r in replayed][:4] == [
+        ("mine", "suffix", 1), ("mine", "lookup", 1), ("mine", "suffix", 8), ("mine", "lookup", 8),
+    ]  # fmt: skip
+    for row in replayed:
+        assert row["ideal_speedup"] == row["generated"] / row["verifier_passes"]
+        assert row["predicted_speedup"] > 0
+    assert json.loads(ran.out)["totals"][0]["generated"] == 33
+
+
+def test_probe_reads_token_ids(draftwood, tiny, tmp_path):
+    ids = tmp_path / "ids.txt"
+    ids.write_text("[5, 6, 7]\n\n8 9 8 9\n")
+    ran = draftwood("probe", "-m", tiny, "--prompt-ids-file", str(ids), *SHORT)
+    assert ran.code == 0
+    assert "accepted_per_target" in ran.out
+    ids.write_text("five\n")
+    ran = draftwood("probe", "-m", tiny, "--prompt-ids-file", str(ids), *SHORT)
+    assert (ran.code, "line 1: no list of token ids" in ran.err) == (2, True)
+    ids.write_text("5 9999999\n")
+    ran = draftwood("probe", "-m", tiny, "--prompt-ids-file", str(ids), *SHORT)
+    assert (ran.code, "outside the vocabulary" in ran.err) == (2, True)
+
+
+def test_probe_reads_blocks_of_text(draftwood, tiny, tmp_path):
+    text = tmp_path / "notes.txt"
+    text.write_text("first block\nof two lines\n\n\nsecond block\n")
+    ran = draftwood("probe", "-m", tiny, "--prompts", str(text), *SHORT, "--json")
+    assert [p["name"] for p in json.loads(ran.out)["prompts"]] == ["block 1", "block 2"]
+    text.write_text("\n\n")
+    ran = draftwood("probe", "-m", tiny, "--prompts", str(text), *SHORT)
+    assert (ran.code, "holds no prompt" in ran.err) == (2, True)
+
+
+def test_an_interrupted_probe_shows_what_it_counted(draftwood, tiny, prompts, tmp_path, interrupt):
+    interrupt(15)
+    ran = draftwood(
+        "probe", "-m", tiny, "--prompts", prompts, *SHORT, "--trace", str(tmp_path / "t.jsonl"), "--json"
+    )
+    assert ran.code == 130
+    assert 11 < json.loads(ran.out)["targets"] < 33
+    assert (tmp_path / "t.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--ngram-min", "5", "--ngram-max", "4"), "--ngram-min 5 is above --ngram-max 4"),
+        (("--suite", "chat", "--prompts", "x"), "give one of them"),
+        (("--suite", "chess"), "unknown task 'chess'"),
+    ],
+)
+def test_wrong_probes_are_told_at_once(draftwood, tiny, arguments, said):
+    ran = draftwood("probe", "-m", tiny, *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def test_simulate_takes_any_ids_and_keeps_its_steps(draftwood, tmp_path):
+    trace = tmp_path / "foreign.jsonl"
+    trace.write_text('{"prompt_ids": [900000, 1], "output_ids": [1, 900000, 1, 900000, 1, 5]}\n')
+    ran = draftwood("simulate", str(trace), "-o", str(tmp_path / "s.jsonl"))
+    assert ran.code == 0
+    assert "ideal speedup" in ran.out
+    for _ in range(2):  # a replay is made anew, never mixed with an older one
+        draftwood("simulate", str(trace), "--draft", "2", "--draft", "4", "-o", str(tmp_path / "s.jsonl"))
+    answers = read_rows(tmp_path / "s.jsonl").answers
+    assert [a.arm for a in answers] == ["default fixed:2", "default fixed:4"]
+    assert sum(len(s.emitted) for s in answers[0].steps) == 5
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "code", "said"),
+    [
+        ("", (), 1, "holds no recorded answer"),
+        ("{}\n", (), 1, "line 1: lacks prompt_ids and output_ids"),
+        ('{"prompt": "a", "output": "b"}\n', (), 1, "name a model whose tokenizer reads it"),
+        ('{"prompt_ids": [1], "output_ids": [2]}\n', ("--cost", "1=x"), 2, "1=x"),
+        ('{"prompt_ids": [1], "output_ids": [2]}\n', ("--cost", "1=2", "--profile", "p"), 2, "give one of them"),
+        (
+            '{"prompt_ids": [1], "output_ids": [2]}\n',
+            ("--draft", "2", "--planner", "fixed:3"),
+            2,
+            "give one of them",
+        ),
+        ('{"prompt_ids": [1], "output_ids": [2]}\n', ("--profile", "nowhere"), 2, "nowhere cannot be read"),
+    ],
+)
+def test_wrong_traces_and_calls_are_told(draftwood, tmp_path, lines, arguments, code, said):
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text(lines)
+    ran = draftwood("simulate", str(trace), *arguments)
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+
+
+# --- generate ------------------------------------------------------------------------------------------------
+
+
+def test_generate_keeps_its_answers(draftwood, tiny, tmp_path):
+    path = str(tmp_path / "rows.jsonl")
+    for number in range(2):
+        ran = draftwood("generate", "one two one two", "-m", tiny, *SHORT, "-o", path, "--json")
+        assert ran.code == 0
+        answers = read_rows(tmp_path / "rows.jsonl").answers
+        assert len(answers) == number + 1
+    document = json.loads(ran.out)
+    assert answers[-1].output_ids == document["ids"]
+    assert "".join(answers[-1].pieces) == document["text"]
+    assert any(step.trace and step.trace["tokens"] for step in answers[-1].steps)
+    ran = draftwood("generate", "x", "-m", tiny, "--compare", "-o", path, *SHORT)
+    assert (ran.code, "draftwood bench keeps them all" in ran.err) == (2, True)
