@@ -29,6 +29,8 @@ Text for people goes to a terminal; a pipe gets the answer alone, and legend and
 Drafters are named the same everywhere: `+` combines them into one tree, `,` lists arms where several are compared, options follow the name after colons: `suffix+lookup:max_ngram=3:length=10`. `none` is plain decoding through the same loop; `default` is the standard set.
 
 `generate --json` has the fields `model, drafters, planner, text, finish_reason, seed, identical, speedup, mean_acceptance_length, drafted_step_acceptance_length, acceptance_rate, accepted_per_cycle, draft_coverage, tokens_per_second, passes, prompt_tokens, prefill_s, seconds, ids, sources, steps`; `identical` and `speedup` are null without `--compare`, which adds `rounds, plain_seconds, drafted_seconds, margin`. `finish_reason` is null after Ctrl-C. The words are those of [words.md](words.md). In `chat`, `/help` lists the commands.
+
+The measuring verbs (`probe`, `simulate`, `profile`, `bench`, `drift`, `report`) are explained in [measuring.md](measuring.md). `probe --json`: `targets, proposals, accepted, proposal_rate, acceptance_rate, accepted_per_target, by_match`, and the same for each of `prompts`. `simulate --json`: `rows`, one per task, drafter and draft, with `task, drafter, draft, planner, generated, verifier_passes, ideal_speedup, mean_acceptance_length, mean_acceptance_length_unlooped, acceptance_rate, draft_coverage, drafting_us_per_step, predicted_speedup` and more, and `totals`. `bench --json`: `rows`, one per task and arm, with the same rates and `identical, speedup, speedup_interval, tokens_per_second, ttft, tpot, p95_itl, seconds`; `difference`, `sustained`, `header`. `interrupted` is true after Ctrl-C.
 """  # noqa: E501 - a line per paragraph, as in all of docs/
 
 
