@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,6 +100,15 @@ class Everything:
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         pass
+
+
+SECONDS = [f.name for f in dataclasses.fields(Step) if f.name.endswith("_s")]
+
+
+def untimed(step: Step) -> Step:
+    """The step without its seconds: what replays and reruns must agree on."""
+    sources = [dataclasses.replace(s, open_s=0.0, draft_s=0.0, learn_s=0.0) for s in step.by_source]
+    return dataclasses.replace(step, **dict.fromkeys(SECONDS, 0.0), by_source=tuple(sources))
 
 
 # --- the truth without the loop ------------------------------------------------------------------------------

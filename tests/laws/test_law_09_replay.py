@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from tests.drafter_list import COMBINED, SHIPPED, TOYS
-from tests.helpers import PROMPT, SAMPLED, write
+from tests.helpers import PROMPT, SAMPLED, untimed, write
 
 from draftwood.contracts import Sampling
 from draftwood.drafters.load import load
@@ -20,13 +18,6 @@ from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 
 SPECS = ["none", "suffix", "lookup", "suffix+lookup", "suffix:factor=inf+lookup:max_ngram=2:min_ngram=2"]
-SECONDS = [f.name for f in dataclasses.fields(Step) if f.name.endswith("_s")]
-
-
-def untimed(step: Step) -> Step:
-    """The step without its seconds: what the law is about."""
-    sources = [dataclasses.replace(s, open_s=0.0, draft_s=0.0, learn_s=0.0) for s in step.by_source]
-    return dataclasses.replace(step, **dict.fromkeys(SECONDS, 0.0), by_source=tuple(sources))
 
 
 def replayed(trace: Trace, spec: str, nodes: int) -> list[Step]:

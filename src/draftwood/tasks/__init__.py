@@ -1,57 +1,68 @@
 """Deterministic workloads for measuring and testing draftwood on a small instruct model.
 
-Five kinds of prompts, from "the answer copies most of its input" (``code-edit``, ``grammar``) through
-"the answer reuses some of it" (``summary``, ``web-qa``) to "there is nothing to copy" (``chat``). The texts
-stand in the modules of this package; ``code-edit`` reads the standard library of the running Python. No
-package data is needed, and nothing here depends on the clock, the locale or the hash seed.
+Nine kinds of prompts, from "the answer copies most of its input" (``code-edit``, ``completion``) through "the
+answer reuses some of it" (``summary``, ``web-qa``, ``agent``) to "there is nothing to copy" (``chat``,
+``creative``); beside them ``code-suite``, five pieces of unfinished code for a quick look. The texts stand in the
+modules of this package; kinds about code read the standard library of the running Python. No package data is
+needed, and nothing here depends on the clock, the locale or the hash seed.
+
+A name may ask for a variant: ``web-qa:one-sentence`` for short answers, ``chat@0.7`` for a temperature.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
+from typing import NamedTuple
 
-from draftwood.errors import UnknownNameError, UsageError
-from draftwood.tasks import chat, code_edit, grammar, summary, web_qa
+from draftwood.errors import UsageError
+from draftwood.tasks import (
+    agent,
+    chat,
+    code_edit,
+    code_suite,
+    completion,
+    creative,
+    grammar,
+    structured,
+    summary,
+    web_qa,
+)
 from draftwood.tasks.looped import looped_tail
+from draftwood.tasks.prompt import Content, Prompt
+from draftwood.tasks.variants import SAMPLED, in_one_sentence, parse, sampled
 
-__all__ = ["KINDS", "Prompt", "all_prompts", "looped_tail", "prompts"]
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """One prompt of a workload.
-
-    Attributes
-    ----------
-    task
-        The kind, one of :data:`KINDS`.
-    name
-        A short name, unique within its kind.
-    messages
-        Chat messages with the keys ``role`` and ``content``, ready for a chat template.
-    """
-
-    task: str
-    name: str
-    messages: tuple[dict[str, str], ...]
+__all__ = ["KINDS", "SAMPLED", "Prompt", "all_prompts", "looped_tail", "prompts", "sampled"]
 
 
-# Iterators, not lists: a limit of two on code-edit then reads two functions, not twelve.
-_BUILDERS: MappingProxyType[str, Callable[[], Iterator[tuple[str, str]]]] = MappingProxyType(
+class _Kind(NamedTuple):
+    """How the prompts of a kind are made, and the sampling that they are meant for."""
+
+    # An iterator, not a list: a limit of two on code-edit then reads two functions, not all.
+    items: Callable[[], Iterator[tuple[str, Content]]]
+    temperature: float = 0.0
+    top_p: float | None = None
+
+
+_BUILDERS: MappingProxyType[str, _Kind] = MappingProxyType(
     {
-        "code-edit": code_edit.items,
-        "grammar": grammar.items,
-        "summary": summary.items,
-        "web-qa": web_qa.items,
-        "chat": chat.items,
+        "code-edit": _Kind(code_edit.items),
+        "completion": _Kind(completion.items),
+        "structured": _Kind(structured.items),
+        "grammar": _Kind(grammar.items),
+        "summary": _Kind(summary.items),
+        "web-qa": _Kind(web_qa.items),
+        "agent": _Kind(agent.items),
+        "chat": _Kind(chat.items),
+        "creative": _Kind(creative.items, temperature=1.0, top_p=0.95),
     }
 )
 
 KINDS: tuple[str, ...] = tuple(_BUILDERS)
-"""The kinds of workloads, ordered from most to least copying."""
+"""The kinds of workloads, roughly from most to least copying."""
+
+_NAMED = MappingProxyType({**_BUILDERS, code_suite.TASK: _Kind(code_suite.items)})
 
 
 def prompts(kind: str, limit: int | None = None) -> list[Prompt]:
@@ -60,29 +71,42 @@ def prompts(kind: str, limit: int | None = None) -> list[Prompt]:
     Parameters
     ----------
     kind
-        One of :data:`KINDS`.
+        One of :data:`KINDS` or ``"code-suite"``, and behind it, if wanted, ``:one-sentence`` (grammar, summary,
+        web-qa and chat have it) and ``@`` with a temperature from 0 to 2, in this order.
     limit
         Return at most this many, the first ones; ``None`` for all.
 
     Returns
     -------
     list of Prompt
-        Fresh objects: changing their messages affects no later call.
+        Fresh objects: changing their messages affects no later call. Their ``task`` is ``kind`` as given.
 
     Raises
     ------
     UnknownNameError
-        If there is no such kind.
+        If there is no such kind or variant.
     UsageError
-        If ``limit`` is negative.
+        If the kind does not have the variant, the temperature is no number from 0 to 2, or ``limit`` is
+        negative.
+
+    Examples
+    --------
+    >>> [(p.task, p.temperature) for p in prompts("chat:one-sentence@0.7", 1)]
+    [('chat:one-sentence@0.7', 0.7)]
     """
-    if kind not in _BUILDERS:
-        raise UnknownNameError("task", kind, KINDS)
+    variant = parse(kind, _NAMED)
     if limit is not None and limit < 0:
         raise UsageError(f"limit must be 0 or more, not {limit}; leave it out for all prompts")
-    return [
-        Prompt(kind, name, ({"role": "user", "content": text},)) for name, text in islice(_BUILDERS[kind](), limit)
-    ]
+    items, temperature, top_p = _NAMED[variant.kind]
+    if variant.temperature is not None:
+        temperature, top_p = variant.temperature, None
+    found = []
+    for name, content in islice(items(), limit):
+        messages, text = ((), content) if isinstance(content, str) else (content, None)
+        if variant.one_sentence:
+            messages = in_one_sentence(messages)
+        found.append(Prompt(kind, name, messages, text, temperature, top_p))
+    return found
 
 
 def all_prompts(limit_per_kind: int | None = None) -> list[Prompt]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from draftwood.tasks.prompt import Content, asked
+
 QUESTIONS: tuple[tuple[str, str], ...] = (
     ("rainbow", "Why do we see a rainbow after the rain? Explain it to a ten-year-old child."),
     (
@@ -47,15 +49,53 @@ QUESTIONS: tuple[tuple[str, str], ...] = (
         "I live six kilometres from work. Compare going by bicycle with going by bus, and tell me which one "
         "you would choose and why.",
     ),
+    (
+        "houseplants",
+        "The leaves of my houseplants turn yellow every winter. What are the usual causes and what can I do?",
+    ),
+    ("vaccines", "How does a vaccine teach the body to fight a disease it has never met?"),
+    (
+        "first-interview",
+        "I have my first job interview on Thursday. Which three questions should I prepare for, and how?",
+    ),
+    (
+        "budget",
+        "Help me to set up a simple monthly budget for a student who earns 900 a month and pays 380 in rent.",
+    ),
+    (
+        "picnic-game",
+        "Suggest a game that eight people from six to seventy years can play at a picnic without any equipment.",
+    ),
+    ("git-rebase", "When should I use git merge and when git rebase? Answer for someone who works alone."),
+    (
+        "cat-carrier",
+        "My cat hides as soon as she sees the carrier. How can I get her to the vet without a fight?",
+    ),
+    ("seasons", "Why is it warmer in summer although the earth is not closer to the sun?"),
+    (
+        "thank-you-note",
+        "Write a short thank-you note to a teacher who stayed after class for weeks to help me with chemistry.",
+    ),
+    (
+        "old-laptop",
+        "My laptop is eight years old and slow. Would more memory, a new disk or a new computer help most?",
+    ),
+    ("regex-date", "Explain step by step a regular expression that matches dates such as 2024-03-09."),
+    (
+        "moving-abroad",
+        "My friend wants to move abroad for a year but is afraid of being lonely. What would you tell her?",
+    ),
+    ("power-nap", "Is a short nap after lunch a good idea, and how long should it be?"),
 )
 
 
-def items() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each prompt.
+def items() -> Iterator[tuple[str, Content]]:
+    """Yield the name and the messages of each prompt.
 
     Yields
     ------
-    tuple of str
+    tuple of str and messages
         A short name, and the question.
     """
-    yield from QUESTIONS
+    for name, question in QUESTIONS:
+        yield name, asked(question)

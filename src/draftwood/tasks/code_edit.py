@@ -7,13 +7,10 @@ version, not across versions.
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import textwrap
 from collections.abc import Iterator
-from typing import Any
 
-from draftwood.errors import DraftwoodError
+from draftwood.tasks.prompt import Content, asked
+from draftwood.tasks.stdlib import source
 
 # (module, name in it, edit). Only functions written in Python and not replaced by a C version on import:
 # inspect finds no source for the others.
@@ -30,51 +27,31 @@ CASES: tuple[tuple[str, str, str], ...] = (
     ("difflib", "SequenceMatcher.quick_ratio", "rename the variable `avail` to `remaining`"),
     ("filecmp", "dircmp.report", "replace every call of `print` by a call of `logging.info`"),
     ("colorsys", "rgb_to_hls", "add a docstring that names the parameters and the return value"),
+    ("textwrap", "TextWrapper._split", "rename the variable `chunks` to `pieces`"),
+    ("colorsys", "hsv_to_rgb", "add type hints to the parameters and to the return value"),
+    ("cmd", "Cmd.parseline", "add type hints to the parameters and to the return value"),
+    ("statistics", "covariance", "rename the variable `xbar` to `mean_of_x`"),
+    ("ftplib", "parse227", "raise `ValueError` instead of `error_proto`"),
+    ("csv", "DictReader.__next__", "add a short docstring to the method"),
+    ("filecmp", "cmpfiles", "rename the variable `res` to `sorted_names`"),
+    ("email.utils", "formataddr", "replace the formatting with the % operator by f-strings"),
+    ("quopri", "decode", "rename the variable `partial` to `unfinished`"),
+    ("graphlib", "TopologicalSorter._find_cycle", "rename the variable `stack` to `trail`"),
+    ("optparse", "Option._set_opt_strings", "raise `ValueError` instead of `OptionError`"),
+    ("reprlib", "Repr.repr_dict", "rename the variable `newlevel` to `inner_level`"),
+    ("tabnanny", "Whitespace.__init__", "add a docstring that names the parameters"),
 )
 
 
-def source(module: str, qualname: str) -> str:
-    """Return the source of a function, without the indentation of its class.
-
-    Parameters
-    ----------
-    module
-        Name of the module to import.
-    qualname
-        Dotted name within the module.
-
-    Returns
-    -------
-    str
-        The source text, ending in one newline.
-
-    Raises
-    ------
-    DraftwoodError
-        If this Python has no source for it, as in some stripped-down installations.
-    """
-    try:
-        found: Any = importlib.import_module(module)
-        for part in qualname.split("."):
-            found = getattr(found, part)
-        text = inspect.getsource(found)
-    except (ImportError, AttributeError, OSError, TypeError) as error:
-        raise DraftwoodError(
-            f"no source of {module}.{qualname} in this Python ({error}); "
-            "run code-edit on an installation that has the standard library as .py files"
-        ) from error
-    return textwrap.dedent(text).rstrip() + "\n"
-
-
-def items() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each prompt.
+def items() -> Iterator[tuple[str, Content]]:
+    """Yield the name and the messages of each prompt.
 
     Yields
     ------
-    tuple of str
+    tuple of str and messages
         The dotted name of the function, and the request with its source.
     """
     for module, qualname, edit in CASES:
         code = source(module, qualname)
         request = f"Edit this Python function: {edit}. Return the whole function and nothing else."
-        yield f"{module}.{qualname}", f"{request}\n\n```python\n{code}```"
+        yield f"{module}.{qualname}", asked(f"{request}\n\n```python\n{code}```")

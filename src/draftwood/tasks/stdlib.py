@@ -1,0 +1,94 @@
+"""Source code of the running Python's standard library, as material for prompts."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import textwrap
+from typing import Any, NamedTuple
+
+from draftwood.errors import DraftwoodError
+
+
+def source(module: str, qualname: str) -> str:
+    """Return the source of a function or class, without the indentation of what it stands in.
+
+    Parameters
+    ----------
+    module
+        Name of the module to import.
+    qualname
+        Dotted name within the module.
+
+    Returns
+    -------
+    str
+        The source text, ending in one newline.
+
+    Raises
+    ------
+    DraftwoodError
+        If this Python has no source for it, as in some stripped-down installations.
+    """
+    try:
+        found: Any = importlib.import_module(module)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+        text = inspect.getsource(found)
+    except (ImportError, AttributeError, OSError, TypeError) as error:
+        raise _missing(module, qualname, error) from error
+    return textwrap.dedent(text).rstrip() + "\n"
+
+
+class Place(NamedTuple):
+    """Where a function or class stands in its module.
+
+    Attributes
+    ----------
+    lines
+        All lines of the module, without line ends.
+    first, last
+        The lines of the function, counted from 1.
+    """
+
+    lines: list[str]
+    first: int
+    last: int
+
+
+def place(module: str, qualname: str) -> Place:
+    """Return the source of a module and where in it a function or class stands.
+
+    Parameters
+    ----------
+    module
+        Name of the module to import.
+    qualname
+        Dotted name within the module; what Python replaces by a C version is found too.
+
+    Returns
+    -------
+    Place
+        All lines, and those of the function.
+
+    Raises
+    ------
+    DraftwoodError
+        If this Python has no source for it.
+    """
+    try:
+        text = inspect.getsource(importlib.import_module(module))
+        node: Any = ast.parse(text)
+        for part in qualname.split("."):
+            node = next(child for child in node.body if getattr(child, "name", None) == part)
+    except (ImportError, OSError, TypeError, SyntaxError, StopIteration) as error:
+        raise _missing(module, qualname, error) from error
+    return Place(text.splitlines(), node.lineno, node.end_lineno)
+
+
+def _missing(module: str, qualname: str, error: Exception) -> DraftwoodError:
+    return DraftwoodError(
+        f"no source of {module}.{qualname} in this Python ({error}); "
+        "run tasks about code on an installation that has the standard library as .py files"
+    )

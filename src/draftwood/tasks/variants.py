@@ -1,0 +1,100 @@
+"""Variants of a workload, by its name: ``web-qa:one-sentence``, ``chat@0.7``, ``web-qa:one-sentence@0.7``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from draftwood.errors import UnknownNameError, UsageError
+from draftwood.tasks.prompt import Message
+
+ONE_SENTENCE = ("grammar", "summary", "web-qa", "chat")
+"""The kinds that can be asked for one sentence: the answer to the others is no prose."""
+
+SAMPLED = (0.3, 0.7, 1.0)
+"""Temperatures of the sampled variants: careful, where sampled drafting is said to stop paying, and wild."""
+
+_SUFFIX = "one-sentence"
+_INSTRUCTION = "Answer in one sentence."
+_HOTTEST = 2.0
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What the name of a task asks for.
+
+    Attributes
+    ----------
+    kind
+        The kind of workload.
+    one_sentence
+        Whether the answer shall be one sentence.
+    temperature
+        The temperature instead of the kind's own sampling; ``None`` for the kind's own.
+    """
+
+    kind: str
+    one_sentence: bool = False
+    temperature: float | None = None
+
+
+def parse(name: str, known: Iterable[str]) -> Variant:
+    """Read the name of a task: ``KIND[:one-sentence][@TEMPERATURE]``.
+
+    Parameters
+    ----------
+    name
+        The name as typed.
+    known
+        The kinds that exist.
+
+    Returns
+    -------
+    Variant
+        What the name asks for.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such kind, or what follows the colon is not known.
+    UsageError
+        If the kind has no one-sentence variant, or the temperature is no number from 0 to 2.
+    """
+    head, at, degrees = name.partition("@")
+    kind, colon, suffix = head.partition(":")
+    kinds = list(known)
+    if kind not in kinds:
+        raise UnknownNameError("task", kind, kinds)
+    if colon and suffix != _SUFFIX:
+        raise UnknownNameError(f"variant of {kind}", suffix, (_SUFFIX,))
+    if colon and kind not in ONE_SENTENCE:
+        raise UsageError(
+            f"{kind} has no one-sentence variant: leave :{_SUFFIX} out, or take one of {', '.join(ONE_SENTENCE)}"
+        )
+    # float() would also take nan, inf, 1e0 and spaces, and the name is what rows are found by.
+    if at and not (re.fullmatch(r"[0-9](\.[0-9]+)?", degrees) and float(degrees) <= _HOTTEST):
+        raise UsageError(f"the temperature in {name!r} must be a number from 0 to 2, as in {head}@0.7")
+    return Variant(kind, bool(colon), float(degrees) if at else None)
+
+
+def in_one_sentence(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return the messages with the instruction to answer in one sentence at the end of the last one."""
+    last = messages[-1]
+    return (*messages[:-1], {**last, "content": f"{last['content']}\n\n{_INSTRUCTION}"})
+
+
+def sampled(kind: str) -> tuple[str, ...]:
+    """Return the names of the sampled variants of a kind, one for each of :data:`SAMPLED`.
+
+    Parameters
+    ----------
+    kind
+        A kind, or its one-sentence variant.
+
+    Examples
+    --------
+    >>> sampled("chat")
+    ('chat@0.3', 'chat@0.7', 'chat@1.0')
+    """
+    return tuple(f"{kind}@{temperature}" for temperature in SAMPLED)

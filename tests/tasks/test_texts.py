@@ -1,0 +1,155 @@
+"""The texts of the workloads: each prompt asks for something that can be done with what stands in it."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+
+import pytest
+
+from draftwood.errors import DraftwoodError
+from draftwood.tasks import chat, code_edit, creative, grammar, prompts, summary, web_qa
+from draftwood.tasks._text import reflow
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+# code-edit
+
+
+@pytest.mark.parametrize(("module", "qualname", "edit"), code_edit.CASES)
+def test_a_function_is_short_and_fits_its_edit(module: str, qualname: str, edit: str) -> None:
+    code = code_edit.source(module, qualname)
+    assert 15 <= len(code.splitlines()) <= 45
+    assert "```" not in code
+    (function,) = ast.parse(code).body
+    assert isinstance(function, ast.FunctionDef)
+    if rename := re.fullmatch(r"rename the \w+ `(\w+)` to `(\w+)`", edit):
+        old, new = (re.findall(rf"\b{name}\b", code) for name in rename.groups())
+        assert len(old) >= 2
+        assert not new
+    elif "docstring" in edit:
+        assert ast.get_docstring(function) is None
+    elif "type hints" in edit:
+        assert function.returns is None
+    elif "`print`" in edit:
+        assert "print(" in code
+    elif raised := re.fullmatch(r"raise `ValueError` instead of `(\w+)`", edit):
+        assert f"raise {raised[1]}(" in code
+    elif "% operator" in edit:
+        assert any(isinstance(node, ast.Mod) for node in ast.walk(function))
+    else:
+        pytest.fail(f"no check for this edit: {edit}")
+
+
+def test_a_code_edit_prompt_holds_the_edit_and_the_source() -> None:
+    for prompt, (module, qualname, edit) in zip(prompts("code-edit"), code_edit.CASES, strict=True):
+        text = prompt.messages[0]["content"]
+        assert prompt.name == f"{module}.{qualname}"
+        assert text.startswith(f"Edit this Python function: {edit}. Return the whole function")
+        assert text.endswith(f"\n\n```python\n{code_edit.source(module, qualname)}```")
+
+
+@pytest.mark.parametrize(
+    ("module", "qualname"),
+    [("no_such_module_here", "f"), ("textwrap", "no_such_function"), ("math", "sqrt")],
+)
+def test_a_function_without_source_is_named(module: str, qualname: str) -> None:
+    with pytest.raises(DraftwoodError, match=f"no source of {module}.{qualname} in this Python"):
+        code_edit.source(module, qualname)
+
+
+# grammar
+
+
+@pytest.mark.parametrize(("name", "paragraph"), grammar.PARAGRAPHS)
+def test_a_paragraph_has_mistakes_but_remains_mostly_itself(name: str, paragraph: str) -> None:
+    right = reflow(paragraph)
+    wrong = grammar.corrupt(right, name)
+    assert "\n" not in right
+    assert 60 <= words(right) <= 120
+    matcher = difflib.SequenceMatcher(None, right.split(), wrong.split(), autojunk=False)
+    kept = sum(block.size for block in matcher.get_matching_blocks())
+    assert 8 <= words(right) - kept <= 0.4 * words(right)
+    assert difflib.SequenceMatcher(None, right, wrong, autojunk=False).ratio() > 0.9
+
+
+def test_every_sort_of_mistake_is_planted() -> None:
+    pairs = [(reflow(text), grammar.corrupt(reflow(text), name)) for name, text in grammar.PARAGRAPHS]
+    right, wrong = (" ".join(side) for side in zip(*pairs, strict=True))
+
+    def count(pattern: str) -> tuple[int, int]:
+        return len(re.findall(pattern, right)), len(re.findall(pattern, wrong))
+
+    def verbs(text: str) -> list[str]:
+        return [word for word in text.split() if word in {"is", "are", "was", "were", "has", "have"}]
+
+    articles, commas, starts = count(r"\b[Tt]he\b|\b[Aa]n?\b"), count(","), count(r"[.!?] [a-z]")
+    assert articles[1] < articles[0]
+    assert commas[1] < commas[0]
+    assert starts[0] == 0 < starts[1]
+    assert verbs(right) != verbs(wrong)
+    vocabulary = set(re.findall(r"[a-z]+", right.lower()))
+    assert len(set(re.findall(r"[a-z]+", wrong.lower())) - vocabulary) > 24  # misspelt words
+
+
+def test_the_mistakes_are_pinned() -> None:
+    # A changed sequence of random numbers would make measurements incomparable without anyone noticing.
+    text = "The baker is early today, because the oven needs an hour. The shop has opened."
+    wrong = "the bkaer is early today because the oven needs hour. the shop have opened."
+    assert grammar.corrupt(text, "two") == wrong
+    assert grammar.corrupt(text, "three") != wrong
+
+
+def test_short_words_and_equal_letters_are_not_transposed() -> None:
+    assert grammar.corrupt("zeee " * 200, "x").split() == ["zeee"] * 200
+    assert grammar.corrupt("zeeeez " * 200, "x").split() == ["zeeeez"] * 200
+
+
+def test_a_grammar_prompt_holds_the_request_and_the_wrong_text() -> None:
+    for prompt, (name, paragraph) in zip(prompts("grammar"), grammar.PARAGRAPHS, strict=True):
+        request, wrong = prompt.messages[0]["content"].split("\n\n")
+        assert request == "Correct the grammar and spelling of this text. Reply with the corrected text only."
+        assert wrong == grammar.corrupt(reflow(paragraph), name)
+
+
+# summary, web-qa and chat
+
+
+@pytest.mark.parametrize(("name", "text"), summary.TEXTS)
+def test_a_text_to_summarise_has_the_stated_length(name: str, text: str) -> None:
+    assert 150 <= words(text) <= 250, name
+
+
+def test_a_summary_prompt_starts_with_the_request() -> None:
+    for prompt in prompts("summary"):
+        assert prompt.messages[0]["content"].startswith("Summarise this text in three sentences.\n\n")
+
+
+@pytest.mark.parametrize("case", web_qa.CASES, ids=lambda case: case.name)
+def test_the_answer_stands_in_the_source_once_and_not_in_the_question(case: web_qa.Case) -> None:
+    assert 120 <= words(case.source) <= 250
+    assert reflow(case.source).count(case.answer) == 1
+    assert case.answer not in case.question
+    assert case.question.endswith("?")
+
+
+def test_a_web_qa_prompt_holds_source_and_question() -> None:
+    for prompt, case in zip(prompts("web-qa"), web_qa.CASES, strict=True):
+        text = prompt.messages[0]["content"]
+        assert text.startswith("Answer the question using only the source below")
+        assert text.endswith(f"\n\nSource:\n{reflow(case.source)}\n\nQuestion: {case.question}")
+
+
+def test_a_chat_or_creative_prompt_is_one_short_request() -> None:
+    for _, question in (*chat.QUESTIONS, *creative.REQUESTS):
+        assert "\n" not in question
+        assert 8 <= words(question) <= 40
+
+
+def test_reflow_keeps_paragraphs_and_list_items() -> None:
+    assert reflow("\n  one\n  two\n\n  - three\n  four\n  - five\n") == "one two\n\n- three four\n- five"
+    assert reflow("") == ""
