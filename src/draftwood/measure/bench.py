@@ -143,7 +143,7 @@ class PeerArm:
         return self.peer.engine
 
     def begin_round(self) -> None:
-        """Peers keep what they keep: that is how they are used."""
+        """Nothing to forget: peers hold no token from one answer to the next."""
 
     def run(self, request: Request, answer: Answer) -> None:
         given = self.peer.answer(
@@ -237,7 +237,9 @@ class Bench:
         self._sensors.start()
         arm.run(request, answer)
         reading = self._sensors.read()
-        answer.joules, answer.celsius, answer.cpu_share = reading.joules, reading.temperature, reading.cpu_share
+        answer.celsius = reading.temperature
+        if arm.engine != "llama.cpp":  # it may start a server within the answer
+            answer.joules, answer.cpu_share = reading.joules, reading.cpu_share
         if number == 0 and self._setup.tokenizer is not None:
             answer.pieces = token_texts(answer.output_ids, self._setup.tokenizer)
             answer.prompt_pieces = token_texts(answer.prompt_ids, self._setup.tokenizer)

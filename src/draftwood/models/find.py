@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError
+from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
 from draftwood.models.catalogue import CATALOGUE, CatalogueModel
 from draftwood.models.manifest import fault
 
@@ -66,6 +66,32 @@ def find(name: str | os.PathLike[str]) -> Path | str:
         if not _looks_like_path(name):
             raise UnknownNameError("model", name, CATALOGUE)
     return _find_folder(_expand(name))
+
+
+def gguf_file(name: str | os.PathLike[str]) -> Path:
+    """Say where the GGUF file with the same weights as a model is; a fetched model keeps the one it was made from.
+
+    Parameters
+    ----------
+    name
+        As `find` takes it.
+
+    Raises
+    ------
+    UsageError
+        There is none, or several.
+    ModelNotFoundError, ModelError, UnknownNameError
+        As `find`.
+    """
+    place = find(name)
+    files = sorted(place.glob("*.gguf")) if isinstance(place, Path) else []
+    if len(files) == 1:
+        return files[0]
+    if files:
+        raise UsageError(f"{place} holds {len(files)} GGUF files: leave the one that has the model's own weights")
+    raise UsageError(
+        f"no GGUF file with the weights of {name} is here: take a fetched model, or put one into its folder"
+    )
 
 
 def _exists(path: Path) -> bool:

@@ -1,0 +1,186 @@
+"""llama.cpp's own ways to write: plain and its n-gram speculators, through its server inside this process.
+
+The server is asked over its local port: only ``/completion`` takes and gives token ids, and the binding's own
+functions offer the routes that give text. Times are the server's own; telling of every token as it comes costs it
+one or two percent on two cores.
+"""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import json
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from draftwood.contracts import Sampling
+from draftwood.engines.peers import PeerAnswer, PeerName
+from draftwood.errors import ModelError, UsageError, VocabularyError
+from draftwood.models.find import gguf_file
+
+_SMALLEST = 2048
+"""Tokens of context that a server has at least; a longer text gets a new one of twice the size."""
+
+_PANGRAM = "The quick brown fox jumps over the lazy dog."
+"""Parted alike by every pre-tokenizer of one vocabulary."""
+
+_WITH_MEMORY = frozenset({"ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"})
+"""Methods that carry something from one answer to the next: each answer gets a new server, or a prompt that comes
+again would find its answer there."""
+
+
+class LlamaCppPeer:
+    """One server of llama.cpp; fulfils `draftwood.engines.peers.Peer`.
+
+    Parameters
+    ----------
+    name
+        The peer's name, taken apart.
+    tokenizer
+        Of transformers; its ids have to be the GGUF file's.
+    model_name
+        Tells where the GGUF file lies; see `draftwood.models.gguf_file`.
+    threads
+        Of a pass; llama.cpp decides where None.
+
+    Raises
+    ------
+    UsageError
+        xllamacpp is not installed, or the model has no GGUF file.
+    """
+
+    engine = "llama.cpp"
+
+    def __init__(self, name: PeerName, tokenizer: Any, model_name: str, threads: int | None) -> None:
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise UsageError('peers of llama.cpp need xllamacpp: run pip install "draftwood[llama]"')
+        self.name = name.name
+        self._method, self._tokenizer, self._threads = name.method, tokenizer, threads
+        self._path = str(gguf_file(model_name))
+        self._server: _Server | None = None
+
+    def answer(self, ids: Sequence[int], limit: int, *, end_ids: frozenset[int], sampling: Sampling) -> PeerAnswer:
+        request = {"prompt": list(ids), "n_predict": limit, **_settings_of(self.name, sampling)}
+        told = self._ask(request | {"stream": True, "timings_per_token": True})
+        answer = _streamed(told)
+        if len(answer.ids) < told[-1]["tokens_predicted"]:
+            # A stream leaves out tokens that end amid a character, though it counts them: ask for them again.
+            whole = self._ask(request)[-1]
+            answer.ids, answer.text = whole["tokens"], whole["content"]
+        return _cut(answer, end_ids)
+
+    def _ask(self, request: dict[str, Any]) -> list[dict[str, Any]]:
+        need = len(request["prompt"]) + request["n_predict"] + 8
+        if self._server is None or self._server.context < need:
+            self.close()
+            context = max(_SMALLEST, 1 << (need - 1).bit_length())
+            self._server = _Server(self._path, self._method, context, self._threads)
+            self._server.check_vocabulary(self._tokenizer)
+        try:
+            return self._server.post("/completion", request)
+        finally:
+            if self._method in _WITH_MEMORY:
+                self.close()
+
+    def close(self) -> None:
+        """Stop the server; its memory is free at once."""
+        self._server = None
+
+
+class _Server:
+    """llama.cpp's server on a free local port, closed to everyone without its key; it stops when it is dropped."""
+
+    def __init__(self, path: str, method: str, context: int, threads: int | None) -> None:
+        import xllamacpp  # type: ignore[import-untyped]  # ships no types
+
+        params = xllamacpp.CommonParams()
+        params.model.path = path
+        params.n_ctx, params.n_parallel = context, 1
+        params.verbosity = 0  # silent
+        params.fit_params = False  # would try sizes of its own
+        params.cache_ram_mib = params.n_ctx_checkpoints = 0  # nothing of former prompts is kept
+        if threads is not None:
+            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+        kind = method.replace("-", "_").upper() or "NONE"
+        kinds = xllamacpp.common_speculative_type
+        params.speculative.types = [getattr(kinds, f"COMMON_SPECULATIVE_TYPE_{kind}")]
+        self._key = secrets.token_hex()
+        params.api_keys = [self._key]
+        try:
+            self._server = xllamacpp.Server(params)
+        except RuntimeError as error:
+            raise ModelError(f"llama.cpp cannot load {path}: see whether its own tools can") from error
+        self.context, self._path = context, path
+
+    def post(self, route: str, request: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the answer, or the events of a stream, taken apart after the last so as to disturb no pass."""
+        connection = http.client.HTTPConnection(self._server.listening_address.removeprefix("http://"))
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
+        try:
+            connection.request("POST", route, json.dumps(request), headers)
+            response = connection.getresponse()
+            body = response.read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            raise ModelError(f"llama.cpp's server broke off ({error!r}): close the peer and ask again") from error
+        finally:
+            connection.close()
+        lines = body.split("\n") if request.get("stream") and response.status == 200 else [f"data: {body}"]
+        told = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+        if not told or "error" in told[-1]:
+            said = told[-1]["error"]["message"] if told else "it said nothing"
+            raise ModelError(f"llama.cpp gave no answer ({said}): see whether its own tools can read {self._path}")
+        return told
+
+    def check_vocabulary(self, tokenizer: Any) -> None:
+        """Raise `VocabularyError` where this tokenizer's ids mean something else to the GGUF file."""
+        theirs = self.post("/tokenize", {"content": _PANGRAM})[0]["tokens"]
+        if theirs != tokenizer(_PANGRAM, add_special_tokens=False)["input_ids"]:
+            raise VocabularyError(
+                f"{self._path} has another vocabulary than the model: give it one of its own weights"
+            )
+
+
+def _settings_of(name: str, sampling: Sampling) -> dict[str, Any]:
+    """Everything that decides on the text: no sampler but those asked for, and no prompt that was read before."""
+    if sampling.repetition_penalty != 1:
+        raise UsageError(f"{name} has no repetition penalty over the whole text: leave it out, or the peer")
+    asked = {"top_k": sampling.top_k, "top_p": sampling.top_p, "min_p": sampling.min_p}
+    limits = {} if sampling.greedy else {key: value for key, value in asked.items() if value is not None}
+    return {
+        "temperature": sampling.temperature,
+        **limits,
+        "samplers": ["temperature", *limits],
+        "seed": sampling.seed % (1 << 32),
+        "cache_prompt": False,
+        "return_tokens": True,
+    }
+
+
+def _streamed(told: list[dict[str, Any]]) -> PeerAnswer:
+    """Read a stream, whose last event repeats the times; tokens of one pass share theirs."""
+    timings = told[-1]["timings"]
+    there = {event["timings"]["predicted_n"]: event["timings"]["predicted_ms"] for event in reversed(told)}
+    passes = {ms: count for count, ms in sorted(there.items())}
+    arrivals = [(count, (timings["prompt_ms"] + ms) / 1e3) for ms, count in passes.items()]
+    return PeerAnswer(
+        ids=[token for event in told for token in event["tokens"]],
+        arrivals=arrivals,
+        prefill_s=arrivals[0][1],
+        decode_s=arrivals[-1][1] - arrivals[0][1],
+        drafted=timings.get("draft_n", 0),
+        accepted=timings.get("draft_n_accepted", 0),
+        passes=len(passes) - 1,
+        text="".join(event["content"] for event in told),
+    )
+
+
+def _cut(answer: PeerAnswer, end_ids: frozenset[int]) -> PeerAnswer:
+    """End the answer where we say that texts end, should the GGUF file not know that token as an end."""
+    kept = next((i + 1 for i, token in enumerate(answer.ids) if token in end_ids), len(answer.ids))
+    if kept == len(answer.ids):
+        return answer
+    arrivals = [(count, time) for count, time in answer.arrivals if count < kept]
+    arrivals.append((kept, next(time for count, time in answer.arrivals if count >= kept)))
+    decode_s = arrivals[-1][1] - arrivals[0][1]
+    return PeerAnswer(answer.ids[:kept], arrivals, answer.prefill_s, decode_s)

@@ -1,0 +1,200 @@
+"""Other engines' own ways to write, for the bench: ``transformers:lookup:tokens=3,llama.cpp:ngram-mod``.
+
+A peer writes with its own loop, its own drafts and its own clock; we only ask and take down what it says. Names
+are comma separated, options follow after colons; ``transformers:all``, ``llama.cpp:all`` and ``all`` are lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from draftwood.contracts import Sampling
+from draftwood.errors import UnknownNameError, UsageError
+
+
+@dataclass(slots=True)
+class PeerAnswer:
+    """What a peer wrote, and when.
+
+    Attributes
+    ----------
+    ids
+        New tokens only, the end token included.
+    arrivals
+        ``(tokens there, seconds since the call)``, rising; the first entry is what reading the prompt paid for,
+        each further one a pass. Where the peer tells no more there are two entries: the first token and the last.
+    prefill_s
+        Seconds until the first entry.
+    decode_s
+        Seconds from there to the last token.
+    drafted, accepted
+        Draft tokens scored and accepted, in decode passes only; None where the peer does not tell.
+    passes
+        Passes of the model after the one that read the prompt; None where the peer does not tell.
+    text
+        The text, where the peer gives it too.
+    """
+
+    ids: list[int]
+    arrivals: list[tuple[int, float]]
+    prefill_s: float
+    decode_s: float
+    drafted: int | None = None
+    accepted: int | None = None
+    passes: int | None = None
+    text: str | None = None
+
+
+class Peer(Protocol):
+    """Somebody else's way to write with the same weights.
+
+    Attributes
+    ----------
+    name
+        As typed.
+    engine
+        ``"transformers"`` or ``"llama.cpp"``.
+    """
+
+    name: str
+    engine: str
+
+    def answer(self, ids: Sequence[int], limit: int, *, end_ids: frozenset[int], sampling: Sampling) -> PeerAnswer:
+        """Write at most ``limit`` tokens after the prompt ``ids``, up to the first of ``end_ids``.
+
+        Raises `UsageError` for a sampling that the engine does not have.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what the peer holds; it can be asked again and then starts anew."""
+        ...
+
+
+METHODS: Mapping[str, Mapping[str, Mapping[str, int | None]]] = MappingProxyType(
+    {
+        "transformers": {
+            "": {},
+            "lookup": {"tokens": 10, "ngram": 2},
+            "early-exit": {"early-exit": None},
+        },
+        "llama.cpp": {
+            "": {},
+            "ngram-simple": {},
+            "ngram-map-k": {},
+            "ngram-map-k4v": {},
+            "ngram-mod": {},
+            "ngram-cache": {},
+        },
+    }
+)
+"""Per engine its methods ("" is plain), each with its options and their defaults (None: must be given)."""
+
+LOOKUP_SETTINGS = ("transformers:lookup:tokens=3", "transformers:lookup", "transformers:lookup:ngram=3")
+"""transformers' prompt lookup as it comes, with shorter drafts and with longer matches: whoever compares with its
+best compares with the best of these."""
+
+_TRANSFORMERS = ("transformers", *LOOKUP_SETTINGS)
+_LLAMA_CPP = tuple(f"llama.cpp:{method}".rstrip(":") for method in METHODS["llama.cpp"])
+
+GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "transformers:all": _TRANSFORMERS,
+        "llama.cpp:all": _LLAMA_CPP,
+        "all": (*_TRANSFORMERS, *_LLAMA_CPP),
+    }
+)
+"""Names that stand for several peers. Early exit is in none: it needs a model that was trained for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerName:
+    """A peer's name taken apart: its engine, the method ("" is plain) and every option of it."""
+
+    name: str
+    engine: str
+    method: str
+    options: Mapping[str, int]
+
+
+def peer_names(spec: str) -> list[PeerName]:
+    """Return the peers that ``spec`` lists, groups spread out and each once, without loading anything.
+
+    Raises
+    ------
+    UnknownNameError
+        An engine, a method or an option that does not exist.
+    UsageError
+        An option without a value, given twice, or no whole number from 1.
+    """
+    typed = [name.strip() for name in spec.split(",")]
+    return [_parse(name) for name in dict.fromkeys(n for t in typed for n in GROUPS.get(t, (t,)))]
+
+
+def load_peers(spec: str, model: Any, tokenizer: Any, model_name: str, threads: int | None) -> list[Peer]:
+    """Return the peers that ``spec`` lists; none has begun to work, and llama.cpp starts at the first answer.
+
+    Parameters
+    ----------
+    spec
+        Names, comma separated.
+    model, tokenizer
+        Of transformers. Its peers write with this very model, on the threads that torch has.
+    model_name
+        Where the model came from, which is where llama.cpp's GGUF file of the same weights is looked for.
+    threads
+        Of llama.cpp's passes; it decides where None.
+
+    Raises
+    ------
+    UnknownNameError, UsageError
+        As `peer_names`; early exit behind the last layer; xllamacpp or a GGUF file is missing.
+    """
+    peers: list[Peer] = []
+    for name in peer_names(spec):
+        if name.engine == "transformers":
+            from draftwood.engines.transformers.peers import TransformersPeer
+
+            peers.append(TransformersPeer(name, model))
+        else:
+            from draftwood.engines.llama_cpp.peers import LlamaCppPeer
+
+            peers.append(LlamaCppPeer(name, tokenizer, model_name, threads))
+    return peers
+
+
+def _parse(name: str) -> PeerName:
+    engine, *parts = (part.strip() for part in name.split(":"))
+    if engine not in METHODS:
+        raise UnknownNameError("peer", name, [*METHODS, *GROUPS])
+    methods = METHODS[engine]
+    method = parts[0].partition("=")[0].strip() if parts else ""
+    if method not in methods or parts == [""]:
+        known = [*(f"{engine}:{m}".rstrip(":") for m in methods), *GROUPS]
+        raise UnknownNameError("peer", name, known)
+    given = parts if parts and "=" in parts[0] else parts[1:]  # ``early-exit=4`` is method and option in one
+    return PeerName(name, engine, method, MappingProxyType(_options(name, given, methods[method])))
+
+
+def _options(name: str, given: Sequence[str], known: Mapping[str, int | None]) -> dict[str, int]:
+    chosen: dict[str, int] = {}
+    for option in given:
+        key, equals, text = (piece.strip() for piece in option.partition("="))
+        if not equals:
+            raise UsageError(f"options of peer {name!r} are written key=value, not {option!r}")
+        if key not in known:
+            raise UnknownNameError(f"option of peer {name!r}", key, known)
+        if key in chosen:
+            raise UsageError(f"option {key!r} of peer {name!r} is given twice")
+        if not text.isdecimal() or int(text) < 1:
+            raise UsageError(f"option {key!r} of peer {name!r} must be a whole number from 1, not {text!r}")
+        chosen[key] = int(text)
+    for key, default in known.items():
+        if key not in chosen and default is None:
+            raise UsageError(f"peer {name!r} needs its option {key!r}: write {key}=4, for example")
+        if default is not None:
+            chosen.setdefault(key, default)
+    return chosen

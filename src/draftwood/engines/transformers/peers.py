@@ -1,0 +1,173 @@
+"""transformers' own ways to write: plain, prompt lookup and early exit, through ``model.generate``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from time import perf_counter
+from typing import Any
+
+import torch
+from transformers import GenerationConfig
+from transformers.generation.streamers import BaseStreamer
+
+from draftwood.contracts import Sampling
+from draftwood.engines.peers import PeerAnswer, PeerName
+from draftwood.errors import UsageError
+from draftwood.models.quiet import quiet_transformers
+
+
+class Clock(BaseStreamer):
+    """Notes how many tokens are there and when, in seconds since it was made.
+
+    ``generate`` hands over the prompt first, then one block of tokens per pass.
+    """
+
+    def __init__(self) -> None:
+        self.arrivals: list[tuple[int, float]] = []
+        self._started = perf_counter()
+        self._tokens = -1  # until the prompt has come
+
+    def put(self, value: torch.Tensor) -> None:
+        if self._tokens < 0:
+            self._tokens = 0
+            return
+        self._tokens += value.numel()
+        self.arrivals.append((self._tokens, perf_counter() - self._started))
+
+    def end(self) -> None: ...
+
+
+class TransformersPeer:
+    """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peers.Peer`.
+
+    The model is as it was after each answer, however that ends.
+
+    Parameters
+    ----------
+    name
+        The peer's name, taken apart.
+    model
+        A causal language model of transformers.
+
+    Raises
+    ------
+    UsageError
+        Early exit that is not before the last layer.
+    """
+
+    engine = "transformers"
+
+    def __init__(self, name: PeerName, model: Any) -> None:
+        self.name = name.name
+        self._model = model
+        self._settings: dict[str, int] = {}
+        if name.method == "lookup":
+            self._settings["prompt_lookup_num_tokens"] = name.options["tokens"]
+            self._settings["max_matching_ngram_size"] = name.options["ngram"]
+        elif name.method == "early-exit":
+            layers, exit_at = model.config.get_text_config().num_hidden_layers, name.options["early-exit"]
+            if exit_at >= layers:
+                raise UsageError(
+                    f"{self.name} leaves too late: the model has {layers} layers, exit before the last"
+                )
+            self._settings["assistant_early_exit"] = exit_at
+
+    def answer(self, ids: Sequence[int], limit: int, *, end_ids: frozenset[int], sampling: Sampling) -> PeerAnswer:
+        model, settings = self._model, _settings_of(limit, end_ids, sampling)
+        prompt = torch.tensor([list(ids)], device=model.device)
+        random = nullcontext() if sampling.greedy else _seeded(sampling.seed, model.device)
+        with quiet_transformers(), random, _kept(model), _counted(model) as drafts:
+            model.generation_config = GenerationConfig(**settings)
+            ours, mask = GenerationConfig(**settings, **self._settings), torch.ones_like(prompt)
+            clock = Clock()
+            out = model.generate(prompt, attention_mask=mask, generation_config=ours, streamer=clock)
+        return self._answer(out[0, len(ids) :].tolist(), clock.arrivals, drafts)
+
+    def _answer(self, ids: list[int], arrivals: list[tuple[int, float]], drafts: list[int] | None) -> PeerAnswer:
+        first, last = arrivals[0], arrivals[-1]
+        passes = len(arrivals) - 1
+        drafted: int | None = 0
+        if self._settings:
+            drafted = None if drafts is None else sum(drafts[1:])  # the first is scored while the prompt is read
+        return PeerAnswer(
+            ids=ids,
+            arrivals=arrivals,
+            prefill_s=first[1],
+            decode_s=last[1] - first[1],
+            drafted=drafted,
+            accepted=last[0] - first[0] - passes,
+            passes=passes,
+        )
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def _settings_of(limit: int, end_ids: frozenset[int], sampling: Sampling) -> dict[str, Any]:
+    """Everything that decides on the text, said outright: what is left open, transformers fills in by itself."""
+    settings: dict[str, Any] = {
+        "max_new_tokens": limit,
+        "eos_token_id": sorted(end_ids) or None,
+        "pad_token_id": min(end_ids, default=0),  # a single row is never padded, but its absence is warned of
+        "repetition_penalty": sampling.repetition_penalty,
+        "do_sample": not sampling.greedy,
+    }
+    if not sampling.greedy:
+        settings |= {
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k or 0,
+            "top_p": 1.0 if sampling.top_p is None else sampling.top_p,
+            "min_p": sampling.min_p,
+        }
+    return settings
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Let torch's random numbers start from ``seed``, and put them back."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def _kept(model: Any) -> Iterator[None]:
+    """Put back the model's defaults, from which ``generate`` would fill in what is left open, and its depth.
+
+    Early exit lowers the model's number of layers while it drafts and forgets them where it is interrupted.
+    """
+    config = model.config.get_text_config()
+    before, layers = model.generation_config, config.num_hidden_layers
+    try:
+        yield
+    finally:
+        model.generation_config, config.num_hidden_layers = before, layers
+
+
+@contextmanager
+def _counted(model: Any) -> Iterator[list[int] | None]:
+    """Note the length of every draft; None where transformers makes its drafts in another way."""
+    make = getattr(model, "_get_candidate_generator", None)
+    if make is None:
+        yield None
+        return
+    drafts: list[int] = []
+
+    def make_counted(*args: Any, **options: Any) -> Any:
+        generator = make(*args, **options)
+        draft = generator.get_candidates
+
+        def get_candidates(input_ids: torch.Tensor, *args: Any, **options: Any) -> Any:
+            found = draft(input_ids, *args, **options)
+            drafts.append(found[0].shape[1] - input_ids.shape[1])
+            return found
+
+        generator.get_candidates = get_candidates
+        return generator
+
+    model._get_candidate_generator = make_counted
+    try:
+        yield drafts
+    finally:
+        del model._get_candidate_generator

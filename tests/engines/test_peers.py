@@ -1,0 +1,213 @@
+"""The names of peers, and transformers' own ways to write as peers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from transformers import GenerationConfig
+
+from draftwood.contracts import Sampling
+from draftwood.engines.peers import GROUPS, LOOKUP_SETTINGS, load_peers, peer_names
+from draftwood.errors import UnknownNameError, UsageError
+from tests.engines.tiny import build
+
+PROMPT = [5, 6, 7, 8, 9, 10, 5, 6, 7, 8, 9, 10, 5, 6, 7]
+GREEDY = Sampling()
+NOBODY = frozenset[int]()
+LOOP = 11
+"""A token that the model of `looping` repeats for ever, once it is there."""
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build("llama")
+
+
+@pytest.fixture(scope="module")
+def looping():
+    """A model that nearly always says the same, so that drafts are right."""
+    made = build("llama", seed=1)
+    with torch.no_grad():
+        made.lm_head.weight.mul_(0.02)
+        made.lm_head.weight[LOOP] = 0
+        made.model.norm.weight.zero_()
+        made.lm_head.weight[LOOP] = 1
+    return made
+
+
+def peer(name, model):
+    (made,) = load_peers(name, model, None, "nowhere", None)
+    return made
+
+
+def generate(model, limit, end_ids=NOBODY):
+    config = GenerationConfig(
+        do_sample=False, max_new_tokens=limit, eos_token_id=sorted(end_ids) or None, pad_token_id=0
+    )
+    prompt = torch.tensor([PROMPT])
+    out = model.generate(prompt, attention_mask=torch.ones_like(prompt), generation_config=config)
+    return out[0, len(PROMPT) :].tolist()
+
+
+def check(answer):
+    """What holds for every answer."""
+    counts, seconds = zip(*answer.arrivals, strict=True)
+    assert list(counts) == sorted(set(counts))
+    assert counts[0] >= 1
+    assert counts[-1] == len(answer.ids)
+    assert list(seconds) == sorted(seconds)
+    assert answer.prefill_s == seconds[0] > 0
+    assert answer.decode_s == pytest.approx(seconds[-1] - seconds[0])
+    assert answer.passes == len(counts) - 1
+    assert counts[-1] - counts[0] == answer.passes + answer.accepted
+    assert 0 <= answer.accepted <= answer.drafted
+
+
+def test_importing_it_brings_no_engine():
+    code = (
+        "import sys, draftwood.engines.peers; assert not {'torch', 'transformers', 'xllamacpp'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_names_are_taken_apart():
+    plain, lookup, early, other = peer_names(
+        "transformers, transformers:lookup:ngram=3,transformers:early-exit=4,llama.cpp:ngram-map-k4v"
+    )
+    assert (plain.name, plain.engine, plain.method, plain.options) == ("transformers", "transformers", "", {})
+    assert (lookup.name, lookup.method) == ("transformers:lookup:ngram=3", "lookup")
+    assert lookup.options == {"tokens": 10, "ngram": 3}
+    assert (early.method, early.options) == ("early-exit", {"early-exit": 4})
+    assert (other.engine, other.method) == ("llama.cpp", "ngram-map-k4v")
+
+
+def test_groups_are_spread_out_and_nothing_comes_twice():
+    names = [n.name for n in peer_names("llama.cpp:ngram-mod,all,transformers")]
+    assert names[0] == "llama.cpp:ngram-mod"
+    assert sorted(names) == sorted(GROUPS["all"])
+    assert {*LOOKUP_SETTINGS, "transformers", "llama.cpp", "llama.cpp:ngram-cache"} <= set(names)
+
+
+def test_the_lookup_settings_are_three_different_ones():
+    assert len({tuple(n.options.values()) for n in peer_names(",".join(LOOKUP_SETTINGS))}) == 3
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "sentence"),
+    [
+        ("", UnknownNameError, "unknown peer ''"),
+        ("transformer", UnknownNameError, "did you mean 'transformers'"),
+        ("transformers:", UnknownNameError, "unknown peer 'transformers:'"),
+        ("transformers:lokup", UnknownNameError, "did you mean 'transformers:lookup'"),
+        ("transformers,llama.cpp:ngram", UnknownNameError, "unknown peer 'llama.cpp:ngram'"),
+        ("all:tokens=3", UnknownNameError, "unknown peer 'all:tokens=3'"),
+        ("transformers:lookup:grams=3", UnknownNameError, "unknown option of peer"),
+        ("transformers:lookup=3", UnknownNameError, "unknown option of peer"),
+        ("transformers:lookup:tokens", UsageError, "written key=value"),
+        ("transformers:lookup:tokens=0", UsageError, "whole number from 1"),
+        ("transformers:lookup:tokens=two", UsageError, "whole number from 1"),
+        ("transformers:lookup:tokens=2:tokens=3", UsageError, "given twice"),
+        ("transformers:early-exit", UsageError, "needs its option 'early-exit'"),
+        ("llama.cpp:ngram-mod:n=3", UnknownNameError, "unknown option of peer"),
+    ],
+)
+def test_wrong_names_are_refused_before_anything_is_loaded(spec, error, sentence):
+    with pytest.raises(error, match=sentence):
+        peer_names(spec)
+
+
+@pytest.mark.parametrize("name", ["transformers", *LOOKUP_SETTINGS, "transformers:early-exit=2"])
+def test_every_peer_writes_what_generate_writes(model, name):
+    asked = peer(name, model)
+    answer = asked.answer(PROMPT, 24, end_ids=NOBODY, sampling=GREEDY)
+    asked.close()
+    assert (asked.name, asked.engine) == (name, "transformers")
+    assert answer.ids == generate(model, 24)
+    assert len(answer.ids) == 24
+    check(answer)
+
+
+def test_plain_has_an_arrival_per_token_and_no_drafts(model):
+    answer = peer("transformers", model).answer(PROMPT, 8, end_ids=NOBODY, sampling=GREEDY)
+    assert [count for count, _ in answer.arrivals] == list(range(1, 9))
+    assert (answer.drafted, answer.accepted, answer.passes) == (0, 0, 7)
+
+
+def test_lookup_tells_of_its_drafts(looping):
+    plain = peer("transformers", looping).answer(PROMPT, 30, end_ids=NOBODY, sampling=GREEDY)
+    drafted = peer("transformers:lookup:tokens=3", looping).answer(PROMPT, 30, end_ids=NOBODY, sampling=GREEDY)
+    assert drafted.ids == plain.ids
+    assert drafted.passes < plain.passes
+    assert 0 < drafted.accepted <= drafted.drafted <= 3 * drafted.passes
+    check(drafted)
+
+
+def test_a_text_ends_with_the_end_token(model):
+    whole = generate(model, 24)
+    end = whole[9]
+    stop = whole.index(end) + 1
+    for name in ("transformers", "transformers:lookup"):
+        answer = peer(name, model).answer(PROMPT, 24, end_ids=frozenset([end, 63]), sampling=GREEDY)
+        assert answer.ids == whole[:stop]
+        check(answer)
+
+
+def test_one_token_takes_no_decoding(model):
+    answer = peer("transformers:lookup", model).answer(PROMPT, 1, end_ids=NOBODY, sampling=GREEDY)
+    assert len(answer.ids) == 1
+    assert (answer.decode_s, answer.passes) == (0, 0)
+
+
+def test_sampling_follows_the_seed_and_leaves_the_random_numbers_alone(model):
+    asked = peer("transformers", model)
+    sampling = Sampling(temperature=2.0, top_k=20, top_p=0.99, min_p=0.001, seed=3)
+    state = torch.get_rng_state()
+    first, again = (asked.answer(PROMPT, 12, end_ids=NOBODY, sampling=sampling).ids for _ in range(2))
+    other = asked.answer(PROMPT, 12, end_ids=NOBODY, sampling=Sampling(temperature=2.0, seed=4)).ids
+    assert first == again != other
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_what_the_model_s_own_settings_say_is_overridden_without_a_word_and_put_back(model, recwarn, capfd):
+    kept = model.generation_config
+    odd = GenerationConfig(
+        do_sample=True, temperature=0.3, top_k=2, repetition_penalty=1.5, eos_token_id=list(range(64))
+    )
+    model.generation_config = odd
+    try:
+        ids = [
+            peer(name, model).answer(PROMPT, 12, end_ids=NOBODY, sampling=GREEDY).ids
+            for name in ("transformers", "transformers:lookup", "transformers:early-exit=1")
+        ]
+        assert model.generation_config is odd
+    finally:
+        model.generation_config = kept
+    assert ids == [generate(model, 12)] * 3
+    assert "_get_candidate_generator" not in vars(model)
+    assert not recwarn.list
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_model_is_whole_again_after_early_exit_is_interrupted(model, monkeypatch):
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    asked = peer("transformers:early-exit=1", model)
+    forward = model.model.forward
+    monkeypatch.setattr(
+        model.model,
+        "forward",
+        lambda *a, **o: interrupt() if model.config.num_hidden_layers == 1 else forward(*a, **o),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        asked.answer(PROMPT, 12, end_ids=NOBODY, sampling=GREEDY)
+    assert model.config.num_hidden_layers == 3
+    assert "_get_candidate_generator" not in vars(model)
+
+
+def test_early_exit_is_before_the_last_layer(model):
+    with pytest.raises(UsageError, match="the model has 3 layers"):
+        peer("transformers:early-exit=3", model)
