@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from draftwood.cli import profile as verb
-from draftwood.measure import memory
+from draftwood.measure import memory_speed
 from draftwood.measure.profile import SECONDS
 from draftwood.planning.cost_curve import CostCurve
 
@@ -19,7 +19,7 @@ ESCAPE = "\x1b["
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory, "BUFFER", 1 << 16)
+    monkeypatch.setattr(memory_speed, "BUFFER", 1 << 16)
     monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "profiles"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure import memory
+from draftwood.measure import memory_speed
 from draftwood.measure.profile import CONTEXTS, ROUNDS, SAMPLING, SIZES, profile
 from draftwood.measure.profile_file import cached_profile, profile_path, write_profile
 from draftwood.measure.profile_plot import picture_of_characters, save_picture
@@ -22,7 +22,7 @@ SETTINGS = {"model": "toy", "dtype": "float32", "threads": 1, "device": "cpu"}
 
 @pytest.fixture(autouse=True)
 def small_buffer(monkeypatch):
-    monkeypatch.setattr(memory, "BUFFER", 1 << 16)
+    monkeypatch.setattr(memory_speed, "BUFFER", 1 << 16)
 
 
 class Watched(ToyTarget):
@@ -178,14 +178,14 @@ def test_weights_that_a_pass_reads():
             get_output_embeddings=lambda: SimpleNamespace(weight=head),
         )
 
-    assert memory.weight_bytes(model(table)) == 107
-    assert memory.weight_bytes(model(other)) == 7
-    assert memory.weight_bytes(None) is None
+    assert memory_speed.weight_bytes(model(table)) == 107
+    assert memory_speed.weight_bytes(model(other)) == 7
+    assert memory_speed.weight_bytes(None) is None
 
 
 def test_memory_of_another_device_is_not_measured():
-    assert memory.bytes_per_second(SimpleNamespace(device=SimpleNamespace(type="cuda")), 2) is None
-    assert memory.bytes_per_second(None, 2) > 0
+    assert memory_speed.bytes_per_second(SimpleNamespace(device=SimpleNamespace(type="cuda")), 2) is None
+    assert memory_speed.bytes_per_second(None, 2) > 0
 
 
 def test_what_is_written_is_read_as_the_same_curve(tmp_path):

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from draftwood import __version__
-from draftwood.cli import bench, chat, demo, drift, fetch, generate, info, models, probe, profile, simulate
+from draftwood.cli import bench, chat, demo, drift, fetch, generate, info, models, probe, profile, report, simulate
 from draftwood.errors import DraftwoodError
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ for verb in (
     profile.profile,
     bench.bench,
     drift.drift,
+    report.report,
     fetch.fetch,
     models.models,
     info.info,
