@@ -25,11 +25,11 @@ _RESAMPLES, _CONFIDENCE = 2000, 0.95
 def table(rows: Rows) -> list[dict[str, Any]]:
     """Return one dictionary per task and arm, in the order in which they came.
 
-    Keys are the words of docs/words.md, ``generated`` of one round. ``speedup`` is plain's summed median decode seconds over the arm's, on the
-    prompts that both finished, ``speedup_interval`` its bootstrap interval over prompts (95 %, percentile; None
-    for one prompt); the same ``_unlooped`` without looped tails, and ``end_to_end_speedup`` with the reading of
-    prompts. ``identical`` says whether every text is plain's (None where there is nothing to hold it against:
-    sampled texts of different engines).
+    Keys are the words of docs/words.md, ``generated`` is of one round. ``speedup`` is plain's summed median
+    decode seconds over the arm's, on prompts that both finished, ``speedup_interval`` its bootstrap interval over
+    prompts (95 %, percentile; None for one prompt); the same ``_unlooped`` without looped tails, and
+    ``end_to_end_speedup`` with the reading of prompts. ``identical``: whether every text is plain's (None where
+    there is nothing to hold it against: sampled texts of different engines).
     """
     grouped: dict[tuple[str, str], list[Answer]] = {}
     for answer in rows.answers:
