@@ -1,0 +1,29 @@
+"""``draftwood report``: rows as one page that anybody can open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Rows = Annotated[
+    list[Path],
+    typer.Argument(metavar="ROWS...", help="Files that bench, simulate, probe or profile wrote with -o."),
+]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="PAGE.html", help="Write the page here.")]
+Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page. [default: the model]")]
+Answers = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Answers shown as text. [default: one per task, at most 6]"),
+]
+
+
+def report(rows: Rows, output: Output, title: Title = None, answers: Answers = None) -> None:
+    """Show what was measured as one self-contained HTML page."""
+    from draftwood.measure.report.build import build, write
+    from draftwood.measure.report.markup import count
+
+    page = build(rows, title, answers)
+    size = write(output, page, rows)
+    print(f"{output}: {size / 1000:,.0f} kB, {count(page.shown, 'answer')} shown as text")

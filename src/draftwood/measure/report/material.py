@@ -1,0 +1,172 @@
+"""What a report is made from: several files, checked to belong together, joined."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from draftwood.errors import RecordError, UsageError
+from draftwood.measure.lines import read_lines
+from draftwood.measure.records import Answer, Rows, read_rows
+from draftwood.measure.report.markup import count
+
+_PACE = ("model", "dtype", "threads", "device", "processor", "cores")
+"""What must be the same in all files, where they tell: timings of others cannot stand side by side."""
+
+_PROFILE = ("pass", "tree", "prefill", "sampling", "memory")
+
+
+@dataclass(slots=True)
+class Material:
+    """Everything that a page shows.
+
+    Attributes
+    ----------
+    rows
+        Answers that ``table`` takes (of ``bench`` and ``simulate``), numbered anew, and rows about them.
+    probed
+        Answers of ``probe``.
+    profile
+        Rows of a profile.
+    headers
+        Of each file, by its name.
+    runs
+        How many files hold timed answers: their rounds were not interleaved with each other's.
+    """
+
+    rows: Rows = field(default_factory=lambda: Rows({}))
+    probed: list[Answer] = field(default_factory=list)
+    profile: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    runs: int = 0
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Model, dtype, threads, device, processor and cores, as far as the files tell."""
+        found: dict[str, Any] = {}
+        for _, header in self.headers:
+            found |= _facts(header)
+        return found
+
+
+def gather(paths: Sequence[Path]) -> Material:
+    """Read and join files.
+
+    Raises
+    ------
+    UsageError
+        If a file cannot be opened, files do not belong together, or a file is given twice.
+    RecordError
+        For a broken file, and for one without anything to show.
+    """
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise UsageError("a file is given twice: name each once")
+    read = [(path, _read(path)) for path in paths]
+    for path, rows in read:
+        if not rows.answers and not rows.others:
+            raise RecordError(
+                f"{path} holds a header and nothing to show: run the command that wrote it to its end"
+            )
+    if len(profiles := [path for path, rows in read if rows.header["verb"] == "profile"]) > 1:
+        raise UsageError(f"{profiles[0]} and {profiles[1]} are both profiles: give one of them")
+    _refuse_strangers(read)
+    planners = {p for _, rows in read if (p := rows.header["settings"].get("planner")) is not None}
+    found = Material()
+    for path, rows in read:
+        found.headers.append((path.name, rows.header))
+        _join(found, path, rows, several_planners=len(planners) > 1)
+    if not (found.rows.answers or found.rows.others or found.probed or found.profile):
+        raise RecordError(
+            f"{paths[0]} holds nothing that a report shows: give rows of bench, simulate, probe, profile"
+        )
+    return found
+
+
+def _read(path: Path) -> Rows:
+    _, first = next(read_lines(path, cut=True), (0, {}))
+    if first.get("row") == "trace" or first.get("verb") == "trace":
+        raise RecordError(
+            f"{path} is a trace: replay it (draftwood simulate {path} -o ROWS.jsonl) and give those rows"
+        )
+    return read_rows(path, cut=True)
+
+
+def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
+    said = {**header.get("provenance", {}), **header.get("settings", {})}
+    return {name: said[name] for name in _PACE if said.get(name) is not None}
+
+
+def _refuse_strangers(read: Sequence[tuple[Path, Rows]]) -> None:
+    """Refuse files whose timings, or whose prompts, are not those of the others."""
+    prompts: dict[tuple[str, str], tuple[Path, Answer]] = {}
+    for number, (path, rows) in enumerate(read):
+        for _, other in read[:number]:
+            _compare(other.header, rows.header)
+        for answer in rows.answers:
+            first, same = prompts.setdefault((answer.task, answer.name), (path, answer))
+            if same.prompt_ids != answer.prompt_ids:
+                raise UsageError(
+                    f"{first} and {path} have different prompts named {answer.task} {answer.name}: make two "
+                    "reports"
+                )
+
+
+def _compare(one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
+    a, b = _facts(one), _facts(two)
+    differs = [name for name in _PACE if name in a and name in b and a[name] != b[name]]
+    if differs:
+        said = (_described(a, differs[0]), _described(b, differs[0]))
+        raise UsageError(f"rows of {said[0]} and of {said[1]} cannot stand in one table: make two reports")
+    if one["verb"] == two["verb"] == "bench":
+        for name in ("max_new_tokens", "temperature", "seed"):
+            before, now = one["settings"].get(name), two["settings"].get(name)
+            if before != now:
+                raise UsageError(
+                    f"rows with {name} {before!r} and with {now!r} cannot stand in one table: make two reports"
+                )
+
+
+def _described(facts: Mapping[str, Any], differs: str) -> str:
+    """Name what was measured, and what makes it another one."""
+    name = " ".join(str(facts[n]) for n in ("model", "dtype") if n in facts)
+    if differs in ("model", "dtype"):
+        return name
+    said = count(facts[differs], differs[:-1]) if differs in ("threads", "cores") else str(facts[differs])
+    return f"{name} on {said}" if name else said
+
+
+def _join(found: Material, path: Path, rows: Rows, *, several_planners: bool) -> None:
+    if rows.header["verb"] == "probe":
+        found.probed += rows.answers
+        return
+    found.runs += bool(rows.answers) and rows.header["verb"] == "bench"
+    base = 1 + max((a.id for a in found.rows.answers), default=-1)
+    taken = {a.key for a in found.rows.answers}
+    later = 1 + max((a.round for a in found.rows.answers), default=-1)
+    number: dict[int, int] = {}
+    for answer in rows.answers:
+        number[answer.id] = base + len(number)
+        arm = answer.arm
+        if several_planners and answer.planner is not None and arm != "none":
+            arm = f"{arm} {answer.planner}"  # as simulate names arms of several planners
+        answer = dataclasses.replace(answer, id=number[answer.id], arm=arm)
+        if answer.key in taken:  # the same run once more: further rounds
+            answer.round += later
+        found.rows.answers.append(answer)
+    for row in rows.others:
+        if row.get("row") in _PROFILE:
+            found.profile.append(row)
+        elif row.get("row") == "difference":
+            found.rows.others.append(_renumbered(path, row, number))
+        elif row.get("row") == "sustained":
+            found.rows.others.append(row)
+
+
+def _renumbered(path: Path, row: Mapping[str, Any], number: Mapping[int, int]) -> dict[str, Any]:
+    try:
+        return {**row, "answer": number[row["answer"]], "against": number[row["against"]]}
+    except KeyError as error:
+        raise RecordError(f"{path}: a difference names answer {error}, which is not in the file") from error

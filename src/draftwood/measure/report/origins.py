@@ -1,0 +1,87 @@
+"""Where copied tokens stood before: the latest earlier place with the same tokens and the same context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from draftwood.measure.records import Answer
+from draftwood.step import MODEL, Step
+
+_WIDTH = 4  # bytes of an id
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An earlier place of a copied run.
+
+    Attributes
+    ----------
+    source
+        Who proposed the run.
+    start
+        Where the run stands, counted from the first token of the prompt.
+    at
+        Where the context begins there, counted alike.
+    context, run
+        Tokens before the run that are the same there, and tokens of the run.
+    """
+
+    source: int
+    start: int
+    at: int
+    context: int
+    run: int
+
+
+class Text:
+    """Prompt and output of an answer, to be searched.
+
+    Parameters
+    ----------
+    answer
+        With its ids.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self.ids = [*answer.prompt_ids, *answer.output_ids]
+        self._bytes = np.asarray(self.ids, dtype=np.int32).tobytes()
+
+    def origins(self, step: Step) -> Iterator[Origin]:
+        """Yield the origin of each run of accepted tokens from one source; a run without one gives nothing.
+
+        The drafter itself may have looked at another of several equal places: this is the latest.
+        """
+        for start, end, source in _runs(step.sources):
+            matched = step.by_source[source].match_length if source < len(step.by_source) else 0
+            first = step.context + start
+            context = min(first, start + matched)
+            while True:
+                at = self._before(first - context, step.context + end)
+                if at is not None or context == 0:
+                    break
+                context //= 2  # a merged draft may have been reached by another source's match
+            if at is not None:
+                yield Origin(source, first, at, context, end - start)
+
+    def _before(self, start: int, end: int) -> int | None:
+        """Return the latest place before ``start`` that holds the tokens from ``start`` to ``end``."""
+        wanted = self._bytes[start * _WIDTH : end * _WIDTH]
+        limit = (end - 1) * _WIDTH  # a place may overlap the tokens themselves, as loops do
+        while (found := self._bytes.rfind(wanted, 0, limit)) >= 0:
+            if found % _WIDTH == 0:
+                return found // _WIDTH
+            limit = found + len(wanted) - 1
+        return None
+
+
+def _runs(sources: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield (start, end, source) of each stretch of one drafter."""
+    start = 0
+    for i in range(1, len(sources) + 1):
+        if i == len(sources) or sources[i] != sources[start]:
+            if sources[start] != MODEL:
+                yield start, i, sources[start]
+            start = i

@@ -1,0 +1,145 @@
+"use strict";
+// Shows, beside a text, the tree of the step under the pointer or the keyboard. Texts are set as text, never as HTML.
+(() => {
+  const { names, strings, answers } = JSON.parse(document.getElementById("data").textContent);
+  const visible = (text) => text.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/^ | $/g, "·");
+
+  function make(tag, look, ...inside) {
+    const element = document.createElement(tag);
+    if (look) element.className = look;
+    element.append(...inside);
+    return element;
+  }
+
+  function count(n, one, many = one + "s") {
+    return `${n} ${n === 1 ? one : many}`;
+  }
+
+  // A node of the draft; `state` is yes (accepted), not, or probe.
+  function node(token, belief, source, state) {
+    const told = { yes: "accepted", not: "not accepted", probe: "a probe" }[state];
+    const label = make("span", "sr", `, ${told}, believed`);
+    const element = make("span", `node ${state} c${source % 5}`, visible(strings[token]), label, make("small", "", `${belief}%`));
+    element.title = `${names[source]}: ${told}, believed ${belief} %`;
+    return element;
+  }
+
+  // Nested lists: a run of only children is one line, and branches hang below it.
+  function drawTree([tokens, parents, belief, sources, path, probes]) {
+    const accepted = new Set(typeof path === "number" ? [...tokens.keys()].slice(0, path) : path);
+    const children = new Map();
+    tokens.forEach((_, i) => {
+      const parent = parents ? parents[i] : i - 1;
+      children.set(parent, [...(children.get(parent) ?? []), i]);
+    });
+    const one = (i) =>
+      node(tokens[i], belief[i] ?? belief, sources[i] ?? sources, accepted.has(i) ? "yes" : probes && probes[i] ? "probe" : "not");
+    const branches = (from, look) => {
+      const list = make("ul", look);
+      for (const first of children.get(from) ?? []) {
+        const item = make("li");
+        let at = first;
+        item.append(one(at));
+        for (let below = children.get(at) ?? []; below.length === 1; below = children.get(at) ?? []) {
+          at = below[0];
+          item.append(one(at));
+        }
+        if (children.has(at)) item.append(branches(at, ""));
+        list.append(item);
+      }
+      return list;
+    };
+    return branches(-1, "tree");
+  }
+
+  function drawOrigin(copied, [source, first, length, place, inPrompt, before, context, after]) {
+    const run = copied.slice(first, first + length).map((token) => strings[token]).join("");
+    const where = `${inPrompt ? "the prompt" : "the answer"}, token ${place}`;
+    const said = context.length ? "after the same words" : "though after other words";
+    return [
+      make("p", "", `${names[source]} copied “`, make("i", `c${source % 5}`, visible(run)), `”; ${said} it last stood in ${where}:`),
+      make("blockquote", "excerpt", "… ", before, make("u", "", context), make("mark", "", run), after, " …"),
+    ];
+  }
+
+  // Tokens that a step copied: said, or those on the accepted path of its tree.
+  function copiedOf([, , , said, , tree]) {
+    if (said || !tree) return said || [];
+    const [tokens, , , , path] = tree;
+    return typeof path === "number" ? tokens.slice(0, path) : path.map((i) => tokens[i]);
+  }
+
+  function gain(step) {
+    return copiedOf(step).length + (step[4] >= 0 ? 1 : 0);
+  }
+
+  function draw(panel, index, step) {
+    const [context, ms, pass, , own, tree, origins] = step;
+    const tokens = copiedOf(step);
+    const copied = tokens.length;
+    const close = make("button", "close", "Close");
+    close.type = "button";
+    const parts = [close, make("h4", "", `Step ${index + 1}: ${count(gain(step), "token")}`)];
+    parts.push(make("p", "hint", `after ${count(context, "token")} · ${ms} ms, ${pass} ms of it the model’s pass`));
+    if (tree) {
+      parts.push(make("p", "", `Drafted ${count(tree[0].length, "node")}, accepted ${copied}. Percentages are what the drafter believed.`));
+      parts.push(drawTree(tree));
+    } else if (copied) {
+      parts.push(make("p", "", `Accepted ${count(copied, "token")}; the tree of this step was not kept.`));
+    } else {
+      parts.push(make("p", "", "Nothing was drafted: a plain step."));
+    }
+    if (own >= 0) {
+      parts.push(make("p", "", "The model’s own token: ", make("span", "node own", visible(strings[own]))));
+    }
+    panel.replaceChildren(...parts, ...origins.flatMap((origin) => drawOrigin(tokens, origin)));
+    panel.hidden = false;
+  }
+
+  document.documentElement.classList.add("live");
+  const narrow = matchMedia("(max-width: 61.99rem)");
+  for (const text of document.querySelectorAll(".text[data-answer]")) {
+    const steps = answers[text.dataset.answer];
+    const spans = [...text.children].filter((child) => child.tagName === "SPAN");
+    const panel = text.closest(".reader").querySelector(".panel");
+    let current = -1;
+
+    const show = (index) => {
+      if (!spans[index] || (index === current && !panel.hidden)) return;
+      spans[current]?.classList.remove("on");
+      if (spans[current]) spans[current].tabIndex = -1;
+      current = index;
+      spans[current].classList.add("on");
+      spans[current].tabIndex = 0;
+      draw(panel, index, steps[index]);
+    };
+    const hide = () => {
+      panel.hidden = true;
+      spans[current]?.classList.remove("on");
+    };
+    const at = (event) => spans.indexOf(event.target.closest(".text > span"));
+
+    text.addEventListener("pointerover", (event) => event.pointerType === "mouse" && at(event) >= 0 && show(at(event)));
+    text.addEventListener("click", (event) => at(event) >= 0 && show(at(event)));
+    text.addEventListener("focusin", (event) => at(event) >= 0 && show(at(event)));
+    text.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      const to = event.key === "Home" ? 0 : event.key === "End" ? spans.length - 1 : step ? current + step : -1;
+      if (event.key === "Escape") hide();
+      if (spans[to]) {
+        event.preventDefault();
+        show(to);
+        spans[to].focus();
+      }
+    });
+    panel.addEventListener("click", (event) => event.target.closest(".close") && hide());
+
+    // Begin with the step that accepted most, so that something is to be seen; on a phone it would hide the text.
+    const gains = steps.map(gain);
+    const best = Math.max(0, gains.indexOf(Math.max(...gains)));
+    if (!spans[best]) continue;
+    if (narrow.matches) [current, spans[best].tabIndex] = [best, 0];
+    else show(best);
+  }
+  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => (each.open = true)));
+})();

@@ -1,0 +1,140 @@
+"""Steps as compact arrays for the page's script: each text once, each tree by index.
+
+``page.js`` reads what `StepData.packed` writes; an entry per step::
+
+    [context, ms, ms of the pass, copied tokens or 0 (those of the path), own token or -1, tree, origins]
+    tree:    0, or [tokens, parents or 0 (a chain), belief in % or one for all, sources or one for all,
+             path or its length (a chain), probes or 0]
+    origin:  [source, first of the copied tokens, how many, place, in the prompt, before, context, after]
+
+Texts of single tokens are indexes into one list of strings; those around an origin stand as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from draftwood.measure.records import Answer
+from draftwood.measure.report.markup import clean
+from draftwood.measure.report.origins import Origin, Text
+from draftwood.step import MODEL, Step
+
+_AROUND, _CONTEXT = 8, 8
+"""Tokens shown on each side of an earlier place, and of the context that matched."""
+
+
+class Pieces:
+    """Texts of tokens by id, learned from every answer that kept them.
+
+    Parameters
+    ----------
+    answers
+        All of a file, so that drafts too can be read.
+    """
+
+    def __init__(self, answers: Sequence[Answer]) -> None:
+        self._known: dict[int, str] = {}
+        for answer in answers:
+            for ids, pieces in (
+                (answer.prompt_ids, answer.prompt_pieces),
+                (answer.output_ids, answer.pieces),
+            ):
+                for token, piece in zip(ids, pieces or (), strict=False):
+                    # One token of several for a character has no text alone: any text is better than none.
+                    if piece or token not in self._known:
+                        self._known[token] = piece
+
+    def text(self, token: int | None) -> str:
+        """Return a token's text, or its number where it has none alone; None is the end of a text."""
+        if token is None:
+            return "the end"
+        return self._known.get(token, "") or f"#{token}"
+
+    def joined(self, ids: Sequence[int]) -> str:
+        """Return the text of tokens in a row; what has none alone, as special tokens, is left out."""
+        return "".join(self._known.get(token, "") for token in ids)
+
+
+class StepData:
+    """Collects the steps of the answers that are shown.
+
+    Parameters
+    ----------
+    pieces
+        Texts of tokens.
+    names
+        Every drafter of the page -> its number, which decides its look.
+    """
+
+    def __init__(self, pieces: Pieces, names: Mapping[str, int]) -> None:
+        self._pieces, self._names = pieces, names
+        self._strings: dict[str, int] = {}
+        self._answers: list[list[Any]] = []
+
+    def add(self, answer: Answer) -> int:
+        """Take in an answer's steps; returns its number."""
+        text = Text(answer)
+        look = [self._names[name] for name in answer.drafters]
+        self._answers.append([self._step(step, text, look, len(answer.prompt_ids)) for step in answer.steps])
+        return len(self._answers) - 1
+
+    def packed(self) -> dict[str, Any]:
+        """Return everything, JSON-ready."""
+        return {"names": list(self._names), "strings": list(self._strings), "answers": self._answers}
+
+    def _step(self, step: Step, text: Text, look: Sequence[int], prompt: int) -> list[Any]:
+        copied = [token for token, source in zip(step.emitted, step.sources, strict=False) if source != MODEL]
+        own = step.emitted[len(copied) :]
+        return [
+            step.context,
+            round(1000 * step.seconds, 2),
+            round(1000 * step.score_s, 2),
+            0 if copied == _path(step) else self._texts(copied),
+            self._texts(own)[0] if own else -1,
+            self._tree(step, look),
+            [self._origin(o, step, text, look, prompt) for o in text.origins(step)],
+        ]
+
+    def _tree(self, step: Step, look: Sequence[int]) -> Any:
+        trace = step.trace or {}
+        if not trace.get("tokens"):
+            return 0
+        n = len(trace["tokens"])
+        sources = [look[s] for s in trace["source"]]
+        parents, path = trace["parents"], trace["path"]
+        chain = parents == list(range(-1, n - 1))
+        probes = [int(p) for p in trace.get("probe", ())]
+        return [
+            self._texts(trace["tokens"]),
+            0 if chain else parents,
+            _one_or_all([round(100 * b) for b in trace["belief"]]),
+            _one_or_all(sources),
+            len(path) if chain else path,
+            probes if any(probes) else 0,
+        ]
+
+    def _origin(self, origin: Origin, step: Step, text: Text, look: Sequence[int], prompt: int) -> list[Any]:
+        run = origin.at + origin.context
+        shown = max(origin.at, run - _CONTEXT)
+        end = run + origin.run
+        cuts = ((max(0, shown - _AROUND), shown), (shown, run), (end, end + _AROUND))
+        parts = [clean(self._pieces.joined(text.ids[a:b])) for a, b in cuts]
+        inside = run < prompt
+        place = run if inside else run - prompt
+        return [look[origin.source], origin.start - step.context, origin.run, place, int(inside), *parts]
+
+    def _texts(self, ids: Sequence[int]) -> list[int]:
+        return [self._string(self._pieces.text(token)) for token in ids]
+
+    def _string(self, text: str) -> int:
+        return self._strings.setdefault(clean(text), len(self._strings))
+
+
+def _path(step: Step) -> list[int]:
+    trace = step.trace or {}
+    return [trace["tokens"][node] for node in trace.get("path", ())]
+
+
+def _one_or_all(values: list[int]) -> int | list[int]:
+    return values[0] if len(set(values)) == 1 else values

@@ -1,0 +1,508 @@
+"""The report: one page from rows, whole, escaped, and refused where figures do not belong together."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import pytest
+
+from draftwood.errors import RecordError, UsageError
+from draftwood.measure.records import Answer, RowsWriter, header
+from draftwood.measure.report.build import build, write
+from draftwood.measure.report.markup import count, data, esc, listed
+from draftwood.measure.report.material import gather
+from draftwood.measure.report.origins import Origin, Text
+from draftwood.measure.report.standings import Standings
+from draftwood.step import SourceStep, Step
+
+SETTINGS = {"model": "toy", "dtype": "float32", "threads": 2, "planner": "fixed:4", "max_new_tokens": 8, "seed": 0}
+MACHINE = {"processor": "Slow One", "cores": 2, "command": "draftwood bench", "date": "2026-11-21T10:00:00+00:00"}
+NASTY = "</script><b>&\x00\x1b\u202e\ud800'\""
+
+
+def step(index, context, emitted, copied, seconds=0.01):
+    """A step that drafted two nodes more than it accepted; the last branch leaves from the root."""
+    tokens = [*emitted[:copied], 3, 4]
+    trace = {
+        "tokens": tokens,
+        "parents": [*range(-1, len(tokens) - 2), -1],
+        "source": [0] * len(tokens),
+        "probe": [False] * len(tokens),
+        "belief": [0.5] * len(tokens),
+        "path": list(range(copied)),
+    }
+    return Step(
+        index, context, tuple(emitted), (0,) * copied + (-1,), drafted=len(tokens), depth=len(tokens) - 1,
+        accepted=copied, by_source=(SourceStep(1, kept=len(tokens), accepted=copied, match_length=2),),
+        draft_s=0.001, score_s=seconds, trace=trace,
+    )  # fmt: skip
+
+
+def plain_step(index, context, token):
+    return Step(index, context, (token,), (-1,), score_s=0.01)
+
+
+OUTPUT = [1, 2, 5, 6, 1, 2, 5, 9]
+
+
+def answer(number, task, name, arm, seconds, ids=OUTPUT, **fields):
+    drafted = arm not in ("none", "transformers", "peer")
+    prompt = [7, 1, 2, 5, 6, 8]
+    if drafted:
+        copied = step(3, 10, ids[4:8], 3, seconds / 4)
+        steps = [plain_step(i, 6 + i, t) for i, t in enumerate(ids[1:4])] + [copied]
+    else:
+        steps = [plain_step(i, 6 + i, t) for i, t in enumerate(ids[1:])] if arm == "none" else []
+    return Answer(
+        number, task, name, arm, drafters=["suffix"] if drafted else [], planner="fixed:4", limit=8,
+        prompt_ids=prompt, output_ids=list(ids), pieces=[f" w{i}" for i in ids],
+        prompt_pieces=[f" w{i}" for i in prompt], prefill_s=0.1, decode_s=seconds, steps=steps, **fields,
+    )  # fmt: skip
+
+
+def bench():
+    """Two tasks, two prompts each: drafting helps on edit and hurts on chat."""
+    found = []
+    for task, speedups in (("edit", (2.0, 3.0)), ("chat", (0.5, 0.9))):
+        for name, speedup in zip(("one", "two"), speedups, strict=True):
+            for arm, seconds in (("none", 1.0), ("suffix", 1 / speedup)):
+                found.append(answer(len(found), task, name, arm, seconds))
+    return found
+
+
+def save(path, answers, others=(), verb="bench", settings=None, machine=None):
+    path.unlink(missing_ok=True)
+    said = header(verb, SETTINGS if settings is None else settings, MACHINE | (machine or {}))
+    writer = RowsWriter(path, said)
+    for each in answers:
+        writer.answer(each)
+    for row in others:
+        writer.other(row)
+    writer.close()
+    return path
+
+
+PROFILE = [
+    *({"row": "pass", "context": c, "n": n, "median_s": c * n / 1e5, "q1_s": c * n / 2e5, "q3_s": c * n / 9e4}
+      for c in (128, 512) for n in (1, 4, 16)),
+    {"row": "tree", "context": 128, "n": 16, "median_s": 0.02, "q1_s": 0.02, "q3_s": 0.02, "to_chain": 1.02},
+    {"row": "prefill", "tokens": 128, "median_s": 0.25, "q1_s": 0.2, "q3_s": 0.3},
+    {"row": "memory", "bytes_per_second": 5e10, "pass_bytes": 10, "share": 0.5},
+]  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """Takes a page apart: balanced elements, ids, what it refers to, its text."""
+
+    VOID = frozenset(("meta", "link"))
+
+    def __init__(self, page):
+        super().__init__(convert_charrefs=True)
+        self.open, self.ids, self.refers, self.words = [], [], [], []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.ids += [found["id"]] if "id" in found else []
+        self.refers += [v for k, v in attrs if k in ("src", "href", "srcset", "data", "action", "poster")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self.open):
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join("".join(self.words).split())
+
+
+def made(*paths, **options):
+    return build(list(paths), **options).html
+
+
+@pytest.fixture
+def rows(tmp_path):
+    return save(tmp_path / "rows.jsonl", bench())
+
+
+def test_the_page_stands_alone(rows, tmp_path):
+    page = made(rows, save(tmp_path / "profile.jsonl", [], PROFILE, "profile"))
+    found = Reader(page)
+    assert set(found.refers) == {"data:,", *(f"#{i}" for i in found.ids if f"#{i}" in found.refers)}
+    assert len(set(found.ids)) == len(found.ids)
+    assert not re.search(r"https?://|//[a-z]|url\(|@import|XMLHttpRequest|fetch\(|\beval\b|innerHTML", page)
+    assert "default-src 'none'" in page
+
+
+def test_every_section_that_has_something_to_show_is_there(rows, tmp_path):
+    windows = [{"at_s": 1.0, "tokens_per_second": 9.0}, {"at_s": 9.0, "tokens_per_second": 8.0}]
+    told = {"first_quarter": 9.0, "last_quarter": 8.0, "kept": 8 / 9}
+    trend = {"row": "sustained", "drafter": "suffix", **told, "windows": windows}
+    pace = save(tmp_path / "pace.jsonl", [], [trend])
+    profile = save(tmp_path / "profile.jsonl", [], PROFILE, "profile")
+    found = Reader(made(rows, pace, profile))
+    wanted = "results prompts texts positions time cost pace differences loops words provenance"
+    assert [i for i in found.ids if i in wanted.split()] == wanted.split()
+    for said in ("edit", "suffix", "Slow One", "context 512", "50\N{NO-BREAK SPACE}%", "89\N{NO-BREAK SPACE}%"):
+        assert said in "".join(found.words)
+
+
+def test_the_templates_are_package_data():
+    for name in ("page.html", "page.css", "page.js", "words.html"):
+        assert files("draftwood.measure.report").joinpath(name).is_file()
+
+
+def test_the_worst_task_comes_first_and_the_mean_last(rows):
+    page = made(rows)
+    table = page[page.index('<table class="results">') : page.index("</table>")]
+    heads = re.findall(r'<th scope="row">([^<]*)<small>([^<]*)', table)
+    assert heads == [
+        ("chat", "suffix"), ("edit", "suffix"), ("chat", "none (plain)"), ("edit", "none (plain)"),
+        ("all tasks", "suffix"),
+    ]  # fmt: skip
+    text = Reader(page).text
+    assert "toy (float32, 2 threads, Slow One) answered 4 prompts of 2 tasks, plainly and with suffix." in text
+    assert "The worst: suffix on chat, 0.64 times as fast as plain decoding. The best on average: suffix," in text
+    assert Standings.of(gather([rows]).rows).tasks == ["chat", "edit"]
+
+
+def test_met_targets_are_marked_and_intervals_stand_beside_the_speedup(rows):
+    page = made(rows)
+    fast = re.search(r"<tr><th scope=\"row\">edit<small>suffix.*?</tr>", page).group()
+    slow = re.search(r"<tr><th scope=\"row\">chat<small>suffix.*?</tr>", page).group()
+    assert "target met" in fast
+    assert '<small class="interval">2.00 to 3.00</small>' in fast
+    assert "target met" not in slow.partition("interval")[0]
+
+
+def test_empty_columns_are_left_out(rows):
+    page = made(rows)
+    assert "Joules" not in page
+    assert "looped tails</th>" not in page
+    assert "Accepted per cycle</th>" in page
+
+
+def test_peers_stand_in_the_same_table_grouped_by_engine(tmp_path):
+    answers = bench()
+    for a in [a for a in answers if a.arm == "none"]:
+        for arm, seconds in (("transformers", 1.5), ("transformers:lookup", 1.2)):
+            peer = answer(len(answers), a.task, a.name, arm, seconds, engine="transformers", drafted=9, accepted=3)
+            peer.steps, peer.pieces, peer.drafters = [], None, []
+            answers.append(peer)
+    page = made(save(tmp_path / "rows.jsonl", answers))
+    groups = re.findall(r'<th scope="rowgroup"[^>]*>([^<]*)', page)
+    assert groups == ["draftwood's loop", "transformers' own", "Geometric mean over tasks"]
+    assert "transformers:lookup" in page
+    assert "plainly and with suffix; beside them stand 1 way of transformers to draft." in Reader(page).text
+    assert "The worst: suffix on chat" in Reader(page).text
+
+
+def test_a_dot_per_prompt_and_a_line_at_one(rows):
+    page = made(rows)
+    assert page.count('class="dot') == 4
+    assert page.count('class="one"') == 2
+    assert "slower: 2 of draftwood's 4 dots lie there." in page
+
+
+def test_whatever_an_answer_holds_stays_text(tmp_path):
+    answers = bench()
+    for a in answers:
+        a.name = NASTY + a.name[:3]
+        a.pieces = [NASTY] * len(a.output_ids)
+        a.prompt_pieces = [NASTY] * len(a.prompt_ids)
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        "\n".join(
+            json.dumps(row)
+            for row in [header("bench", SETTINGS, MACHINE), *(r for a in answers for r in a.lines())]
+        )
+    )
+    page = build([path], title=NASTY)
+    write(tmp_path / "page.html", page)
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert html.count("</script>") == 2
+    assert html.count("<script") == 2
+    assert "<b>&" not in html
+    assert not set("\x00\x1b") & set(html)
+    Reader(html)
+    inside = re.search(r'id="data">(.*?)</script>', html, re.DOTALL).group(1)
+    assert "<" not in inside
+    assert "</script>" in "".join(json.loads(inside)["strings"])
+
+
+def test_the_texts_say_who_wrote_each_token(rows):
+    page = made(rows)
+    assert page.count('<article class="answer">') == 2
+    text = re.search(r'data-answer="0".*?</div>', page, re.DOTALL).group()
+    assert text.endswith('<span> <i class="c0">w1 w2 w5</i> w9</span></div>')
+    assert text.count("<span>") == 4
+
+
+def test_the_answer_of_each_task_is_that_of_the_median_speedup(tmp_path):
+    answers = []
+    for name, speedup in (("a", 1.0), ("b", 5.0), ("c", 2.0)):
+        for arm, seconds in (("none", 1.0), ("suffix", 1 / speedup)):
+            answers.append(answer(len(answers), "edit", name, arm, seconds))
+    path = save(tmp_path / "rows.jsonl", answers)
+    assert re.findall("<h3>(.*?)</h3>", made(path)) == ["edit · c"]
+    assert re.findall("<h3>(.*?)</h3>", made(path, most=2)) == ["edit · c", "edit · a"]
+    assert made(path, most=0).count("<h3>") == 0
+
+
+def test_steps_are_embedded_with_tree_and_origin(rows):
+    found = json.loads(re.search(r'id="data">(.*?)</script>', made(rows), re.DOTALL).group(1))
+    strings = found["strings"]
+    context, ms, passed, copied, own, tree, origins = found["answers"][0][3]
+    assert found["names"] == ["suffix"]
+    assert (context, copied, strings[own]) == (10, 0, " w9")
+    assert ms > passed > 0
+    tokens, parents, belief, source, path, probes = tree
+    assert [strings[i] for i in tokens] == [" w1", " w2", " w5", "#3", "#4"]
+    assert (parents, belief, source, path, probes) == ([-1, 0, 1, 2, -1], 50, 0, [0, 1, 2], 0)
+    assert origins == [[0, 0, 3, 0, 0, " w7 w1 w2 w5 w6 w8", "", " w6 w1 w2 w5 w9"]]
+    assert found["answers"][0][0][3:] == [0, strings.index(" w2"), 0, []]
+
+
+def test_the_origin_is_the_latest_earlier_place_with_the_same_context():
+    text = Text(Answer(0, "t", "n", "a", prompt_ids=[7, 1, 2, 3, 9, 1, 2, 3, 5], output_ids=[7, 1, 2, 3]))
+    copied = Step(0, 11, (2, 3), (0, 0), by_source=(SourceStep(match_length=2),))
+    assert list(text.origins(copied)) == [Origin(0, 11, at=0, context=2, run=2)]
+    short = Step(0, 11, (2, 3), (0, 0), by_source=(SourceStep(match_length=1),))
+    assert list(text.origins(short)) == [Origin(0, 11, at=5, context=1, run=2)]
+
+
+def test_a_loop_is_its_own_origin_and_a_new_text_has_none():
+    loop = Text(Answer(0, "t", "n", "a", prompt_ids=[1], output_ids=[2, 2, 2, 2]))
+    assert list(loop.origins(Step(0, 3, (2, 2), (0, 0), by_source=(SourceStep(match_length=1),)))) == [
+        Origin(0, 3, at=1, context=1, run=2)
+    ]
+    new = Text(Answer(0, "t", "n", "a", prompt_ids=[1, 2], output_ids=[3, 4]))
+    assert list(new.origins(Step(0, 3, (4,), (0,), by_source=(SourceStep(match_length=2),)))) == []
+
+
+def test_ids_are_not_found_between_ids():
+    text = Text(Answer(0, "t", "n", "a", prompt_ids=[256, 1 << 24], output_ids=[1]))
+    assert list(text.origins(Step(0, 2, (1,), (0,), by_source=(SourceStep(),)))) == []
+
+
+def test_texts_that_differ_are_listed_with_their_margin(tmp_path):
+    answers = bench()
+    answers[1].output_ids[2] = 6
+    rows = [
+        {"row": "difference", "answer": 1, "against": 0, "index": 2, "tokens": [5, 6], "margin": 2e-6,
+         "near_tie": True},
+        {"row": "difference", "answer": 3, "against": 2, "index": 1, "tokens": [5, 6], "margin": 0.5,
+         "near_tie": False},
+        {"row": "difference", "answer": 5, "against": 4, "index": 8, "margin": None, "near_tie": None},
+    ]  # fmt: skip
+    text = Reader(made(save(tmp_path / "rows.jsonl", answers, rows))).text
+    assert "suffix on edit one, from token 2 on; the two best scores differ by 2.0e-06: a near-tie" in text
+    assert "w1 w2 w6 where plain has w5" in text
+    assert "not a near-tie: please report it" in text
+    assert "the margin cannot be told" in text
+
+
+def test_equal_texts_are_said_to_be_equal(rows):
+    assert "None: every text was identical to plain decoding's." in made(rows)
+
+
+def test_texts_without_a_plain_one_are_not_called_equal(tmp_path):
+    path = save(tmp_path / "rows.jsonl", [a for a in bench() if a.arm != "none"])
+    page = made(path)
+    assert "Nothing was compared" in page
+    assert "None: every text" not in page
+
+
+def test_looped_tails_are_reported(tmp_path):
+    looped = [1, 5, 5, 5, 5, 5, 5, 5]
+    answers = [answer(i, "edit", "one", arm, 1.0, looped) for i, arm in enumerate(("none", "suffix"))]
+    page = made(save(tmp_path / "rows.jsonl", answers))
+    assert "<b>edit</b>: 6 of" in page
+    assert page.count("dot ring") == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "machine", "said"),
+    [
+        ({"dtype": "bfloat16"}, {}, "rows of toy float32 and of toy bfloat16 cannot stand in one table"),
+        ({"model": "other"}, {}, "rows of toy float32 and of other float32 cannot stand"),
+        ({"threads": 4}, {}, "toy float32 on 2 threads and of toy float32 on 4 threads"),
+        ({}, {"processor": "Fast One"}, "toy float32 on Slow One and of toy float32 on Fast One"),
+        ({"max_new_tokens": 9}, {}, "rows with max_new_tokens 8 and with 9 cannot"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_by_name(rows, tmp_path, settings, machine, said):
+    other = save(tmp_path / "other.jsonl", bench(), settings=SETTINGS | settings, machine=machine)
+    with pytest.raises(UsageError, match=re.escape(said)) as caught:
+        gather([rows, other])
+    assert str(caught.value).endswith("make two reports")
+
+
+def test_a_profile_of_another_model_and_a_second_profile_are_refused(rows, tmp_path):
+    profile = save(tmp_path / "p.jsonl", [], PROFILE, "profile", {"model": "other", "dtype": "float32"})
+    with pytest.raises(UsageError, match="other float32 cannot stand"):
+        gather([rows, profile])
+    again = save(tmp_path / "q.jsonl", [], PROFILE, "profile", {"model": "other", "dtype": "float32"})
+    with pytest.raises(UsageError, match="both profiles"):
+        gather([profile, again])
+
+
+def test_other_prompts_under_the_same_name_are_refused(rows, tmp_path):
+    answers = bench()
+    for a in answers:
+        a.prompt_ids = [9, 9]
+    with pytest.raises(UsageError, match="different prompts named edit one"):
+        gather([rows, save(tmp_path / "other.jsonl", answers)])
+
+
+def test_two_runs_become_more_rounds_and_their_differences_keep_their_answers(rows, tmp_path):
+    difference = {"row": "difference", "answer": 1, "against": 0, "index": 2, "margin": None, "near_tie": None}
+    other = save(tmp_path / "other.jsonl", bench(), [difference])
+    found = gather([rows, other])
+    assert [a.id for a in found.rows.answers] == list(range(16))
+    assert [a.round for a in found.rows.answers] == [0] * 8 + [1] * 8
+    assert found.rows.of_kind("difference") == [difference | {"answer": 9, "against": 8}]
+    assert "were not interleaved" in made(rows, other)
+
+
+def test_arms_of_several_planners_are_told_apart(rows, tmp_path):
+    answers = bench()
+    for a in answers:
+        a.planner = "fixed:2"
+    other = save(tmp_path / "other.jsonl", answers, settings=SETTINGS | {"planner": "fixed:2"})
+    assert {a.arm for a in gather([rows, other]).rows.answers} == {"none", "suffix fixed:4", "suffix fixed:2"}
+
+
+def test_files_without_anything_to_show_are_refused(tmp_path):
+    with pytest.raises(RecordError, match="nothing to show"):
+        gather([save(tmp_path / "a.jsonl", [])])
+    with pytest.raises(RecordError, match="nothing that a report shows"):
+        gather([save(tmp_path / "b.jsonl", [], [{"row": "memo"}])])
+    with pytest.raises(UsageError, match="twice"):
+        gather([tmp_path / "a.jsonl", tmp_path / "a.jsonl"])
+    with pytest.raises(UsageError, match="cannot be read"):
+        gather([tmp_path / "missing.jsonl"])
+    (tmp_path / "t.jsonl").write_text(json.dumps(header("trace", {}, {})) + '\n{"prompt_ids": [1]}\n')
+    with pytest.raises(RecordError, match="is a trace: replay it"):
+        gather([tmp_path / "t.jsonl"])
+    stray = save(tmp_path / "c.jsonl", [], [{"row": "difference", "answer": 1, "against": 0, "index": 2}])
+    with pytest.raises(RecordError, match="not in the file"):
+        gather([stray])
+
+
+def test_a_profile_alone_makes_a_page(tmp_path):
+    page = made(save(tmp_path / "p.jsonl", [], PROFILE, "profile"))
+    found = Reader(page)
+    assert [i for i in ("results", "cost", "texts") if i in found.ids] == ["cost"]
+    assert page.count("<polyline") == 2
+    assert "A bushy tree cost 1.02 to 1.02 of a chain as wide." in page
+
+
+def test_a_probe_is_counted_beside_the_table(rows, tmp_path):
+    probed = answer(0, "edit", "one", "lookup", 1.0)
+    for each in probed.steps:
+        each.by_source = (SourceStep(1, proposed=1, match_length=3),)
+        each.trace = {"right": each.index == 3}
+        each.drafted = each.accepted = each.depth = 0
+    path = save(tmp_path / "probe.jsonl", [probed], verb="probe", settings={"model": "toy", "dtype": "float32"})
+    page = made(path)
+    assert "Proposal rate" in page
+    assert "would have been right from suffix" in page
+    assert 'class="results"' not in page
+    together = made(rows, path)
+    assert 'class="results"' in together
+    assert "match length 3" in together
+
+
+def test_a_replay_has_no_times(tmp_path):
+    answers = [answer(0, "edit", "one", "suffix", 1.0, engine="replay")]
+    page = made(save(tmp_path / "s.jsonl", answers, verb="simulate", settings={"planners": ["fixed:4"]}))
+    assert "Mean acceptance length</th>" in page
+    assert "Tokens per second</th>" not in page
+    assert 'id="time"' not in page
+    assert 'id="prompts"' not in page
+    assert 'id="differences"' not in page
+    assert "Recorded answers to 1 prompt of 1 task were replayed with suffix." in Reader(page).text
+
+
+def test_five_thousand_steps_weigh_less_than_three_megabytes(tmp_path):
+    vocabulary, answers = 5000, []
+    for number in range(5):
+        ids = [(number * 7919 + i * 31) % vocabulary for i in range(17001)]
+        steps = []
+        for index in range(1000):
+            emitted = ids[1 + 17 * index : 18 + 17 * index]
+            made_step = step(index, 301 + 17 * index, emitted, 16)
+            made_step.trace["parents"] = [-1, *[0] * 17]  # no chain: nothing is left out
+            steps.append(made_step)
+        answers.append(
+            Answer(
+                number, f"task{number}", "one", "suffix", drafters=["suffix"], prompt_ids=ids[:300],
+                output_ids=ids, pieces=[f" word{i}" for i in ids], steps=steps, decode_s=1.0, prefill_s=0.1,
+            )
+        )  # fmt: skip
+    page = made(save(tmp_path / "rows.jsonl", answers))
+    found = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL).group(1))
+    assert sum(map(len, found["answers"])) == 5000
+    assert len(page.encode()) < 3_000_000
+
+
+def test_a_page_is_written_whole_or_not_at_all(rows, tmp_path):
+    page = build([rows])
+    place = tmp_path / "new" / "page.html"
+    assert write(place, page, [rows]) == place.stat().st_size
+    with pytest.raises(UsageError, match="is one of the files"):
+        write(rows, page, [rows])
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(RecordError, match="cannot be written"):
+        write(tmp_path / "folder", page)
+    with pytest.raises(RecordError, match="cannot be written"):
+        write(rows / "page.html", page)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "new", "rows.jsonl"]
+    assert [p.name for p in place.parent.iterdir()] == ["page.html"]
+
+
+def test_words_and_numbers_are_put_together():
+    assert listed([]) == ""
+    assert listed("a") == "a"
+    assert listed("abc") == "a, b and c"
+    assert count(1, "pass", "passes") == "1 pass"
+    assert count(1200, "token") == "1\N{NARROW NO-BREAK SPACE}200 tokens"
+    assert esc('<a b="c">\x00') == "&lt;a b=&quot;c&quot;&gt;\u2400"
+    assert json.loads(data(["</script>&"])) == ["</script>&"]
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_words_have_a_contrast_of_at_least_four_and_a_half(scheme):
+    style = files("draftwood.measure.report").joinpath("page.css").read_text(encoding="utf-8")
+    block = re.findall(r":root \{(.*?)\}", style, re.DOTALL)[scheme]
+    colours = {name: six(value) for name, value in re.findall(r"--([a-z0-9]+): (#[0-9a-f]+)", block)}
+    for ground in ("paper", "raised"):
+        for ink in ("ink", "quiet", "c0", "c1", "c2", "c3", "c4", "good", "bad"):
+            assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+
+
+def six(value):
+    return value if len(value) == 7 else "#" + "".join(2 * c for c in value[1:])
+
+
+def contrast(one, two):
+    def light(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((light(one), light(two)))
+    return (high + 0.05) / (low + 0.05)
