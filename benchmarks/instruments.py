@@ -19,13 +19,15 @@ from typing import Any
 import draftwood
 from draftwood.doors.prompts import as_ids
 from draftwood.doors.setup import Setup
-from draftwood.measure.bench import Bench, BenchSettings, OurArm
+from draftwood.measure.bench.arms import OurArm
+from draftwood.measure.bench.run import Bench, BenchSettings
 from draftwood.measure.prompt_files import Job, task_jobs
-from draftwood.measure.provenance import provenance
-from draftwood.measure.records import Answer, RowsWriter, header
+from draftwood.measure.rows.provenance import provenance
+from draftwood.measure.rows.records import Answer, header
+from draftwood.measure.rows.timing import rates
+from draftwood.measure.rows.traces import Trace
+from draftwood.measure.rows.writer import RowsWriter
 from draftwood.measure.simulate import simulate
-from draftwood.measure.timing import rates
-from draftwood.measure.traces import Trace
 from draftwood.tree import TokenTree
 
 
@@ -119,7 +121,7 @@ def main() -> None:
     args = parser.parse_args()
     model, tokenizer = draftwood.load("smollm2", threads=2)
     if args.traces:
-        from draftwood.measure.traces import read_traces
+        from draftwood.measure.rows.traces import read_traces
 
         traces = read_traces(args.traces)
     else:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.cli.main import run
-from draftwood.measure.records import read_rows
-from draftwood.measure.table import table
+from draftwood.measure.bench.table import table
+from draftwood.measure.rows.records import read_rows
 
 MODELS = ("Llama-2-7b", "Llama-2-13b", "Meta-Llama-3-8B", "Mixtral-8x7B", "Mistral-7B")
 TABLE_1 = {

@@ -15,10 +15,10 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from draftwood.measure.records import Rows, read_rows
+from draftwood.measure.bench.table import geometric_mean, table
+from draftwood.measure.rows.records import Rows, read_rows
+from draftwood.measure.rows.traces import Trace, grouped, read_traces
 from draftwood.measure.simulate import row, simulate
-from draftwood.measure.table import geometric_mean, table
-from draftwood.measure.traces import Trace, grouped, read_traces
 from draftwood.models import load_tokenizer
 from draftwood.planning.cost_curve import CostCurve
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.step import Step
 from draftwood.tree import TokenTree
 
 Ints = NDArray[np.int32]
@@ -357,6 +358,11 @@ class State(Protocol):
 
     @property
     def greedy(self) -> bool: ...
+
+    @property
+    def step(self) -> Step:
+        """Record of the step under way; in `Planner.learn` it knows its pass's seconds, by the loop's clock."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,8 +68,10 @@ def write(
         scored = clock()
         feedback = [row.commit(plan, s) for row, plan, s in zip(live, plans, scores, strict=True)]
         taught = clock()
+        for row in live:
+            row.step.score_s = scored - planned  # before the planner learns: it goes by this clock
         planner.learn(live, feedback)
         planning = (asked - started) + (planned - drafted) + (clock() - taught)
         for row in live:
-            row.step.plan_s, row.step.score_s = planning, scored - planned
+            row.step.plan_s = planning
         yield from [row.emission() for row in live]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from draftwood.measure.records import read_rows
+from draftwood.measure.rows.records import read_rows
 
 SHORT = ("--max-new-tokens", "12", "--threads", "1")
 
@@ -130,6 +130,7 @@ def test_probe_counts_and_its_trace_is_replayed(draftwood, tiny, prompts, tmp_pa
     assert found["targets"] == 3 * 11
     assert found["proposals"] == sum(p["proposals"] for p in found["prompts"])
     assert found["proposal_rate"] == found["proposals"] / 33
+    assert sum(row["proposals"] for row in found["per_n"]) == found["proposals"]
     assert read_rows(rows).header["verb"] == "probe"
     ran = draftwood("simulate", str(trace), "--draft", "1", "--draft", "8", "--drafters", "suffix,lookup",
                     "--cost", "1=31,4=30,16=53", "--tokenizer", tiny, "--json")  # fmt: skip
@@ -142,6 +143,15 @@ def test_probe_counts_and_its_trace_is_replayed(draftwood, tiny, prompts, tmp_pa
         assert row["ideal_speedup"] == row["generated"] / row["verifier_passes"]
         assert row["predicted_speedup"] > 0
     assert json.loads(ran.out)["totals"][0]["generated"] == 33
+
+
+def test_a_trace_holds_text_only_when_asked(draftwood, tiny, prompts, tmp_path):
+    path = tmp_path / "t.jsonl"
+    for flags, holds in (((), False), (("--text",), True)):
+        draftwood("probe", "-m", tiny, "--prompts", prompts, *SHORT, "--trace", str(path), *flags)
+        rows = [json.loads(line) for line in path.read_text().splitlines()][1:]
+        assert all(("output" in row) == holds for row in rows)
+    assert rows[0]["prompt"] == "one two one two one"
 
 
 def test_probe_reads_token_ids(draftwood, tiny, tmp_path):
@@ -205,6 +215,16 @@ def test_simulate_takes_any_ids_and_keeps_its_steps(draftwood, tmp_path):
     assert sum(len(s.emitted) for s in answers[0].steps) == 5
 
 
+def test_a_replay_replaces_nothing_that_was_measured(draftwood, tmp_path):
+    trace = tmp_path / "t.jsonl"
+    trace.write_text('{"prompt_ids": [1], "output_ids": [1, 2]}\n')
+    before = trace.read_bytes()
+    ran = draftwood("simulate", str(trace), "-o", str(trace))
+    assert (ran.code, ran.out) == (2, "")
+    assert "was not written by draftwood simulate: choose another -o" in ran.err
+    assert trace.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("lines", "arguments", "code", "said"),
     [
@@ -244,5 +264,6 @@ def test_generate_keeps_its_answers(draftwood, tiny, tmp_path):
     assert answers[-1].output_ids == document["ids"]
     assert "".join(answers[-1].pieces) == document["text"]
     assert any(step.trace and step.trace["tokens"] for step in answers[-1].steps)
+    assert (answers[-1].limit, answers[-1].sampling) == (12, {})
     ran = draftwood("generate", "x", "-m", tiny, "--compare", "-o", path, *SHORT)
     assert (ran.code, "draftwood bench keeps them all" in ran.err) == (2, True)

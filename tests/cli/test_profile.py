@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from draftwood.cli import profile as verb
-from draftwood.measure import memory_speed
-from draftwood.measure.profile import SECONDS
+from draftwood.measure.profile import memory_speed
+from draftwood.measure.profile.sweep import SECONDS
 from draftwood.planning.cost_curve import CostCurve
 
 ESCAPE = "\x1b["
@@ -65,7 +65,7 @@ def test_files(draftwood, tiny, tmp_path, alone):
 
 
 def test_a_usual_profile_is_kept_in_the_cache(draftwood, tiny, alone):
-    ran = draftwood("profile", "--model", tiny, "--rounds", "1", "--json")
+    ran = draftwood("profile", "--model", tiny, "--seconds", "1", "--json")
     (kept,) = alone.iterdir()
     assert ran.code == 0
     assert ran.err == f"written: {kept}\n"

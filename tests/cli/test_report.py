@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from draftwood.measure.records import Answer, RowsWriter, header
+from draftwood.measure.rows.records import Answer, header
+from draftwood.measure.rows.writer import RowsWriter
 from draftwood.step import Step
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from types import SimpleNamespace
 
 import pytest
 
@@ -227,7 +226,7 @@ def local():
             thread.start()
             server = object.__new__(peers._Server)
             server._key, server._path = "key", "x.gguf"
-            server._server = SimpleNamespace(listening_address=f"http://127.0.0.1:{http.server_port}")
+            server._address = f"http://127.0.0.1:{http.server_port}"
             try:
                 return server.post("/completion", request)
             finally:

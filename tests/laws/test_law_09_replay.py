@@ -11,8 +11,8 @@ from draftwood.drafters.load import load
 from draftwood.ending import StopStrings
 from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import CapabilityError
+from draftwood.measure.rows.traces import Trace
 from draftwood.measure.simulate import recorded_request, simulate
-from draftwood.measure.traces import Trace
 from draftwood.step import Step
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree

@@ -17,9 +17,9 @@ import draftwood
 from draftwood.contracts import Sampling
 from draftwood.doors.prompts import as_ids
 from draftwood.engines.transformers.shared import shared_target
+from draftwood.measure.rows.traces import Trace
 from draftwood.measure.simulate import simulate
 from draftwood.measure.ties import first_difference
-from draftwood.measure.traces import Trace
 from draftwood.tasks import KINDS, prompts
 
 FULL = os.environ.get("DRAFTWOOD_LAWS") == "full"

@@ -10,13 +10,15 @@ import pytest
 from draftwood.contracts import Sampling
 from draftwood.doors.setup import Setup
 from draftwood.engines.peers import PeerAnswer
-from draftwood.errors import PromptError
-from draftwood.measure.bench import Bench, BenchSettings, OurArm, PeerArm
-from draftwood.measure.differences import differences
+from draftwood.errors import PromptError, UsageError
+from draftwood.measure.bench.arms import OurArm, PeerArm
+from draftwood.measure.bench.differences import differences
+from draftwood.measure.bench.run import Bench, BenchSettings
+from draftwood.measure.bench.sustain import Sustained, sustain
+from draftwood.measure.bench.table import geometric_mean, table
 from draftwood.measure.prompt_files import Job
-from draftwood.measure.records import Answer, Rows, RowsWriter, header, read_rows
-from draftwood.measure.sustain import Sustained, sustain
-from draftwood.measure.table import geometric_mean, table
+from draftwood.measure.rows.records import Answer, Rows, header, read_rows
+from draftwood.measure.rows.writer import RowsWriter
 from draftwood.measure.ties import Difference, rounding
 from draftwood.testing import ToyTarget
 
@@ -48,7 +50,11 @@ def bench(labels=("none", "suffix"), jobs=JOBS, path=None, seen=None, peers=(), 
     chosen = BenchSettings("fixed:8", 24, **settings)
     arms = [*(OurArm(label, setup, "fixed:8") for label in labels), *map(PeerArm, peers)]
     note = (lambda *what: seen.append(what)) if seen is not None else (lambda *_: None)
-    return Bench(setup, arms, jobs, chosen, writer, note), writer, arms
+    try:
+        return Bench(setup, arms, jobs, chosen, writer, note), writer, arms
+    except UsageError:  # PromptError is one too
+        writer.close()
+        raise
 
 
 def test_every_arm_answers_every_prompt_in_every_round():
@@ -181,6 +187,74 @@ def test_plain_is_the_faster_of_ours_and_the_engines_own():
     assert found == {"none": 0.5, "transformers": 1.0, "suffix": 2.0, "llama.cpp:ngram-mod": None}
     assert geometric_mean([1.0, 4.0]) == 2.0
     assert geometric_mean([]) is None
+
+
+def test_texts_of_other_lengths_are_compared_token_by_token():
+    plain = Answer(0, "t", "n", "none", output_ids=list(range(11)), decode_s=10.0)
+    short = Answer(1, "t", "n", "suffix", output_ids=[0, 1, 2, 3, 9], decode_s=2.0)
+    row = table(Rows({}, [plain, short]))[1]
+    assert row["speedup"] == 2.0, "a second per token against half of one"
+    assert row["identical"] is False
+
+
+def test_sampled_answers_are_measured_against_their_own_engine():
+    def answer(number, arm, engine, seconds):
+        hot = {"temperature": 1.0}
+        return Answer(number, "t", "n", arm, engine, output_ids=[1, 2, 3], decode_s=seconds, sampling=hot)
+
+    rows = Rows({}, [answer(0, "none", "draftwood", 2.0), answer(1, "transformers", "transformers", 0.1)])
+    rows.answers += [answer(2, "suffix", "draftwood", 1.0), answer(3, "transformers:lookup", "transformers", 0.2)]
+    assert [r["speedup"] for r in table(rows)] == [1.0, 1.0, 2.0, 0.5]
+
+
+def test_replays_do_not_stand_among_the_measured():
+    live = Answer(0, "t", "n", "suffix", output_ids=[1, 2, 3], decode_s=2.0)
+    plain = dataclasses.replace(live, id=1, arm="none", decode_s=4.0)
+    replayed = dataclasses.replace(live, id=2, engine="replay", decode_s=1e-4)
+    rows = table(Rows({}, [live, plain, replayed]))
+    assert [(r["drafter"], r["engine"], r["speedup"]) for r in rows] == [
+        ("suffix", "draftwood", 2.0), ("none", "draftwood", 1.0), ("suffix", "replay", None),
+    ]  # fmt: skip
+
+
+def test_answers_that_took_no_time_say_nothing():
+    def pair(number, name, ids, seconds):
+        return [
+            Answer(number, "t", name, "none", output_ids=ids, decode_s=2 * seconds),
+            Answer(number + 1, "t", name, "suffix", output_ids=ids, decode_s=seconds),
+        ]
+
+    rows = Rows({}, [*pair(0, "a", [5], 0.0), *pair(2, "b", [1, 2, 3], 1.0), *pair(4, "c", [4, 2, 3], 1.0)])
+    row = table(rows)[1]
+    assert (row["speedup"], row["speedup_interval"]) == (2.0, [2.0, 2.0])
+
+
+def test_tokens_that_came_with_the_prompt_are_no_decoding():
+    arrivals = [[4, 0.0], [6, 1.0], [7, 2.0]]
+    peer = Answer(0, "t", "n", "transformers:lookup", "transformers", output_ids=[1, 2, 3, 4, 5, 6, 7],
+                  decode_s=2.0, arrivals=arrivals, passes=2)  # fmt: skip
+    row = table(Rows({}, [peer]))[0]
+    assert (row["generated"], row["mean_acceptance_length"], row["tokens_per_second"]) == (3, 1.5, 1.5)
+
+
+def test_a_drafter_that_failed_is_counted():
+    work, writer, _ = bench(jobs=JOBS[:1])
+    work.run(1)
+    next(a for a in writer.rows.answers if a.arm == "suffix").steps[0].by_source[0].failed = True
+    assert [r["failed"] for r in table(writer.rows)] in ([0, 1], [1, 0])
+
+
+def test_another_prompt_under_the_same_name_is_refused(tmp_path):
+    work, writer, _ = bench(path=tmp_path / "r.jsonl")
+    work.run(1)
+    writer.close()
+    with pytest.raises(UsageError, match="holds another prompt named toy a: choose another -o"):
+        bench(path=tmp_path / "r.jsonl", jobs=[Job("toy", "a", [1, 2, 3])])
+    work, writer, _ = bench(path=tmp_path / "r.jsonl")
+    assert writer.rows.of_kind("resumed") == [], "nothing was measured yet"
+    work.run(2)
+    writer.close()
+    assert len(writer.rows.of_kind("resumed")) == 1
 
 
 def test_looped_tails_are_left_out_of_the_headline():

@@ -7,15 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import PROMPT, write
 
+from draftwood import loop
+from draftwood.drafters.load import load
 from draftwood.drafters.lookup import LookupDrafter
-from draftwood.engines.replay import ReplayTarget
+from draftwood.engines.replay import ReplayClock, ReplayTarget
 from draftwood.measure.probe import ProbeCounts, probe
-from draftwood.measure.records import Answer
+from draftwood.measure.rows.records import Answer
+from draftwood.measure.rows.traces import Trace
 from draftwood.measure.simulate import row, simulate
-from draftwood.measure.traces import Trace
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.request import Request
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.request import Request, open_rows
 from draftwood.testing import RaisingDrafter, ToyTarget
+from draftwood.verify.exact import SampleAndMatch
 
 LOOKUP = LookupDrafter(max_ngram=8, min_ngram=2, length=1)
 TEXTS = st.lists(st.integers(0, 3), min_size=2, max_size=60)
@@ -89,7 +93,10 @@ def test_counts_as_rates():
     found = counts.to_json()
     assert (found["proposal_rate"], found["accepted_per_target"]) == (0.74, 0.69)
     assert found["acceptance_rate"] == pytest.approx(0.932, abs=1e-3)  # source document 0's figures
-    assert found["by_match"][0] == {"match_length": 2, "proposals": 4, "accepted": 1, "acceptance_rate": 0.25}
+    assert found["per_n"][0] == {
+        "n": 2, "targets": 100, "proposals": 4, "accepted": 1,
+        "proposal_rate": 0.04, "acceptance_rate": 0.25, "accepted_per_target": 0.01,
+    }  # fmt: skip
     assert ProbeCounts().to_json()["acceptance_rate"] == 0
 
 
@@ -122,6 +129,19 @@ def test_with_a_cost_time_is_simulated_too():
     found = row([drafted], [plain])
     assert found["predicted_speedup"] == pytest.approx(plain.decode_s / drafted.decode_s)
     assert 1.5 < found["predicted_speedup"] < 2.5
+
+
+def test_the_planner_sees_simulated_time():
+    class Watching(FixedPlanner):
+        def learn(self, states, feedback):
+            seen.extend(state.step.score_s for state in states)
+
+    seen: list[float] = []
+    curve, clock = CostCurve.parse("1=100,5=200"), ReplayClock()
+    target = ReplayTarget([1, 2, 3], [1, 2, 3] * 8, cost=curve.seconds, clock=clock)
+    with open_rows(target, load("suffix"), [Request([1, 2, 3], 24)], SampleAndMatch()) as rows:
+        steps = [e.step for e in loop.write(target, Watching(4), rows, clock) if e.step is not None]
+    assert seen == [pytest.approx(curve.seconds(1 + step.drafted), abs=1e-3) for step in steps]
 
 
 def test_each_task_starts_afresh_and_keeps_the_order_of_the_file():

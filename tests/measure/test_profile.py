@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure import memory_speed
-from draftwood.measure.profile import CONTEXTS, ROUNDS, SAMPLING, SIZES, profile
-from draftwood.measure.profile_file import cached_profile, profile_path, write_profile
-from draftwood.measure.profile_plot import picture_of_characters, save_picture
-from draftwood.measure.profile_rows import Case, Profile, spread
+from draftwood.measure.profile import memory_speed
+from draftwood.measure.profile.file import cached_profile, profile_path, write_profile
+from draftwood.measure.profile.plot import picture_of_characters, save_picture
+from draftwood.measure.profile.rows import Case, Profile, spread
+from draftwood.measure.profile.sweep import CONTEXTS, ROUNDS, SAMPLING, SIZES, profile
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.testing import ToyTarget
 
@@ -113,7 +113,7 @@ def test_a_target_that_takes_nothing_back_is_measured_token_by_token():
 
 def test_rounds_end_with_the_time_or_the_limit(monkeypatch):
     clock = iter(range(10**9))
-    monkeypatch.setattr("draftwood.measure.profile.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("draftwood.measure.profile.sweep.perf_counter", lambda: float(next(clock)))
     few = profile(ToyTarget(), sizes=(1,), contexts=(8,), seconds=1)
     assert few.rounds == 3
     assert profile(ToyTarget(), sizes=(1,), contexts=(8,), seconds=10**6).rounds == ROUNDS

@@ -11,8 +11,9 @@ from tests.helpers import PROMPT, write
 
 from draftwood.drafters.load import load
 from draftwood.errors import DraftwoodError, RecordError, UsageError
-from draftwood.measure.lines import Appender, read_lines
-from draftwood.measure.records import Answer, RowsWriter, header, read_rows
+from draftwood.measure.rows.lines import Appender, read_lines
+from draftwood.measure.rows.records import Answer, header, read_rows
+from draftwood.measure.rows.writer import RowsWriter
 from draftwood.testing import ToyTarget
 
 HEADER = header("bench", {"model": "toy", "seed": 0}, {"command": "draftwood bench"})
@@ -112,7 +113,7 @@ def test_foreign_files_are_refused(tmp_path):
     with pytest.raises(RecordError, match="is empty"):
         read_rows(path)
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(RecordError, match="no text"):
+    with pytest.raises(RecordError, match="line 1: no JSON"):
         read_rows(path)
     (tmp_path / "a.zst").write_bytes(b"no zstd at all")
     with pytest.raises(RecordError, match="damaged or not compressed"):
@@ -135,6 +136,23 @@ def test_a_run_of_other_settings_is_not_mixed_in(tmp_path):
     with pytest.raises(UsageError, match="was written by draftwood bench: choose another"):
         RowsWriter(path, header("probe", {"model": "toy", "seed": 0}, {}))
     assert path.read_bytes() == before
+
+
+def test_a_run_of_another_version_or_machine_is_not_mixed_in(tmp_path):
+    path = filled(tmp_path / "rows.jsonl", answer(0))
+    other = header("bench", HEADER["settings"], {"processor": "another"})
+    with pytest.raises(UsageError, match="was written with processor None, this run has 'another'"):
+        RowsWriter(path, other)
+
+
+def test_what_was_cut_amid_a_character_is_a_broken_line(tmp_path):
+    path = filled(tmp_path / "rows.jsonl", answer(0))
+    whole = path.read_bytes()
+    filled(path, answer(1, pieces=["\u6728"] * 3))
+    cut = path.read_bytes().index("\u6728".encode()) + 1
+    assert cut > len(whole)
+    path.write_bytes(path.read_bytes()[:cut])
+    assert [a.id for a in read_rows(path, cut=True).answers] == [0]
 
 
 def test_a_full_disk_keeps_what_was_written(tmp_path, monkeypatch):

@@ -10,12 +10,13 @@ from importlib.resources import files
 import pytest
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.records import Answer, RowsWriter, header
 from draftwood.measure.report.build import build, write
 from draftwood.measure.report.markup import count, data, esc, listed
 from draftwood.measure.report.material import gather
 from draftwood.measure.report.origins import Origin, Text
 from draftwood.measure.report.standings import Standings
+from draftwood.measure.rows.records import Answer, header
+from draftwood.measure.rows.writer import RowsWriter
 from draftwood.step import SourceStep, Step
 
 SETTINGS = {"model": "toy", "dtype": "float32", "threads": 2, "planner": "fixed:4", "max_new_tokens": 8, "seed": 0}

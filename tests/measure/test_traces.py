@@ -8,7 +8,7 @@ import pytest
 from tests.measure.test_records import answer, filled
 
 from draftwood.errors import RecordError, VocabularyError
-from draftwood.measure.traces import Trace, fingerprint, grouped, read_traces, write_traces
+from draftwood.measure.rows.traces import Trace, fingerprint, grouped, read_traces, write_traces
 
 
 class Words:
@@ -107,8 +107,13 @@ def test_a_file_without_answers_is_refused(tmp_path):
             read_traces(file(tmp_path, *rows))
 
 
-def test_rows_of_a_bench_are_a_trace_too(tmp_path):
-    path = filled(tmp_path / "rows.jsonl", answer(0, arm="none"), answer(1, arm="suffix"), answer(2, name="b"))
+def test_rows_of_a_bench_are_a_trace_too_and_plains_answer_counts(tmp_path):
+    peer, ours, plain = answer(0, arm="llama.cpp", engine="llama.cpp"), answer(1), answer(2, arm="none")
+    empty = answer(3, name="c")
+    empty.output_ids, empty.steps = [], []
+    path = filled(tmp_path / "rows.jsonl", peer, ours, plain, answer(4), answer(5, name="b"), empty)
     traces = read_traces(path)
     assert [t.name for t in traces] == ["a", "b"]
-    assert traces[0].output_ids == answer(0).output_ids
+    assert traces[0].output_ids == plain.output_ids
+    (only,) = read_traces(filled(tmp_path / "peer.jsonl", peer))
+    assert only.output_ids == peer.output_ids

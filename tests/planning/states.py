@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from draftwood.contracts import Capabilities, Drafter
+from draftwood.step import Step
 
 
 @dataclass
@@ -18,6 +19,7 @@ class FakeState:
     drafters: Sequence[Drafter | None] = ()
     length: int = 50
     greedy: bool = True
+    step: Step = field(default_factory=lambda: Step(0, 50))
     capabilities: Capabilities = field(init=False)
 
     def __post_init__(self) -> None:

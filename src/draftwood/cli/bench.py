@@ -11,8 +11,9 @@ import typer
 from draftwood.cli import measuring, options
 
 if TYPE_CHECKING:
-    from draftwood.measure.bench import Arm, Bench
-    from draftwood.measure.records import RowsWriter
+    from draftwood.measure.bench.arms import Arm
+    from draftwood.measure.bench.run import Bench
+    from draftwood.measure.rows.writer import RowsWriter
 
 Tasks = Annotated[
     str | None,
@@ -60,15 +61,16 @@ def bench(
     """Compare drafters, and peers, on the same prompts."""
     from draftwood.cli.bench_table import show
     from draftwood.drafters.load import arms
-    from draftwood.measure.bench import BenchSettings
-    from draftwood.measure.differences import differences
-    from draftwood.measure.table import table
+    from draftwood.measure.bench.differences import differences
+    from draftwood.measure.bench.run import BenchSettings
+    from draftwood.measure.bench.table import table
 
     chosen = measuring.planner_of(planner, draft, options.PLANNER_DEFAULT)
     labels = list(dict.fromkeys(["none", *(label for label, _ in arms(drafters))]))
     jobs = measuring.jobs_of(tasks, prompts, limit)
     settings = BenchSettings(chosen, max_new_tokens, temperature, seed)
     run = _Run(model, dtype, threads, labels, peers, settings, output)
+    run.load()
     try:
         with measuring.progress() as bar:
             work = run.prepare(jobs, bar)
@@ -76,7 +78,7 @@ def bench(
                 interrupted = run.sustain(work, jobs[0], sustain, bar)
             else:
                 interrupted = run.rounds(work, rounds)
-                for row in differences(run.writer.rows, run.target, dtype):
+                for row in differences(run.writer.rows, run.target, run.names["dtype"]):
                     run.writer.other(row)
     finally:
         run.close()
@@ -104,37 +106,43 @@ class _Run:
         if peers:
             engines = [peer.engine for peer in peer_names(peers)]
             peers = ",".join([*dict.fromkeys(engines), peers])  # each with its engine's plain decoding beside it
-        self._names = {"model": model, "dtype": dtype}
+        self.names = {"model": model, "dtype": dtype}
         self._threads, self._labels, self._peers = threads, labels, peers
         self._settings, self._output = settings, output
         self.arms: list[Arm] = []
         self.writer: RowsWriter
         self.target: Any = None
 
+    def load(self) -> None:
+        """Load the model."""
+        self._model, self._tokenizer = options.load_model(self.names["model"], self.names["dtype"], self._threads)
+        self.names["dtype"] = str(self._model.dtype).rpartition(".")[2]  # what "auto" has become
+
     def prepare(self, jobs: list[Any], bar: Any) -> Bench:
-        """Load the model, open the rows file, make the arms."""
+        """Open the rows file, make the arms."""
         from draftwood.doors.setup import Setup
         from draftwood.engines.peers import load_peers
-        from draftwood.measure.bench import Bench, OurArm, PeerArm
-        from draftwood.measure.provenance import provenance
-        from draftwood.measure.records import RowsWriter, header
+        from draftwood.measure.bench.arms import OurArm, PeerArm
+        from draftwood.measure.bench.run import Bench
+        from draftwood.measure.rows.provenance import provenance
+        from draftwood.measure.rows.records import header
+        from draftwood.measure.rows.writer import RowsWriter
 
-        loaded, tokenizer = options.load_model(self._names["model"], self._names["dtype"], self._threads)
-        setup = Setup(loaded, tokenizer, "none", self._settings.planner)
+        setup = Setup(self._model, self._tokenizer, "none", self._settings.planner)
         self.target = setup.target
         threads = measuring.torch_threads(self._threads)
         said = {
-            **self._names,
+            **self.names,
             "threads": threads,
             "planner": self._settings.planner,
             "max_new_tokens": self._settings.max_new_tokens,
             "temperature": self._settings.temperature,
             "seed": self._settings.seed,
         }
-        self.writer = RowsWriter(self._output, header("bench", said, provenance(**self._names, threads=threads)))
+        self.writer = RowsWriter(self._output, header("bench", said, provenance(**self.names, threads=threads)))
         self.arms = [OurArm(label, setup, self._settings.planner) for label in self._labels]
         if self._peers:
-            found = load_peers(self._peers, loaded, tokenizer, self._names["model"], threads)
+            found = load_peers(self._peers, self._model, self._tokenizer, self.names["model"], threads)
             self.arms += [PeerArm(peer) for peer in found]
         return Bench(setup, self.arms, jobs, self._settings, self.writer, bar)
 
@@ -148,7 +156,7 @@ class _Run:
 
     def sustain(self, work: Bench, job: Any, seconds: float, bar: Any) -> bool:
         """Repeat one answer; returns whether it was interrupted."""
-        from draftwood.measure.sustain import Sustained, sustain
+        from draftwood.measure.bench.sustain import Sustained, sustain
 
         found: list[Sustained] = []
         interrupted = False

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from draftwood.cli.measuring import number, percent, plain_table
 from draftwood.cli.render import console
+from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, geometric_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from draftwood.measure.records import Rows
-
-ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8
-"""Source document 2's targets; met ones are marked."""
+    from draftwood.measure.rows.records import Rows
 
 _WIDE = 150
 
@@ -24,7 +22,7 @@ Cell = Callable[[dict[str, Any]], str]
 
 
 def show(rows: list[dict[str, Any]], kept: Rows) -> None:
-    """Print the table of `measure.table.table`, the means, trends and differences."""
+    """Print the table of `measure.bench.table.table`, the means, trends and differences."""
     to = console(sys.stdout)
     if rows:
         to.print(_table(rows, wide=to.width >= _WIDE), soft_wrap=False)
@@ -57,7 +55,7 @@ _NARROW: dict[str, Cell] = {
     "accept. length": _length,
     "accept. rate": lambda r: percent(r["acceptance_rate"]),
     "coverage": lambda r: percent(r["draft_coverage"]),
-    "accepted/cycle": lambda r: _marked(r["accepted_per_cycle"], ACCEPTED_PER_CYCLE),
+    "accepted/cycle": lambda r: _marked(r["accepted_per_cycle_unlooped"], ACCEPTED_PER_CYCLE),
     "speedup": lambda r: _marked(r["speedup_unlooped"], SPEEDUP),
     "interval": _interval,
     "tokens/s": lambda r: number(r["tokens_per_second"], 1),
@@ -83,18 +81,22 @@ def _overhead(seconds: dict[str, float] | None) -> str:
 def _table(rows: list[dict[str, Any]], *, wide: bool) -> Table:
     cells = {name: cell for name, cell in (_NARROW | _MORE if wide else _NARROW).items() if any(map(cell, rows))}
     table = plain_table("task", "arm", *cells, last="identical")
-    table.columns[0].overflow = table.columns[1].overflow = "fold"
+    table.columns[0].no_wrap = table.columns[1].no_wrap = True
     table.columns[1].justify = "left"
-    for row in sorted(rows, key=lambda r: (r["speedup_unlooped"] is None, r["speedup_unlooped"] or 0.0)):
+    for row in sorted(rows, key=_place):
         same = {True: "yes", False: "NO", None: ""}[row["identical"]]
         table.add_row(row["task"], row["drafter"], *(cell(row) for cell in cells.values()), same)
     return table
 
 
-def _means(to: Console, rows: list[dict[str, Any]]) -> None:
-    from draftwood.measure.table import geometric_mean
+def _place(row: dict[str, Any]) -> tuple[bool, str, bool, float]:
+    """Ours first, then engine by engine, each with its worst task first."""
+    speedup = row["speedup_unlooped"]
+    return row["engine"] != "draftwood", row["engine"], speedup is None, speedup or 0.0
 
-    for arm in dict.fromkeys(row["drafter"] for row in rows):
+
+def _means(to: Console, rows: list[dict[str, Any]]) -> None:
+    for arm in dict.fromkeys(row["drafter"] for row in sorted(rows, key=lambda r: r["engine"] != "draftwood")):
         found = [row["speedup_unlooped"] for row in rows if row["drafter"] == arm and row["speedup_unlooped"]]
         if found and arm != "none":
             to.print(f"{arm}: geometric mean {geometric_mean(found):.2f}, worst task {min(found):.2f}")
@@ -115,6 +117,10 @@ def _notes(to: Console, rows: list[dict[str, Any]], kept: Rows) -> None:
     looped = {r["task"]: r["looped_tokens"] for r in rows if r["drafter"] == "none" and r["looped_tokens"]}
     if looped:
         to.print("looped tails of plain's answers, in tokens: " + ", ".join(f"{t} {n}" for t, n in looped.items()))
+    if failed := {r["drafter"]: r["failed"] for r in rows if r["failed"]}:
+        to.print("answers in which a drafter failed: " + ", ".join(f"{arm} {n}" for arm, n in failed.items()))
+    if sittings := len(kept.of_kind("resumed")):
+        to.print(f"measured in {1 + sittings} sittings: arms of one were not interleaved with those of another")
     by_id = {answer.id: answer for answer in kept.answers}
     for found in kept.of_kind("difference"):
         answer = by_id[found["answer"]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import options
+from draftwood.cli import measuring, options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ Tasks = Annotated[str | None, typer.Option(help=f"Tasks, with commas between. [d
 Prompts = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Prompts of your own, JSONL or blocks of text.")
 ]
-Limit = Annotated[int, typer.Option(min=1, help="Prompts of each task.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Prompts of each task. [default: 1; all of a file]")]
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens per answer.")]
 Temperature = Annotated[float | None, typer.Option(help="0 is greedy. [default: what the task is meant for]")]
 Against = Annotated[
@@ -47,7 +47,7 @@ def drift(
     model: options.Model = options.MODEL_DEFAULT,
     tasks: Tasks = None,
     prompts: Prompts = None,
-    limit: Limit = 1,
+    limit: Limit = None,
     drafters: options.Drafters = options.DRAFTERS_DEFAULT,
     planner: options.PlannerName = options.PLANNER_DEFAULT,
     against_dtype: Against = None,
@@ -66,9 +66,11 @@ def drift(
     jobs = _jobs(prompt, tasks, prompts, limit)
     settings: dict[str, Any] = {"drafters": load_drafters(drafters), "planner": load_planner(planner)}
     loaded, tokenizer = options.load_model(model, dtype, threads)
+    dtype = str(loaded.dtype).rpartition(".")[2]  # what "auto" has become
     settings |= {"tokenizer": tokenizer, "max_new_tokens": max_new_tokens, "seed": seed}
     if against_dtype is not None:
         settings["other"] = options.load_model(model, against_dtype, threads)[0]
+        against_dtype = str(settings["other"].dtype).rpartition(".")[2]
     if temperature is not None:
         settings["temperature"] = temperature
     sides = _Sides(model, dtype, against_dtype, drafters, planner)
@@ -142,7 +144,7 @@ class _Run:
 
     def document(self) -> dict[str, Any]:
         """Return what ``--json`` prints."""
-        from draftwood.measure.provenance import provenance
+        from draftwood.measure.rows.provenance import provenance
 
         sides = self.sides
         return {
@@ -182,18 +184,18 @@ def _check(against_dtype: str | None, temperature: float | None) -> None:
     check_sampling(Sampling(temperature=temperature or 0.0))
 
 
-def _jobs(prompt: str | None, tasks: str | None, prompts: Path | None, limit: int) -> list[Job]:
+def _jobs(prompt: str | None, tasks: str | None, prompts: Path | None, limit: int | None) -> list[Job]:
     from draftwood.cli.prompt import read_prompt
     from draftwood.errors import UsageError
-    from draftwood.measure.prompt_files import Job, read_prompts, task_jobs
+    from draftwood.measure.prompt_files import Job
 
     if sum(given is not None for given in (prompt, tasks, prompts)) > 1:
         raise UsageError("a prompt, --tasks and --prompts exclude each other: give one of them")
     if prompt is not None:
         return [Job("prompt", "1", read_prompt(prompt))]
     if prompts is not None:
-        return read_prompts(prompts)
-    return task_jobs(tasks or _TASKS, limit)
+        return measuring.jobs_of(None, prompts, limit)
+    return measuring.jobs_of(tasks or _TASKS, None, limit or 1)
 
 
 def _table(found: list[tuple[Job, Drift]], total: Drift) -> Table:

@@ -74,7 +74,7 @@ def generate(
     answer = _Answer(given, loaded, content, quiet=as_json)
     kept = _Kept(output, given, loaded) if output is not None else None
     interrupted = answer.compare(rounds or 2) if compare else answer.write(trace=kept is not None)
-    if kept is not None and answer.generation is not None:
+    if kept is not None and answer.generation is not None and answer.generation.ids:
         kept.add(content, answer.generation)
     if as_json:
         if answer.generation is not None:
@@ -156,8 +156,9 @@ class _Kept:
     """The rows file that answers are appended to; opened before anything is written: a bad one costs nothing."""
 
     def __init__(self, path: Path, given: Given, loaded: Loaded) -> None:
-        from draftwood.measure.provenance import provenance
-        from draftwood.measure.records import RowsWriter, header
+        from draftwood.measure.rows.provenance import provenance
+        from draftwood.measure.rows.records import header
+        from draftwood.measure.rows.writer import RowsWriter
 
         settings = {"model": given.model, "dtype": given.dtype}
         self._given, self._loaded = given, loaded
@@ -166,17 +167,18 @@ class _Kept:
     def add(self, content: Any, generation: Generation) -> None:
         """Append one answer."""
         from draftwood.doors.prompts import as_ids
-        from draftwood.measure.records import Answer
-        from draftwood.measure.texts import token_texts
+        from draftwood.measure.rows.records import Answer, sampling_said
+        from draftwood.measure.rows.texts import token_texts
 
         tokenizer, number, steps = self._loaded.tokenizer, self._writer.next_id, generation.steps
         prompt_ids = as_ids(content, tokenizer)
-        sampling = {"temperature": self._given.temperature} if self._given.temperature else {}
+        request = self._loaded.request(self._given, prompt_ids)
         self._writer.answer(Answer(
             number, "generate", f"answer {number}", self._given.drafters, drafters=self._loaded.names,
             planner=self._given.planner, prompt_ids=prompt_ids, output_ids=generation.ids, steps=steps,
             pieces=token_texts(generation.ids, tokenizer), prompt_pieces=token_texts(prompt_ids, tokenizer),
-            finish_reason=generation.finish_reason, seed=generation.seed, sampling=sampling,
+            finish_reason=generation.finish_reason, seed=generation.seed, limit=request.limit,
+            sampling=sampling_said(request.sampling),
             prefill_s=generation.prefill_s, decode_s=sum(step.seconds for step in steps),
         ))  # fmt: skip
         self._writer.close()

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from draftwood.measure.prompt_files import Job
+
+_MINUTE = 60.0
 
 RowsOut = Annotated[
     Path | None,
@@ -51,9 +54,9 @@ def jobs_of(tasks: str | None, prompts: Path | None, limit: int | None) -> list[
 
 @contextmanager
 def progress() -> Iterator[Callable[[int, int, str], None]]:
-    """Show a bar on standard error, on a terminal only; yields (done, all, what comes now) -> None."""
+    """Show a bar on standard error, elsewhere a line a minute; yields (done, all, what comes now) -> None."""
     if not sys.stderr.isatty():
-        yield lambda _done, _all, _what: None
+        yield _line_a_minute()
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -63,6 +66,18 @@ def progress() -> Iterator[Callable[[int, int, str], None]]:
     with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
         line = bar.add_task("")
         yield lambda done, total, what: bar.update(line, completed=done, total=total, description=what)
+
+
+def _line_a_minute() -> Callable[[int, int, str], None]:
+    said = monotonic()
+
+    def say(done: int, total: int, what: str) -> None:
+        nonlocal said
+        if monotonic() - said > _MINUTE:
+            said = monotonic()
+            print(f"{done} of {total}, {what}", file=sys.stderr, flush=True)
+
+    return say
 
 
 def plain_table(first: str, *columns: str, last: str | None = None) -> Table:

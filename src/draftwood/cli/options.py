@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from draftwood.contracts import Drafter, Planner
+    from draftwood.request import Request
 
 # Written here once more, since their homes import numpy; a test holds both together.
 MODEL_DEFAULT = "smollm2"
@@ -101,6 +102,13 @@ class Loaded:
     def names(self) -> list[str]:
         """Names of the drafters."""
         return [d.name for d in self.drafters]
+
+    def request(self, given: Given, ids: list[int]) -> Request:
+        """Return what these flags ask for, the model's own settings filled in."""
+        from draftwood.doors.setup import Setup
+
+        setup = Setup(self.model, self.tokenizer, self.drafters, self.planner)
+        return setup.request(ids, **given.settings)
 
 
 def load_model(name: str, dtype: str, threads: int | None) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from draftwood.cli import measuring, options
 
 if TYPE_CHECKING:
     from draftwood.measure.prompt_files import Job
-    from draftwood.measure.records import Answer
+    from draftwood.measure.rows.records import Answer
 
 PromptIds = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Prompts as token ids, one per line, commas or spaces between.")
@@ -27,6 +27,7 @@ NgramMax = Annotated[int, typer.Option(min=1, help="Most tokens that are looked 
 Trace = Annotated[
     Path | None, typer.Option(metavar="OUT.jsonl[.zst]", help="Write prompts and answers here, to be replayed.")
 ]
+Text = Annotated[bool, typer.Option("--text", help="Keep text in the trace, not only token ids.")]
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")]
 
 
@@ -40,6 +41,7 @@ def probe(
     ngram_max: NgramMax = 8,
     max_new_tokens: MaxNewTokens = 64,
     trace: Trace = None,
+    text: Text = False,
     output: measuring.RowsOut = None,
     as_json: options.Json = False,
     dtype: options.Dtype = "float32",
@@ -56,13 +58,13 @@ def probe(
     run = _Run(model, dtype, threads, drafter, max_new_tokens)
     with measuring.progress() as bar:
         interrupted = run.answer(jobs, output, bar)
-    if trace is not None and run.answers:
-        run.write_trace(trace)
     document = run.document() | {"interrupted": interrupted}
     if as_json:
         print(json.dumps(document))
     else:
         _show(document)
+    if trace is not None and run.answers:
+        run.write_trace(trace, text)
     if interrupted:
         raise typer.Exit(130)
 
@@ -102,7 +104,8 @@ class _Run:
 
     def answer(self, jobs: list[Job], output: Path | None, bar: Any) -> bool:
         """Probe every prompt; returns whether it was interrupted."""
-        from draftwood.measure.records import Answer, RowsWriter, header
+        from draftwood.measure.rows.records import Answer, header
+        from draftwood.measure.rows.writer import RowsWriter
 
         requests = [self._request(job) for job in jobs]  # what cannot be written is told before anything is
         writer = RowsWriter(output, header("probe", self.settings, self._provenance()))
@@ -111,6 +114,7 @@ class _Run:
         arm = f"lookup:min_ngram={self._drafter.min_ngram}:max_ngram={self._drafter.max_ngram}"
         try:
             for number, (job, request) in enumerate(zip(jobs, requests, strict=True)):
+                writer.refuse_another_prompt(job.task, job.name, request.prompt)
                 if (job.task, job.name, arm, 0) in done:
                     continue
                 bar(number, len(jobs), f"{job.task} {job.name}")
@@ -124,41 +128,46 @@ class _Run:
 
     def _request(self, job: Job) -> Any:
         from draftwood.doors.prompts import as_ids
+        from draftwood.errors import PromptError
 
-        request = self._setup.request(
-            as_ids(job.prompt, self.tokenizer), max_new_tokens=self._limit, temperature=0.0, seed=0
-        )
-        request.check(self._setup.target.capabilities)
+        try:
+            ids = as_ids(job.prompt, self.tokenizer)
+            request = self._setup.request(ids, max_new_tokens=self._limit, temperature=0.0, seed=0)
+            request.check(self._setup.target.capabilities)
+        except PromptError as error:
+            raise PromptError(f"{job.task} {job.name}: {error}") from error
         return request
 
     def _probe(self, request: Any, answer: Answer) -> bool:
         from draftwood.measure.probe import probe as probe_one
+        from draftwood.measure.rows.texts import token_texts
 
         try:
             probe_one(self._setup.target, self._drafter, request, answer)
         except KeyboardInterrupt:
             self.answers.append(answer)  # counted and shown, not kept: a file holds whole answers only
             return True
+        answer.pieces = token_texts(answer.output_ids, self.tokenizer)
+        answer.prompt_pieces = token_texts(answer.prompt_ids, self.tokenizer)
         return False
 
     def _provenance(self) -> dict[str, Any]:
-        from draftwood.measure.provenance import provenance
+        from draftwood.measure.rows.provenance import provenance
 
         return provenance(model=self.settings["model"], dtype=self.settings["dtype"])
 
-    def write_trace(self, path: Path) -> None:
+    def write_trace(self, path: Path, text: bool) -> None:
         """Write what was answered, to be replayed."""
         from draftwood.doors.prompts import decoder
-        from draftwood.measure.traces import Trace, write_traces
+        from draftwood.measure.rows.traces import Trace, write_traces
 
         decode = decoder(self.tokenizer)
-        traces = [
-            Trace(
-                a.task, a.name, a.prompt_ids, a.output_ids, a.limit, a.finish_reason,
-                decode(a.prompt_ids), decode(a.output_ids),
-            )
-            for a in self.answers if a.output_ids
-        ]  # fmt: skip
+        traces = []
+        for answer in self.answers:
+            ids = (answer.prompt_ids, answer.output_ids)
+            words = map(decode, ids) if text else ()
+            if answer.output_ids:
+                traces.append(Trace(answer.task, answer.name, *ids, answer.limit, answer.finish_reason, *words))
         write_traces(path, traces, self._provenance(), self.tokenizer)
 
     def document(self) -> dict[str, Any]:
@@ -178,12 +187,9 @@ def _show(document: dict[str, Any]) -> None:
     for row in document["prompts"]:
         table.add_row(f"{row['task']} {row['name']}", *_cells(row))
     table.add_row("total", *_cells(document))
+    for row in document["per_n"]:
+        table.add_row(f"of these n = {row['n']}", *_cells(row))
     to.print(table, soft_wrap=False)
-    by_match = measuring.plain_table("match length", "proposals", "accepted", "acceptance_rate")
-    for row in document["by_match"]:
-        by_match.add_row(str(row["match_length"]), *map(str, (row["proposals"], row["accepted"])),
-                         measuring.number(row["acceptance_rate"], 3))  # fmt: skip
-    to.print(by_match, soft_wrap=False)
     to.print(
         "targets: tokens that decoding wrote; proposals: those for which the text had a continuation to offer; "
         "accepted: it was the token. Passes that a verifier needs: draftwood probe --trace, draftwood simulate."

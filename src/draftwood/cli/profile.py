@@ -19,7 +19,7 @@ from draftwood.cli import options
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from draftwood.measure.profile_rows import Profile
+    from draftwood.measure.profile.rows import Profile
 
 Numbers = Annotated[str | None, typer.Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")]
 Contexts = Annotated[
@@ -51,7 +51,7 @@ def profile(
 ) -> None:
     """Measure what a pass over n tokens costs here.
 
-    Planners read the file; without --sizes and --contexts it is also kept in the cache folder.
+    Planners read the file; without --sizes, --contexts and --rounds it is also kept in the cache folder.
     """
     asked = {"sizes": _numbers("--sizes", sizes), "contexts": _numbers("--contexts", contexts)}
     _check_packages(picture=plot is not None, characters=not as_json)
@@ -66,7 +66,7 @@ def profile(
         print(json.dumps(run.document()))
     else:
         run.show()
-    whole = not interrupted and sizes is None and contexts is None
+    whole = not interrupted and sizes is None and contexts is None and rounds is None
     run.write(output, plot, into_cache=whole)
     if interrupted:
         raise typer.Exit(130)
@@ -84,8 +84,8 @@ class _Run:
     @classmethod
     def of(cls, name: str, model: Any, tokenizer: Any) -> _Run:
         from draftwood.doors.setup import Setup
-        from draftwood.measure.profile_rows import Profile
-        from draftwood.measure.provenance import provenance
+        from draftwood.measure.profile.rows import Profile
+        from draftwood.measure.rows.provenance import provenance
 
         target = Setup(model, tokenizer, "none", "fixed:0").target
         threads = provenance().get("threads") or os.cpu_count()
@@ -95,7 +95,7 @@ class _Run:
 
     def measure(self, asked: dict[str, Any], rounds: int | None, seconds: float) -> bool:
         """Fill the profile; returns whether it was interrupted."""
-        from draftwood.measure.profile import profile as measure
+        from draftwood.measure.profile.sweep import profile as measure
 
         with _progress(f"profiling {self.settings['model']}") as show:
             try:
@@ -110,7 +110,7 @@ class _Run:
     def show(self) -> None:
         """Print the table, the curves and what else was measured."""
         from draftwood.cli.render import console
-        from draftwood.measure.profile_plot import picture_of_characters
+        from draftwood.measure.profile.plot import picture_of_characters
 
         to = console(sys.stdout)
         settings = self.settings
@@ -126,7 +126,7 @@ class _Run:
 
     def document(self) -> dict[str, Any]:
         """Return what ``--json`` prints: the rows of a file, by kind."""
-        from draftwood.measure.provenance import provenance
+        from draftwood.measure.rows.provenance import provenance
 
         by_kind: dict[str, list[dict[str, Any]]] = {}
         for row in self.measured.rows():
@@ -135,8 +135,8 @@ class _Run:
 
     def write(self, output: Path | None, plot: Path | None, *, into_cache: bool) -> None:
         """Write the files, and say where they are."""
-        from draftwood.measure.profile_file import profile_path, write_profile
-        from draftwood.measure.profile_plot import save_picture
+        from draftwood.measure.profile.file import profile_path, write_profile
+        from draftwood.measure.profile.plot import save_picture
 
         places = [] if output is None else [output]
         if into_cache:
@@ -164,7 +164,7 @@ def _table(measured: Profile, *, ratios: bool) -> Table:
     """Per context length the median and its quartiles, and how many passes over one token it amounts to."""
     from rich.table import Table
 
-    from draftwood.measure.profile_rows import spread
+    from draftwood.measure.profile.rows import spread
 
     table = Table(box=None, pad_edge=False)
     table.add_column("tokens\nper pass", justify="right")
@@ -188,7 +188,7 @@ def _table(measured: Profile, *, ratios: bool) -> Table:
 
 
 def _sentences(measured: Profile, threads: int) -> Iterator[str]:
-    from draftwood.measure.profile_rows import spread
+    from draftwood.measure.profile.rows import spread
 
     yield f"{measured.rounds} rounds, every size once per round in shuffled order; medians"
     reading = ((tokens, spread(seconds)["median_s"]) for tokens, seconds in sorted(measured.prefill.items()))
@@ -221,7 +221,7 @@ def _numbers(flag: str, given: str | None) -> list[int] | None:
 
 def _check_packages(*, picture: bool, characters: bool) -> None:
     """Complain before minutes of measuring, not after."""
-    from draftwood.measure.profile_plot import missing
+    from draftwood.measure.profile.plot import missing
 
     for package, needed in (("matplotlib", picture), ("plotext", characters)):
         if needed and importlib.util.find_spec(package) is None:
@@ -234,6 +234,8 @@ def _check_places(output: Path | None, plot: Path | None) -> None:
     for place in (output, plot):
         if place is not None and place.is_dir():
             raise UsageError(f"{place} is a folder: name a file in it")
+    if output is not None and output.suffix == ".zst":
+        raise UsageError(f"{output}: a profile is small and stays readable; name it FILE.jsonl")
     if plot is not None and not plot.suffix:
         raise UsageError(f"--plot {plot} has no ending that says which kind of picture: name it FILE.png")
 

@@ -12,8 +12,8 @@ import typer
 from draftwood.cli import measuring, options
 
 if TYPE_CHECKING:
-    from draftwood.measure.records import Answer
-    from draftwood.measure.traces import Trace
+    from draftwood.measure.rows.records import Answer
+    from draftwood.measure.rows.traces import Trace
     from draftwood.planning.cost_curve import CostCurve
 
 Traces = Annotated[
@@ -29,7 +29,9 @@ Tokenizer = Annotated[
 ]
 Profile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Cost of a pass, from draftwood profile: predicts the speedup."),
+    typer.Option(
+        metavar="FILE|MODEL", help="Cost of a pass, from draftwood profile, or of a model that was profiled here."
+    ),
 ]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="ROWS.jsonl[.zst]", help="Write every replayed step here.")
@@ -52,37 +54,61 @@ def simulate(
 ) -> None:
     """Replay recorded answers and count the passes that drafting would have taken."""
     from draftwood.errors import UsageError
-    from draftwood.measure.traces import read_traces
+    from draftwood.measure.rows.traces import read_traces
 
     if planner is not None and draft:
         raise UsageError("--draft N means --planner fixed:N: give one of them")
-    planners: dict[str, int | None] = {f"fixed:{n}": n for n in draft or ()}
-    planners = planners or {planner or options.PLANNER_DEFAULT: None}
+    names = [f"fixed:{n}" for n in draft or ()] or [planner or options.PLANNER_DEFAULT]
+    planners = {name: _nodes(name) for name in names}
+    if output is not None:
+        _refuse_to_replace(output)
     curve = _curve(profile, cost)
     known = _tokenizer(tokenizer)
     found = [trace for path in traces for trace in read_traces(path, known)]
     run = _Run(found, planners, drafters, curve, len(known) if known is not None else None)
     with measuring.progress() as bar:
         interrupted = run.run(bar)
-    if output is not None:
-        run.write(output)
     rows, totals = run.rows(), run.totals()
     if as_json:
         print(json.dumps({"rows": rows, "totals": totals, "interrupted": interrupted}))
     else:
         _show(rows if len({row["task"] for row in rows}) == 1 else [*rows, *totals], curve is not None)
+    if output is not None:
+        run.write(output)
     if interrupted:
         raise typer.Exit(130)
 
 
+def _refuse_to_replace(path: Path) -> None:
+    """A replay is made anew each time; what other verbs measured must not be lost for it."""
+    from draftwood.errors import RecordError, UsageError
+    from draftwood.measure.rows.lines import read_lines
+
+    if not path.exists():
+        return
+    try:
+        _, first = next(read_lines(path, cut=True), (0, {}))
+    except RecordError:
+        first = {}
+    if first.get("verb") != "simulate":
+        raise UsageError(f"{path} is there and was not written by draftwood simulate: choose another -o")
+
+
+def _nodes(planner: str) -> int | None:
+    """Draft nodes of a fixed planner; None of others."""
+    name, _, nodes = planner.partition(":")
+    return int(nodes) if name == "fixed" and nodes.isdecimal() else None
+
+
 def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
     from draftwood.errors import UsageError
+    from draftwood.measure.profile.file import newest_profile
     from draftwood.planning.cost_curve import CostCurve
 
     if profile is not None and cost is not None:
         raise UsageError("--profile and --cost both say what a pass costs: give one of them")
     if profile is not None:
-        return CostCurve.load(profile)
+        return CostCurve.load(profile if profile.exists() else newest_profile(str(profile)) or profile)
     return CostCurve.parse(cost) if cost is not None else None
 
 
@@ -129,18 +155,18 @@ class _Run:
 
     def write(self, path: Path) -> None:
         """Write every replayed answer with its steps; an arm is named with its planner where there are several."""
-        from draftwood.measure.provenance import provenance
-        from draftwood.measure.records import RowsWriter, header
+        from draftwood.measure.rows.lines import whole_file
+        from draftwood.measure.rows.provenance import provenance
+        from draftwood.measure.rows.records import header
+        from draftwood.measure.rows.writer import RowsWriter
 
-        path.unlink(missing_ok=True)
-        writer = RowsWriter(path, header("simulate", {"planners": list(self._planners)}, provenance()))
-        try:
+        with whole_file(path) as beside:
+            writer = RowsWriter(beside, header("simulate", {"planners": list(self._planners)}, provenance()))
             for (label, planner), answers in self._found.items():
                 for answer in answers:
                     answer.arm = f"{label} {planner}" if len(self._planners) > 1 else label
                     answer.id = writer.next_id
                     writer.answer(answer)
-        finally:
             writer.close()
 
     def _replay(self, label: str, planner: str, bar: Any) -> Any:

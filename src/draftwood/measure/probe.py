@@ -16,7 +16,7 @@ from draftwood.contracts import Ask, Feedback, Plan, State, Target
 from draftwood.doors.setup import DrafterSpec
 from draftwood.drafters.load import load as load_drafters
 from draftwood.loop import write
-from draftwood.measure.records import Answer
+from draftwood.measure.rows.records import Answer
 from draftwood.request import Request, open_rows
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
@@ -75,20 +75,15 @@ class ProbeCounts:
         return self.accepted / self.targets if self.targets else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary, the counts per match length under ``by_match``."""
-        rows = [
-            {"match_length": n, "proposals": p, "accepted": a, "acceptance_rate": a / p}
-            for n, (p, a) in sorted(self.by_match.items())
+        """Return a JSON-ready dictionary: the counts and rates, and under ``per_n`` the same by match length."""
+        per_n = [
+            {"n": n, **ProbeCounts(self.targets, *counts)._said()} for n, counts in sorted(self.by_match.items())
         ]
-        return {
-            "targets": self.targets,
-            "proposals": self.proposals,
-            "accepted": self.accepted,
-            "proposal_rate": self.proposal_rate,
-            "acceptance_rate": self.acceptance_rate,
-            "accepted_per_target": self.accepted_per_target,
-            "by_match": rows,
-        }
+        return self._said() | {"per_n": per_n}
+
+    def _said(self) -> dict[str, Any]:
+        words = ("targets", "proposals", "accepted", "proposal_rate", "acceptance_rate", "accepted_per_target")
+        return {word: getattr(self, word) for word in words}
 
 
 _NOTHING = Ask(0, 0, np.empty(0, np.float32))

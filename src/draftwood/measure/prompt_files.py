@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import PromptError, UsageError
-from draftwood.measure.lines import compressed, read_lines
+from draftwood.measure.rows.lines import compressed, read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def task_jobs(names: str, limit: int | None = None) -> list[Job]:
     """Return the prompts of tasks, named with commas between; raises what `draftwood.tasks.prompts` raises."""
     from draftwood.tasks import prompts
 
-    found = [p for name in names.split(",") for p in prompts(name.strip(), limit)]
+    found = [p for name in dict.fromkeys(names.split(",")) for p in prompts(name.strip(), limit)]
     return [Job(p.task, p.name, p.content, _sampling(p.temperature, p.top_p)) for p in found]
 
 

@@ -14,9 +14,9 @@ from draftwood.drafters.load import load as load_drafters
 from draftwood.ending import StopStrings
 from draftwood.engines.replay import MAX_ID, Cost, ReplayClock, ReplayTarget
 from draftwood.loop import write
-from draftwood.measure.records import Answer
-from draftwood.measure.timing import rates, unlooped_acceptance_length
-from draftwood.measure.traces import Trace, grouped
+from draftwood.measure.rows.records import Answer
+from draftwood.measure.rows.timing import acceptance_length, rates
+from draftwood.measure.rows.traces import Trace, grouped
 from draftwood.planning.load import load as load_planner
 from draftwood.request import Request, open_rows
 from draftwood.verify.exact import SampleAndMatch
@@ -129,7 +129,7 @@ def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dic
         "verifier_passes": found.passes,
         "ideal_speedup": found.mean_acceptance_length,
         "mean_acceptance_length": found.mean_acceptance_length,
-        "mean_acceptance_length_unlooped": unlooped_acceptance_length(answers),
+        "mean_acceptance_length_unlooped": acceptance_length(answers, unlooped=True),
         "drafted_step_acceptance_length": found.drafted_step_acceptance_length,
         "acceptance_rate": found.acceptance_rate,
         "draft_coverage": found.draft_coverage,

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from statistics import median
 
-from draftwood.measure.records import Answer
 from draftwood.measure.report.markup import count, esc, number, percent
 from draftwood.measure.report.material import Material
 from draftwood.measure.report.standings import PLAIN_ARMS, Standings
 from draftwood.measure.report.steps import Pieces, StepData
-from draftwood.measure.timing import kept, rates
+from draftwood.measure.rows.records import Answer
+from draftwood.measure.rows.timing import kept, rates
 from draftwood.step import MODEL
 
 MOST = 6

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -12,11 +11,12 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from draftwood.errors import RecordError, UsageError
+from draftwood.errors import UsageError
 from draftwood.measure.report import answers, curves, figures, headline, notes
 from draftwood.measure.report.markup import count, data, esc
 from draftwood.measure.report.material import Material, gather
 from draftwood.measure.report.standings import Standings
+from draftwood.measure.rows.lines import whole_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +106,9 @@ def write(path: Path, page: Page, sources: Sequence[Path] = ()) -> int:
     if path.resolve() in {source.resolve() for source in sources}:
         raise UsageError(f"{path} is one of the files that the report is made from: choose another -o")
     content = page.html.encode()
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as beside:
         beside.write_bytes(content)
-        beside.replace(path)
-    except OSError as error:
-        raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
-    finally:
-        _remove(beside)
     return len(content)
-
-
-def _remove(beside: Path) -> None:
-    try:
-        beside.unlink(missing_ok=True)
-    except OSError:  # its folder cannot be entered: nothing was written there either
-        return
 
 
 def _read(name: str) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from draftwood.measure.records import Rows
 from draftwood.measure.report.markup import count, esc, number, percent, place
 from draftwood.measure.report.standings import OURS, Row, Standings
-from draftwood.measure.timing import kept
+from draftwood.measure.rows.records import Rows
+from draftwood.measure.rows.timing import kept
 from draftwood.rates import Rates
 
 _TICKS = (0.125, 0.25, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 32)

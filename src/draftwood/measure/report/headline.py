@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP
 from draftwood.measure.report.markup import count, esc, listed, number, percent
 from draftwood.measure.report.material import Material
 from draftwood.measure.report.standings import OURS, PLAIN_ARMS, Row, Standings, interval, speedup
-
-ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8
-"""Source document 2's targets; met ones are marked."""
 
 _ENGINES = {
     "draftwood": "draftwood's loop",
@@ -103,7 +101,7 @@ _COLUMNS: dict[str, tuple[str, Cell]] = {
     "speedup": ("Speedup", _speedup),
     "accepted_per_cycle": (
         "Accepted per cycle",
-        lambda r: _target(r["accepted_per_cycle"] or None, ACCEPTED_PER_CYCLE),
+        lambda r: _target(r["accepted_per_cycle_unlooped"] or None, ACCEPTED_PER_CYCLE),
     ),
     "length": ("Mean acceptance length", lambda r: number(_length(r))),
     "rate": ("Acceptance rate", lambda r: percent(r["acceptance_rate"]) if r["acceptance_rate"] else ""),

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.lines import read_lines
-from draftwood.measure.records import Answer, Rows, read_rows
 from draftwood.measure.report.markup import count
+from draftwood.measure.rows.lines import read_lines
+from draftwood.measure.rows.records import Answer, Rows, read_rows
 
 _PACE = ("model", "dtype", "threads", "device", "processor", "cores")
 """What must be the same in all files, where they tell: timings of others cannot stand side by side."""
@@ -74,10 +74,12 @@ def gather(paths: Sequence[Path]) -> Material:
         raise UsageError(f"{profiles[0]} and {profiles[1]} are both profiles: give one of them")
     _refuse_strangers(read)
     planners = {p for _, rows in read if (p := rows.header["settings"].get("planner")) is not None}
+    verbs = {rows.header["verb"] for _, rows in read}
+    apart = {"several_planners": len(planners) > 1, "beside_measured": bool(verbs & {"bench", "generate"})}
     found = Material()
     for path, rows in read:
         found.headers.append((path.name, rows.header))
-        _join(found, path, rows, several_planners=len(planners) > 1)
+        _join(found, path, rows, **apart)
     if not (found.rows.answers or found.rows.others or found.probed or found.profile):
         raise RecordError(
             f"{paths[0]} holds nothing that a report shows: give rows of bench, simulate, probe, profile"
@@ -138,7 +140,7 @@ def _described(facts: Mapping[str, Any], differs: str) -> str:
     return f"{name} on {said}" if name else said
 
 
-def _join(found: Material, path: Path, rows: Rows, *, several_planners: bool) -> None:
+def _join(found: Material, path: Path, rows: Rows, *, several_planners: bool, beside_measured: bool) -> None:
     if rows.header["verb"] == "probe":
         found.probed += rows.answers
         return
@@ -148,10 +150,14 @@ def _join(found: Material, path: Path, rows: Rows, *, several_planners: bool) ->
     later = 1 + max((a.round for a in found.rows.answers), default=-1)
     number: dict[int, int] = {}
     for answer in rows.answers:
-        number[answer.id] = base + len(number)
         arm = answer.arm
         if several_planners and answer.planner is not None and arm != "none":
             arm = f"{arm} {answer.planner}"  # as simulate names arms of several planners
+        if beside_measured and answer.engine == "replay":
+            if arm == "none":  # plain decoding was measured: its replay says nothing
+                continue
+            arm = f"{arm} (replayed)"
+        number[answer.id] = base + len(number)
         answer = dataclasses.replace(answer, id=number[answer.id], arm=arm)
         if answer.key in taken:  # the same run once more: further rounds
             answer.round += later

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from draftwood.measure.records import Answer, Rows
-from draftwood.measure.table import PLAIN, geometric_mean, table
-from draftwood.measure.timing import rates
+from draftwood.measure.bench.table import PLAIN, geometric_mean, table
+from draftwood.measure.rows.records import Answer, Rows
+from draftwood.measure.rows.timing import rates
 from draftwood.rates import Rates
 
 Row = dict[str, Any]

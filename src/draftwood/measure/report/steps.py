@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from draftwood.measure.records import Answer
 from draftwood.measure.report.markup import clean
 from draftwood.measure.report.origins import Origin, Text
+from draftwood.measure.rows.records import Answer
 from draftwood.step import MODEL, Step
 
 _AROUND, _CONTEXT = 8, 8

@@ -6,7 +6,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -48,10 +48,10 @@ def read_lines(path: Path, *, cut: bool = False) -> Iterator[tuple[int, dict[str
 
 def _texts(path: Path, raw: BinaryIO) -> Iterator[tuple[int, str]]:
     try:
-        with io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
+        with io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape") as text:
             yield from enumerate(text, start=1)
-    except (UnicodeDecodeError, OSError) as error:
-        raise RecordError(f"{path} is no text of JSON lines ({error}): give a .jsonl or .jsonl.zst") from error
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read to its end ({error.strerror})") from error
     except Exception as error:
         if type(error).__name__ != "ZstdError":  # of a library that may not be installed
             raise
@@ -101,24 +101,31 @@ def encoded(path: Path, rows: Iterable[Mapping[str, Any]]) -> bytes:
     return zstandard().ZstdCompressor().compress(text) if compressed(path) else text
 
 
-def write_whole(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a file whole or not at all: beside, then renamed.
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give a place beside ``path`` to write to, renamed afterwards: the file is there whole or not at all.
 
     Raises
     ------
     RecordError
         If it cannot be written; what stood there before is untouched.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{os.getpid()}.{path.name}")  # the ending stays: writers of pictures go by it
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(encoded(path, rows))
+        yield beside
         beside.replace(path)
     except OSError as error:
         raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
     finally:
         with suppress(OSError):  # gone already, or never made
             beside.unlink()
+
+
+def write_whole(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a file of rows whole or not at all; raises what `whole_file` does."""
+    with whole_file(path) as beside:
+        beside.write_bytes(encoded(path, rows))
 
 
 class Appender:

@@ -10,8 +10,8 @@ from typing import Any
 
 from draftwood.engines.replay import MAX_ID
 from draftwood.errors import RecordError, VocabularyError
-from draftwood.measure.lines import read_lines, write_whole
-from draftwood.measure.records import header
+from draftwood.measure.rows.lines import read_lines, write_whole
+from draftwood.measure.rows.records import header
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Trace:
 
 
 def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
-    """Read a trace, or the answers of a rows file (of each prompt the first).
+    """Read a trace, or a rows file, of which each prompt's plain answer counts, else one of ours, else a peer's.
 
     Parameters
     ----------
@@ -66,12 +66,20 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
     """
     known = MAX_ID if tokenizer is None else len(tokenizer)
     traces: dict[tuple[str, str], Trace] = {}
+    best: dict[tuple[str, str], int] = {}
+    prompts: dict[tuple[str, str], list[int]] = {}
     for number, row in read_lines(path):
-        kind = row.get("row")
+        kind, key = row.get("row"), (str(row.get("task")), str(row.get("name")))
         if kind == "header":
             _refuse_other_tokenizer(path, row, tokenizer)
-        first = (str(row.get("task")), str(row.get("name"))) not in traces
-        if kind in (None, "trace") or (kind == "answer" and first):
+        if kind == "answer":  # of a rows file, where a prompt stands once and an interrupt may leave no text
+            row.setdefault("prompt_ids", prompts.get(key))
+            prompts[key] = row["prompt_ids"]
+            rank = _rank(row)
+            if not row.get("output_ids") or rank >= best.get(key, _RANKS):
+                continue
+            best[key] = rank
+        if kind in (None, "trace", "answer"):
             trace = _trace(path, number, row, tokenizer)
             if (worst := max(max(trace.prompt_ids), max(trace.output_ids))) >= known:
                 raise VocabularyError(
@@ -82,6 +90,16 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
     if not traces:
         raise RecordError(f"{path} holds no recorded answer: give a trace, or rows that draftwood wrote")
     return list(traces.values())
+
+
+_RANKS = 3
+
+
+def _rank(row: Mapping[str, Any]) -> int:
+    """Which of several answers to a prompt is replayed: plain's, else one of ours, else a peer's."""
+    if row.get("arm") == "none":
+        return 0
+    return 1 if row.get("engine", "draftwood") in ("draftwood", "replay") else 2
 
 
 def write_traces(path: Path, traces: Iterable[Trace], provenance: Mapping[str, Any], tokenizer: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from draftwood.measure.records import Answer
+from draftwood.measure.rows.records import Answer
 from draftwood.rates import Rates
 from draftwood.step import Step
 from draftwood.tasks import looped_tail
@@ -49,18 +49,35 @@ def steps_until(answer: Answer, tokens: int) -> list[Step]:
     return [step for step, before in zip(answer.steps, counts, strict=False) if before < tokens]
 
 
-def passes(answer: Answer) -> int | None:
-    """Target passes of an answer; None where a peer does not tell."""
-    return len(answer.steps) if answer.steps or answer.engine in ("draftwood", "replay") else answer.passes
+def generated(answer: Answer, until: int | None = None) -> int:
+    """Tokens that decoding wrote, of the first ``until``: without those that reading the prompt brought."""
+    tokens = len(answer.output_ids) if until is None else until
+    return max(0, tokens - arrivals(answer)[0][0])
 
 
-def unlooped_acceptance_length(answers: Sequence[Answer]) -> float:
-    """Mean acceptance length without looped tails: tokens before them / steps that those took."""
-    tokens = sum(max(0, kept(a) - 1) for a in answers)
-    count = sum(len(steps_until(a, kept(a))) for a in answers)
+def passes(answer: Answer, until: int | None = None) -> int | None:
+    """Target passes that the first ``until`` tokens took; None where a peer does not tell."""
+    there = arrivals(answer)
+    if not answer.steps and answer.engine not in ("draftwood", "replay") and answer.passes != len(there) - 1:
+        return answer.passes if until is None else None
+    tokens = len(answer.output_ids) if until is None else until
+    return sum(before < tokens for before, _ in there[:-1])
+
+
+def acceptance_length(answers: Sequence[Answer], *, unlooped: bool = False) -> float | None:
+    """Mean acceptance length, with or without looped tails; None where nobody tells the passes."""
+    tokens = count = 0
+    for answer in answers:
+        until = kept(answer) if unlooped else None
+        taken = passes(answer, until)
+        if taken is None:
+            return None
+        tokens, count = tokens + generated(answer, until), count + taken
     return tokens / count if count else 0.0
 
 
-def rates(answers: Sequence[Answer]) -> Rates:
-    """Rates over all steps of these answers."""
+def rates(answers: Sequence[Answer], *, unlooped: bool = False) -> Rates:
+    """Rates over the steps of these answers, with or without those of looped tails."""
+    if unlooped:
+        return Rates.of([step for answer in answers for step in steps_until(answer, kept(answer))])
     return Rates.of([step for answer in answers for step in answer.steps])

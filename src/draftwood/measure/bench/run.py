@@ -5,24 +5,22 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from time import perf_counter
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-from draftwood.contracts import Planner
 from draftwood.doors.prompts import as_ids
 from draftwood.doors.setup import Setup
-from draftwood.engines.peers import Peer
 from draftwood.errors import PromptError
-from draftwood.loop import write
+from draftwood.measure.bench.arms import Arm
 from draftwood.measure.prompt_files import Job
-from draftwood.measure.records import Answer, RowsWriter
+from draftwood.measure.rows.records import Answer, sampling_said
+from draftwood.measure.rows.texts import token_texts
+from draftwood.measure.rows.writer import RowsWriter
 from draftwood.measure.sensors import Sensors
-from draftwood.measure.texts import token_texts
-from draftwood.planning.load import load as load_planner
 from draftwood.request import Request
+from draftwood.tree import TokenTree
 
-_WARM_PROMPT, _WARM_TOKENS = 16, 4
+_WARM_PROMPT, _WARM_TOKENS, _WARM_WIDTH = 16, 4, 33
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,113 +51,6 @@ class BenchSettings:
         return {"temperature": self.temperature} if self.temperature else {}
 
 
-class Arm(Protocol):
-    """A way to write answers."""
-
-    @property
-    def label(self) -> str:
-        """What rows call it."""
-        ...
-
-    @property
-    def engine(self) -> str:
-        """Whose loop writes."""
-        ...
-
-    def begin_round(self) -> None:
-        """Forget tokens (memories, pools), keep beliefs."""
-        ...
-
-    def run(self, request: Request, answer: Answer) -> None:
-        """Write one answer into ``answer``: ids, steps or arrivals, seconds."""
-        ...
-
-    def close(self) -> None: ...
-
-
-@dataclass
-class OurArm:
-    """Drafters through our loop; ``none`` is plain decoding.
-
-    Parameters
-    ----------
-    label
-        The drafters as typed.
-    setup
-        Model, tokenizer and target that all arms share.
-    planner
-        As typed.
-    """
-
-    label: str
-    setup: Setup
-    planner: str
-    engine = "draftwood"
-    _chosen: Planner = field(init=False)
-    _round: Setup = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._chosen = load_planner(self.planner)
-        self.begin_round()
-
-    def begin_round(self) -> None:
-        # Drafters made anew hold no memory of the round before; the planner, and with it the beliefs, stays.
-        self._round = Setup(self.setup.model, self.setup.tokenizer, self.label, self._chosen)
-
-    def run(self, request: Request, answer: Answer) -> None:
-        answer.drafters, answer.planner = self._round.names, self.planner
-        ids, steps = answer.output_ids, answer.steps
-        started = perf_counter()
-        with self._round.open([request]) as rows:
-            emissions = write(self._round.target, self._chosen, rows)
-            ids += next(emissions).tokens
-            first = last = perf_counter()
-            answer.prefill_s = first - started
-            answer.finish_reason = rows[0].finish
-            for emission in emissions:
-                last = perf_counter()
-                ids += emission.tokens
-                answer.finish_reason = emission.finish
-                if emission.step is not None:
-                    steps.append(emission.step)
-        answer.decode_s = last - first
-
-    def close(self) -> None:
-        """Nothing is held between answers."""
-
-
-@dataclass
-class PeerArm:
-    """Somebody else's way, on the same weights."""
-
-    peer: Peer
-
-    @property
-    def label(self) -> str:
-        return self.peer.name
-
-    @property
-    def engine(self) -> str:
-        return self.peer.engine
-
-    def begin_round(self) -> None:
-        """Nothing to forget: peers hold no token from one answer to the next."""
-
-    def run(self, request: Request, answer: Answer) -> None:
-        given = self.peer.answer(
-            list(request.prompt), request.limit, end_ids=request.end_ids, sampling=request.sampling
-        )
-        answer.output_ids = given.ids
-        answer.finish_reason = "eos" if given.ids and given.ids[-1] in request.end_ids else "length"
-        start = given.arrivals[0][1] if given.arrivals else 0.0
-        answer.arrivals = [[n, t - start] for n, t in given.arrivals]
-        answer.prefill_s, answer.decode_s = given.prefill_s, given.decode_s
-        answer.drafted, answer.accepted, answer.passes = given.drafted, given.accepted, given.passes
-
-    def close(self) -> None:
-        self.peer.close()
-
-
 OnRun = Callable[[int, int, str], None]
 
 
@@ -183,6 +74,11 @@ class Bench:
         Where answers go.
     on_run
         Told (runs done, runs in all, what comes now) before each run.
+
+    Raises
+    ------
+    PromptError, UsageError
+        For a prompt that cannot be written, or is another one than the writer holds under its name.
     """
 
     def __init__(
@@ -198,21 +94,19 @@ class Bench:
         self._writer, self._on_run = writer, on_run
         self._sensors = Sensors()
         self._requests = {(j.task, j.name): self._request(j) for j in jobs}
+        self._warmed: set[str] = set()
 
     def run(self, rounds: int) -> None:
         """Run what is missing of so many rounds.
 
         Raises
         ------
-        PromptError, UsageError
-            Before anything is run, for a prompt that cannot be written.
         RecordError
             If a row cannot be kept; the ones before it are.
         """
         done = {answer.key for answer in self._writer.rows.answers}
         plan = [entry for entry in self._plan(rounds) if entry[0] not in done]
         total = len(self._arms) * len(self._jobs) * rounds
-        warm: set[str] = set()
         current = -1
         for count, (key, job, arm) in enumerate(plan):
             if key[3] != current:
@@ -222,9 +116,7 @@ class Bench:
             self._on_run(
                 total - len(plan) + count, total, f"round {current + 1}: {job.task} {job.name}, {arm.label}"
             )
-            if arm.label not in warm:
-                self._warm(arm, job)
-                warm.add(arm.label)
+            self.warm(arm, job)
             self._writer.answer(self.answer(arm, job, current))
 
     def answer(self, arm: Arm, job: Job, number: int) -> Answer:
@@ -232,7 +124,7 @@ class Bench:
         request = dataclasses.replace(self._requests[job.task, job.name], trace=number == 0)
         answer = Answer(
             self._writer.next_id, job.task, job.name, arm.label, arm.engine, number, limit=request.limit,
-            prompt_ids=list(request.prompt), seed=request.sampling.seed, sampling=self._settings.sampling(job),
+            prompt_ids=list(request.prompt), seed=request.sampling.seed, sampling=sampling_said(request.sampling),
         )  # fmt: skip
         self._sensors.start()
         arm.run(request, answer)
@@ -260,11 +152,26 @@ class Bench:
             request.check(self._setup.target.capabilities)
         except PromptError as error:
             raise PromptError(f"{job.task} {job.name}: {error}") from error
+        self._writer.refuse_another_prompt(job.task, job.name, ids)
         return request
 
-    def _warm(self, arm: Arm, job: Job) -> None:
-        """Compile, allocate, page in: a few tokens that nobody times."""
+    def warm(self, arm: Arm, job: Job) -> None:
+        """Compile, allocate, page in, once per arm: passes and tokens that nobody times."""
+        if not self._warmed:
+            self._warm_widths()
+        if arm.label in self._warmed:
+            return
+        self._warmed.add(arm.label)
         request = self._requests[job.task, job.name]
         short = dataclasses.replace(request, prompt=list(request.prompt)[:_WARM_PROMPT], limit=_WARM_TOKENS)
         arm.run(short, Answer(-1, job.task, job.name, arm.label))
         arm.begin_round()
+
+    def _warm_widths(self) -> None:
+        """Let the target meet every width of a pass: its first time may compile or pick a kernel."""
+        target = self._setup.target
+        ((session, _),) = target.open([[0] * _WARM_PROMPT])
+        widest = min(_WARM_WIDTH, target.capabilities.max_pass)
+        for width in range(1, widest + 1):
+            target.score([(session, 0, TokenTree.build([0] * (width - 1)))])
+        session.close()

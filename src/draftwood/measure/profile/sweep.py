@@ -16,8 +16,8 @@ import numpy as np
 
 from draftwood.contracts import Sampling, Target, TargetSession
 from draftwood.errors import UsageError
-from draftwood.measure.memory_speed import bytes_per_second, weight_bytes
-from draftwood.measure.profile_rows import Case, Profile
+from draftwood.measure.profile.memory_speed import bytes_per_second, weight_bytes
+from draftwood.measure.profile.rows import Case, Profile
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
 from draftwood.verify.sampling import choose

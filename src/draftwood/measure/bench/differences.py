@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from draftwood.contracts import Sampling, Target
-from draftwood.measure.records import Answer, Rows
-from draftwood.measure.table import PLAIN
+from draftwood.measure.bench.table import PLAIN
+from draftwood.measure.rows.records import Answer, Rows
 from draftwood.measure.ties import first_difference
 from draftwood.request import common_prefix
 
@@ -20,15 +20,18 @@ def differences(rows: Rows, target: Target | None, dtype: str) -> Iterator[dict[
     rows
         What was measured; differences that it holds already are left out.
     target
-        Asked for the margin, unless the engine's weights or noise are others than its own (llama.cpp, and sampling
-        in transformers): then the margin is None.
+        Asked for the margin, which is None for other weights or noise (llama.cpp, sampling in transformers) and
+        for settings that it cannot redo (truncated support, penalties).
     dtype
         Number format of the target, which decides what a near-tie is.
     """
     known = {row["answer"] for row in rows.of_kind("difference")}
+    by_prompt: dict[tuple[str, str], list[Answer]] = {}
+    for answer in rows.answers:
+        by_prompt.setdefault((answer.task, answer.name), []).append(answer)
     seen: set[tuple[str, str, str, tuple[int, ...]]] = set()
     for answer in rows.answers:
-        truth = _truth(rows, answer)
+        truth = _truth(by_prompt[answer.task, answer.name], answer)
         key = (answer.task, answer.name, answer.arm, tuple(answer.output_ids))
         if truth is None or truth.output_ids == answer.output_ids or key in seen:
             continue
@@ -37,12 +40,11 @@ def differences(rows: Rows, target: Target | None, dtype: str) -> Iterator[dict[
             yield _row(answer, truth, target if answer.engine != "llama.cpp" else None, dtype)
 
 
-def _truth(rows: Rows, answer: Answer) -> Answer | None:
+def _truth(same: list[Answer], answer: Answer) -> Answer | None:
     """Return plain's answer to the same prompt; a sampled text of another engine has none here."""
-    same = [a for a in rows.answers if (a.task, a.name) == (answer.task, answer.name)]
     for arm in PLAIN.get(answer.engine, ()):
         for other in same:
-            if other.arm == arm and (not answer.sampling or other.engine == answer.engine):
+            if other.arm == arm and (not answer.sampled or other.engine == answer.engine):
                 return other
     return None
 
@@ -54,10 +56,10 @@ def _row(answer: Answer, truth: Answer, target: Target | None, dtype: str) -> di
         "against": truth.id,
         "index": common_prefix(answer.output_ids, truth.output_ids),
     }
-    comparable = not answer.sampling or answer.engine == "draftwood"
-    if target is None or not comparable:
+    comparable = not answer.sampled or answer.engine == "draftwood"
+    if target is None or not comparable or set(answer.sampling) - {"temperature"}:
         return found | {"margin": None, "near_tie": None}
-    sampling = Sampling(**answer.sampling, seed=answer.seed or 0) if answer.sampling else None
+    sampling = Sampling(**answer.sampling, seed=answer.seed or 0)
     parted = first_difference(target, answer.prompt_ids, truth.output_ids, answer.output_ids, sampling)
     if parted is None:
         return found

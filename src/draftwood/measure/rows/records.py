@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from draftwood.contracts import Sampling
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.lines import Appender, read_lines, write_whole
+from draftwood.measure.rows.lines import read_lines
 from draftwood.step import MODEL, Step
 
 FORMAT = 1
-_OF_THE_PROMPT = ("prompt_ids", "prompt_pieces")
+OF_THE_PROMPT = ("prompt_ids", "prompt_pieces")
+"""Fields of an answer that a file says once per prompt."""
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class Answer:
     pieces, prompt_pieces
         Text of each token of output and prompt, where kept; a character of several tokens stands with the last.
     finish_reason, seed, sampling
-        As in `Generation`; ``sampling`` holds what is not greedy.
+        As in `Generation`; ``sampling`` holds the settings of `Sampling` that are not its defaults.
     prefill_s, decode_s
         Seconds until the first token, and from there to the last one.
     arrivals
@@ -98,6 +100,11 @@ class Answer:
     def key(self) -> tuple[str, str, str, int]:
         """What a run does once: (task, name, arm, round)."""
         return self.task, self.name, self.arm, self.round
+
+    @property
+    def sampled(self) -> bool:
+        """Whether noise decided."""
+        return bool(self.sampling.get("temperature"))
 
     @property
     def sources(self) -> list[str]:
@@ -148,6 +155,13 @@ class Rows:
     def of_kind(self, row: str) -> list[dict[str, Any]]:
         """Rows of one other kind."""
         return [r for r in self.others if r.get("row") == row]
+
+
+def sampling_said(sampling: Sampling) -> dict[str, Any]:
+    """Return the settings that are not the defaults, without the seed."""
+    said = dataclasses.asdict(sampling)
+    defaults = dataclasses.asdict(Sampling())
+    return {name: value for name, value in said.items() if value != defaults[name] and name != "seed"}
 
 
 def header(verb: str, settings: Mapping[str, Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,7 +233,7 @@ class _Reader:
     def _answer(self, row: Mapping[str, Any]) -> Answer:
         answer = Answer.read(row)
         first = self._prompts.setdefault((answer.task, answer.name), answer)
-        for name in _OF_THE_PROMPT:
+        for name in OF_THE_PROMPT:
             if not getattr(answer, name):
                 setattr(answer, name, getattr(first, name))
         return answer
@@ -240,78 +254,3 @@ def _checked_header(row: Mapping[str, Any]) -> dict[str, Any]:
             f"format {row.get('format')!r}, and this version reads {FORMAT}: use the draftwood that wrote it"
         )
     return dict(row)
-
-
-class RowsWriter:
-    """A rows file under way: made new, or resumed where its settings are the same.
-
-    Parameters
-    ----------
-    path
-        Where; None keeps nothing on disk.
-    header
-        Its first line.
-
-    Attributes
-    ----------
-    rows
-        Everything in the file so far.
-
-    Raises
-    ------
-    RecordError, UsageError
-        If the file is broken, foreign, of other settings, or cannot be written.
-    """
-
-    def __init__(self, path: Path | None, header: dict[str, Any]) -> None:
-        self.rows = Rows(header)
-        self._written: dict[tuple[str, str], Answer] = {}
-        self._file: Appender | None = None
-        if path is None:
-            return
-        if path.exists() and path.stat().st_size:
-            self.rows = read_rows(path, cut=True)
-            _refuse_other_settings(path, self.rows.header, header)
-            lines = (line for answer in self.rows.answers for line in self._lines(answer))
-            write_whole(path, [self.rows.header, *lines, *self.rows.others])
-            self._file = Appender(path)
-        else:
-            self._file = Appender(path)
-            self._file.write([header])
-
-    @property
-    def next_id(self) -> int:
-        """Number for the next answer."""
-        return 1 + max((a.id for a in self.rows.answers), default=-1)
-
-    def answer(self, answer: Answer) -> None:
-        """Append an answer with its steps."""
-        self.rows.answers.append(answer)
-        if self._file is not None:
-            self._file.write(self._lines(answer))
-
-    def _lines(self, answer: Answer) -> Iterator[dict[str, Any]]:
-        """Lines of an answer, without what its prompt's first answer said already."""
-        first = self._written.setdefault((answer.task, answer.name), answer)
-        known = [n for n in _OF_THE_PROMPT if first is not answer and getattr(first, n) == getattr(answer, n)]
-        return answer.lines(without=known)
-
-    def other(self, row: dict[str, Any]) -> None:
-        """Append a row of another kind."""
-        self.rows.others.append(row)
-        if self._file is not None:
-            self._file.write([row])
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-
-
-def _refuse_other_settings(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    if old["verb"] != new["verb"]:
-        raise UsageError(f"{path} was written by draftwood {old['verb']}: choose another -o")
-    for name in sorted({*old["settings"], *new["settings"]}):
-        before, now = old["settings"].get(name), new["settings"].get(name)
-        if before != now:
-            raise UsageError(f"{path} was written with {name} {before!r}, this run has {now!r}: choose another -o")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from draftwood.errors import RecordError, UsageError
-from draftwood.measure.profile_rows import Profile, spread
+from draftwood.errors import UsageError
+from draftwood.measure.profile.rows import Profile, spread
+from draftwood.measure.rows.lines import whole_file
 
 _COLOURS = ("#0c8ae5", "#d66705", "#089c39", "#a06bea", "#e54b98")
 _TERMINAL = (33, 208, 35, 141, 205)  # the same, of the 256 that terminals know
@@ -38,16 +38,8 @@ def save_picture(measured: Profile, path: Path, title: str) -> None:
     if path.suffix[1:] not in known:
         raise UsageError(f"{path}: pictures are written as {', '.join(sorted(known))}; name it FILE.png")
     _draw(figure.add_subplot(), measured, title)
-    beside = path.with_name(f".{path.stem}.unfinished{path.suffix}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as beside:
         figure.savefig(beside)
-        beside.replace(path)
-    except OSError as error:
-        raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
-    finally:
-        with contextlib.suppress(OSError):  # its folder may be none
-            beside.unlink()
 
 
 def _draw(axes: Any, measured: Profile, title: str) -> None:

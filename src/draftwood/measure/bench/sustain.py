@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from draftwood.measure.bench import Arm, Bench
+from draftwood.measure.bench.arms import Arm
+from draftwood.measure.bench.run import Bench
 from draftwood.measure.prompt_files import Job
 
 
@@ -73,6 +74,8 @@ def sustain(
         Told arm and seconds so far after each answer.
     """
     into += [Sustained(arm.label) for arm in arms]
+    for arm in arms:
+        bench.warm(arm, job)
     started = perf_counter()
     while perf_counter() - started < seconds:
         for arm, found in zip(arms, into, strict=True):

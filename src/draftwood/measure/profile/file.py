@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from draftwood.measure.lines import write_whole
-from draftwood.measure.profile_rows import Profile
-from draftwood.measure.provenance import provenance
-from draftwood.measure.records import header
+from draftwood.measure.profile.rows import Profile
+from draftwood.measure.rows.lines import write_whole
+from draftwood.measure.rows.provenance import provenance
+from draftwood.measure.rows.records import header
 from draftwood.models import cache_folder
 from draftwood.models.catalogue import CATALOGUE
 
@@ -47,6 +47,12 @@ def cached_profile(model: str, dtype: str, threads: int, device: str = "cpu") ->
     """Return the file of the profile that was measured for this model here; None if there is none."""
     path = profile_path(model, dtype, threads, device)
     return path if path.is_file() else None
+
+
+def newest_profile(model: str) -> Path | None:
+    """Return the file of the newest profile of this model here, whatever its number format and threads."""
+    found = (cache_folder() / "profiles").glob(f"{_slug(model)}-*-{_machine()}.jsonl")
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def _slug(model: str) -> str:

@@ -54,7 +54,7 @@ def _version(package: str) -> str | None:
 
 def _commit() -> str | None:
     """Return the commit of the checkout that this code runs from, marked where files differ from it."""
-    here = Path(__file__).parents[1]
+    here = Path(__file__).parents[2]
     git = ["git", "-C", str(here)]
     try:
         tracked = subprocess.run([*git, "ls-files", "--error-unmatch", "__init__.py"], capture_output=True)

@@ -1,0 +1,1 @@
+"""Arms side by side: running them, the table, what differs, the pace over minutes."""

@@ -1,0 +1,122 @@
+"""The arms of a bench: drafters through our loop, and peers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Protocol
+
+from draftwood.contracts import Planner
+from draftwood.doors.setup import Setup
+from draftwood.engines.peers import Peer
+from draftwood.loop import write
+from draftwood.measure.rows.records import Answer
+from draftwood.planning.load import load as load_planner
+from draftwood.request import Request
+
+
+class Arm(Protocol):
+    """A way to write answers."""
+
+    @property
+    def label(self) -> str:
+        """What rows call it."""
+        ...
+
+    @property
+    def engine(self) -> str:
+        """Whose loop writes."""
+        ...
+
+    def begin_round(self) -> None:
+        """Forget tokens (memories, pools), keep beliefs."""
+        ...
+
+    def run(self, request: Request, answer: Answer) -> None:
+        """Write one answer into ``answer``: ids, steps or arrivals, seconds."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class OurArm:
+    """Drafters through our loop; ``none`` is plain decoding.
+
+    Parameters
+    ----------
+    label
+        The drafters as typed.
+    setup
+        Model, tokenizer and target that all arms share.
+    planner
+        As typed.
+    """
+
+    label: str
+    setup: Setup
+    planner: str
+    engine = "draftwood"
+    _chosen: Planner = field(init=False)
+    _round: Setup = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._chosen = load_planner(self.planner)
+        self.begin_round()
+
+    def begin_round(self) -> None:
+        # Drafters made anew hold no memory of the round before; the planner, and with it the beliefs, stays.
+        self._round = Setup(self.setup.model, self.setup.tokenizer, self.label, self._chosen)
+
+    def run(self, request: Request, answer: Answer) -> None:
+        answer.drafters, answer.planner = self._round.names, self.planner
+        ids, steps = answer.output_ids, answer.steps
+        started = perf_counter()
+        with self._round.open([request]) as rows:
+            emissions = write(self._round.target, self._chosen, rows)
+            ids += next(emissions).tokens
+            first = last = perf_counter()
+            answer.prefill_s = first - started
+            answer.finish_reason = rows[0].finish
+            for emission in emissions:
+                last = perf_counter()
+                ids += emission.tokens
+                answer.finish_reason = emission.finish
+                if emission.step is not None:
+                    steps.append(emission.step)
+        answer.decode_s = last - first
+
+    def close(self) -> None:
+        """Nothing is held between answers."""
+
+
+@dataclass
+class PeerArm:
+    """Somebody else's way, on the same weights."""
+
+    peer: Peer
+
+    @property
+    def label(self) -> str:
+        return self.peer.name
+
+    @property
+    def engine(self) -> str:
+        return self.peer.engine
+
+    def begin_round(self) -> None:
+        """Nothing to forget: peers hold no token from one answer to the next."""
+
+    def run(self, request: Request, answer: Answer) -> None:
+        given = self.peer.answer(
+            list(request.prompt), request.limit, end_ids=request.end_ids, sampling=request.sampling
+        )
+        answer.output_ids = given.ids
+        answer.finish_reason = "eos" if given.ids and given.ids[-1] in request.end_ids else "length"
+        start = given.arrivals[0][1] if given.arrivals else 0.0
+        answer.arrivals = [[n, t - start] for n, t in given.arrivals]
+        answer.prefill_s, answer.decode_s = given.prefill_s, given.decode_s
+        answer.drafted, answer.accepted, answer.passes = given.drafted, given.accepted, given.passes
+
+    def close(self) -> None:
+        self.peer.close()

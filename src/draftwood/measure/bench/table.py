@@ -1,0 +1,203 @@
+"""The table of a bench: one row per task and arm, every figure derived from the rows file alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from draftwood.measure.rows.records import Answer, Rows
+from draftwood.measure.rows.timing import acceptance_length, gaps, generated, kept, rates, seconds_until
+
+PLAIN = {
+    "draftwood": ("none", "transformers"),
+    "transformers": ("none", "transformers"),
+    "llama.cpp": ("llama.cpp",),
+    "replay": ("none",),
+}
+"""Arms that decode plainly on the weights that an engine uses; the faster of them, per task, is *plain*."""
+
+ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8
+"""Source document 2's targets; tables mark what is above them."""
+
+_RESAMPLES, _CONFIDENCE = 2000, 0.95
+
+
+def table(rows: Rows) -> list[dict[str, Any]]:
+    """Return one dictionary per task and arm, in the order in which they came.
+
+    Keys are the words of docs/words.md; ``generated`` is of one round. ``speedup`` is plain's summed median
+    decode seconds over the arm's, on prompts that both finished, ``speedup_interval`` its bootstrap interval over
+    prompts (95 %, percentile; None for one prompt); the same ``_unlooped`` without looped tails, and
+    ``end_to_end_speedup`` with the reading of prompts. Where the texts differ, seconds per token are compared, on
+    the arm's own tokens. ``identical``: whether every text is plain's (None where there is nothing to hold it
+    against: sampled texts of other engines).
+    """
+    grouped: Groups = {}
+    for answer in rows.answers:
+        grouped.setdefault((answer.task, answer.arm, answer.engine == "replay"), []).append(answer)
+    return [_row(*key, grouped) for key in grouped]
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """Geometric mean of positive numbers; None of nothing."""
+    logs = [math.log(v) for v in values]
+    return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+Groups = dict[tuple[str, str, bool], list[Answer]]
+"""Task, arm, and whether it was replayed: a replay's seconds are none."""
+
+
+def _row(task: str, arm: str, replayed: bool, grouped: Groups) -> dict[str, Any]:
+    answers = grouped[task, arm, replayed]
+    first = list({a.name: a for a in reversed(answers)}.values())
+    decode = sum(_medians(answers, _whole).values())
+    timed = [a for a in answers if a.decode_s and generated(a)]
+    gap = [g for a in answers for g in gaps(a)]
+    return {
+        "task": task,
+        "drafter": arm,
+        "engine": answers[0].engine,
+        "prompts": len(first),
+        "rounds": len({a.round for a in answers}),
+        "generated": sum(generated(a) for a in first),
+        "looped_tokens": sum(len(a.output_ids) - kept(a) for a in first),
+        "mean_acceptance_length": acceptance_length(answers),
+        "mean_acceptance_length_unlooped": acceptance_length(answers, unlooped=True),
+        **_rates(answers),
+        **_against_plain(answers, grouped),
+        "tokens_per_second": sum(generated(a) for a in first) / decode if decode else None,
+        "ttft": median(a.prefill_s or 0.0 for a in answers),
+        "tpot": median((a.decode_s or 0.0) / generated(a) for a in timed) if timed else None,
+        "p95_itl": float(np.quantile(gap, 0.95)) if gap else None,
+        "cpu_share": _mean(a.cpu_share for a in answers),
+        "joules_per_token": _joules_per_token(answers),
+        "celsius": max((a.celsius for a in answers if a.celsius is not None), default=None),
+    }
+
+
+def _rates(answers: Sequence[Answer]) -> dict[str, Any]:
+    """What steps tell; of a peer without steps the acceptance rate at most."""
+    found, unlooped = rates(answers), rates(answers, unlooped=True)
+    names = ("drafted_step_acceptance_length", "draft_coverage", "accepted_per_cycle", "three_accepted", "seconds")
+    told = {name: getattr(found, name) if found.passes else None for name in names}
+    return {
+        **told,
+        "acceptance_rate": found.acceptance_rate if found.passes else _peer_rate(answers),
+        "accepted_per_cycle_unlooped": unlooped.accepted_per_cycle if found.passes else None,
+        "acceptance_by_position": list(found.acceptance_by_position),
+        "failed": sum(any(source.failed for step in a.steps for source in step.by_source) for a in answers),
+    }
+
+
+def _against_plain(answers: list[Answer], grouped: Groups) -> dict[str, Any]:
+    one = answers[0]
+    plains = [grouped.get((one.task, arm, one.engine == "replay"), []) for arm in PLAIN.get(one.engine, ())]
+    if one.sampled:  # another engine draws other numbers: its text is no measure of this one
+        plains = [[a for a in plain if a.engine == one.engine] for plain in plains]
+    plains = [plain for plain in plains if plain]
+    whole, interval, dots = _speedup(answers, plains, _whole)
+    unlooped, unlooped_interval, _ = _speedup(answers, plains, _unlooped)
+    return {
+        "speedup": whole,
+        "speedup_interval": interval,
+        "speedup_unlooped": unlooped,
+        "speedup_unlooped_interval": unlooped_interval,
+        "end_to_end_speedup": _speedup(answers, plains, _end_to_end)[0],
+        "per_prompt": [{"name": name, "speedup": value} for name, value in dots.items()],
+        "identical": _identical(answers, plains),
+    }
+
+
+Seconds = Callable[[Answer], tuple[float, int]]
+"""Seconds of an answer, and for how many tokens."""
+
+
+def _whole(answer: Answer) -> tuple[float, int]:
+    return answer.decode_s or 0.0, generated(answer)
+
+
+def _unlooped(answer: Answer) -> tuple[float, int]:
+    tokens = kept(answer)
+    return seconds_until(answer, tokens), generated(answer, tokens)
+
+
+def _end_to_end(answer: Answer) -> tuple[float, int]:
+    return (answer.prefill_s or 0.0) + (answer.decode_s or 0.0), len(answer.output_ids)
+
+
+def _medians(answers: Sequence[Answer], seconds: Seconds) -> dict[str, float]:
+    """Prompt -> median seconds over the rounds."""
+    times: dict[str, list[float]] = {}
+    for answer in answers:
+        times.setdefault(answer.name, []).append(seconds(answer)[0])
+    return {name: median(values) for name, values in times.items()}
+
+
+def _paired(plain: list[Answer], answers: list[Answer], seconds: Seconds) -> dict[str, tuple[float, float]]:
+    """Prompt -> seconds of plain and of the arm for as many tokens; prompts that say nothing are left out."""
+    theirs, ours = _medians(plain, seconds), _medians(answers, seconds)
+    tokens = [{a.name: seconds(a)[1] for a in reversed(side)} for side in (plain, answers)]
+    pairs = {}
+    for name in ours:
+        before, after = (side.get(name, 0) for side in tokens)
+        if before and after and theirs[name] and ours[name]:
+            pairs[name] = (theirs[name] * after / before, ours[name])
+    return pairs
+
+
+def _speedup(
+    answers: list[Answer], plains: list[list[Answer]], seconds: Seconds
+) -> tuple[float | None, list[float] | None, dict[str, float]]:
+    """Return speedup over the faster plain, its interval, and the speedup of each prompt."""
+    sides = [pairs for plain in plains if (pairs := _paired(plain, answers, seconds))]
+    common = [name for name in sides[0] if all(name in pairs for pairs in sides)] if sides else []
+    if not common:
+        return None, None, {}
+    chosen = min(sides, key=lambda pairs: sum(pairs[name][0] for name in common))
+    above, below = (np.array(column) for column in zip(*(chosen[name] for name in common), strict=True))
+    dots = {name: chosen[name][0] / chosen[name][1] for name in common}
+    return float(above.sum() / below.sum()), _interval(above, below), dots
+
+
+def _interval(above: np.ndarray[Any, Any], below: np.ndarray[Any, Any]) -> list[float] | None:
+    """Bootstrap over prompts; the two sums are drawn together."""
+    if len(above) < 2:
+        return None
+    from scipy.stats import bootstrap
+
+    def ratio(a: Any, b: Any, axis: int) -> Any:
+        return a.sum(axis=axis) / b.sum(axis=axis)
+
+    found = bootstrap(
+        (above, below), ratio, paired=True, vectorized=True, n_resamples=_RESAMPLES, method="percentile",
+        confidence_level=_CONFIDENCE, rng=np.random.default_rng(0),
+    ).confidence_interval  # fmt: skip
+    return [float(found.low), float(found.high)]
+
+
+def _identical(answers: list[Answer], plains: list[list[Answer]]) -> bool | None:
+    """Whether all texts agree with plain's; None where there is none."""
+    truth = {a.name: a.output_ids for plain in reversed(plains) for a in reversed(plain)}
+    compared = [a for a in answers if a.name in truth]
+    return all(a.output_ids == truth[a.name] for a in compared) if compared else None
+
+
+def _peer_rate(answers: Sequence[Answer]) -> float | None:
+    drafted = sum(a.drafted or 0 for a in answers)
+    return sum(a.accepted or 0 for a in answers) / drafted if drafted else None
+
+
+def _joules_per_token(answers: Sequence[Answer]) -> float | None:
+    told = [a for a in answers if a.joules is not None]
+    tokens = sum(len(a.output_ids) for a in told)
+    return sum(a.joules or 0.0 for a in told) / tokens if tokens else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) / len(known) if known else None
