@@ -1,4 +1,4 @@
-"""The bench: arms side by side on the same prompts, interleaved in one process, each answer kept at once."""
+"""The bench: arms side by side on the same prompts, interleaved, each answer kept at once."""
 
 from __future__ import annotations
 

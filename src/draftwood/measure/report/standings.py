@@ -25,7 +25,7 @@ class Standings:
     Attributes
     ----------
     rows
-        As `draftwood.measure.table.table` gives them, the worst first; a replay has no times of its own.
+        As `draftwood.measure.bench.table.table` gives them, the worst first; a replay has no times of its own.
     tasks
         The one with the worst arm first.
     arms
