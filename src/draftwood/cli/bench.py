@@ -21,7 +21,6 @@ Tasks = Annotated[
         metavar="TASK,TASK", help="Kinds of prompts, as chat or grammar:one-sentence@0.7. [default: all]"
     ),
 ]
-Drafters = Annotated[str, typer.Option(metavar="ARM,ARM", help="Arms to compare: suffix,suffix+lookup:length=8.")]
 Peers = Annotated[
     str | None,
     typer.Option(metavar="PEER,PEER", help="Others on the same weights: transformers:lookup, llama.cpp:all."),
@@ -31,7 +30,6 @@ Draft = Annotated[int | None, typer.Option(min=0, help="Short for --planner fixe
 Temperature = Annotated[
     float | None, typer.Option(help="For every prompt. [default: what the task says, else greedy]")
 ]
-MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")]
 Rounds = Annotated[int, typer.Option(min=1, help="Runs of each arm on each prompt.")]
 Seed = Annotated[int, typer.Option(help="Of sampling, and of the order of runs.")]
 Sustain = Annotated[
@@ -44,12 +42,12 @@ def bench(
     tasks: Tasks = None,
     prompts: measuring.Prompts = None,
     limit: measuring.Limit = None,
-    drafters: Drafters = options.DRAFTERS_DEFAULT,
+    drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
     peers: Peers = None,
     planner: Planner = None,
     draft: Draft = None,
     temperature: Temperature = None,
-    max_new_tokens: MaxNewTokens = 192,
+    max_new_tokens: measuring.MaxNewTokens = 192,
     rounds: Rounds = 2,
     seed: Seed = 0,
     sustain: Sustain = None,
@@ -116,7 +114,7 @@ class _Run:
     def load(self) -> None:
         """Load the model."""
         self._model, self._tokenizer = options.load_model(self.names["model"], self.names["dtype"], self._threads)
-        self.names["dtype"] = str(self._model.dtype).rpartition(".")[2]  # what "auto" has become
+        self.names["dtype"] = options.dtype_of(self._model)
 
     def prepare(self, jobs: list[Any], bar: Any) -> Bench:
         """Open the rows file, make the arms."""

@@ -55,7 +55,7 @@ _NARROW: dict[str, Cell] = {
     "accept. length": _length,
     "accept. rate": lambda r: percent(r["acceptance_rate"]),
     "coverage": lambda r: percent(r["draft_coverage"]),
-    "accepted/cycle": lambda r: _marked(r["accepted_per_cycle_unlooped"], ACCEPTED_PER_CYCLE),
+    "acc./cycle": lambda r: _marked(r["accepted_per_cycle_unlooped"], ACCEPTED_PER_CYCLE),
     "speedup": lambda r: _marked(r["speedup_unlooped"], SPEEDUP),
     "interval": _interval,
     "tokens/s": lambda r: number(r["tokens_per_second"], 1),

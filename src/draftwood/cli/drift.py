@@ -66,11 +66,11 @@ def drift(
     jobs = _jobs(prompt, tasks, prompts, limit)
     settings: dict[str, Any] = {"drafters": load_drafters(drafters), "planner": load_planner(planner)}
     loaded, tokenizer = options.load_model(model, dtype, threads)
-    dtype = str(loaded.dtype).rpartition(".")[2]  # what "auto" has become
+    dtype = options.dtype_of(loaded)
     settings |= {"tokenizer": tokenizer, "max_new_tokens": max_new_tokens, "seed": seed}
     if against_dtype is not None:
         settings["other"] = options.load_model(model, against_dtype, threads)[0]
-        against_dtype = str(settings["other"].dtype).rpartition(".")[2]
+        against_dtype = options.dtype_of(settings["other"])
     if temperature is not None:
         settings["temperature"] = temperature
     sides = _Sides(model, dtype, against_dtype, drafters, planner)
@@ -199,14 +199,10 @@ def _jobs(prompt: str | None, tasks: str | None, prompts: Path | None, limit: in
 
 
 def _table(found: list[tuple[Job, Drift]], total: Drift) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("\ntext")
-    for column in (
-        "\ntokens", "KL\nmean", "\nlargest", "perplexity\nplain", "\nother", "same\nchoice", "first\ndifference",
-    ):  # fmt: skip
-        table.add_column(column, justify="right")
+    table = measuring.plain_table(
+        "\ntext", "\ntokens", "KL\nmean", "\nlargest", "perplexity\nplain", "\nother", "same\nchoice",
+        "first\ndifference",
+    )  # fmt: skip
     for job, part in found:
         table.add_row(f"{job.task} {job.name}", *_cells(part))
     if len(found) > 1:

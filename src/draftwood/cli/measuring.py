@@ -30,6 +30,8 @@ RowsOut = Annotated[
 Prompts = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Your own prompts: JSONL, or text with blank lines between.")
 ]
+Arms = Annotated[str, typer.Option(metavar="ARM,ARM", help="Arms to compare: suffix,suffix+lookup:length=8.")]
+MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Most prompts per task.")]
 
 

@@ -111,6 +111,11 @@ class Loaded:
         return setup.request(ids, **given.settings)
 
 
+def dtype_of(model: Any) -> str:
+    """Return the number format of a loaded model: what ``auto`` has become."""
+    return str(model.dtype).rpartition(".")[2]
+
+
 def load_model(name: str, dtype: str, threads: int | None) -> tuple[Any, Any]:
     """Load a model, showing on a terminal that this takes a moment."""
     from draftwood.cli.render import busy

@@ -28,7 +28,6 @@ Trace = Annotated[
     Path | None, typer.Option(metavar="OUT.jsonl[.zst]", help="Write prompts and answers here, to be replayed.")
 ]
 Text = Annotated[bool, typer.Option("--text", help="Keep text in the trace, not only token ids.")]
-MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")]
 
 
 def probe(
@@ -39,7 +38,7 @@ def probe(
     limit: measuring.Limit = None,
     ngram_min: NgramMin = 2,
     ngram_max: NgramMax = 8,
-    max_new_tokens: MaxNewTokens = 64,
+    max_new_tokens: measuring.MaxNewTokens = 64,
     trace: Trace = None,
     text: Text = False,
     output: measuring.RowsOut = None,
@@ -107,7 +106,9 @@ class _Run:
         from draftwood.measure.rows.records import Answer, header
         from draftwood.measure.rows.writer import RowsWriter
 
-        requests = [self._request(job) for job in jobs]  # what cannot be written is told before anything is
+        settings = {"max_new_tokens": self._limit, "temperature": 0.0, "seed": 0}
+        # What cannot be written is told before anything is.
+        requests = [job.request(self._setup, **settings) for job in jobs]
         writer = RowsWriter(output, header("probe", self.settings, self._provenance()))
         self.answers = writer.rows.answers
         done = {answer.key for answer in self.answers}
@@ -125,18 +126,6 @@ class _Run:
         finally:
             writer.close()
         return False
-
-    def _request(self, job: Job) -> Any:
-        from draftwood.doors.prompts import as_ids
-        from draftwood.errors import PromptError
-
-        try:
-            ids = as_ids(job.prompt, self.tokenizer)
-            request = self._setup.request(ids, max_new_tokens=self._limit, temperature=0.0, seed=0)
-            request.check(self._setup.target.capabilities)
-        except PromptError as error:
-            raise PromptError(f"{job.task} {job.name}: {error}") from error
-        return request
 
     def _probe(self, request: Any, answer: Answer) -> bool:
         from draftwood.measure.probe import probe as probe_one

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import options
+from draftwood.cli import measuring, options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -85,12 +85,14 @@ class _Run:
     def of(cls, name: str, model: Any, tokenizer: Any) -> _Run:
         from draftwood.doors.setup import Setup
         from draftwood.measure.profile.rows import Profile
-        from draftwood.measure.rows.provenance import provenance
 
         target = Setup(model, tokenizer, "none", "fixed:0").target
-        threads = provenance().get("threads") or os.cpu_count()
-        number_format = str(model.dtype).rpartition(".")[2]  # what "auto" has become
-        settings = {"model": name, "dtype": number_format, "threads": threads, "device": model.device.type}
+        settings = {
+            "model": name,
+            "dtype": options.dtype_of(model),
+            "threads": measuring.torch_threads(None) or os.cpu_count(),
+            "device": model.device.type,
+        }
         return cls(model, target, settings, Profile())
 
     def measure(self, asked: dict[str, Any], rounds: int | None, seconds: float) -> bool:

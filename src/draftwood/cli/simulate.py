@@ -22,7 +22,6 @@ Traces = Annotated[
 Draft = Annotated[
     list[int] | None, typer.Option(min=0, metavar="N", help="Draft nodes per pass; may be given again.")
 ]
-Drafters = Annotated[str, typer.Option(metavar="ARM,ARM", help="Arms to compare: suffix,suffix+lookup:length=8.")]
 Planner = Annotated[str | None, typer.Option(help="Instead of --draft. [default: fixed:16]")]
 Tokenizer = Annotated[
     str | None, typer.Option(metavar="MODEL", help="Model or folder whose tokenizer reads traces of text.")
@@ -44,7 +43,7 @@ Cost = Annotated[
 def simulate(
     traces: Traces,
     draft: Draft = None,
-    drafters: Drafters = options.DRAFTERS_DEFAULT,
+    drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
     planner: Planner = None,
     tokenizer: Tokenizer = None,
     profile: Profile = None,

@@ -9,7 +9,7 @@ keyword arguments annotated int, float, bool or str, each optionally ``| None``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -115,18 +115,34 @@ def _make(name: str, options: list[str]) -> Drafter:
     return drafter
 
 
+def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> dict[str, str]:
+    """Return options that are written ``key=value``, as typed.
+
+    Raises
+    ------
+    UnknownNameError
+        For one that its ``owner`` (``"drafter 'suffix'"``) does not have.
+    UsageError
+        For one without a value, or given twice.
+    """
+    found: dict[str, str] = {}
+    for option in options:
+        key, equals, text = (piece.strip() for piece in option.partition("="))
+        if not equals:
+            raise UsageError(f"options of {owner} are written key=value, not {option!r}")
+        if key not in known:
+            raise UnknownNameError(f"option of {owner}", key, known)
+        if key in found:
+            raise UsageError(f"option {key!r} of {owner} is given twice")
+        found[key] = text
+    return found
+
+
 def _arguments(name: str, make: Callable[..., Drafter], options: list[str]) -> dict[str, Any]:
     """Options as typed to keyword arguments of the types that the maker's signature says."""
     parameters = inspect.signature(make, eval_str=True).parameters
     arguments: dict[str, Any] = {}
-    for option in options:
-        key, equals, text = (piece.strip() for piece in option.partition("="))
-        if not equals:
-            raise UsageError(f"options of drafter {name!r} are written key=value, not {option!r}")
-        if key not in parameters:
-            raise UnknownNameError(f"option of drafter {name!r}", key, parameters)
-        if key in arguments:
-            raise UsageError(f"option {key!r} of drafter {name!r} is given twice")
+    for key, text in read_options(f"drafter {name!r}", options, parameters).items():
         arguments[key] = _value(f"option {key!r} of drafter {name!r}", text, parameters[key].annotation)
     missing = [k for k, p in parameters.items() if p.default is p.empty and k not in arguments]
     if missing:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from draftwood.contracts import Sampling
+from draftwood.drafters.load import read_options
 from draftwood.errors import UnknownNameError, UsageError
 
 
@@ -181,14 +182,7 @@ def _parse(name: str) -> PeerName:
 
 def _options(name: str, given: Sequence[str], known: Mapping[str, int | None]) -> dict[str, int]:
     chosen: dict[str, int] = {}
-    for option in given:
-        key, equals, text = (piece.strip() for piece in option.partition("="))
-        if not equals:
-            raise UsageError(f"options of peer {name!r} are written key=value, not {option!r}")
-        if key not in known:
-            raise UnknownNameError(f"option of peer {name!r}", key, known)
-        if key in chosen:
-            raise UsageError(f"option {key!r} of peer {name!r} is given twice")
+    for key, text in read_options(f"peer {name!r}", given, known).items():
         if not text.isdecimal() or int(text) < 1:
             raise UsageError(f"option {key!r} of peer {name!r} must be a whole number from 1, not {text!r}")
         chosen[key] = int(text)

@@ -128,12 +128,9 @@ def probe(target: Target, drafter: DrafterSpec, request: Request, answer: Answer
     planner = SilentPlanner()
     with open_rows(target, drafters, [request], SampleAndMatch()) as rows:
         for emission in write(target, planner, rows):
-            answer.output_ids += emission.tokens
-            answer.finish_reason = emission.finish
-            if emission.step is not None:
-                if emission.step.by_source[0].proposed:
-                    emission.step.trace = {"right": planner.right[-1]}
-                answer.steps.append(emission.step)
+            if emission.step is not None and emission.step.by_source[0].proposed:
+                emission.step.trace = {"right": planner.right[-1]}
+            answer.take(emission)
         answer.prefill_s = rows[0].prefill_s
     answer.decode_s = sum(s.seconds for s in answer.steps)
     return answer

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from draftwood.doors.prompts import as_ids
+from draftwood.doors.setup import Setup
 from draftwood.errors import PromptError, UsageError
 from draftwood.measure.rows.lines import compressed, read_lines
+from draftwood.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,15 @@ class Job:
     name: str
     prompt: Any
     sampling: dict[str, Any] = field(default_factory=dict)
+
+    def request(self, setup: Setup, **settings: Any) -> Request:
+        """Return the request for this prompt; `PromptError` names the job that cannot be written."""
+        try:
+            request = setup.request(as_ids(self.prompt, setup.tokenizer), **settings)
+            request.check(setup.target.capabilities)
+        except PromptError as error:
+            raise PromptError(f"{self.task} {self.name}: {error}") from error
+        return request
 
 
 def task_jobs(names: str, limit: int | None = None) -> list[Job]:

@@ -78,10 +78,7 @@ def _replay(
 ) -> None:
     with open_rows(target, drafters, [recorded_request(trace)], SampleAndMatch()) as rows:
         for emission in write(target, planner, rows, clock):
-            answer.output_ids += emission.tokens
-            answer.finish_reason = emission.finish
-            if emission.step is not None:
-                answer.steps.append(emission.step)
+            answer.take(emission)
     answer.decode_s = sum(s.seconds for s in answer.steps)
 
 

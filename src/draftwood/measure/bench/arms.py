@@ -70,20 +70,15 @@ class OurArm:
 
     def run(self, request: Request, answer: Answer) -> None:
         answer.drafters, answer.planner = self._round.names, self.planner
-        ids, steps = answer.output_ids, answer.steps
         started = perf_counter()
         with self._round.open([request]) as rows:
             emissions = write(self._round.target, self._chosen, rows)
-            ids += next(emissions).tokens
+            answer.take(next(emissions))
             first = last = perf_counter()
             answer.prefill_s = first - started
-            answer.finish_reason = rows[0].finish
             for emission in emissions:
                 last = perf_counter()
-                ids += emission.tokens
-                answer.finish_reason = emission.finish
-                if emission.step is not None:
-                    steps.append(emission.step)
+                answer.take(emission)
         answer.decode_s = last - first
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ def _truth(same: list[Answer], answer: Answer) -> Answer | None:
     """Return plain's answer to the same prompt; a sampled text of another engine has none here."""
     for arm in PLAIN.get(answer.engine, ()):
         for other in same:
-            if other.arm == arm and (not answer.sampled or other.engine == answer.engine):
+            if other.arm == arm and answer.comparable(other):
                 return other
     return None
 

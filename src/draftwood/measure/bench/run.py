@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from draftwood.doors.prompts import as_ids
 from draftwood.doors.setup import Setup
-from draftwood.errors import PromptError
 from draftwood.measure.bench.arms import Arm
 from draftwood.measure.prompt_files import Job
 from draftwood.measure.rows.records import Answer, sampling_said
@@ -146,13 +144,8 @@ class Bench:
 
     def _request(self, job: Job) -> Request:
         settings = {"temperature": 0.0, **self._settings.sampling(job), "seed": self._settings.seed}
-        try:
-            ids = as_ids(job.prompt, self._setup.tokenizer)
-            request = self._setup.request(ids, max_new_tokens=self._settings.max_new_tokens, **settings)
-            request.check(self._setup.target.capabilities)
-        except PromptError as error:
-            raise PromptError(f"{job.task} {job.name}: {error}") from error
-        self._writer.refuse_another_prompt(job.task, job.name, ids)
+        request = job.request(self._setup, max_new_tokens=self._settings.max_new_tokens, **settings)
+        self._writer.refuse_another_prompt(job.task, job.name, request.prompt)
         return request
 
     def warm(self, arm: Arm, job: Job) -> None:

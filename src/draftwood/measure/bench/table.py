@@ -97,9 +97,7 @@ def _rates(answers: Sequence[Answer]) -> dict[str, Any]:
 def _against_plain(answers: list[Answer], grouped: Groups) -> dict[str, Any]:
     one = answers[0]
     plains = [grouped.get((one.task, arm, one.engine == "replay"), []) for arm in PLAIN.get(one.engine, ())]
-    if one.sampled:  # another engine draws other numbers: its text is no measure of this one
-        plains = [[a for a in plain if a.engine == one.engine] for plain in plains]
-    plains = [plain for plain in plains if plain]
+    plains = [held for plain in plains if (held := [a for a in plain if one.comparable(a)])]
     whole, interval, dots = _speedup(answers, plains, _whole)
     unlooped, unlooped_interval, _ = _speedup(answers, plains, _unlooped)
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import re
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 from draftwood.measure.profile.rows import Profile
 from draftwood.measure.rows.lines import write_whole
-from draftwood.measure.rows.provenance import provenance
+from draftwood.measure.rows.provenance import processor, provenance
 from draftwood.measure.rows.records import header
 from draftwood.models import cache_folder
 from draftwood.models.catalogue import CATALOGUE
@@ -69,8 +70,7 @@ def _safe(name: str) -> str:
 
 def _machine() -> str:
     """What makes this machine another one, as far as the speed of a pass goes."""
-    facts = provenance()
-    return _digest("|".join((platform.system(), platform.machine(), facts["processor"], str(facts["cores"]))))
+    return _digest("|".join((platform.system(), platform.machine(), processor(), str(os.cpu_count()))))
 
 
 def _digest(text: str) -> str:

@@ -32,7 +32,7 @@ def provenance(**facts: Any) -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: v for name in _PACKAGES if (v := _version(name))},
         "system": f"{platform.system()} {platform.release()}",
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "instructions": torch.backends.cpu.get_cpu_capability() if torch else None,
         "threads": torch.get_num_threads() if torch else None,
@@ -69,7 +69,7 @@ def _commit() -> str | None:
     return head.stdout.strip() + ("+changes" if dirty.returncode else "")
 
 
-def _processor() -> str:
+def processor() -> str:
     """Return the processor's name; Python's own answer is often empty on Linux."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -21,6 +21,7 @@ from typing import Any, Self
 from draftwood.contracts import Sampling
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.rows.lines import read_lines
+from draftwood.request import Emission
 from draftwood.step import MODEL, Step
 
 FORMAT = 1
@@ -106,6 +107,10 @@ class Answer:
         """Whether noise decided."""
         return bool(self.sampling.get("temperature"))
 
+    def comparable(self, plain: Answer) -> bool:
+        """Whether that plain answer says something about this one: another engine draws other random numbers."""
+        return not self.sampled or plain.engine == self.engine
+
     @property
     def sources(self) -> list[str]:
         """Per output token who wrote it: a drafter's name or ``model``."""
@@ -113,6 +118,13 @@ class Answer:
             return ["model"] * len(self.output_ids)
         names = ["model" if s == MODEL else self.drafters[s] for step in self.steps for s in step.sources]
         return ["model"] * (len(self.output_ids) - len(names)) + names
+
+    def take(self, emission: Emission) -> None:
+        """Take in what the loop emitted."""
+        self.output_ids += emission.tokens
+        self.finish_reason = emission.finish
+        if emission.step is not None:
+            self.steps.append(emission.step)
 
     def lines(self, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
         """Yield the answer's row, without these fields, and those of its steps."""
