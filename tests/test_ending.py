@@ -114,3 +114,15 @@ def test_held_back_is_the_longest_end_that_may_begin_one(stops, text):
 def test_an_empty_stop_string_is_refused(strings):
     with pytest.raises(UsageError, match="a stop string is empty"):
         StopStrings(strings, letters)
+
+
+def test_every_criterion_is_asked_after_every_token_and_ends_the_text():
+    seen = []
+
+    def third(emitted):
+        seen.append(list(emitted))
+        return len(emitted) == 3
+
+    ending = Ending(9, criteria=[lambda _: False, third])
+    assert reasons(ending, [4, 5, 6]) == [None, None, "stop"]
+    assert seen == [[4], [4, 5], [4, 5, 6]]

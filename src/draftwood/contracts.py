@@ -86,7 +86,12 @@ class TargetSession(Protocol):
 
     @property
     def length(self) -> int:
-        """Tokens that the cache holds: during decoding, every committed one but the last."""
+        """Tokens that the cache stands for: during decoding, every committed one but the last."""
+        ...
+
+    @property
+    def replay(self) -> int:
+        """Committed tokens that the next pass must read again, after a target restored a snapshot; else 0."""
         ...
 
     def keep(self, path: Sequence[int]) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from draftwood.errors import UsageError
 
 Decode = Callable[[Sequence[int]], str]
+Criterion = Callable[[Sequence[int]], bool]
+"""Told all emitted tokens after each one, in order; True ends the text there."""
 
 
 class StopStrings:
@@ -64,10 +66,18 @@ class Ending:
         End-of-sequence tokens.
     stop
         Stop strings, or None.
+    criteria
+        What else may end the text; every one is asked after every token, as transformers does.
     """
 
-    def __init__(self, limit: int, end_ids: frozenset[int] = frozenset(), stop: StopStrings | None = None) -> None:
-        self.limit, self.end_ids, self.stop = limit, end_ids, stop
+    def __init__(
+        self,
+        limit: int,
+        end_ids: frozenset[int] = frozenset(),
+        stop: StopStrings | None = None,
+        criteria: Sequence[Criterion] = (),
+    ) -> None:
+        self.limit, self.end_ids, self.stop, self.criteria = limit, end_ids, stop, tuple(criteria)
         self.emitted: list[int] = []
 
     @property
@@ -77,8 +87,11 @@ class Ending:
 
     def __call__(self, token: int) -> str | None:
         self.emitted.append(token)
+        met = [criterion(self.emitted) for criterion in self.criteria]  # all: they may count their calls
         if token in self.end_ids:
             return "eos"
         if self.stop is not None and self.stop.found(self.emitted):
+            return "stop"
+        if any(met):
             return "stop"
         return "length" if self.remaining <= 0 else None

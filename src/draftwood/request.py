@@ -27,7 +27,7 @@ from draftwood.contracts import (
     TargetSession,
     Verdict,
 )
-from draftwood.ending import Ending, StopStrings
+from draftwood.ending import Criterion, Ending, StopStrings
 from draftwood.errors import CapabilityError, PromptError, UsageError
 from draftwood.source import Source
 from draftwood.step import MODEL, SourceStep, Step
@@ -46,7 +46,7 @@ class Request:
         Most tokens to emit, at least 1; the model's positions limit it further.
     sampling, processors, sequence
         How tokens are chosen, see `Sampling`, `Processor` and `Rule`.
-    end_ids, stop
+    end_ids, stop, criteria
         Where the text ends.
     trace
         Keep each step's scored tree in its record (`Step.trace`).
@@ -59,6 +59,7 @@ class Request:
     sequence: int = 0
     end_ids: frozenset[int] = frozenset()
     stop: StopStrings | None = None
+    criteria: Sequence[Criterion] = ()
     trace: bool = False
 
     def check(self, capabilities: Capabilities) -> None:
@@ -116,7 +117,7 @@ class Row:
         self.ids = [int(i) for i in prompt]
         self.rule: RuleSession = self._rules.open(prompt, request.sampling, request.processors, request.sequence)
         limit = min(request.limit, self.capabilities.max_positions - len(prompt))
-        self.ending = Ending(limit, request.end_ids, request.stop)
+        self.ending = Ending(limit, request.end_ids, request.stop, request.criteria)
         self.finish: str | None = None
         self._index = 0
 
@@ -167,7 +168,8 @@ class Row:
         """Ask every source; what breaks the contract counts as a failure, never as text."""
         self._settled = False
         started = perf_counter()
-        self.step = Step(self._index, len(self.ids), by_source=tuple(s.step for s in self.sources))
+        by_source = tuple(s.step for s in self.sources)
+        self.step = Step(self._index, len(self.ids), replayed=self.session.replay, by_source=by_source)
         self._index += 1
         vocab = self.capabilities.vocab_size
         trees = [source.draft(ask, vocab) for source, ask in zip(self.sources, asks, strict=True)]

@@ -72,6 +72,8 @@ class Step:
         Draft nodes on the longest branch that was scored: the positions that the draft reached.
     accepted
         Draft nodes accepted and emitted.
+    replayed
+        Committed tokens that the pass read again, where a target rolls back by restoring a snapshot.
     finish
         Why the text ended with this step, or None.
     by_source
@@ -93,6 +95,7 @@ class Step:
     probed: int = 0
     depth: int = 0
     accepted: int = 0
+    replayed: int = 0
     finish: str | None = None
     by_source: tuple[SourceStep, ...] = ()
     plan_s: float = 0.0

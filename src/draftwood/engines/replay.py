@@ -89,6 +89,8 @@ class ReplayTarget:
 class ReplaySession:
     """A place in the record."""
 
+    replay = 0
+
     def __init__(self, target: ReplayTarget, length: int = 0) -> None:
         self._target = target
         self.length = length

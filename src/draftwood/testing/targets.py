@@ -139,6 +139,8 @@ class ToyTarget:
 class ToySession:
     """A slot: rows of (token, position), the tree's rows behind the committed ones until `keep` compacts them."""
 
+    replay = 0
+
     def __init__(self, target: ToyTarget) -> None:
         self._target = target
         self._tokens = np.empty(0, dtype=np.int64)

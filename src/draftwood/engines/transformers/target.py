@@ -99,6 +99,8 @@ class TransformersTarget:
 class TransformersSession:
     """One text in the arena. ``length`` rows are committed; what a pass wrote behind them is provisional."""
 
+    replay = 0
+
     def __init__(self, target: TransformersTarget, rows: int) -> None:
         self._target = target
         self._arena = target.arena
