@@ -1,0 +1,202 @@
+"""What a model carries from pass to pass, in whatever shape it keeps it: cutting, gathering, copying.
+
+transformers' own `crop` is never called: it changed its meaning between versions, refuses windows, and leaves
+recurrent states advanced without a word (issue 49036 there). Rows of attention are cut here, in one place; all
+else that a pass may change counts as state, which no cut can undo: it is copied before a pass, and put back.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, cache_utils
+from transformers.cache_utils import DynamicCache
+
+from draftwood.errors import UnsupportedModelError
+
+_KEYS_AND_VALUES = {"keys": -2, "values": -2}
+_ROWS: dict[type, dict[str, int]] = {
+    found: axes
+    for name, axes in {
+        "DynamicLayer": _KEYS_AND_VALUES,
+        "DynamicIndexedLayer": _KEYS_AND_VALUES | {"indexer_keys": 1, "indexer_position_ids": -1},
+        "LinearAttentionLayer": {},
+        "LinearAttentionAndFullAttentionLayer": _KEYS_AND_VALUES,
+        "DummyLayer": {},
+    }.items()
+    if (found := getattr(cache_utils, name, None)) is not None
+}
+"""Per layer class the tensors with one row per token, and the axis of the rows. These classes never write into
+such a tensor, they make a longer one, so copies may share it. Layers of other classes are copied whole."""
+
+_STATEFUL = tuple(
+    found
+    for name in ("LinearAttentionCacheLayerMixin",)
+    if (found := getattr(cache_utils, name, None)) is not None
+)
+
+_CARRIERS = ("past_key_values", "cache_params", "state")
+"""Names under which models hand out what they carry, and take it."""
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """How a model keeps its past, found by trying: see `keeping`.
+
+    Attributes
+    ----------
+    carrier
+        The argument, and the field of the output, that holds it.
+    fresh
+        Makes an empty one; None where the model must make its own.
+    places
+        Modules that keep states in themselves, and the names of these.
+    stateful
+        True where some of it cannot be cut back row by row.
+    """
+
+    carrier: str
+    fresh: Callable[[], Any] | None
+    places: tuple[tuple[nn.Module, str], ...]
+    stateful: bool
+
+
+@dataclass
+class NativeCache:
+    """What one text has left behind in a model: ``rows`` tokens of it."""
+
+    kept: Keeping
+    held: Any = None
+    inside: list[Any] = field(default_factory=list)
+    rows: int = 0
+
+    @classmethod
+    def empty(cls, kept: Keeping) -> NativeCache:
+        """Return a cache of no text."""
+        return cls(kept, kept.fresh() if kept.fresh else None, [None] * len(kept.places))
+
+    def run(self, model: Any, inputs: dict[str, Any], rows: int) -> Any:
+        """Run the model over ``rows`` more tokens; returns its output."""
+        for (module, name), value in zip(self.kept.places, self.inside, strict=True):
+            setattr(module, name, value)
+        carried = {} if self.held is None else {self.kept.carrier: self.held}
+        out = model(**inputs, **carried)
+        self.held = getattr(out, self.kept.carrier, self.held)  # RecurrentGemma fills it and does not hand it out
+        self.inside = [getattr(module, name) for module, name in self.kept.places]
+        self.rows += rows
+        return out
+
+    def copied(self) -> NativeCache:
+        """Return an independent copy; rows of attention are shared until one of the two goes on."""
+        return NativeCache(self.kept, _copied(self.held), [_copied(v) for v in self.inside], self.rows)
+
+    def cut(self, rows: int) -> None:
+        """Keep the first rows; for caches without states."""
+        # Layers may differ in length: a pass that was interrupted has reached some of them.
+        self._each(lambda t, axis: t.narrow(axis, 0, min(rows, t.shape[axis])))
+        self.rows = rows
+
+    def gather(self, rows: int, picked: Sequence[int]) -> None:
+        """Keep the first rows, and of those behind them the picked ones, in this order."""
+        index = torch.tensor(picked, dtype=torch.long) + rows
+
+        def pick(t: Tensor, axis: int) -> Tensor:
+            return torch.cat((t.narrow(axis, 0, rows), t.index_select(axis, index.to(t.device))), axis)
+
+        self._each(pick)
+        self.rows = rows + len(picked)
+
+    def _each(self, change: Callable[[Tensor, int], Tensor]) -> None:
+        if self.held is None:
+            return
+        for layer in self.held.layers:
+            for name, axis in _ROWS[type(layer)].items():
+                tensor = getattr(layer, name)
+                if tensor is not None and tensor.numel():
+                    setattr(layer, name, change(tensor, axis))
+
+
+@torch.inference_mode()
+def keeping(model: Any, inputs: dict[str, Any]) -> Keeping:
+    """Find out how a model keeps its past by running it once.
+
+    Parameters
+    ----------
+    model
+        A shadow: modules that keep states in themselves are changed by the pass.
+    inputs
+        Of the pass; a few tokens.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If it keeps none.
+    """
+    before = _inside(model)
+    out = model(**inputs)
+    places = tuple(
+        (module, name)
+        for key, (module, name, value) in _inside(model).items()
+        if value is not before.get(key, (module, name, None))[2]
+    )
+    carrier = next((name for name in _CARRIERS if getattr(out, name, None) is not None), None)
+    if carrier is None and not places:
+        raise UnsupportedModelError(f"{type(model).__name__} keeps no cache of the text: use model.generate")
+    plain = carrier is None or type(getattr(out, carrier)) is DynamicCache
+    fresh = _maker(model.config) if plain else None
+    stateful = bool(places) or fresh is None or any(map(_is_stateful, fresh().layers))
+    return Keeping(carrier or _CARRIERS[0], fresh, places, stateful)
+
+
+def _inside(model: nn.Module) -> dict[tuple[int, str], tuple[nn.Module, str, Any]]:
+    """Tensors, and places for some, that modules keep without having registered them."""
+    return {
+        (id(module), name): (module, name, value)
+        for module in model.modules()
+        for name, value in module.__dict__.items()
+        if value is None or isinstance(value, Tensor)
+    }
+
+
+def _maker(config: Any) -> Callable[[], DynamicCache]:
+    def fresh() -> DynamicCache:
+        cache = DynamicCache(config=config)
+        cache.layers = [_unwindowed(layer) for layer in cache.layers]
+        return cache
+
+    return fresh
+
+
+def _unwindowed(layer: Any) -> Any:
+    """Return a layer that forgets nothing in place of a windowed one: windows are cut by the model's own mask."""
+    if type(layer) is getattr(cache_utils, "DynamicSlidingWindowLayer", None):
+        return cache_utils.DynamicLayer()
+    if type(layer) is getattr(cache_utils, "LinearAttentionAndSlidingWindowAttentionLayer", None):
+        return cache_utils.LinearAttentionAndFullAttentionLayer(number_of_states=layer.number_of_states)
+    return layer
+
+
+def _is_stateful(layer: Any) -> bool:
+    return type(layer) not in _ROWS or isinstance(layer, _STATEFUL)
+
+
+def _copied(thing: Any) -> Any:
+    """Copy a structure of containers, cache objects and tensors; what a pass does not change is shared."""
+    if isinstance(thing, Tensor):
+        return thing.clone()
+    if isinstance(thing, list | tuple):
+        return type(thing)([_copied(part) for part in thing])
+    if isinstance(thing, dict):
+        return type(thing)({key: _copied(part) for key, part in thing.items()})
+    if isinstance(thing, type | nn.Module | PreTrainedConfig) or not hasattr(thing, "__dict__") or callable(thing):
+        return thing
+    twin = copy.copy(thing)
+    shared = _ROWS.get(type(thing), {})
+    for name, part in thing.__dict__.items():
+        twin.__dict__[name] = part if name in shared else _copied(part)
+    return twin

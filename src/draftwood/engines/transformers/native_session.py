@@ -1,0 +1,203 @@
+"""One text in a model's own cache: what is committed, what the cache holds of it, how drafts are taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.transformers.native_cache import NativeCache
+from draftwood.engines.transformers.scores import TorchScores
+from draftwood.errors import CapabilityError, PromptError
+from draftwood.tree import TokenTree
+
+if TYPE_CHECKING:
+    from draftwood.engines.transformers.native import NativeTarget
+
+SETTLE = 16
+"""Most tokens that are read again in front of a root. With t + c n seconds for a pass over n tokens and 1 + a
+tokens per step, a bound b costs a step c b / 2 for what waits and t (1 + a) / b for the passes that settle it:
+least at b = sqrt(2 t (1 + a) / c), which with t = 15 c (a CPU) is 9 for a = 1.5 and 16 for a = 8; it is flat."""
+
+
+class NativeSession:
+    """A text in a cache of its own.
+
+    Where the model carries states, rejected tokens are taken back by putting back a copy made before the pass, and
+    the accepted ones wait (`replay`) to be read again in front of the next root. One copy is held at most.
+
+    Parameters
+    ----------
+    target
+        Whose passes it runs.
+    """
+
+    def __init__(self, target: NativeTarget) -> None:
+        self._target = target
+        self._stateful = target.kept.stateful
+        self._ids: list[int] = []
+        self._cache: NativeCache | None = NativeCache.empty(target.kept)
+        self._read = 0  # tokens of the text that the cache holds, once it is clean
+        self._copy: NativeCache | None = None
+        self._clean = True  # False while the cache stands behind tokens that are not committed
+        self._scored: tuple[int, TokenTree] | None = None
+
+    @property
+    def length(self) -> int:
+        return len(self._ids)
+
+    @property
+    def replay(self) -> int:
+        """Committed tokens that the next pass reads again."""
+        return len(self._ids) - self._read
+
+    @property
+    def ids(self) -> list[int]:
+        """The committed text."""
+        return list(self._ids)
+
+    @property
+    def cache(self) -> NativeCache:
+        """What the model holds."""
+        if self._cache is None:
+            raise RuntimeError("this session is closed")
+        return self._cache
+
+    def score(self, root: int, tree: TokenTree) -> TorchScores:
+        """Score root and nodes; `keep` decides what stays."""
+        self._check(tree)
+        self._rewind()
+        drafts = len(tree)
+        if self.replay > SETTLE:
+            self._catch_up()
+        if drafts and self._stateful:
+            self._copy = self.cache.copied()
+        ids = np.concatenate((self._waiting(), [root], tree.tokens)).astype(np.int64)
+        self._clean = False
+        if _is_chain(tree):
+            scores = self._target.run(self.cache, ids, 1 + drafts)
+        else:
+            at = tree.positions(self.length).astype(np.int64)
+            scores = self._target.run(self.cache, ids, 1 + drafts, at, _with_root(tree.ancestor_mask))
+        self._scored = (root, tree)
+        return scores
+
+    def keep(self, path: Sequence[int]) -> None:
+        if self._scored is None:
+            raise RuntimeError("keep() follows a score(): there is no scored tree to keep from")
+        root, tree = self._scored
+        self._scored = None
+        before = len(self._ids) + 1
+        taken = list(path)
+        self._ids += [root, *tree.tokens[taken].tolist()]
+        if self._stateful:
+            if len(taken) < len(tree):
+                self._rewind()
+                return
+        elif taken == list(range(len(taken))):
+            self.cache.cut(len(self._ids))
+        else:
+            self.cache.gather(before, taken)
+        self._settled()
+
+    def extend(self, ids: Sequence[int]) -> TorchScores:
+        self._check_room(ids)
+        self._rewind()
+        before = len(self._ids)
+        self._ids += np.asarray(ids).tolist()
+        try:
+            return self._catch_up()
+        except BaseException:
+            self.truncate(before)
+            raise
+
+    def truncate(self, length: int) -> None:
+        self._rewind()
+        if length < self._read:
+            if self._stateful:
+                self._start_over()  # the text is read again by the next pass
+            else:
+                self.cache.cut(length)
+                self._read = length
+        del self._ids[length:]
+
+    def fork(self) -> NativeSession:
+        twin = NativeSession(self._target)
+        twin._cache = self.cache.copied()
+        twin._copy = None if self._copy is None else self._copy.copied()
+        twin._ids, twin._read, twin._clean = list(self._ids), self._read, self._clean
+        return twin
+
+    def close(self) -> None:
+        self._cache = self._copy = self._scored = None
+
+    def _check(self, tree: TokenTree) -> None:
+        can = self._target.capabilities
+        if 1 + len(tree) > can.max_pass or not (can.trees or _is_chain(tree)):
+            raise CapabilityError(
+                "this target scores no trees, and no more than it declares: plan by its capabilities"
+            )
+
+    def _check_room(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        limit = self._target.capabilities.max_positions
+        if not len(ids):
+            raise PromptError("there is nothing to read: the prompt is empty")
+        if self.length + len(ids) > limit:
+            raise PromptError(
+                f"the text has {self.length + len(ids)} tokens, the model takes at most {limit}: shorten it"
+            )
+
+    def _waiting(self) -> NDArray[np.int64]:
+        return np.array(self._ids[self._read :], dtype=np.int64)
+
+    def _catch_up(self) -> TorchScores:
+        """Read what the cache does not hold yet, at least one token; scores of the last."""
+        while True:
+            ids = self._waiting()
+            piece = ids[: self._piece(len(ids))]
+            self._clean = False
+            scores = self._target.run(self.cache, piece, 1)
+            self._read += len(piece)
+            self._clean = True
+            if len(piece) == len(ids):
+                return scores
+
+    def _piece(self, left: int) -> int:
+        """How many tokens the next pass of reading may hold."""
+        if not self._target.one_pass_prompts:
+            return self._target.chunk
+        return 1 if self._read else left
+
+    def _settled(self) -> None:
+        self._read, self._clean, self._copy = len(self._ids), True, None
+
+    def _rewind(self) -> None:
+        """Bring the cache back to the committed text that it held before the last pass."""
+        self._scored = None
+        if self._clean:
+            return
+        if not self._stateful:
+            self.cache.cut(self._read)
+        elif self._copy is not None:
+            self._cache = self._copy
+        else:
+            self._start_over()
+        self._copy, self._clean = None, True
+
+    def _start_over(self) -> None:
+        self._cache, self._read = NativeCache.empty(self._target.kept), 0
+
+
+def _is_chain(tree: TokenTree) -> bool:
+    return tree.is_chain or bool((tree.parents == np.arange(-1, len(tree) - 1)).all())
+
+
+def _with_root(among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Prepend the root, which every node sees: bool[n, n] -> bool[n + 1, n + 1]."""
+    n = len(among)
+    sees = np.zeros((n + 1, n + 1), dtype=np.bool_)
+    sees[:, 0] = True
+    sees[1:, 1:] = among
+    return sees
