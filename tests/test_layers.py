@@ -34,6 +34,7 @@ PACKAGES = {
     "numba": ("index",),
     "torch": ("engines.transformers", "models", "cli.info"),  # the last asks it what this machine can do
     "transformers": ("engines.transformers", "models"),
+    "accelerate": ("engines.transformers",),
     "filelock": ("models",),
     "gguf": ("models",),
     "huggingface_hub": ("models",),

@@ -124,3 +124,19 @@ def test_settings_of_the_generation_config_that_we_would_ignore_are_refused():
     draftwood.generate(model, PROMPT, max_new_tokens=4)  # greedy does not read it
     with pytest.raises(UsageError, match=r"typical_p=0\.5"):
         draftwood.generate(model, PROMPT, max_new_tokens=4, temperature=1.0)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "mistral-window"])
+def test_every_row_of_a_batch_is_the_text_it_is_alone(family):
+    """Law 6 through the door: ragged prompts, rows that end early, drafted and sampled."""
+    model, rng = build(family), np.random.default_rng(7)
+    prompts = [rng.integers(0, 64, int(n)).tolist() * 2 for n in (3, 20, 9, 14, 6)]
+    model.generation_config.eos_token_id = [draftwood.generate(model, prompts[1], max_new_tokens=9).ids[-1]]
+    for settings in ({}, {"temperature": 0.8, "top_p": 0.9, "seed": 3}):
+        for drafters in SETS.values():
+            together = draftwood.generate(
+                model, prompts, drafters=drafters, max_new_tokens=40, batch_size=4, **settings
+            )
+            alone = [draftwood.generate(model, p, drafters="none", max_new_tokens=40, **settings) for p in prompts]
+            assert [g.ids for g in together] == [g.ids for g in alone]
+            assert [g.finish_reason for g in together] == [g.finish_reason for g in alone]

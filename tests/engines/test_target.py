@@ -7,7 +7,15 @@ import copy
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, LlamaModel
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.target import TransformersTarget
@@ -18,6 +26,9 @@ from tests.engines.tiny import FAMILIES, SHAPE, build
 
 TOLERANCE = 2e-4
 """Scores of these models reach 12; a wide pass rounds differently from a narrow one by about 1e-5 of that."""
+
+
+T5 = {"vocab_size": 64, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
 
 
 def truth(model, ids):
@@ -32,9 +43,10 @@ def random_tree(rng, most=8):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("chunk", [1024, 12])  # 12: windowed buffers must shift, prompts are read in pieces
-def test_scores_of_a_tree_are_the_models_own_after_any_history(family, chunk):
+@pytest.mark.parametrize("lean", [True, False])
+def test_scores_of_a_tree_are_the_models_own_after_any_history(family, chunk, lean):
     model, rng = build(family), np.random.default_rng(0)
-    target = TransformersTarget(model, chunk=chunk)
+    target = TransformersTarget(model, chunk=chunk, lean=lean)
     text = rng.integers(0, 64, 30).tolist()
     ((session, first),) = target.open([text], reserve=4)
     assert np.abs(first.numpy(first.raw(0)) - truth(model, text)).max() < TOLERANCE
@@ -75,7 +87,7 @@ def test_after_every_step_the_cache_equals_a_fresh_reading(family):
         ((fresh, _),) = target.open([text])
         for tensors in (target.arena.keys, target.arena.values):
             for layer in tensors:
-                ours, theirs = (layer[s._slot, :, : len(text)] for s in (session, fresh))
+                ours, theirs = (layer[s.slot, :, : len(text)] for s in (session, fresh))
                 assert (ours - theirs).abs().max() < TOLERANCE
         fresh.close()
 
@@ -180,19 +192,79 @@ def test_texts_longer_than_the_model_are_refused():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (
-            lambda: GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=64)),
-            "'gpt2' are not supported",
-        ),
         (lambda: LlamaModel(LlamaConfig(**SHAPE)), "AutoModelForCausalLM"),
-        (
-            lambda: LlamaForCausalLM(
-                LlamaConfig(**SHAPE, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4})
-            ),
-            "dynamic",
-        ),
+        (lambda: torch.nn.Linear(2, 2), "no model of transformers"),
+        (lambda: T5ForConditionalGeneration(T5Config(**T5)), "encoder-decoder"),
+        (lambda: Gemma3ForCausalLM(Gemma3TextConfig(**SHAPE, use_bidirectional_attention=True)), "later tokens"),
     ],
 )
 def test_what_we_cannot_answer_for_is_refused_by_name(make, sentence):
     with pytest.raises(UnsupportedModelError, match=sentence):
-        TransformersTarget(make())
+        shared_target(make())
+
+
+def test_a_rope_that_rescales_itself_ends_where_it_would():
+    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4, "original_max_position_embeddings": 128}
+    model = LlamaForCausalLM(LlamaConfig(**SHAPE, rope_parameters=rope)).eval()
+    assert TransformersTarget(model).capabilities.max_positions == 128
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("lean", [True, False])
+def test_several_texts_in_one_pass_score_as_each_alone(family, lean):
+    """Law 6 on a real engine: ragged lengths, ragged trees, rows that come and go."""
+    model, rng = build(family), np.random.default_rng(4)
+    target = TransformersTarget(model, chunk=24, lean=lean)  # 24: prompts share passes and are cut across them
+    texts = [rng.integers(0, 64, n).tolist() for n in (30, 3, 17, 41)]
+    opened = target.open(texts, reserve=4)
+    for (_, first), text in zip(opened, texts, strict=True):
+        assert np.abs(first.numpy(first.raw(0)) - truth(model, text)).max() < TOLERANCE
+    sessions = [session for session, _ in opened]
+    for step in range(9):
+        live = [i for i in range(4) if (i + step) % 4]
+        trees = {i: random_tree(rng) for i in live}
+        roots = {i: int(rng.integers(64)) for i in live}
+        found = target.score([(sessions[i], roots[i], trees[i]) for i in live])
+        for i, scores in zip(live, found, strict=True):
+            tree = trees[i]
+            for node in range(-1, len(tree)):
+                path = [*texts[i], roots[i], *tree.tokens[tree.path(node)].tolist()]
+                assert np.abs(scores.numpy(scores.raw(1 + node)) - truth(model, path)).max() < TOLERANCE
+            kept = tree.path(int(rng.integers(-1, len(tree))))
+            sessions[i].keep(kept)
+            texts[i] += [roots[i], *tree.tokens[kept].tolist()]
+
+
+def test_a_batch_holds_no_more_memory_than_transformers_own_cache():
+    model = LlamaForCausalLM(LlamaConfig(**SHAPE | {"max_position_embeddings": 2048})).eval()
+    target = TransformersTarget(model)
+    length, rows = 960, 5
+    target.open([[1] * length] * rows)
+    own = rows * length * 3 * 2 * 2 * 8 * 4  # layers, keys and values, key-value heads, width, bytes
+    assert target.arena.nbytes <= 1.1 * own
+
+
+def test_two_hundred_requests_leave_no_more_behind_than_one():
+    target = TransformersTarget(build("llama"))
+    for length in (180, *np.random.default_rng(6).integers(5, 180, 200).tolist()):
+        ((session, _),) = target.open([[1] * length], reserve=200)
+        session.close()
+    held = target.arena.nbytes
+    assert held <= (180 + 200 + 64) * 3 * 2 * 2 * 8 * 4
+    many = target.open([[1] * 10] * 7)
+    for session, _ in many:
+        session.close()
+    target.open([[1] * 300])
+    assert target.arena.nbytes <= held  # a batch does not leave its slots behind
+
+
+def test_hooks_of_accelerate_run_on_the_shadow_too():
+    """As on a model that is spread over several devices: inputs are moved by a hook on each module."""
+    accelerate = pytest.importorskip("accelerate")
+    model, plain = build("llama"), build("llama")
+    accelerate.dispatch_model(model, device_map={"": "cpu"}, force_hooks=True)
+    text = [1, 2, 3, 4, 5]
+    target = shared_target(model)
+    assert target.capabilities.trees
+    ((_, scores),) = target.open([text])
+    assert np.abs(scores.numpy(scores.raw(0)) - truth(plain, text)).max() < TOLERANCE

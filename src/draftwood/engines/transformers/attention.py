@@ -1,11 +1,14 @@
-"""Attention over a tree: every row sees the context and its ancestors, no key is repeated.
+"""Attention of one pass over several texts: every row sees its own context and its ancestors, no key is repeated.
 
-Registered under a name of our own, which transformers allows; only a shadow model asks for it. The geometry of
-a pass travels as a keyword through transformers' forward, which hands unknown keywords down to the attention.
+The rows of all sessions in a pass stand behind each other in one sequence, so linear layers read the weights
+once for all; attention is done per session, on its slot of the arena. Registered under a name of our own, which
+transformers allows; only a shadow model asks for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,31 +19,40 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from draftwood.engines.transformers.cache import Arena
+from draftwood.engines.transformers.grid import Grid
+from draftwood.errors import UnsupportedModelError
+
 ATTENTION = "draftwood_tree"
+
+_FOLDED = 256
+"""Up to so many query rows, heads that share a key-value head become more query rows of it: its keys are read
+once. Beyond, the mask for each of them would cost more than reading the keys from the cache again."""
 
 
 @dataclass(slots=True)
-class PassGeometry:
-    """Where the rows of one pass stand and what each may see.
+class Segment:
+    """The rows of one session in a pass.
 
     Attributes
     ----------
-    positions : int[rows]
+    slot
+        Its slot in the arena.
+    positions : int64[rows]
         Position of each row in the text.
     among : bool[rows, rows] or None
-        Which rows of the pass a row sees; None where it is plain causal order.
+        Which rows of the segment a row sees; None where it is plain causal order.
     offsets
-        Per window width (None: full attention) how many cached rows precede the pass in that layer's buffer.
-    dtype, device
-        Of the model's activations.
+        Per window width (None: full attention) how many cached rows precede the segment in its buffer.
+    first
+        Where its rows begin in the pass.
     """
 
-    positions: NDArray[np.integer[Any]]
+    slot: int
+    positions: NDArray[np.int64]
     among: NDArray[np.bool_] | None
     offsets: dict[int | None, int]
-    dtype: torch.dtype
-    device: torch.device
-    _masks: dict[tuple[int | None, int], Tensor | None] = field(default_factory=dict)
+    first: int = 0
 
     @property
     def rows(self) -> int:
@@ -51,52 +63,221 @@ class PassGeometry:
         fits = window is None or self.rows <= window
         return self.among is None and self.rows > 1 and self.offsets[window] == 0 and fits
 
-    def mask(self, window: int | None, groups: int) -> Tensor | None:
-        """Additive mask [groups * rows, keys], or None where every row sees every key."""
-        key = (window, groups)
-        if key not in self._masks:
-            self._masks[key] = self._build(window, groups)
-        return self._masks[key]
-
-    def _build(self, window: int | None, groups: int) -> Tensor | None:
+    def mask(self, window: int | None) -> NDArray[np.float32] | None:
+        """Additive mask float32[rows, keys], or None where every row sees every key."""
         offset, rows = self.offsets[window], self.rows
+        among = np.tri(rows, dtype=np.bool_) if self.among is None else self.among
+        if window is None:
+            if rows == 1:
+                return None
+            additive = np.zeros((rows, offset + rows), dtype=np.float32)
+            additive[:, offset:][~among] = -np.inf
+            return additive
         sees = np.ones((rows, offset + rows), dtype=np.bool_)
-        sees[:, offset:] = np.tri(rows, dtype=np.bool_) if self.among is None else self.among
-        if window is not None:  # by positions, not slots: a tree's slots are no positions
-            first = int(self.positions[0]) - offset
-            cached = np.arange(first, first + offset, dtype=self.positions.dtype)
-            keys = np.concatenate((cached, self.positions))
-            sees &= self.positions[:, None] - keys[None, :] < window
-        if sees.all():
-            return None
-        additive = np.where(sees, np.float32(0), np.float32(-np.inf))
-        mask = torch.from_numpy(additive).to(device=self.device, dtype=self.dtype)
-        return mask.repeat(groups, 1)
+        sees[:, offset:] = among
+        # By positions, not slots: a tree's slots are no positions.
+        start = int(self.positions[0]) - offset
+        keys = np.concatenate((np.arange(start, start + offset, dtype=np.int64), self.positions))
+        sees &= self.positions[:, None] - keys[None, :] < window
+        return None if sees.all() else np.where(sees, np.float32(0), np.float32(-np.inf))
+
+
+@dataclass(slots=True)
+class Pass:
+    """One pass: its segments, the arena that they write to, and what all layers of a kind share."""
+
+    arena: Arena
+    segments: Sequence[Segment]
+    _shared: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        first = 0
+        for segment in self.segments:
+            segment.first = first
+            first += segment.rows
+
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        """Position in its text of each row of the pass, int64[rows]."""
+        return np.concatenate([s.positions for s in self.segments])
+
+    def store(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write this pass's keys and values [kv heads, rows, dim] in place; returns the layer's whole buffers."""
+        window = self.arena.window(layer)
+        buffers = self.arena.buffers(layer, keys, values)
+        if len(self.segments) == 1:
+            (only,) = self.segments
+            start = only.offsets[window]
+            for buffer, fresh in zip(buffers, (keys, values), strict=True):
+                buffer[only.slot, :, start : start + only.rows] = fresh
+            return buffers
+        slots, rows = self._places(window, buffers[0].device)
+        for buffer, fresh in zip(buffers, (keys, values), strict=True):
+            buffer[slots, :, rows] = fresh.transpose(0, 1)
+        return buffers
+
+    def _places(self, window: int | None, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Slot and row of the layer's buffers of each row of the pass, int64[rows] each."""
+        key = ("places", window, device)
+        if key not in self._shared:
+            slots = np.repeat([s.slot for s in self.segments], [s.rows for s in self.segments])
+            rows = [np.arange(s.offsets[window], s.offsets[window] + s.rows) for s in self.segments]
+            self._shared[key] = [torch.from_numpy(a).to(device) for a in (slots, np.concatenate(rows))]
+        slots, rows = self._shared[key]
+        return slots, rows
+
+    def _grid(self, window: int | None, device: torch.device) -> Grid | None:
+        """All segments as one batch, where that is the cheaper way."""
+        key = ("grid", window, device)
+        if key not in self._shared:
+            pays = Grid.pays(self.segments, window)
+            self._shared[key] = Grid(self.segments, window, device) if pays else None
+        grid: Grid | None = self._shared[key]
+        return grid
+
+    def attend(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        window: int | None,
+        *,
+        scaling: float,
+        softcap: float | None = None,
+        sinks: Tensor | None = None,
+    ) -> Tensor:
+        """Attend per segment.
+
+        Parameters
+        ----------
+        query : [heads, rows, dim]
+        keys, values : [slots, kv heads, capacity, dim]
+            A layer's buffers, as `store` returns them.
+        window
+            Of that layer.
+        scaling, softcap, sinks
+            Factor of the scores; their soft cap (Gemma 2); one score per head that goes nowhere (GPT-OSS).
+
+        Returns
+        -------
+        [rows, heads, dim]
+        """
+        rows = query.shape[1]
+        plain = softcap is None and sinks is None
+        if plain and (grid := self._grid(window, keys.device)) is not None:
+            return grid.attend(query, keys, values, scaling)
+        found = []
+        for s in self.segments:
+            end = s.offsets[window] + s.rows
+            part = query if s.rows == rows else query[:, s.first : s.first + s.rows]
+            k, v = keys[s.slot, :, :end], values[s.slot, :, :end]
+            if plain:
+                found.append(self._fast(s, part, k, v, window, scaling))
+            else:
+                mask = self._mask(s, window, 1, part)
+                found.append(_explicit(part, k, v, mask, scaling=scaling, softcap=softcap, sinks=sinks))
+        out = found[0] if len(found) == 1 else torch.cat(found, dim=1)
+        return out.transpose(0, 1)
+
+    def through(self, scaling: float, layer: int, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Store and attend, for a pass without transformers' modules.
+
+        query [rows, heads, dim], keys and values [rows, kv heads, dim] -> [rows, heads * dim].
+        """
+        buffers = self.store(layer, keys.transpose(0, 1), values.transpose(0, 1))
+        window = self.arena.window(layer)
+        return self.attend(query.transpose(0, 1), *buffers, window, scaling=scaling).flatten(1)
+
+    def _fast(
+        self, segment: Segment, query: Tensor, k: Tensor, v: Tensor, window: int | None, scaling: float
+    ) -> Tensor:
+        """[heads, rows, dim] of one segment by torch's fused kernel."""
+        heads, rows, dim = query.shape
+        groups = heads // k.shape[0]
+        if segment.is_plain_prefill(window) or groups * rows > _FOLDED:  # groups as heads, keys at stride 0
+            wide = query.view(-1, groups, rows, dim)
+            k, v = (t[:, None].expand(-1, groups, -1, -1) for t in (k, v))
+            if segment.is_plain_prefill(window):
+                out = scaled_dot_product_attention(wide, k, v, is_causal=True, scale=scaling)
+            else:
+                mask = self._mask(segment, window, 1, query)
+                out = scaled_dot_product_attention(wide, k, v, attn_mask=mask, scale=scaling)
+            return out.reshape(heads, rows, -1)
+        folded = query.reshape(1, -1, groups * rows, dim)
+        mask = self._mask(segment, window, groups, query)
+        out = scaled_dot_product_attention(folded, k[None], v[None], attn_mask=mask, scale=scaling)
+        return out.reshape(heads, rows, -1)
+
+    def _mask(self, segment: Segment, window: int | None, groups: int, like: Tensor) -> Tensor | None:
+        """Additive mask [groups * rows, keys] on the query's device, or None."""
+        key = (segment.first, window, groups, like.device)
+        if key not in self._shared:
+            additive = segment.mask(window)
+            mask = None if additive is None else torch.from_numpy(additive).to(like.device, like.dtype)
+            self._shared[key] = mask if mask is None or groups == 1 else mask.repeat(groups, 1)
+        return self._shared[key]
+
+
+def _explicit(
+    query: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    *,
+    scaling: float,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Attention written out, for what the fused kernel cannot; k and v [kv heads, keys, dim]."""
+    heads, rows, dim = query.shape
+    groups = heads // k.shape[0]
+    wide = query.reshape(-1, groups * rows, dim)
+    scores = (wide @ k.transpose(1, 2)).view(heads, rows, -1) * scaling
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    if mask is not None:
+        scores = scores + mask
+    if sinks is not None:
+        scores = torch.cat((scores, sinks.view(-1, 1, 1).expand(heads, rows, 1).to(scores.dtype)), dim=-1)
+    weights = scores.float().softmax(-1).to(query.dtype)
+    if sinks is not None:
+        weights = weights[..., :-1]
+    return (weights.reshape(-1, groups * rows, weights.shape[-1]) @ v).view(heads, rows, -1)
+
+
+UNDER_WAY: ContextVar[Pass] = ContextVar("UNDER_WAY")
+"""The pass that runs in this thread: not every model hands unknown keywords down to its attention."""
+
+
+_HARMLESS = {
+    "cache_position", "deterministic", "dropout", "is_causal", "layer_idx", "output_attentions",
+    "output_hidden_states", "output_router_logits", "position_embeddings",
+    "position_ids", "return_dict", "sliding_window", "use_cache",
+}  # fmt: skip
+"""What models hand to an attention function that says nothing new to ours. Anything else would change the scores,
+perhaps of long texts only, which no self-test sees."""
 
 
 def tree_attention(
-    module: torch.nn.Module,  # noqa: ARG001  (transformers' signature)
+    module: torch.nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,  # noqa: ARG001  (ours comes from the geometry)
+    attention_mask: Tensor | None,  # noqa: ARG001  (ours comes from the pass)
     *,
-    scaling: float,
-    geometry: PassGeometry,
-    sliding_window: int | None = None,
-    **_: Any,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attend as a pass's geometry says; shapes as in transformers: query [1, heads, rows, dim]."""
-    batch, heads, rows, dim = query.shape
-    groups = heads // key.shape[1]
-    if geometry.is_plain_prefill(sliding_window):
-        out = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=groups > 1)
-        return out.transpose(1, 2), None
-    # The heads that share a key-value head become more query rows of it, so keys need not be repeated.
-    packed = query.reshape(batch, key.shape[1], groups * rows, dim)
-    mask = geometry.mask(sliding_window, groups)
-    out = scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)
-    return out.reshape(batch, heads, rows, dim).transpose(1, 2), None
+    """Attend as a pass says; query [1, heads, rows, dim], key and value the buffers that `PassCache` returned."""
+    if unknown := {name for name, value in others.items() if value is not None} - _HARMLESS:
+        raise UnsupportedModelError(f"attention with {sorted(unknown)} is not supported")  # for the self-test
+    geometry = UNDER_WAY.get()
+    factor: float = query.shape[-1] ** -0.5 if scaling is None else scaling
+    window = geometry.arena.window(module.layer_idx)  # type: ignore[arg-type]  # every cached attention has one
+    out = geometry.attend(query[0], key, value, window, scaling=factor, softcap=softcap, sinks=s_aux)
+    return out[None], None
 
 
 AttentionInterface.register(ATTENTION, tree_attention)

@@ -3,55 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from draftwood.engines.transformers.attention import Pass
 
 
 class Arena:
     """Preallocated keys and values of all layers and slots.
 
-    Per layer two tensors [slots, key-value heads, capacity, dim]. Layers with a sliding window keep only what
-    the window can still reach: their buffers hold ``window - 1`` committed rows plus one pass, and are shifted
-    when full. ``chunk`` is the widest pass (prefill chunk or tree) that windowed layers must take.
+    Per layer two tensors [slots, key-value heads, capacity, dim], whose heads and widths the first pass shows.
+    Layers with a sliding window keep only what the window can still reach: their buffers hold ``window - 1``
+    committed rows plus one pass, and are shifted when full. ``chunk`` is the widest pass (prefill chunk or tree)
+    that windowed layers must take.
 
     Parameters
     ----------
     windows
         Window width per layer, None for full attention.
-    heads, dim
-        Key-value heads and their width, per layer.
     """
 
-    def __init__(
-        self,
-        windows: Sequence[int | None],
-        heads: Sequence[int],
-        dim: Sequence[int],
-        *,
-        dtype: torch.dtype,
-        device: torch.device,
-        chunk: int,
-    ) -> None:
-        self.windows, self._heads, self._dim = tuple(windows), tuple(heads), tuple(dim)
-        self.dtype, self.device, self.chunk = dtype, device, chunk
+    def __init__(self, windows: Sequence[int | None], *, chunk: int) -> None:
+        self.windows, self.chunk = tuple(windows), chunk
         self.capacity = 0
-        self._slots = 0
+        self.slots = 0
         self._free: list[int] = []
-        self.keys: list[Tensor] = []
-        self.values: list[Tensor] = []
+        self.keys: list[Tensor | None] = [None] * len(self.windows)
+        self.values: list[Tensor | None] = [None] * len(self.windows)
 
     @property
     def nbytes(self) -> int:
         """Bytes that the arena holds."""
-        return sum(t.nbytes for t in (*self.keys, *self.values))
+        return sum(t.nbytes for t in (*self.keys, *self.values) if t is not None)
+
+    def window(self, layer: int) -> int | None:
+        """Window of a layer, None for full attention."""
+        return self.windows[layer]
+
+    def buffers(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the two buffers of a layer; the first pass makes them for keys and values of this kind."""
+        key_buffer, value_buffer = self.keys[layer], self.values[layer]
+        if key_buffer is None or value_buffer is None:
+            key_buffer = self.keys[layer] = self._fresh(layer, keys.shape[0], keys)
+            value_buffer = self.values[layer] = self._fresh(layer, values.shape[0], values)
+        return key_buffer, value_buffer
+
+    def _fresh(self, layer: int, heads: int, like: Tensor) -> Tensor:
+        shape = (self.slots, heads, self.rows_of(self.windows[layer]), like.shape[-1])
+        with torch.inference_mode(False):  # a tensor made by a pass could not be written to outside of one
+            # Zeros: a masked key counts nothing, but nothing times what was never written may be NaN.
+            return torch.zeros(shape, dtype=like.dtype, device=like.device)
+
+    def prepare(self, count: int, rows: int) -> None:
+        """Have ``count`` slots free, of ``rows`` rows each; an arena that nobody uses is made to measure."""
+        idle = len(self._free) == self.slots
+        fits = count <= self.slots and rows <= self.capacity
+        if idle and (not fits or 2 * count * rows < self.slots * self.capacity):
+            self._free.clear()
+            self.slots = 0
+            self._resize(count, rows)
+            return
+        if len(self._free) < count:
+            self._resize(self.slots + count - len(self._free), self.capacity)
+        self.reserve(rows)
 
     def take(self, rows: int) -> int:
-        """Return a free slot whose buffers hold at least ``rows`` rows per full-attention layer."""
+        """Return the lowest free slot; its buffers hold at least ``rows`` rows per full-attention layer."""
         if not self._free:
-            self._resize(max(1, 2 * self._slots), self.capacity)
+            self.prepare(1, rows)
         self.reserve(rows)
-        return self._free.pop()
+        slot = min(self._free)
+        self._free.remove(slot)
+        return slot
 
     def give_back(self, slot: int) -> None:
         """Return a slot for reuse; its rows are simply overwritten by the next text."""
@@ -60,55 +86,64 @@ class Arena:
     def reserve(self, rows: int) -> None:
         """Make room for ``rows`` rows per slot; growing copies, so callers reserve whole requests at once."""
         if rows > self.capacity:
-            self._resize(self._slots, max(rows, self.capacity + self.capacity // 2))
+            longer = self.capacity + self.capacity // 2 if len(self._free) < self.slots else 0
+            self._resize(self.slots, max(rows, longer))
 
     def rows_of(self, window: int | None) -> int:
         """Rows that a layer of this window has room for."""
         return self.capacity if window is None else min(self.capacity, window - 1 + self.chunk)
 
     def _resize(self, slots: int, capacity: int) -> None:
-        old_keys, old_values, old_slots = self.keys, self.values, self._slots
-        self.capacity = capacity
-        self.keys, self.values = [], []
-        for layer, window in enumerate(self.windows):
-            shape = (slots, self._heads[layer], self.rows_of(window), self._dim[layer])
-            for old, new in ((old_keys, self.keys), (old_values, self.values)):
-                fresh = torch.empty(shape, dtype=self.dtype, device=self.device)
-                if old:
-                    before = old[layer]
-                    fresh[: before.shape[0], :, : before.shape[2]] = before
-                new.append(fresh)
-        self._slots = slots
-        self._free.extend(range(old_slots, slots))
+        busy = len(self._free) < self.slots
+        self._free.extend(range(self.slots, slots))
+        self.slots, self.capacity = slots, capacity
+        for buffers in (self.keys, self.values):
+            for layer, old in enumerate(buffers):
+                if old is None:
+                    continue
+                if not busy:
+                    buffers[layer] = None  # given back before more is taken
+                fresh = self._fresh(layer, old.shape[1], old)
+                if busy:
+                    fresh[: old.shape[0], :, : old.shape[2]] = old
+                buffers[layer] = fresh
 
-    def move_rows(self, slot: int, window: int | None, start: int, source: Tensor) -> None:
-        """In every layer of this window, copy the rows ``source`` int64[k] to ``start ... start + k``."""
+    def move_rows(self, slot: int, window: int | None, start: int, source: Sequence[int]) -> None:
+        """In every layer of this window, copy the rows ``source`` to ``start ... start + len(source)``."""
         end = start + len(source)
-        for layer, width in enumerate(self.windows):
-            if width == window:
-                for tensor in (self.keys[layer][slot], self.values[layer][slot]):
-                    tensor[:, start:end] = tensor.index_select(1, source)
+        where: dict[torch.device, Tensor] = {}
+        for buffers in (self.keys, self.values):
+            for layer, width in enumerate(self.windows):
+                tensor = buffers[layer]
+                if width != window or tensor is None:
+                    continue
+                if tensor.device not in where:
+                    where[tensor.device] = torch.tensor(source, device=tensor.device)
+                tensor[slot, :, start:end] = tensor[slot].index_select(1, where[tensor.device])
 
     def copy_slot(self, source: int, target: int) -> None:
         """Copy everything of one slot into another."""
         for tensor in (*self.keys, *self.values):
-            tensor[target] = tensor[source]
+            if tensor is not None:
+                tensor[target] = tensor[source]
 
 
 class PassCache:
-    """What a forward pass of transformers sees as its cache: writes rows in place, hands out views."""
+    """What a forward pass of transformers sees as its cache: writes rows in place, hands out whole buffers.
 
-    def __init__(self, arena: Arena, slot: int, offsets: dict[int | None, int]) -> None:
-        self._arena, self._slot, self._offsets = arena, slot, offsets
+    Only our own attention can read what it returns; a model that does more with its keys in between fails the
+    target's self-test.
+    """
 
-    def update(self, keys: Tensor, values: Tensor, layer: int, *_: object) -> tuple[Tensor, Tensor]:
-        """Store this pass's keys and values [1, heads, rows, dim]; return all that the layer may look at."""
-        arena, slot = self._arena, self._slot
-        start = self._offsets[arena.windows[layer]]
-        end = start + keys.shape[2]
-        stored = []
-        for tensor, fresh in ((arena.keys[layer], keys), (arena.values[layer], values)):
-            row = tensor[slot : slot + 1, :, :end]
-            row[:, :, start:] = fresh
-            stored.append(row)
-        return stored[0], stored[1]
+    is_compileable = False
+
+    def __init__(self, geometry: Pass) -> None:
+        self._pass = geometry
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
+        """Store this pass's keys and values [1, heads, rows, dim]; return the buffers of the layer."""
+        return self._pass.store(layer, keys[0], values[0])
+
+    def get_seq_length(self, layer: int = 0) -> int:  # noqa: ARG002  (transformers' signature)
+        """Tokens before the pass; rows of several texts have none in common, so models are told positions too."""
+        return int(self._pass.segments[0].positions[0])

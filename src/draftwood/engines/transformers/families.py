@@ -1,4 +1,4 @@
-"""Which models the passes of this engine answer for, and the refusals by name."""
+"""What a model's configuration says about its layers, and the refusals by name."""
 
 from __future__ import annotations
 
@@ -6,48 +6,70 @@ from typing import Any
 
 from draftwood.errors import UnsupportedModelError
 
-SUPPORTED = ("llama", "qwen2", "qwen3", "mistral", "gemma3_text")
-"""Model types whose trees are tested against their chains and against ``model.generate``."""
+_UNBOUNDED = 1 << 30
+"""Positions of a model that names no limit (recurrent ones, alibi)."""
 
 
-def layer_windows(config: Any) -> list[int | None]:
-    """Sliding window of each layer, None for full attention."""
+def text_config(model: Any) -> Any:
+    """Return the configuration of the part that writes text."""
+    return model.config.get_text_config(decoder=True)
+
+
+def layer_windows(config: Any) -> list[int | None] | None:
+    """Sliding window of each layer, None for full attention; None at all if a layer is of another kind."""
     layers = config.num_hidden_layers
-    kinds = getattr(config, "layer_types", None)
     width = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None)
     if kinds is None:
+        if getattr(config, "attention_chunk_size", None) is not None:
+            return None
         return [width] * layers
-    return [width if kind == "sliding_attention" else None for kind in kinds[:layers]]
+    if set(kinds) - {"full_attention", "sliding_attention"}:
+        return None
+    per_layer = getattr(config, "per_layer_config", None) or [config] * len(kinds)
+    return [
+        getattr(of, "sliding_window", width) if kind == "sliding_attention" else None
+        for kind, of in zip(kinds, per_layer, strict=False)
+    ]
+
+
+def max_positions(config: Any) -> int:
+    """Return the longest text that the model takes, prompt included.
+
+    Rotary embeddings that re-scale themselves beyond a length would change keys that are cached already; up to
+    that length they do not.
+    """
+    limits = [
+        value
+        for name in ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx")
+        if isinstance(value := getattr(config, name, None), int) and value > 0
+    ]
+    limit = min(limits, default=_UNBOUNDED)
+    for rope in _ropes(config):
+        if rope.get("rope_type") in ("dynamic", "longrope"):
+            original = rope.get("original_max_position_embeddings") or limit
+            limit = min(limit, int(original))
+    return limit
+
+
+def _ropes(config: Any) -> list[dict[str, Any]]:
+    rope = getattr(config, "rope_parameters", None) or {}
+    return [rope, *(value for value in rope.values() if isinstance(value, dict))]
 
 
 def refuse_unsupported(model: Any) -> None:
-    """Raise `UnsupportedModelError` for models and settings that we cannot answer for.
-
-    Parameters
-    ----------
-    model
-        A model of transformers.
-    """
+    """Raise `UnsupportedModelError` for what is no decoder-only language model of transformers."""
     config = getattr(model, "config", None)
-    kind = getattr(config, "model_type", type(model).__name__)
-    if config is None or kind not in SUPPORTED:
+    name = type(model).__name__
+    if config is None or not hasattr(config, "get_text_config"):
+        raise UnsupportedModelError(f"{name} is no model of transformers and no Target")
+    if getattr(config, "is_encoder_decoder", False):
         raise UnsupportedModelError(
-            f"models of type {kind!r} are not supported yet; supported are {', '.join(SUPPORTED)}"
+            f"{name} is an encoder-decoder model, which draftwood does not run: use a decoder-only model"
         )
-    if not hasattr(model, "lm_head"):
-        raise UnsupportedModelError(f"{type(model).__name__} writes no text: load it with AutoModelForCausalLM")
-    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
-    if kinds:
-        raise UnsupportedModelError(f"layers of type {sorted(kinds)} are not supported yet")
-    rope = getattr(config, "rope_parameters", None) or {}
-    ropes = [rope, *(v for v in rope.values() if isinstance(v, dict))]
-    for name in ("dynamic", "longrope"):
-        if any(r.get("rope_type") == name for r in ropes):
-            raise UnsupportedModelError(
-                f"rope type {name!r} re-scales the text as it grows, which trees cannot follow yet"
-            )
-    for setting in ("use_bidirectional_attention", "attn_logit_softcapping"):
-        if getattr(config, setting, None):
-            raise UnsupportedModelError(f"{kind} with {setting} set is not supported yet")
-    if getattr(model, "hf_device_map", None) and len(set(model.hf_device_map.values())) > 1:
-        raise UnsupportedModelError("a model spread over several devices is not supported yet: load it on one")
+    if not callable(getattr(model, "generate", None)) or model.get_output_embeddings() is None:
+        raise UnsupportedModelError(f"{name} writes no text: load it with AutoModelForCausalLM")
+    if getattr(text_config(model), "use_bidirectional_attention", None) is True:
+        raise UnsupportedModelError(
+            f"{name} attends to later tokens (use_bidirectional_attention), so it cannot draft"
+        )

@@ -1,11 +1,12 @@
 """Linear layers on weights that oneDNN has packed: on a CPU a narrow pass is bound by how weights are read.
 
-Packing happens in the shadow only; the user's model keeps its own weights, and a target that goes away takes
-the packed copies with it. Products round differently from torch's own in the last bits, as any kernel does.
+Packed copies belong to a shadow or a lean pass; the user's model keeps its own weights, and a target that goes
+away takes the copies with it. Products round differently from torch's own in the last bits, as any kernel does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,12 +21,20 @@ class PackedLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _BATCH)
-        self._bias = None if linear.bias is None else linear.bias.detach()
+        self.weight, self.bias = linear.weight, linear.bias  # for layers that look into the ones they hold
+        self._product = packed_product(linear.weight, linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Same as the layer it stands for; x [..., in] -> [..., out]."""
-        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
+        return self._product(x)
+
+
+def packed_product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    """Return ``x -> linear(x, weight, bias)`` over a copy of ``weight`` [out, in] in oneDNN's own layout."""
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), _BATCH)
+    bias = None if bias is None else bias.detach()
+    product = torch.ops.mkldnn._linear_pointwise.default
+    return lambda x: product(x, packed, bias, "none", [], "")
 
 
 def pack(model: nn.Module) -> int:
@@ -40,14 +49,24 @@ def pack(model: nn.Module) -> int:
         (parent, name, child)
         for parent in model.modules()
         for name, child in parent.named_children()
-        if type(child) is nn.Linear  # a subclass (quantised, adapter) does more than the product
+        if type(child) is nn.Linear and is_plain(child.weight)  # others do more than the product
     ]
-    if not layers or not _works(layers[0][2]) or not _fits([child for *_, child in layers]):
+    if not can_pack([child for *_, child in layers]):
         return 0
     with torch.no_grad():
         for parent, name, child in layers:
             parent._modules[name] = PackedLinear(child)
     return len(layers)
+
+
+def is_plain(weight: Any) -> bool:
+    """True for a parameter that holds ordinary numbers; quantised ones are tensors of a class of their own."""
+    return type(weight) is nn.Parameter and type(weight.data) is Tensor and weight.layout is torch.strided
+
+
+def can_pack(layers: Sequence[nn.Linear]) -> bool:
+    """True where copies of these layers' weights can be packed here: processor, number format, free memory."""
+    return bool(layers) and _works(layers[0]) and _fits(layers)
 
 
 @torch.no_grad()
@@ -67,7 +86,7 @@ def _works(linear: nn.Linear) -> bool:
     return bool((ours - theirs).abs().max() <= rounding * (1 + theirs.abs().max()))
 
 
-def _fits(layers: list[nn.Linear]) -> bool:
+def _fits(layers: Sequence[nn.Linear]) -> bool:
     """True if a second copy of the weights leaves at least as much memory free again."""
     import psutil
 

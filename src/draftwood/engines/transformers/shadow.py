@@ -2,7 +2,7 @@
 
 transformers reads the attention implementation from the configuration at every call. Changing the user's
 configuration, even for the time of a pass, would disturb whoever else runs the model; a shadow shares every
-parameter and buffer but owns its module objects and configuration, so nothing of the user's model is touched.
+parameter and buffer but owns its module objects and configurations, so nothing of the user's model is touched.
 """
 
 from __future__ import annotations
@@ -15,28 +15,71 @@ from torch import nn
 from draftwood.engines.transformers.attention import ATTENTION
 
 
-def shadow(model: Any) -> nn.Module:
-    """Return a view of ``model`` that shares its weights, runs in eval mode and attends through `attention`."""
-    config = copy.deepcopy(model.config)
-    config._attn_implementation = ATTENTION
-    config.use_cache = True
-    config.output_attentions = config.output_hidden_states = False
-    return _view(model, config, {})
+def shadow(model: Any, attention: str | None = ATTENTION) -> Any:
+    """Return a view of ``model`` that shares its weights, runs in eval mode and attends through ``attention``.
 
-
-def _view(module: nn.Module, config: Any, seen: dict[int, nn.Module]) -> nn.Module:
-    if id(module) in seen:
-        return seen[id(module)]
-    # nn.Module has no __copy__; its state is its __dict__ (parameters are shared, the dictionaries are not)
-    twin = object.__new__(type(module))
-    seen[id(module)] = twin
-    state = dict(module.__dict__)
-    for name, value in state.items():
-        if isinstance(value, dict):
-            state[name] = type(value)(value)
-    state["training"] = False
-    if "config" in state:
-        state["config"] = config
-    state["_modules"] = {name: child and _view(child, config, seen) for name, child in module._modules.items()}
-    twin.__dict__.update(state)
+    Parameters
+    ----------
+    model
+        A model of transformers.
+    attention
+        A registered attention implementation; None keeps the model's own.
+    """
+    twin = _Viewer(attention).view(model)
+    for module in twin.modules():
+        if getattr(module, "layers_are_rescaled", None) is False:  # RWKV divides its weights when it first runs in
+            module.config.rescale_every = 0  # type: ignore[union-attr]  # eval mode, and they are the user's too
     return twin
+
+
+class _Viewer:
+    """Copies module objects, each once; configurations keep their relations (a part's is its whole's part)."""
+
+    def __init__(self, attention: str | None) -> None:
+        self._attention = attention
+        self._twins: dict[int, nn.Module] = {}
+        self._memo: dict[int, Any] = {}  # of deepcopy
+
+    def view(self, module: nn.Module) -> nn.Module:
+        if id(module) in self._twins:
+            return self._twins[id(module)]
+        # nn.Module has no __copy__; its state is its __dict__ (parameters are shared, the dictionaries are not)
+        twin = object.__new__(type(module))
+        self._twins[id(module)] = twin
+        state = dict(module.__dict__)
+        state.pop("generate", None)  # of a folder with its own: bound to the model, which could then never go
+        hook = state.pop("_hf_hook", None)  # of accelerate: it has wrapped the forward of the module it is on
+        if hook is not None:
+            state.pop("forward", None)
+            state.pop("_old_forward", None)
+        for name, value in state.items():
+            if isinstance(value, dict):
+                state[name] = type(value)(value)
+        state["training"] = False
+        if "config" in state:
+            state["config"] = self._config(state["config"])
+        children = module._modules.items()
+        state["_modules"] = {name: None if child is None else self.view(child) for name, child in children}
+        twin.__dict__.update(state)
+        if hook is not None:
+            _hang(hook, twin)
+        return twin
+
+    def _config(self, config: Any) -> Any:
+        known = id(config) in self._memo
+        ours = copy.deepcopy(config, self._memo)
+        if not known:
+            if self._attention is not None:
+                ours._attn_implementation = self._attention
+            ours.use_cache = True
+            ours.output_attentions = ours.output_hidden_states = False
+        return ours
+
+
+def _hang(hook: Any, twin: nn.Module) -> None:
+    """Hang accelerate's hook, which moves inputs to a module's device, on the twin as on the original."""
+    from accelerate.hooks import add_hook_to_module
+
+    ours = copy.copy(hook)
+    ours.init_hook = lambda module: module  # the weights are where they belong already
+    add_hook_to_module(twin, ours)

@@ -1,24 +1,86 @@
-"""One target per model, shared by all calls: the cache arena and packed weights are made once."""
+"""One target per model, shared by all calls; the first way to run it that passes its self-test."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
+from draftwood.contracts import Target
+from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
+from draftwood.engines.transformers.native import NativeTarget
+from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.errors import UnsupportedModelError
 
+Way = Callable[[], Target]
 Fingerprint = tuple[tuple[int, int], ...]
-_targets: WeakKeyDictionary[Any, tuple[Fingerprint, TransformersTarget]] = WeakKeyDictionary()
+_targets: WeakKeyDictionary[Any, tuple[Fingerprint, Target]] = WeakKeyDictionary()
+_unpacked: WeakSet[Any] = WeakSet()
+_passed: dict[tuple[Any, ...], int] = {}
+"""Per class and configuration of a model, which way passed the self-test."""
 
 
-def shared_target(model: Any) -> TransformersTarget:
+def prepare(model: Any, *, pack: bool) -> Target:
+    """Choose whether passes over this model run on packed weights, from now on, and make its target."""
+    if pack == (model in _unpacked):
+        _targets.pop(model, None)
+        (_unpacked.discard if pack else _unpacked.add)(model)
+    return shared_target(model)
+
+
+def shared_target(model: Any) -> Target:
     """Return the target of this model; a new one if its weights were moved, converted or edited since.
 
     The target lives as long as the model does.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If no way to run the model gives the scores that the model itself gives.
     """
     now = tuple((p.data_ptr(), p._version) for p in model.parameters())
     known = _targets.get(model)
     if known is None or known[0] != now:
-        known = (now, TransformersTarget(model))
+        known = (now, open_target(model))
         _targets[model] = known
     return known[1]
+
+
+def open_target(model: Any) -> Target:
+    """Make a target of the first of `ways` that passes the self-test; the result is remembered per model class."""
+    refuse_unsupported(model)
+    found = ways(model)
+    kind = _kind(model)
+    if kind in _passed:
+        return found[_passed[kind]]()
+    for index, make in enumerate(found):
+        target = agreeing(make, model)
+        if target is not None:
+            _passed[kind] = index
+            return target
+    raise UnsupportedModelError(
+        f"{type(model).__name__} scores tokens behind a cache differently from a whole text, in every way that we "
+        "know to run it, so drafts cannot be checked: use model.generate"
+    )
+
+
+def ways(model: Any) -> list[Way]:
+    """Return how a model may be run, best first.
+
+    Our cache and a lean pass, transformers' modules, chains instead of trees; then the model's own cache with
+    trees, with chains, one token at a time.
+    """
+    packed = model not in _unpacked
+    native = partial(NativeTarget, model, packed=packed)
+    found: list[Way] = [partial(native, trees=True), native, partial(native, step_by_step=True)]
+    if layer_windows(text_config(model)) is not None:
+        own = partial(TransformersTarget, model, packed=packed)
+        found = [own, partial(own, lean=False), partial(own, lean=False, trees=False), *found]
+    return found
+
+
+def _kind(model: Any) -> tuple[Any, ...]:
+    weight = model.get_input_embeddings().weight
+    return type(model), weight.dtype, weight.device.type, model.config.to_json_string(), model in _unpacked

@@ -1,227 +1,170 @@
-"""A transformers model as a target: our own cache, one forward pass per step, trees on any kernel."""
+"""A transformers model as a target: our own cache, one forward pass per step for all rows, trees on any kernel."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from draftwood.contracts import Capabilities, Ints
-from draftwood.engines.transformers.attention import PassGeometry
+from draftwood.contracts import Capabilities
+from draftwood.engines.transformers.attention import UNDER_WAY, Pass
 from draftwood.engines.transformers.cache import Arena, PassCache
-from draftwood.engines.transformers.families import layer_windows, refuse_unsupported
+from draftwood.engines.transformers.families import layer_windows, max_positions, refuse_unsupported, text_config
+from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.pack import pack
 from draftwood.engines.transformers.scores import TorchScores
+from draftwood.engines.transformers.session import SPARE, TransformersSession
 from draftwood.engines.transformers.shadow import shadow
-from draftwood.errors import PromptError
+from draftwood.engines.transformers.static import StaticPasses
+from draftwood.errors import UnsupportedModelError
 from draftwood.tree import TokenTree
 
 
 class TransformersTarget:
-    """A decoder-only model of transformers that scores token trees.
+    """A decoder-only model of transformers that scores token trees, several texts in one pass.
 
-    The model itself is not touched: passes run on a shadow that shares its weights.
+    The model itself is not touched: passes run on a shadow that shares its weights. Models whose layers keep
+    more than keys and values are for `NativeTarget`.
 
     Parameters
     ----------
     model
         A ``PreTrainedModel`` for causal language modelling.
+    trees
+        False: chains only.
     chunk
-        Most tokens per pass: longer prompts are read in pieces. Bounds the mask (rows x keys) of a long prompt
-        and the buffers of windowed layers.
+        Most tokens of one text per pass: longer prompts are read in pieces. Bounds the mask (rows x keys) of a
+        long prompt and the buffers of windowed layers.
     packed
         Run linear layers on packed weights where the machine can (see `pack`).
+    lean
+        Leave transformers' modules out of the pass where the model's are understood (see `lean`).
 
     Raises
     ------
     UnsupportedModelError
-        For a model type or setting whose passes we cannot answer for, by name.
+        For models whose layers are of another kind.
     """
 
-    def __init__(self, model: Any, *, chunk: int = 1024, packed: bool = True) -> None:
+    def __init__(
+        self, model: Any, *, trees: bool = True, chunk: int = 1024, packed: bool = True, lean: bool = True
+    ) -> None:
         refuse_unsupported(model)
-        config = model.config
-        self._model = shadow(model)
-        self.packed_layers = pack(self._model) if packed else 0
-        self._embedding = model.get_input_embeddings().weight
+        config = text_config(model)
         windows = layer_windows(config)
-        heads = config.num_key_value_heads
-        dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self.arena = Arena(
-            windows,
-            [heads] * len(windows),
-            [dim] * len(windows),
-            dtype=self._embedding.dtype,
-            device=self._embedding.device,
-            chunk=chunk,
-        )
+        if windows is None:
+            raise UnsupportedModelError(
+                f"{config.model_type} has layers of another kind than attention"
+            )
+        self._model = shadow(model)
+        self._lean = lean_pass(self._model, packed=packed) if lean else None
+        if self._lean is None and packed:
+            pack(self._model)
+        self._static: StaticPasses | None = None
+        embedding = model.get_input_embeddings().weight
+        self._device = embedding.device
+        self._takes = _parameters(self._model)
+        self.arena = Arena(windows, chunk=chunk)
+        if self._lean is not None and self._device.type == "cuda":
+            self._static = StaticPasses(self._lean, self.arena)
         self.capabilities = Capabilities(
-            vocab_size=self._embedding.shape[0], max_positions=config.max_position_embeddings, max_pass=chunk
+            vocab_size=embedding.shape[0],
+            max_positions=max_positions(config),
+            trees=trees,
+            batch=True,
+            max_pass=chunk,
         )
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids go in."""
+        return self._device
 
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0
     ) -> list[tuple[TransformersSession, TorchScores]]:
-        opened: list[tuple[TransformersSession, TorchScores]] = []
+        sessions: list[TransformersSession] = []
+        longest = max(map(len, prompts), default=0) + reserve
+        self.arena.prepare(len(prompts), longest + SPARE)
         try:
-            for prompt in prompts:
-                session = TransformersSession(self, len(prompt) + reserve)
-                opened.append((session, None))  # type: ignore[arg-type]  # closed below if reading fails
-                opened[-1] = (session, session.extend(prompt))
+            sessions += [TransformersSession(self, longest) for _ in prompts]
+            return list(zip(sessions, self.read(list(zip(sessions, prompts, strict=True))), strict=True))
         except BaseException:
-            for session, _ in opened:
+            for session in sessions:
                 session.close()
             raise
-        return opened
+
+    def read(self, texts: Sequence[tuple[TransformersSession, Sequence[int]]]) -> list[TorchScores]:
+        """Read text into sessions, sharing passes; returns the scores of each text's last token."""
+        for session, whole in texts:
+            session.check_room(whole)
+        left: list[NDArray[np.int64]] = [np.asarray(ids, dtype=np.int64) for _, ids in texts]
+        rows: list[Tensor | None] = [None] * len(texts)
+        while any(len(ids) for ids in left):
+            room, now = self.arena.chunk, []
+            for index, ids in enumerate(left):
+                if room and len(ids):
+                    now.append((index, ids[:room]))
+                    left[index] = ids[room:]
+                    room -= min(room, len(ids))
+            pieces = [(texts[index][0], ids) for index, ids in now]
+            last = np.cumsum([len(ids) for _, ids in now]) - 1
+            logits = self._run([s.segment(ids) for s, ids in pieces], [ids for _, ids in pieces], last)
+            for (index, ids), (session, _), row in zip(now, pieces, logits, strict=True):
+                session.commit(ids)
+                rows[index] = row
+        return [TorchScores(row[None]) for row in rows if row is not None]
 
     def score(self, requests: Sequence[tuple[TransformersSession, int, TokenTree]]) -> list[TorchScores]:
-        return [session.score(root, tree) for session, root, tree in requests]
+        """One pass over the roots and trees of all requests."""
+        segments, ids = [], []
+        for session, root, tree in requests:
+            ids.append(np.concatenate(([root], tree.tokens)))
+            segments.append(session.tree_segment(root, tree))
+        logits = self._run(segments, ids, None)
+        return [TorchScores(logits[s.first : s.first + s.rows]) for s in segments]
 
     @torch.inference_mode()
-    def forward(self, ids: Sequence[int] | Ints, cache: PassCache, geometry: PassGeometry, rows: int) -> Any:
-        """Run one pass over ``ids``; returns the logits [rows, vocab] of its last ``rows`` tokens."""
-        device = self.arena.device
-        positions = torch.from_numpy(np.asarray(geometry.positions, dtype=np.int64)).to(device)
-        output = self._model(
-            input_ids=torch.from_numpy(np.asarray(ids, dtype=np.int64))[None].to(device),
-            position_ids=positions[None],
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=rows,
-            geometry=geometry,
-        )
-        return output.logits[0]
+    def _run(self, segments: Sequence[Any], ids: Sequence[Any], rows: Any) -> Tensor:
+        """Run one pass; returns the logits [rows, vocab] of these rows of it (None: of all)."""
+        geometry = Pass(self.arena, segments)
+        tokens = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(self._device)
+        where = torch.from_numpy(geometry.positions).to(self._device)
+        wanted = None if rows is None else torch.from_numpy(rows).to(self._device)
+        if self._static is not None and rows is None and len(segments) == 1:
+            logits = self._static.run(segments[0], tokens)
+            if logits is not None:
+                return logits
+        if self._lean is not None:
+            return self._lean(tokens, where, partial(geometry.through, self._lean.scaling), wanted)
+        return self._forward(geometry, tokens, where, wanted)
+
+    def _forward(self, geometry: Pass, tokens: Tensor, where: Tensor, wanted: Tensor | None) -> Tensor:
+        """The same through the shadow's modules."""
+        inputs: dict[str, Any] = {
+            "input_ids": tokens[None],
+            "past_key_values": PassCache(geometry),
+            "use_cache": True,
+        }
+        if "position_ids" in self._takes:
+            inputs["position_ids"] = where[None]
+        in_forward = "logits_to_keep" in self._takes
+        if in_forward:
+            inputs["logits_to_keep"] = 0 if wanted is None else wanted
+        token = UNDER_WAY.set(geometry)
+        try:
+            logits: Tensor = self._model(**inputs).logits[0]
+        finally:
+            UNDER_WAY.reset(token)
+        return logits if in_forward or wanted is None else logits[wanted.to(logits.device)]
 
 
-class TransformersSession:
-    """One text in the arena. ``length`` rows are committed; what a pass wrote behind them is provisional."""
-
-    replay = 0
-
-    def __init__(self, target: TransformersTarget, rows: int) -> None:
-        self._target = target
-        self._arena = target.arena
-        self._slot: int | None = self._arena.take(rows + 64)  # 64: a usual tree, so that it need not grow
-        self._ids: list[int] = []
-        self._scored: tuple[int, TokenTree] | None = None
-        # Per window width, the position of the text that row 0 of those buffers holds.
-        self._first = dict.fromkeys(set(self._arena.windows), 0)
-
-    @property
-    def length(self) -> int:
-        return len(self._ids)
-
-    @property
-    def ids(self) -> list[int]:
-        """The cached text."""
-        return list(self._ids)
-
-    def extend(self, ids: Sequence[int]) -> TorchScores:
-        limit = self._target.capabilities.max_positions
-        if not len(ids):
-            raise PromptError("there is nothing to read: the prompt is empty")
-        if self.length + len(ids) > limit:
-            raise PromptError(
-                f"the text has {self.length + len(ids)} tokens, the model takes at most {limit}: shorten it"
-            )
-        self._scored = None
-        width = self._arena.chunk
-        for start in range(0, len(ids), width):
-            piece = [int(i) for i in ids[start : start + width]]
-            positions = np.arange(self.length, self.length + len(piece))
-            logits = self._pass(piece, positions, None, rows=1)
-            self._ids += piece
-        return TorchScores(logits)
-
-    def score(self, root: int, tree: TokenTree) -> TorchScores:
-        """Score ``root`` and the nodes of ``tree`` behind the committed text; nothing is committed."""
-        ids = np.concatenate(([root], tree.tokens))
-        among = None if tree.is_chain else _with_root(tree.ancestor_mask)
-        logits = self._pass(ids, tree.positions(self.length), among, rows=len(ids))
-        self._scored = (root, tree)
-        return TorchScores(logits)
-
-    def keep(self, path: Sequence[int]) -> None:
-        if self._scored is None:
-            raise RuntimeError("keep() follows a score(): there is no scored tree to keep from")
-        root, tree = self._scored
-        self._scored = None
-        start = next((i for i, node in enumerate(path) if node != i), len(path))
-        if start < len(path):  # rows before the first one that must move are in place already
-            nodes = np.asarray(path, dtype=np.int64)
-            for window, first in self._first.items():
-                base = self.length - first + 1
-                rows = torch.from_numpy(nodes[start:] + base).to(self._arena.device)
-                self._arena.move_rows(self._slot_index, window, base + start, rows)
-        self._ids.append(root)
-        if len(path):
-            self._ids += tree.tokens[list(path)].tolist()
-
-    def truncate(self, length: int) -> None:
-        self._scored = None
-        if length >= self.length:
-            return
-        # A windowed layer must still hold what the tokens after the cut can see.
-        lost = any(w is not None and max(0, length - w + 1) < first for w, first in self._first.items())
-        ids = self._ids[:length]
-        if not lost:
-            self._ids = ids
-            return
-        self._ids, self._first = [], dict.fromkeys(self._first, 0)
-        if ids:
-            self.extend(ids)
-
-    def fork(self) -> TransformersSession:
-        twin = TransformersSession(self._target, self._arena.capacity - 64)
-        self._arena.copy_slot(self._slot_index, twin._slot_index)
-        twin._ids, twin._first = list(self._ids), dict(self._first)
-        return twin
-
-    def close(self) -> None:
-        if self._slot is not None:
-            self._arena.give_back(self._slot)
-            self._slot = None
-
-    @property
-    def _slot_index(self) -> int:
-        if self._slot is None:
-            raise RuntimeError("this session is closed")
-        return self._slot
-
-    def _pass(
-        self,
-        ids: Sequence[int] | Ints,
-        positions: NDArray[Any],
-        among: NDArray[np.bool_] | None,
-        rows: int,
-    ) -> torch.Tensor:
-        arena, slot = self._arena, self._slot_index
-        arena.reserve(self.length + len(ids))
-        self._make_room(len(ids))
-        offsets = {window: self.length - first for window, first in self._first.items()}
-        geometry = PassGeometry(positions, among, offsets, arena.dtype, arena.device)
-        logits: torch.Tensor = self._target.forward(ids, PassCache(arena, slot, offsets), geometry, rows)
-        return logits
-
-    def _make_room(self, rows: int) -> None:
-        """Shift windowed buffers that the next pass would overrun, keeping what the window still reaches."""
-        for window, first in self._first.items():
-            held = self.length - first
-            if window is None or held + rows <= self._arena.rows_of(window):
-                continue
-            kept = min(window - 1, held)
-            source = torch.arange(held - kept, held, device=self._arena.device)
-            self._arena.move_rows(self._slot_index, window, 0, source)
-            self._first[window] = self.length - kept
-
-
-def _with_root(among: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Prepend the root, which every node sees: bool[n, n] -> bool[n + 1, n + 1]."""
-    n = len(among)
-    sees = np.zeros((n + 1, n + 1), dtype=np.bool_)
-    sees[:, 0] = True
-    sees[1:, 1:] = among
-    return sees
+def _parameters(model: Any) -> frozenset[str]:
+    """Names that the model's forward takes."""
+    return frozenset(inspect.signature(type(model).forward).parameters)

@@ -1,0 +1,118 @@
+"""A target tries itself on a few tokens before it is used: what it says must be what the model says.
+
+Whether a model's attention can follow a tree, or its cache be rolled back, is nowhere declared in transformers;
+so every way of running a model is tried against the model's own forward over the whole text, without a cache.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from draftwood.contracts import Target
+from draftwood.engines.transformers.shadow import shadow
+from draftwood.tree import TokenTree
+
+log = logging.getLogger("draftwood")
+
+ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-3}
+"""How far scores may lie apart, as a share of the largest: seeing a wrong token moves them by tens of per cent."""
+_HALF = 0.1
+"""The same for half precision."""
+
+_CONTEXT = 11
+_SIZE = 24
+
+
+def agreeing(make: Callable[[], Target], model: Any) -> Target | None:
+    """Make a target and try it; None where it says something else than the model, or raises."""
+    try:
+        target = make()
+        if agrees(target, model):
+            return target
+        log.debug("%s says otherwise than %s", target, type(model).__name__)
+    except Exception as error:  # whatever a model's code raises when it is run in a way it was not written for
+        log.debug("a way to run %s fails: %s: %s", type(model).__name__, type(error).__name__, error)
+    return None
+
+
+def agrees(target: Target, model: Any) -> bool:
+    """Try a target on a small text: read, score a tree (or a chain), keep one branch, score again, cut, score.
+
+    Parameters
+    ----------
+    target
+        Fresh.
+    model
+        The model it stands for.
+    """
+    own = _Own(model)
+    ids = _some_ids(target.capabilities.vocab_size)
+    a, b, c, d, e = ids[_CONTEXT + 1 : _CONTEXT + 6]
+    text, root = ids[:_CONTEXT], ids[_CONTEXT]
+    if target.capabilities.rollback == "none":
+        tree, other = TokenTree.empty(), TokenTree.empty()
+    elif target.capabilities.trees:
+        tree, other = TokenTree.build([a, b, c], [-1, 0, -1]), TokenTree.build([d, e], [-1, -1])
+    else:
+        tree, other = TokenTree.build([a, b, c]), TokenTree.build([d, e])
+    ((session, first),) = target.open([text], reserve=8)
+    try:
+        if not own.says(text, first, 0) or not _scored(target, session, text, root, tree, own):
+            return False
+        # A branch that is not the first one written, or the first node of a chain: something must be taken back.
+        kept = [] if not len(tree) else [2] if target.capabilities.trees else [0]
+        session.keep(kept)
+        text = [*text, root, *tree.tokens[kept].tolist()]
+        if not _scored(target, session, text, d, other, own):
+            return False
+        session.keep([])
+        if target.capabilities.rollback != "none":
+            session.truncate(_CONTEXT)
+            text = text[:_CONTEXT]
+        else:
+            text = [*text, d]
+        return _scored(target, session, text, e, TokenTree.empty(), own)
+    finally:
+        session.close()
+
+
+def _scored(target: Target, session: Any, text: list[int], root: int, tree: TokenTree, own: _Own) -> bool:
+    (scores,) = target.score([(session, root, tree)])
+    nodes = range(-1, len(tree))
+    return all(own.says([*text, root, *tree.tokens[tree.path(n)].tolist()], scores, 1 + n) for n in nodes)
+
+
+class _Own:
+    """The model's own scores of whole texts."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = shadow(model, attention=None)
+        self._device = model.get_input_embeddings().weight.device
+        self._rounding = ROUNDING.get(model.get_input_embeddings().weight.dtype, _HALF)
+        self._known: dict[tuple[int, ...], NDArray[np.float32]] = {}
+
+    def says(self, text: Sequence[int], scores: Any, row: int) -> bool:
+        """True if a target's scores of this row are the model's own after this text."""
+        ours, own = scores.numpy(scores.raw(row)), self.after(text)
+        spread = np.abs(own - own.mean()).max()
+        return bool(np.abs(ours - own).max() <= self._rounding * spread)
+
+    @torch.inference_mode()
+    def after(self, text: Sequence[int]) -> NDArray[np.float32]:
+        """Scores float32[vocab] of what follows."""
+        key = tuple(text)
+        if key not in self._known:
+            logits = self._model(input_ids=torch.tensor([key], device=self._device), use_cache=False).logits
+            self._known[key] = logits[0, -1].float().cpu().numpy()
+        return self._known[key]
+
+
+def _some_ids(vocab: int) -> list[int]:
+    """Token ids that differ from their neighbours, spread over the vocabulary; the same in every run."""
+    return [int(i) for i in np.random.default_rng(0).integers(0, vocab, _SIZE)]

@@ -1,0 +1,165 @@
+"""One text in the arena: what a pass over it looks like, and what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.transformers.attention import Segment
+from draftwood.engines.transformers.scores import TorchScores
+from draftwood.errors import PromptError
+from draftwood.tree import TokenTree
+
+if TYPE_CHECKING:
+    from draftwood.engines.transformers.target import TransformersTarget
+
+SPARE = 64
+"""Rows beyond the reserved ones: a usual tree, so that its buffers need not grow for it."""
+
+
+class TransformersSession:
+    """A slot of the arena. ``length`` rows are committed; what a pass wrote behind them is provisional.
+
+    Parameters
+    ----------
+    target
+        Whose arena it is.
+    rows
+        Tokens that it is expected to hold.
+    """
+
+    replay = 0
+
+    def __init__(self, target: TransformersTarget, rows: int) -> None:
+        self._target, self._arena = target, target.arena
+        self._slot: int | None = self._arena.take(rows + SPARE)
+        self._ids: list[int] = []
+        self._scored: tuple[int, TokenTree] | None = None
+        # Per window width, the position of the text that row 0 of those buffers holds.
+        self._first = dict.fromkeys(set(self._arena.windows), 0)
+
+    @property
+    def length(self) -> int:
+        return len(self._ids)
+
+    @property
+    def ids(self) -> list[int]:
+        """The cached text."""
+        return list(self._ids)
+
+    @property
+    def slot(self) -> int:
+        """Its slot in the arena."""
+        if self._slot is None:
+            raise RuntimeError("this session is closed")
+        return self._slot
+
+    @property
+    def first(self) -> dict[int | None, int]:
+        """Per window width, the position of the text that row 0 of those buffers holds."""
+        return self._first
+
+    def check_room(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        """Raise `PromptError` if there is nothing to read, or more than the model takes."""
+        limit = self._target.capabilities.max_positions
+        if not len(ids):
+            raise PromptError("there is nothing to read: the prompt is empty")
+        if self.length + len(ids) > limit:
+            raise PromptError(
+                f"the text has {self.length + len(ids)} tokens, the model takes at most {limit}: shorten it"
+            )
+
+    def segment(
+        self,
+        ids: Sequence[int] | NDArray[Any],
+        positions: NDArray[np.int64] | None = None,
+        among: NDArray[np.bool_] | None = None,
+    ) -> Segment:
+        """Return what a pass over ``ids`` behind the committed text looks like; without positions a chain."""
+        rows = len(ids)
+        self._scored = None
+        self._arena.reserve(self.length + rows)
+        self._make_room(rows)
+        offsets = {window: self.length - first for window, first in self._first.items()}
+        if positions is None:
+            positions = np.arange(self.length, self.length + rows, dtype=np.int64)
+        return Segment(self.slot, positions, among, offsets)
+
+    def tree_segment(self, root: int, tree: TokenTree) -> Segment:
+        """Return what a pass over a root and its tree looks like; `keep` refers to it."""
+        rows = 1 + len(tree)
+        if tree.is_chain:
+            segment = self.segment(range(rows))
+        else:
+            positions = tree.positions(self.length).astype(np.int64)
+            segment = self.segment(range(rows), positions, _with_root(tree.ancestor_mask))
+        self._scored = (root, tree)
+        return segment
+
+    def commit(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        """What a pass over these ids wrote is committed."""
+        self._ids += np.asarray(ids).tolist()
+
+    def extend(self, ids: Sequence[int]) -> TorchScores:
+        return self._target.read([(self, ids)])[0]
+
+    def keep(self, path: Sequence[int]) -> None:
+        if self._scored is None:
+            raise RuntimeError("keep() follows a score(): there is no scored tree to keep from")
+        root, tree = self._scored
+        self._scored = None
+        start = next((i for i, node in enumerate(path) if node != i), len(path))
+        if start < len(path):  # rows before the first one that must move are in place already
+            for window, first in self._first.items():
+                base = self.length - first + 1
+                self._arena.move_rows(self.slot, window, base + start, [base + node for node in path[start:]])
+        self._ids.append(root)
+        if len(path):
+            self._ids += tree.tokens[list(path)].tolist()
+
+    def truncate(self, length: int) -> None:
+        self._scored = None
+        if length >= self.length:
+            return
+        # A windowed layer must still hold what the tokens after the cut can see.
+        lost = any(w is not None and max(0, length - w + 1) < first for w, first in self._first.items())
+        ids = self._ids[:length]
+        if not lost:
+            self._ids = ids
+            return
+        self._ids, self._first = [], dict.fromkeys(self._first, 0)
+        if ids:
+            self.extend(ids)
+
+    def fork(self) -> TransformersSession:
+        twin = TransformersSession(self._target, self._arena.capacity - SPARE)
+        self._arena.copy_slot(self.slot, twin.slot)
+        twin._ids, twin._first = list(self._ids), dict(self._first)
+        return twin
+
+    def close(self) -> None:
+        if self._slot is not None:
+            self._arena.give_back(self._slot)
+            self._slot = None
+
+    def _make_room(self, rows: int) -> None:
+        """Shift windowed buffers that the next pass would overrun, keeping what the window still reaches."""
+        for window, first in self._first.items():
+            held = self.length - first
+            if window is None or held + rows <= self._arena.rows_of(window):
+                continue
+            kept = min(window - 1, held)
+            self._arena.move_rows(self.slot, window, 0, range(held - kept, held))
+            self._first[window] = self.length - kept
+
+
+def _with_root(among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Prepend the root, which every node sees: bool[n, n] -> bool[n + 1, n + 1]."""
+    n = len(among)
+    sees = np.zeros((n + 1, n + 1), dtype=np.bool_)
+    sees[:, 0] = True
+    sees[1:, 1:] = among
+    return sees

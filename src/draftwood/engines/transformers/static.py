@@ -1,0 +1,144 @@
+"""Passes of fixed shapes, so that a GPU can replay them as one graph instead of launching kernel after kernel.
+
+A narrow pass on a GPU is bound by launches: 30 layers of a dozen kernels each take longer to start than to run. A
+captured graph starts at once, but its shapes and addresses are fixed. So a pass is padded to the next of a few
+widths, keys are masked instead of sliced, and everything that changes lies in tensors that stay where they are.
+Source: CUDA graphs in torch, pytorch.org/docs/stable/notes/cuda.html#cuda-graphs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from draftwood.engines.transformers.attention import Segment
+from draftwood.engines.transformers.cache import Arena
+from draftwood.engines.transformers.lean import LeanDecoder
+
+log = logging.getLogger("draftwood")
+
+WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+"""Rows of a pass; wider ones run as they are."""
+
+
+class StaticPasses:
+    """The passes over one session at a time, one per width and slot, captured when they are first needed.
+
+    Parameters
+    ----------
+    decoder
+        Runs a pass; its rotary embedding must not change with the text.
+    arena
+        Holds the cache; whenever it is made anew, so are the passes.
+    capture
+        False runs the same shapes without a graph (what tests on a CPU do).
+    """
+
+    def __init__(self, decoder: LeanDecoder, arena: Arena, *, capture: bool = True) -> None:
+        self._decoder, self._arena, self._capture = decoder, arena, capture
+        self._works = True
+        self._made: dict[tuple[int, int], StaticPass] = {}
+        self._buffers: tuple[int, ...] = ()
+
+    def run(self, segment: Segment, tokens: Tensor) -> Tensor | None:
+        """Logits [rows, vocab] of a pass over one segment; None where it must run as it is.
+
+        The logits are overwritten by the next pass of this width.
+        """
+        rows = segment.rows
+        if not self._works or rows > WIDTHS[-1] or any(k is None for k in self._arena.keys):
+            return None  # the first pass of all makes the buffers
+        width = next(w for w in WIDTHS if w >= rows)
+        if any(offset + width > self._arena.rows_of(window) for window, offset in segment.offsets.items()):
+            return None
+        now = tuple(t.data_ptr() for t in self._arena.keys if t is not None)
+        if now != self._buffers:
+            self._made.clear()
+            self._buffers = now
+        key = (width, segment.slot)
+        if key not in self._made:
+            self._made[key] = StaticPass(self._decoder, self._arena, segment.slot, width, tokens.device)
+        try:
+            return self._made[key].run(segment, tokens, capture=self._capture)[:rows]
+        except RuntimeError as error:  # what cannot be captured runs as it is
+            log.warning("CUDA graphs are off for this model: %s", error)
+            self._works = False
+            return None
+
+
+class StaticPass:
+    """One width, one slot. What changes from step to step lies in tensors that keep their addresses."""
+
+    def __init__(self, decoder: LeanDecoder, arena: Arena, slot: int, width: int, device: torch.device) -> None:
+        self._decoder, self._arena, self._slot, self._width = decoder, arena, slot, width
+        self._ids = torch.zeros(width, dtype=torch.int64, device=device)
+        self._positions = torch.zeros(width, dtype=torch.int64, device=device)
+        windows = set(arena.windows)
+        self._places = {w: torch.zeros(width, dtype=torch.int64, device=device) for w in windows}
+        self._masks = {w: torch.zeros((width, arena.rows_of(w)), device=device) for w in windows}
+        self._captured: tuple[Any, Tensor] | None = None
+
+    def run(self, segment: Segment, tokens: Tensor, *, capture: bool) -> Tensor:
+        """Fill in a segment and run; logits [width, vocab], of which the segment's rows mean something."""
+        rows = segment.rows
+        self._ids[:rows] = tokens
+        self._positions[:rows] = torch.from_numpy(segment.positions).to(self._ids.device)
+        for window, mask in self._masks.items():
+            offset = segment.offsets[window]
+            self._places[window].copy_(torch.arange(offset, offset + self._width))
+            self._masks[window].copy_(torch.from_numpy(self._mask(segment, window, mask.shape[1])))
+        if not capture:
+            return self._pass()
+        if self._captured is None:
+            self._captured = self._capture()
+        graph, logits = self._captured
+        graph.replay()
+        return logits
+
+    def _mask(self, segment: Segment, window: int | None, keys: int) -> NDArray[np.float32]:
+        """Additive mask float32[width, keys]; padding rows see the first key only, and nobody sees them."""
+        mask = np.full((self._width, keys), -np.inf, dtype=np.float32)
+        mask[:, 0] = 0
+        end = segment.offsets[window] + segment.rows
+        own = segment.mask(window)
+        mask[: segment.rows, :end] = 0 if own is None else own
+        return mask
+
+    def _capture(self) -> tuple[Any, Tensor]:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # what libraries allocate at first use must not be part of the graph
+            for _ in range(3):
+                self._pass()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            logits = self._pass()
+        return graph, logits
+
+    def _pass(self) -> Tensor:
+        attend: Callable[..., Tensor] = partial(self._through, self._decoder.scaling)
+        return self._decoder(self._ids, self._positions, attend, None)
+
+    def _through(self, scaling: float, layer: int, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Store and attend over the whole slot; shapes as in `Pass.through`."""
+        window = self._arena.window(layer)
+        places, mask = self._places[window], self._masks[window]
+        held = []
+        for buffer, fresh in zip(self._arena.buffers(layer, keys, values), (keys, values), strict=True):
+            buffer[self._slot].index_copy_(1, places, fresh.transpose(0, 1))
+            held.append(buffer[self._slot][:, None])
+        rows, heads, dim = query.shape
+        groups = heads // keys.shape[1]
+        wide = query.transpose(0, 1).reshape(-1, groups, rows, dim)
+        k, v = (t.expand(-1, groups, -1, -1) for t in held)
+        out = scaled_dot_product_attention(wide, k, v, attn_mask=mask.to(query.dtype), scale=scaling)
+        return out.reshape(heads, rows, -1).transpose(0, 1).flatten(1)
