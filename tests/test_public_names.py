@@ -19,9 +19,11 @@ PUBLIC = [
     "Step",
     "Stream",
     "TokenTree",
+    "decode_with",
     "fetch",
     "generate",
     "load",
+    "prepare",
     "stream",
 ]
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from draftwood.doors.conversation import Conversation as Conversation
+    from draftwood.doors.decode_with import decode_with as decode_with
     from draftwood.doors.generation import Generation as Generation
+    from draftwood.doors.prepare import prepare as prepare
     from draftwood.doors.stream import Stream as Stream
     from draftwood.doors.stream import generate as generate
     from draftwood.doors.stream import stream as stream
@@ -33,9 +35,11 @@ _HOME = {
     "Step": "draftwood.step",
     "Stream": "draftwood.doors.stream",
     "TokenTree": "draftwood.tree",
+    "decode_with": "draftwood.doors.decode_with",
     "fetch": "draftwood.models",
     "generate": "draftwood.doors.stream",
     "load": "draftwood.models",
+    "prepare": "draftwood.doors.prepare",
     "stream": "draftwood.doors.stream",
 }
 

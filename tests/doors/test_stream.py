@@ -112,12 +112,14 @@ def test_without_a_tokenizer_there_are_no_pieces_and_all_of_the_ids():
     assert len(streamed.generation.ids) == 12
 
 
-def test_several_prompts_follow_one_another():
+def test_several_prompts_come_together_each_piece_with_its_prompt():
     model = toy()
     prompts = [PROMPT, PROMPT[::-1]]
     streamed = stream(model, prompts, tokenizer=TOKENIZER, max_new_tokens=12)
-    text = "".join(piece.text for piece in streamed)
-    assert text == "".join(g.text for g in streamed.generations)
+    texts = ["", ""]
+    for piece in streamed:
+        texts[piece.prompt] += piece.text
+    assert texts == [g.text for g in streamed.generations]
     assert [g.ids for g in streamed.generations] == [g.ids for g in generate(model, prompts, max_new_tokens=12)]
 
 

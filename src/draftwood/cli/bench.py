@@ -55,6 +55,7 @@ def bench(
     as_json: options.Json = False,
     dtype: options.Dtype = "float32",
     threads: options.Threads = None,
+    pack: options.Pack = True,
 ) -> None:
     """Compare drafters, and peers, on the same prompts."""
     from draftwood.cli.bench_table import show
@@ -67,7 +68,7 @@ def bench(
     labels = list(dict.fromkeys(["none", *(label for label, _ in arms(drafters))]))
     jobs = measuring.jobs_of(tasks, prompts, limit)
     settings = BenchSettings(chosen, max_new_tokens, temperature, seed)
-    run = _Run(model, dtype, threads, labels, peers, settings, output)
+    run = _Run(model, dtype, threads, pack, labels, peers, settings, output)
     run.load()
     try:
         with measuring.progress() as bar:
@@ -94,7 +95,7 @@ class _Run:
     """Model, arms and rows of one bench."""
 
     def __init__(
-        self, model: str, dtype: str, threads: int | None, labels: list[str], peers: str | None,
+        self, model: str, dtype: str, threads: int | None, pack: bool, labels: list[str], peers: str | None,
         settings: Any, output: Path | None,
     ) -> None:  # fmt: skip
         from draftwood.engines.peers import peer_names
@@ -105,7 +106,7 @@ class _Run:
             engines = [peer.engine for peer in peer_names(peers)]
             peers = ",".join([*dict.fromkeys(engines), peers])  # each with its engine's plain decoding beside it
         self.names = {"model": model, "dtype": dtype}
-        self._threads, self._labels, self._peers = threads, labels, peers
+        self._threads, self._pack, self._labels, self._peers = threads, pack, labels, peers
         self._settings, self._output = settings, output
         self.arms: list[Arm] = []
         self.writer: RowsWriter
@@ -113,7 +114,8 @@ class _Run:
 
     def load(self) -> None:
         """Load the model."""
-        self._model, self._tokenizer = options.load_model(self.names["model"], self.names["dtype"], self._threads)
+        name, dtype = self.names["model"], self.names["dtype"]
+        self._model, self._tokenizer = options.load_model(name, dtype, self._threads, self._pack)
         self.names["dtype"] = options.dtype_of(self._model)
 
     def prepare(self, jobs: list[Any], bar: Any) -> Bench:
@@ -137,6 +139,8 @@ class _Run:
             "temperature": self._settings.temperature,
             "seed": self._settings.seed,
         }
+        if not self._pack:
+            said["pack"] = False
         self.writer = RowsWriter(self._output, header("bench", said, provenance(**self.names, threads=threads)))
         self.arms = [OurArm(label, setup, self._settings.planner) for label in self._labels]
         if self._peers:

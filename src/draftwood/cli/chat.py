@@ -33,10 +33,11 @@ def chat(
     system: options.System = None,
     dtype: options.Dtype = "float32",
     threads: options.Threads = None,
+    pack: options.Pack = True,
 ) -> None:
     """Talk with a model; /help lists what else can be said."""
     given = Given(
-        model, drafters, planner, dtype, threads, max_new_tokens,
+        model, drafters, planner, dtype, threads, pack, max_new_tokens,
         temperature, top_k, top_p, min_p, repetition_penalty, seed, stop,
     )  # fmt: skip
     loaded = given.load()

@@ -50,6 +50,7 @@ def generate(
     as_json: options.Json = False,
     dtype: options.Dtype = "float32",
     threads: options.Threads = None,
+    pack: options.Pack = True,
 ) -> None:
     """Answer a prompt, coloured by where each token came from."""
     from draftwood.cli.prompt import read_prompt
@@ -63,7 +64,7 @@ def generate(
         raise UsageError("--output keeps one answer, and --compare writes several: draftwood bench keeps them all")
     text = read_prompt(prompt)
     given = Given(
-        model, drafters, planner, dtype, threads, max_new_tokens,
+        model, drafters, planner, dtype, threads, pack, max_new_tokens,
         temperature, top_k, top_p, min_p, repetition_penalty, seed, stop,
     )  # fmt: skip
     loaded = given.load()

@@ -13,7 +13,21 @@ from typing import Annotated
 import typer
 
 from draftwood import __version__
-from draftwood.cli import bench, chat, demo, drift, fetch, generate, info, models, probe, profile, report, simulate
+from draftwood.cli import (
+    bench,
+    chat,
+    demo,
+    drift,
+    export,
+    fetch,
+    generate,
+    info,
+    models,
+    probe,
+    profile,
+    report,
+    simulate,
+)
 from draftwood.errors import DraftwoodError
 
 app = typer.Typer(
@@ -34,6 +48,7 @@ for verb in (
     bench.bench,
     drift.drift,
     report.report,
+    export.export_custom_generate,
     fetch.fetch,
     models.models,
     info.info,

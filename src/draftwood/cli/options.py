@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from draftwood.contracts import Drafter, Planner
+    from draftwood.contracts import Planner
     from draftwood.request import Request
 
 # Written here once more, since their homes import numpy; a test holds both together.
@@ -44,6 +44,9 @@ Stop = Annotated[
 System = Annotated[str | None, typer.Option(help="System message of the chat template.")]
 Dtype = Annotated[str, typer.Option(help="Number format: float32, bfloat16, float16 or auto.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads. [default: torch's choice]")]
+Pack = Annotated[
+    bool, typer.Option("--pack/--no-pack", help="On a CPU, copy the weights into a layout that is read faster.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -56,6 +59,7 @@ class Given:
     planner: str
     dtype: str
     threads: int | None
+    pack: bool
     max_new_tokens: int | None
     temperature: float
     top_k: int | None
@@ -81,12 +85,13 @@ class Given:
         from draftwood.planning.load import load as load_planner
         from draftwood.verify.sampling import check_sampling
 
-        drafters, planner = load_drafters(self.drafters), load_planner(self.planner)
+        load_drafters(self.drafters)
+        planner = load_planner(self.planner)
         known = {name: self.settings[name] for name in Sampling.__dataclass_fields__}
         check_sampling(Sampling(**{name: value for name, value in known.items() if value is not None}))
         StopStrings(self.stop or (), lambda _: "") if self.stop else None
-        model, tokenizer = load_model(self.model, self.dtype, self.threads)
-        return Loaded(model, tokenizer, drafters, planner)
+        model, tokenizer = load_model(self.model, self.dtype, self.threads, self.pack)
+        return Loaded(model, tokenizer, self.drafters, planner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +100,15 @@ class Loaded:
 
     model: Any
     tokenizer: Any
-    drafters: tuple[Drafter, ...]
+    drafters: str
     planner: Planner
 
     @property
     def names(self) -> list[str]:
         """Names of the drafters."""
-        return [d.name for d in self.drafters]
+        from draftwood.drafters.load import load as load_drafters
+
+        return [d.name for d in load_drafters(self.drafters)]
 
     def request(self, given: Given, ids: list[int]) -> Request:
         """Return what these flags ask for, the model's own settings filled in."""
@@ -116,10 +123,14 @@ def dtype_of(model: Any) -> str:
     return str(model.dtype).rpartition(".")[2]
 
 
-def load_model(name: str, dtype: str, threads: int | None) -> tuple[Any, Any]:
-    """Load a model, showing on a terminal that this takes a moment."""
+def load_model(name: str, dtype: str, threads: int | None, pack: bool = True) -> tuple[Any, Any]:
+    """Load a model and make it ready, showing on a terminal that this takes a moment."""
     from draftwood.cli.render import busy
+    from draftwood.doors.prepare import prepare
     from draftwood.models import load
 
     with busy(f"loading {name}"):
-        return load(name, dtype=dtype, threads=threads)
+        model, tokenizer = load(name, dtype=dtype, threads=threads)
+        if not pack:
+            prepare(model, pack=False)
+        return model, tokenizer

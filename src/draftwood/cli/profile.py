@@ -48,15 +48,16 @@ def profile(
     as_json: options.Json = False,
     dtype: options.Dtype = "float32",
     threads: options.Threads = None,
+    pack: options.Pack = True,
 ) -> None:
     """Measure what a pass over n tokens costs here.
 
-    Planners read the file; without --sizes, --contexts and --rounds it is also kept in the cache folder.
+    Planners read the file; without --sizes, --contexts, --rounds, --no-pack it is also kept in the cache folder.
     """
     asked = {"sizes": _numbers("--sizes", sizes), "contexts": _numbers("--contexts", contexts)}
     _check_packages(picture=plot is not None, characters=not as_json)
     _check_places(output, plot)
-    loaded, tokenizer = options.load_model(model, dtype, threads)
+    loaded, tokenizer = options.load_model(model, dtype, threads, pack)
     run = _Run.of(model, loaded, tokenizer)
     interrupted = run.measure({k: v for k, v in asked.items() if v}, rounds, seconds)
     if not run.measured.rounds:
@@ -66,7 +67,7 @@ def profile(
         print(json.dumps(run.document()))
     else:
         run.show()
-    whole = not interrupted and sizes is None and contexts is None and rounds is None
+    whole = not interrupted and sizes is None and contexts is None and rounds is None and pack
     run.write(output, plot, into_cache=whole)
     if interrupted:
         raise typer.Exit(130)

@@ -89,7 +89,7 @@ class Conversation:
             raise
         self.generation = Generation(prompt_tokens=row.length, seed=row.request.sampling.seed)
         try:
-            yield from pieces(self._setup, row, self.generation)
+            yield from pieces(self._setup, [row], [self.generation])
         finally:
             self.messages.append({"role": "assistant", "content": self.generation.text or ""})
 

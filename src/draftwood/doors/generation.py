@@ -53,34 +53,60 @@ class Generation:
         return Rates.of(self.steps)
 
 
-def pieces(setup: Setup, row: Row, generation: Generation) -> Generator[Piece]:
-    """Decode an opened row into ``generation``, yielding its text as it becomes certain."""
+def pieces(
+    setup: Setup, rows: Sequence[Row], generations: Sequence[Generation], first: int = 0
+) -> Generator[Piece]:
+    """Decode opened rows into ``generations``, one per row, yielding their text as it becomes certain.
+
+    The rows answer the prompts from number ``first`` on.
+    """
     names = setup.names
-    builder = TextBuilder(decoder(setup.tokenizer), row.request.stop) if setup.tokenizer else None
-    generation.prefill_s = row.prefill_s
-    last = "model"
+    pairs = zip(rows, generations, strict=True)
+    writers = {row.number: _Writer(setup, row, generation, first + row.number) for row, generation in pairs}
     try:
-        for emission in write(setup.target, setup.planner, [row]):
-            for token, source in _record(emission, names, generation):
-                last = source
-                if builder is not None:
-                    shown = builder.push(token, source)
-                    generation.text = builder.text
-                    yield from shown
+        for emission in write(setup.target, setup.planner, rows):
+            yield from writers[emission.row].take(emission, names)
     finally:
-        if builder is not None:
-            rest = builder.finish(last)
-            generation.text = builder.text
-    if builder is not None:
-        yield from rest
+        rest = [writer.finish() for writer in writers.values()]
+    for shown in rest:
+        yield from shown
 
 
-def _record(emission: Emission, names: Sequence[str], generation: Generation) -> Iterator[tuple[int, str]]:
+class _Writer:
+    """Writes one row's emissions into its generation."""
+
+    def __init__(self, setup: Setup, row: Row, generation: Generation, prompt: int) -> None:
+        self._generation = generation
+        self._builder: TextBuilder | None = None
+        if setup.tokenizer:
+            self._builder = TextBuilder(decoder(setup.tokenizer), row.request.stop, prompt)
+        self._last = "model"
+        generation.prefill_s = row.prefill_s
+
+    def take(self, emission: Emission, names: Sequence[str]) -> Iterator[Piece]:
+        """Note what came; yields what can be shown of it."""
+        for token, source in noted(emission, names, self._generation):
+            self._last = source
+            if self._builder is not None:
+                shown = self._builder.push(token, source)
+                self._generation.text = self._builder.text
+                yield from shown
+
+    def finish(self) -> list[Piece]:
+        """Nothing more comes; returns what was held back."""
+        if self._builder is None:
+            return []
+        rest = self._builder.finish(self._last)
+        self._generation.text = self._builder.text
+        return rest
+
+
+def noted(emission: Emission, names: Sequence[str], generation: Generation) -> Iterator[tuple[int, str]]:
+    """Note what came, token by token, and yield each with its source: what a reader fails on came before it."""
     if emission.step is not None:
         generation.steps.append(emission.step)
-    generation.finish_reason = emission.finish
     for token, source in zip(emission.tokens, emission.sources, strict=True):
-        name = "model" if source == MODEL else names[source]
         generation.ids.append(token)
-        generation.sources.append(name)
-        yield token, name
+        generation.sources.append("model" if source == MODEL else names[source])
+        yield token, generation.sources[-1]
+    generation.finish_reason = emission.finish

@@ -52,6 +52,7 @@ class Setup:
             tokenizer = tokenizer or known
         self.model, self.tokenizer = model, tokenizer
         self.target = _target(model)
+        self.drafters = affordable(drafters, self.drafters, self.target)
         rows = self.target.capabilities.vocab_size
         if tokenizer is not None and len(tokenizer) > rows:
             raise VocabularyError(
@@ -107,12 +108,17 @@ class Setup:
         if processors is None:
             return []
         given = [processors] if callable(processors) and not isinstance(processors, list) else list(processors)
-        arena = getattr(self.target, "arena", None)
-        if arena is None:
+        device = getattr(self.target, "device", None)
+        if device is None:
             return copy.deepcopy(given)
         from draftwood.engines.transformers.processors import adapt
 
-        return adapt(given, arena.device)
+        return adapt(given, device)
+
+
+def affordable(spec: DrafterSpec, drafters: tuple[Drafter, ...], target: Target) -> tuple[Drafter, ...]:
+    """Return the drafters, or none where the default was left to us and the target cannot take tokens back."""
+    return () if spec == "default" and target.capabilities.rollback == "none" else drafters
 
 
 def _target(model: Any) -> Target:

@@ -10,8 +10,12 @@ from draftwood.doors.generation import Generation, pieces
 from draftwood.doors.prompts import Prompt, as_prompts
 from draftwood.doors.setup import DrafterSpec, Setup
 from draftwood.doors.text import Piece
+from draftwood.errors import UsageError
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.request import Request
+
+BATCH_SIZE = 8
+"""How many prompts of a list are written together where nobody says."""
 
 
 def generate(
@@ -30,6 +34,7 @@ def generate(
     seed: int | None = None,
     stop: str | Sequence[str] | None = None,
     logits_processor: Any = None,
+    batch_size: int = BATCH_SIZE,
 ) -> Any:
     """Write answers, faster, without changing a token.
 
@@ -57,6 +62,9 @@ def generate(
         Text that ends the answer and is left out of it.
     logits_processor
         Logits processors of transformers (a list of them); each request gets its own copy.
+    batch_size
+        Of a list of prompts, so many are written together, sharing each pass; every text is the one that it would
+        be alone. Targets that take one text per pass write one after another.
 
     Returns
     -------
@@ -70,7 +78,7 @@ def generate(
     streamed = Stream(
         model, prompts, tokenizer=tokenizer, drafters=drafters, planner=planner, max_new_tokens=max_new_tokens,
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty,
-        seed=seed, stop=stop, logits_processor=logits_processor,
+        seed=seed, stop=stop, logits_processor=logits_processor, batch_size=batch_size,
     )  # fmt: skip
     with streamed:
         for _ in streamed:
@@ -103,8 +111,12 @@ class Stream(Iterator[Piece]):
         planner: str | Planner = DEFAULT_PLANNER,
         stop: str | Sequence[str] | None = None,
         logits_processor: Any = None,
+        batch_size: int = BATCH_SIZE,
         **settings: Any,
     ) -> None:
+        if batch_size < 1:
+            raise UsageError(f"batch_size is {batch_size}: it must be at least 1")
+        self._batch_size = batch_size
         setup = Setup(model, tokenizer, drafters, planner)
         self.many, read = as_prompts(prompts, setup.tokenizer)
         requests = [setup.request(ids, stop=stop, logits_processor=logits_processor, **settings) for ids in read]
@@ -130,7 +142,8 @@ class Stream(Iterator[Piece]):
         self._pieces.close()
 
     def _write(self, setup: Setup, requests: Sequence[Request]) -> Generator[Piece]:
-        # One after another: a target that takes several rows per pass gets them together in a later engine.
-        for request, generation in zip(requests, self.generations, strict=True):
-            with setup.open([request]) as (row,):
-                yield from pieces(setup, row, generation)
+        width = self._batch_size if setup.target.capabilities.batch else 1
+        for start in range(0, len(requests), width):
+            some = slice(start, start + width)
+            with setup.open(requests[some]) as rows:
+                yield from pieces(setup, rows, self.generations[some], start)

@@ -12,10 +12,14 @@ Decode = Callable[[Sequence[int]], str]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some text and where its tokens came from: the name of a drafter, or ``"model"``."""
+    """Some text and where its tokens came from: the name of a drafter, or ``"model"``.
+
+    ``prompt`` is the number of the prompt that it answers, where several are written together.
+    """
 
     text: str
     source: str
+    prompt: int = 0
 
 
 class TextBuilder:
@@ -27,10 +31,12 @@ class TextBuilder:
         Token ids to text.
     stop
         Stop strings; what may turn out to begin one is held back.
+    prompt
+        Number of the prompt that the pieces answer.
     """
 
-    def __init__(self, decode: Decode, stop: StopStrings | None = None) -> None:
-        self._decode, self._stop = decode, stop
+    def __init__(self, decode: Decode, stop: StopStrings | None = None, prompt: int = 0) -> None:
+        self._decode, self._stop, self._prompt = decode, stop, prompt
         self._ids: list[int] = []
         self._prefix = self._read = 0  # ids[prefix:read] give the context in which the next token is decoded
         self._shown = 0
@@ -70,7 +76,7 @@ class TextBuilder:
         pieces = []
         while self._shown < end:
             until, source = self._marks[0]
-            pieces.append(Piece(self.text[self._shown : min(until, end)], source))
+            pieces.append(Piece(self.text[self._shown : min(until, end)], source, self._prompt))
             self._shown = min(until, end)
             if until <= end:
                 self._marks.pop(0)

@@ -12,38 +12,92 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from draftwood.contracts import Processor
-from draftwood.errors import UsageError
+from draftwood.errors import DraftwoodError, UsageError
 
 TorchProcessor = Callable[[Tensor, Tensor], Tensor]
+_PER_ROW = ("encoder_input_ids", "generated_ngrams", "prompt_ignore_length")
+"""Attributes of transformers' own processors that have an entry per row or per prompt."""
+Ids = Callable[[NDArray[np.int64]], Tensor]
+"""The committed text as a processor is to see it, int64[1, length]."""
 
 
-def adapt(processors: Sequence[TorchProcessor], device: torch.device) -> list[Processor]:
-    """Copy transformers' processors for one request and give them our signature.
+def adapt(
+    processors: Sequence[TorchProcessor], device: torch.device, *, ids: Ids | None = None, copied: bool = True
+) -> list[Processor]:
+    """Give transformers' processors our signature, one copy of them per request.
 
     Parameters
     ----------
     processors
         Called as ``processor(input_ids int64[1, length], scores float32[1, vocab])``.
     device
-        Where the scores live.
+        Where processors expect ids and scores.
+    ids
+        What they see of the text, for instance with padding in front; by default the committed text itself.
+    copied
+        False: the caller's own objects are called, whose state he may read afterwards.
 
     Raises
     ------
     UsageError
-        For a processor that runs a model of its own, which we cannot take back.
+        For a processor that runs a model of its own, which we cannot take back, or that cannot be copied.
     """
     for processor in processors:
         if any(isinstance(v, torch.nn.Module) for v in getattr(processor, "__dict__", {}).values()):
             raise UsageError(
                 f"{type(processor).__name__} runs a model of its own, which drafting cannot follow: leave it out"
             )
-    return [_adapted(copy.deepcopy(processor), device) for processor in processors]
+    seen = ids or (lambda prefix: torch.from_numpy(prefix)[None].to(device))
+    return [_adapted(own_copy(p) if copied else p, device, seen) for p in processors]
 
 
-def _adapted(processor: TorchProcessor, device: torch.device) -> Processor:
+def own_copy(part: Any) -> Any:
+    """Copy a processor or criterion with its state, or say that it cannot be copied."""
+    try:
+        return copy.deepcopy(part)
+    except Exception as error:
+        raise UsageError(
+            f"{type(part).__name__} cannot be copied ({error}), but each text needs a state of its own: "
+            "generate one prompt at a time"
+        ) from error
+
+
+def for_row(processor: TorchProcessor, row: int, rows: int) -> TorchProcessor:
+    """Copy a processor of a batch for one row: what it knows of the rows or their prompts is cut to this one.
+
+    Parameters
+    ----------
+    processor
+        Of a batch.
+    row, rows
+        Number of the row, which user functions are told, and how many there are; rows of one prompt follow each
+        other.
+    """
+    mine = own_copy(processor)
+    state = getattr(mine, "__dict__", {})
+    allowed = state.get("_prefix_allowed_tokens_fn")
+    if allowed is not None:
+        mine._prefix_allowed_tokens_fn = lambda _, ids: allowed(row, ids)
+    for name in _PER_ROW:
+        known = state.get(name)
+        if isinstance(known, list | Tensor) and len(known):
+            index = row * len(known) // rows
+            setattr(mine, name, known[index : index + 1])
+    if "generated_ngrams" in state:
+        mine.batch_size = 1
+    return mine
+
+
+def _adapted(processor: TorchProcessor, device: torch.device, ids: Ids) -> Processor:
+    name = type(processor).__name__
+
     def process(prefix: NDArray[np.int64], row: Any) -> Any:
-        ids = torch.from_numpy(prefix)[None].to(device)
-        return processor(ids, row[None])[0]
+        given = row[None].to(device)
+        own = processor(ids(prefix), given)
+        if own.shape != given.shape:
+            shapes = f"{list(own.shape)} for scores of shape {list(given.shape)}"
+            raise DraftwoodError(f"the logits processor {name} returned shape {shapes}; it must keep the shape")
+        return own[0]
 
-    process.__name__ = type(processor).__name__  # what an error names
+    process.__name__ = name  # what an error names
     return process

@@ -1,0 +1,156 @@
+"""The door into scripts that call ``model.generate``: one argument more, and the same text comes faster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from draftwood.contracts import Planner
+from draftwood.doors.generation import Generation, noted
+from draftwood.doors.setup import DrafterSpec, affordable
+from draftwood.drafters.load import load as load_drafters
+from draftwood.loop import write
+from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+from draftwood.planning.load import load as load_planner
+from draftwood.request import open_rows
+from draftwood.verify.exact import SampleAndMatch
+
+
+def decode_with(
+    drafters: DrafterSpec = "default",
+    planner: str | Planner = DEFAULT_PLANNER,
+    *,
+    streamer: Any = None,
+    tokenizer: Any = None,
+    stop_strings: str | Sequence[str] | None = None,
+    seed: int | None = None,
+) -> CustomGenerate:
+    """Make ``model.generate`` draft: ``model.generate(..., custom_generate=draftwood.decode_with())``.
+
+    Settings, logits processors, stopping criteria, left-padded batches, ``num_return_sequences``, a given cache,
+    a streamer and ``return_dict_in_generate`` mean what they mean without it. What cannot be honoured (beam
+    search, assisted generation at the same time, ...) is refused before the first token.
+
+    Parameters
+    ----------
+    drafters, planner
+        As in `generate`; ``"none"`` is plain decoding through the same loop.
+    streamer
+        A streamer of transformers; it may be given to ``model.generate`` as well.
+    tokenizer, stop_strings
+        Stop strings, which transformers does not hand to a callable, and the tokenizer that reads them. The text
+        ends with the token that completes one, as there.
+    seed
+        Keys a sampled text; by default drawn from torch's generator, so that ``torch.manual_seed`` rules.
+
+    Returns
+    -------
+    CustomGenerate
+        A callable, to be used as often as one likes; its ``generations`` tell how the last text was written.
+
+    Raises
+    ------
+    UnknownNameError, UsageError
+        For names and options that nobody knows.
+    """
+    return CustomGenerate(
+        drafters, planner, streamer=streamer, tokenizer=tokenizer, stop_strings=stop_strings, seed=seed
+    )
+
+
+class CustomGenerate:
+    """A callable for the argument ``custom_generate`` of ``model.generate``; see `decode_with`.
+
+    Attributes
+    ----------
+    generations : list of Generation
+        What the last call wrote, one per row, and how; also after an error or an interrupt.
+    """
+
+    def __init__(
+        self,
+        drafters: DrafterSpec,
+        planner: str | Planner,
+        *,
+        streamer: Any,
+        tokenizer: Any,
+        stop_strings: str | Sequence[str] | None,
+        seed: int | None,
+    ) -> None:
+        self._spec, self._drafters, self._planner = drafters, load_drafters(drafters), load_planner(planner)
+        self._streamer, self._tokenizer, self._stop, self._seed = streamer, tokenizer, stop_strings, seed
+        self.generations: list[Generation] = []
+
+    def __call__(
+        self,
+        model: Any,
+        input_ids: Any,
+        logits_processor: Any = None,
+        stopping_criteria: Any = None,
+        generation_config: Any = None,
+        **model_kwargs: Any,
+    ) -> Any:
+        """Write the texts of one call of ``model.generate``, which alone need call this.
+
+        Raises
+        ------
+        DraftwoodError
+            For what cannot be honoured, before the first token.
+        """
+        from draftwood.engines.transformers.generate_call import GenerateCall
+        from draftwood.engines.transformers.generate_frame import kept_back
+        from draftwood.engines.transformers.generate_streamer import Feed
+
+        self.generations = []
+        kept = kept_back(input_ids)
+        feed = Feed(self._streamer, kept.streamer)
+        with feed.ended():
+            call = GenerateCall(
+                model,
+                input_ids,
+                logits_processor,
+                stopping_criteria,
+                generation_config or model.generation_config,
+                model_kwargs,
+                kept,
+                stop=self._stop,
+                tokenizer=self._tokenizer,
+                seed=self._seed,
+            )
+            feed.prompt(input_ids)
+            return self._write(model, call, feed)
+
+    def _write(self, model: Any, call: Any, feed: Any) -> Any:
+        from draftwood.engines.transformers.shared import shared_target
+
+        target = shared_target(model)
+        drafters = affordable(self._spec, self._drafters, target)
+        names = [drafter.name for drafter in drafters]
+        source = call.target(target)
+        self.generations = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in call.requests]
+        with open_rows(source, drafters, call.requests, SampleAndMatch()) as rows:
+            for row, generation in zip(rows, self.generations, strict=True):
+                generation.prefill_s = row.prefill_s
+            for emission in write(source, self._planner, rows):
+                for token, _ in noted(emission, names, self.generations[emission.row]):
+                    feed.token(token)
+            call.hand_back(target, rows)
+        return call.answer([generation.ids for generation in self.generations])
+
+
+def generate_with(model: Any, *inputs: Any, drafters: DrafterSpec, planner: str | Planner, **settings: Any) -> Any:
+    """Call ``generate`` of a model's class, drafting: what `draftwood export-custom-generate` writes calls this.
+
+    Parameters
+    ----------
+    model
+        A model of transformers.
+    inputs, settings
+        As in ``model.generate``; ``streamer``, ``tokenizer`` and ``stop_strings`` mean what they mean there.
+    drafters, planner
+        As in `generate`.
+    """
+    from draftwood.engines.transformers.generate_folder import call_generate
+
+    return call_generate(model, inputs, settings, partial(decode_with, drafters, planner))

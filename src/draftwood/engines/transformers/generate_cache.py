@@ -1,0 +1,208 @@
+"""Transformers' caches and our arena: rows of a given cache are taken over, and handed back after the text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import cache_utils
+from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
+from draftwood.contracts import Capabilities, TargetSession
+from draftwood.engines.transformers.scores import TorchScores
+from draftwood.engines.transformers.session import SPARE, TransformersSession
+from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.errors import PromptError, UsageError
+from draftwood.tree import TokenTree
+
+_LAYERS = (DynamicLayer, DynamicSlidingWindowLayer, getattr(cache_utils, "DummyLayer", DynamicLayer))
+"""Layers that we can read and fill; the last kind stands for one that looks at another's rows."""
+
+
+def is_exchangeable(cache: Any) -> bool:
+    """Tell whether rows can be taken from this cache and put into it."""
+    return (
+        isinstance(cache, DynamicCache)
+        and not getattr(cache, "offloading", False)
+        and all(type(layer) in _LAYERS for layer in cache.layers)
+    )
+
+
+def held(cache: Any, prompt_length: int) -> int:
+    """Return how many tokens of the prompt a given cache holds.
+
+    Raises
+    ------
+    UsageError
+        For a cache whose rows cannot be exchanged with ours.
+    PromptError
+        For one that leaves nothing of the prompt to read.
+    """
+    if not is_exchangeable(cache):
+        kinds = sorted({type(layer).__name__ for layer in getattr(cache, "layers", [])})
+        raise UsageError(
+            f"the given cache is a {type(cache).__name__} ({', '.join(kinds) or 'no layers'}), whose rows "
+            "draftwood cannot take over: give a DynamicCache, or none"
+        )
+    length = int(cache.get_seq_length())
+    if length and length >= prompt_length:
+        raise PromptError(
+            f"past_key_values holds {length} tokens and the prompt has {prompt_length}: give the whole text, with "
+            "at least one token that is not in the cache"
+        )
+    return length
+
+
+class ContinuedTarget:
+    """A target whose sessions begin with the rows of a given cache, so that only the rest of a prompt is read.
+
+    Parameters
+    ----------
+    target
+        Who makes the passes.
+    cache
+        Holds the beginning of every prompt, padding included; it is only read.
+    padding
+        Tokens of padding in front of each prompt.
+    """
+
+    def __init__(self, target: TransformersTarget, cache: DynamicCache, padding: Sequence[int]) -> None:
+        self._target, self._cache, self._padding = target, cache, padding
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._target.capabilities
+
+    def open(
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0
+    ) -> list[tuple[TransformersSession, TorchScores]]:
+        self._make_buffers(prompts[0])
+        longest = max(map(len, prompts)) + reserve
+        self._target.arena.prepare(len(prompts), longest + SPARE)
+        sessions: list[TransformersSession] = []
+        try:
+            for row, prompt in enumerate(prompts):
+                sessions.append(TransformersSession(self._target, longest))
+                adopt(sessions[-1], self._target, self._cache, row, self._padding[row], prompt)
+            rest = [(s, prompt[s.length :]) for s, prompt in zip(sessions, prompts, strict=True)]
+            return list(zip(sessions, self._target.read(rest), strict=True))
+        except BaseException:
+            for session in sessions:
+                session.close()
+            raise
+
+    def _make_buffers(self, prompt: Sequence[int]) -> None:
+        """Let a pass make the arena's buffers where none has: their shapes are the model's, not the cache's."""
+        if all(buffer is None for buffer in self._target.arena.keys):
+            for session, _ in self._target.open([prompt[:1]]):
+                session.close()
+
+    def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> list[TorchScores]:
+        return self._target.score(requests)
+
+
+def adopt(
+    session: TransformersSession,
+    target: TransformersTarget,
+    cache: DynamicCache,
+    row: int,
+    padding: int,
+    prompt: Sequence[int],
+) -> None:
+    """Copy one row of a cache into a fresh session, its padding left out.
+
+    Raises
+    ------
+    UsageError
+        If the cache has other layers, rows or shapes than the model.
+    """
+    length = max(0, int(cache.get_seq_length()) - padding)
+    if length == 0:
+        return
+    with torch.inference_mode():
+        for number, buffers in enumerate(zip(target.arena.keys, target.arena.values, strict=True)):
+            if buffers[0] is not None:  # else it shares the rows of another layer
+                _adopt_layer(session, cache, number, row, length, target.arena.window(number), buffers)
+    session.commit(prompt[:length])
+
+
+def _adopt_layer(
+    session: TransformersSession,
+    cache: DynamicCache,
+    number: int,
+    row: int,
+    length: int,
+    window: int | None,
+    buffers: Sequence[Any],
+) -> None:
+    """Copy the last rows of a layer, all that the model can still look at, to the beginning of its buffers."""
+    layer = cache.layers[number] if number < len(cache.layers) else None
+    if layer is None or layer.keys is None or row >= len(layer.keys):
+        raise UsageError(
+            f"past_key_values has {len(cache.layers)} layers and no row {row} in layer {number}: it does not fit "
+            "the model and its prompts"
+        )
+    count = length if window is None else min(length, window - 1)
+    if layer.keys.shape[-2] < count:
+        raise UsageError(f"layer {number} of past_key_values has lost rows that the model still looks at")
+    session.first[window] = length - count
+    for buffer, rows in zip(buffers, (layer.keys, layer.values), strict=True):
+        if (buffer.shape[1], buffer.shape[3]) != (rows.shape[1], rows.shape[3]):
+            raise UsageError(f"layer {number} of past_key_values has other shapes than the model's: leave it out")
+        buffer[session.slot, :, :count] = rows[row, :, rows.shape[-2] - count :].to(buffer.device)
+
+
+def export(
+    target: TransformersTarget, sessions: Sequence[TargetSession], padding: Sequence[int], cache: DynamicCache
+) -> None:
+    """Write what the sessions hold into a cache of transformers, with the padding in front of each row.
+
+    Rows that are shorter than the longest are filled up with zeros behind their text. The cache is filled as a
+    whole or, where an error comes in between, not at all.
+    """
+    total = max(pad + session.length for pad, session in zip(padding, sessions, strict=True))
+    filled: list[tuple[Any, Tensor, Tensor]] = []
+    for number in range(len(target.arena.windows)):
+        keys, values = target.arena.keys[number], target.arena.values[number]
+        if keys is None or values is None:
+            continue
+        layer = _layer(cache, number)
+        width = getattr(layer, "sliding_window", None)
+        rows = total if width is None else min(total, width - 1)
+        both = (_gathered(target, sessions, padding, number, buffer, total, rows) for buffer in (keys, values))
+        filled.append((layer, *both))
+    for layer, keys, values in filled:
+        if not layer.is_initialized:
+            layer.lazy_initialization(keys, values)
+        layer.keys, layer.values = keys, values
+        if hasattr(layer, "cumulative_length"):
+            layer.cumulative_length = total
+
+
+def _layer(cache: DynamicCache, number: int) -> Any:
+    while number >= len(cache.layers):  # one that was made without a configuration
+        cache.layers.append(DynamicLayer())
+    return cache.layers[number]
+
+
+def _gathered(
+    target: TransformersTarget,
+    sessions: Sequence[Any],
+    padding: Sequence[int],
+    number: int,
+    buffer: Tensor,
+    total: int,
+    rows: int,
+) -> Tensor:
+    """Return the last ``rows`` of ``total`` rows of a layer, [sessions, heads, rows, dim]."""
+    window, start = target.arena.window(number), total - rows
+    found = buffer.new_zeros(len(sessions), buffer.shape[1], rows, buffer.shape[-1])
+    for index, (session, pad) in enumerate(zip(sessions, padding, strict=True)):
+        first = session.first[window]  # of the text, in the buffer's row 0
+        begin, end = max(first, start - pad), session.length
+        if begin < end:
+            where = slice(begin + pad - start, end + pad - start)
+            found[index, :, where] = buffer[session.slot, :, begin - first : end - first]
+    return found

@@ -1,0 +1,188 @@
+"""A call of ``model.generate`` that came to our callable: read, checked, turned into requests, and answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.generation.utils import GenerateDecoderOnlyOutput
+
+from draftwood.contracts import Processor, Sampling, Target
+from draftwood.engines.transformers import generate_cache
+from draftwood.engines.transformers.generate_criteria import Ends, Together, stop_strings
+from draftwood.engines.transformers.generate_frame import KeptBack
+from draftwood.engines.transformers.generate_record import Recorder, batched
+from draftwood.engines.transformers.generate_refusals import CACHES, refuse_positions, refuse_settings
+from draftwood.engines.transformers.generate_text import PaddedText, left_padding
+from draftwood.engines.transformers.processors import adapt, for_row
+from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.errors import UsageError
+from draftwood.request import Request, Row
+
+
+class GenerateCall:
+    """What ``model.generate`` handed to a callable.
+
+    Parameters
+    ----------
+    model
+        A model of transformers.
+    input_ids : int64[rows, length]
+        Prompts, padded on the left; rows of one prompt follow each other.
+    processors, criteria
+        Transformers' lists, what it made from the settings included: warpers are among the processors.
+    config
+        The merged generation config.
+    arguments
+        The model's own arguments.
+    kept
+        What generate does not hand on.
+    stop, tokenizer
+        Stop strings and what reads them.
+    seed
+        Keys the noise of a sampled text; None draws it from torch's generator.
+
+    Raises
+    ------
+    UsageError, PromptError, UnsupportedModelError
+        For what cannot be honoured, by name.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        processors: Sequence[Any],
+        criteria: Sequence[Any],
+        config: Any,
+        arguments: dict[str, Any],
+        kept: KeptBack,
+        *,
+        stop: str | Sequence[str] | None = None,
+        tokenizer: Any = None,
+        seed: int | None = None,
+    ) -> None:
+        refuse_settings(model, config, kept, arguments)
+        self._ids, self._config = input_ids, config
+        self._length = input_ids.shape[1]
+        self._padding = left_padding(input_ids, arguments.get("attention_mask"))
+        self._refuse_lengths()
+        refuse_positions(arguments.get("position_ids"), self._padding, self._length)
+        caches = [arguments[name] for name in CACHES if arguments.get(name) is not None]
+        self._cache = caches[0] if caches else None
+        self._own_cache = bool(getattr(self._cache, "_is_user_defined", False))
+        self._held = generate_cache.held(self._cache, self._length) if self._own_cache else 0
+        self._processors = list(processors or ())
+        self._ends = Ends.of([*(criteria or ()), *stop_strings(stop, tokenizer)], self._length, self._room(model))
+        padded = any(hasattr(criterion, "eos_token_id") for criterion in criteria or ())  # as transformers asks
+        together = len(input_ids) > 1 and bool(self._ends.others) and not padded
+        self._together = Together(len(input_ids)) if together else None
+        self._recorders = [self._recorder() for _ in self._padding]
+        sampled = bool(getattr(config, "do_sample", False))
+        if sampled and seed is None:
+            seed = int(torch.randint(2**62, (1,)))
+        self._sampling = Sampling(temperature=float(sampled), seed=seed or 0)
+        self.requests = [self._request(row) for row in range(len(input_ids))]
+
+    def _refuse_lengths(self) -> None:
+        limit = getattr(self._config, "max_length", None)
+        if limit is not None and limit <= self._length:
+            raise UsageError(
+                f"max_length={limit} leaves no room behind a prompt of {self._length} tokens: set max_new_tokens"
+            )
+        covered = getattr(self._config, "_mask_length", None)
+        if covered is not None and covered != self._length:
+            raise UsageError(
+                f"attention_mask covers {covered} tokens and input_ids {self._length}: give the whole text as "
+                "input_ids, with a cache too"
+            )
+
+    def _room(self, model: Any) -> int:
+        """Most tokens to write where no criterion says; our cache makes room for them at once."""
+        limit = getattr(self._config, "max_length", None) or getattr(model.config, "max_position_embeddings", None)
+        return max(1, int(limit or 0) - self._length)
+
+    def _recorder(self) -> Recorder:
+        config = self._config
+        wanted = bool(config.return_dict_in_generate)
+        return Recorder(
+            self._ids.device,
+            logits=wanted and bool(config.output_logits),
+            scores=wanted and bool(config.output_scores),
+        )
+
+    def _request(self, row: int) -> Request:
+        padding, recorder, ends = self._padding[row], self._recorders[row], self._ends
+        text = PaddedText(self._ids[row], padding)
+        several = len(self._ids) > 1
+        criteria = ends.criteria(text, recorder.so_far, copied=several)
+        if self._together is not None:
+            criteria = [self._together.criterion(row, criteria)]
+        each = max(1, getattr(self._config, "num_return_sequences", None) or 1)
+        return Request(
+            self._ids[row, padding:].tolist(),
+            ends.limit,
+            self._sampling,
+            recorder.around(self._processors_of(row, text)),
+            sequence=row % each,
+            end_ids=ends.end_ids,
+            criteria=criteria,
+        )
+
+    def _processors_of(self, row: int, text: PaddedText) -> list[Processor]:
+        rows = len(self._ids)  # the only one calls the caller's own objects, as generate does
+        own = self._processors if rows == 1 else [for_row(p, row, rows) for p in self._processors]
+        return adapt(own, self._ids.device, ids=text.committed, copied=False)
+
+    def target(self, target: Target) -> Target:
+        """Return the target to open the requests on: one that takes over the given cache, where there is one."""
+        if not self._own_cache:
+            return target
+        if not isinstance(target, TransformersTarget):
+            raise UsageError(
+                "this model runs on a cache of its own, so past_key_values cannot be given: leave it out"
+            )
+        if not self._held:
+            return target
+        return generate_cache.ContinuedTarget(target, self._cache, self._padding)
+
+    def hand_back(self, target: Target, rows: Sequence[Row]) -> None:
+        """Leave all tokens but the last in the cache that the caller gave, or asked to be given."""
+        wanted = self._own_cache or bool(self._config.return_dict_in_generate)
+        if wanted and isinstance(target, TransformersTarget) and generate_cache.is_exchangeable(self._cache):
+            cut = self._cut()
+            for row in rows:
+                row.session.truncate(len(row.request.prompt) + cut - 1)
+            generate_cache.export(target, [row.session for row in rows], self._padding, self._cache)
+        else:
+            self._cache = None
+
+    def answer(self, written: Sequence[Sequence[int]]) -> Any:
+        """Return what generate returns for these new tokens: the ids, or the dictionary that was asked for."""
+        pad, cut = self._pad(), self._cut()
+        written = [ids[:cut] for ids in written]
+        new = self._ids.new_full((len(written), max(map(len, written))), pad)
+        for row, ids in enumerate(written):
+            new[row, : len(ids)] = torch.tensor(ids)
+        sequences = torch.cat([self._ids, new], dim=1)
+        if not self._config.return_dict_in_generate:
+            return sequences
+        return GenerateDecoderOnlyOutput(
+            sequences=sequences,
+            scores=batched([r.scores and r.scores[:cut] for r in self._recorders], pad),
+            logits=batched([r.logits and r.logits[:cut] for r in self._recorders], pad),
+            past_key_values=self._cache,
+        )
+
+    def _cut(self) -> int:
+        """How many new tokens a row may have in the answer."""
+        together = None if self._together is None else self._together.length
+        return self._ends.limit if together is None else together
+
+    def _pad(self) -> int:
+        known = getattr(self._config, "_pad_token_tensor", None)
+        if known is None:
+            known = getattr(self._config, "pad_token_id", None)
+        return 0 if known is None else int(known)

@@ -1,0 +1,47 @@
+"""What ``custom_generate/generate.py`` of a model folder does: the model's own ``generate`` with our callable."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def call_generate(model: Any, inputs: Sequence[Any], settings: dict[str, Any], make: Callable[..., Any]) -> Any:
+    """Call the ``generate`` of the model's class, which the folder's code stands in front of.
+
+    Parameters
+    ----------
+    model
+        A model of transformers.
+    inputs, settings
+        What the caller passed to ``generate``.
+    make
+        Makes the callable from ``streamer``, ``tokenizer`` and ``stop_strings``, which ``generate`` would keep to
+        itself. Where the caller names a method of his own, that one is left to run.
+    """
+    generate = type(model).generate  # not model.generate, which is who called us
+    positional = [
+        p.name for p in inspect.signature(generate).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD
+    ]
+    settings = dict(zip(positional[1:], inputs, strict=False)) | settings
+    if settings.get("custom_generate") is not None:
+        return generate(model, **settings)
+    settings, stop = _without_stop_strings(model, settings)
+    kept = {name: settings.pop(name, None) for name in ("streamer", "tokenizer")}
+    return generate(model, **settings | {"custom_generate": make(**kept, stop_strings=stop)})
+
+
+def _without_stop_strings(model: Any, settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Take stop strings out of a call, wherever they are set: ``generate`` refuses them with a callable."""
+    settings = dict(settings)
+    config, of_model = settings.get("generation_config"), getattr(model.generation_config, "stop_strings", None)
+    of_config = getattr(config, "stop_strings", None)
+    stop = settings.pop("stop_strings", None) or of_config or of_model
+    if of_config is not None:
+        settings["generation_config"] = copy.copy(config)
+        settings["generation_config"].stop_strings = None
+    if of_model is not None:  # it fills what a given config leaves open; an argument overrides both
+        settings["stop_strings"] = None
+    return settings, stop

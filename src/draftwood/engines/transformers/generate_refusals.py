@@ -1,0 +1,88 @@
+"""What a call of ``model.generate`` may ask for and we do not do: refused by name before the first token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from draftwood.engines.transformers.generate_frame import KeptBack
+from draftwood.errors import PromptError, UnsupportedModelError, UsageError
+
+_OTHER_METHODS = {
+    "constraints": "constrained beam search",
+    "force_words_ids": "constrained beam search",
+    "penalty_alpha": "contrastive search",
+    "dola_layers": "DoLa decoding",
+    "prompt_lookup_num_tokens": "speculation of transformers' own",
+    "assistant_early_exit": "speculation of transformers' own",
+    "use_mtp": "speculation of transformers' own",
+    "speculation_type": "speculation of transformers' own",
+    "guidance_scale": "a second pass of the model per token",
+    "output_attentions": "attention weights of every token",
+    "output_hidden_states": "hidden states of every token",
+}
+"""Settings that ask for something else than one token after another, and what that is."""
+_NEUTRAL = {"guidance_scale": 1, "penalty_alpha": 0}
+
+CACHES = ("past_key_values", "cache_params")
+"""Names under which a model takes its cache; the second one is that of Mamba models."""
+_UNDERSTOOD = {"attention_mask", "position_ids", "use_cache", "logits_to_keep", "return_dict", *CACHES}
+"""What our passes take over from the model's arguments, or have their own of."""
+
+
+def refuse_settings(model: Any, config: Any, kept: KeptBack, arguments: dict[str, Any]) -> None:
+    """Raise an error that names the setting which cannot be honoured.
+
+    Parameters
+    ----------
+    model
+        A model of transformers.
+    config
+        The merged generation config of the call.
+    kept
+        What generate does not hand on.
+    arguments
+        The model's own arguments.
+    """
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} is an encoder-decoder model; draftwood drafts for decoder-only models"
+        )
+    if (getattr(config, "num_beams", None) or 1) > 1:
+        raise UsageError(
+            f"num_beams={config.num_beams} asks for beam search, which cannot be drafted: set it to 1"
+        )
+    for name, what in _OTHER_METHODS.items():
+        value = getattr(config, name, None)
+        if value and value != _NEUTRAL.get(name):
+            raise UsageError(f"{name}={value!r} asks for {what}, which draftwood does not do: leave it out")
+    if kept.assistant_model is not None:
+        raise UsageError(
+            "assistant_model asks for speculation of transformers' own: leave it out, or leave us out"
+        )
+    if kept.synced_gpus:
+        raise UsageError("synced_gpus=True asks for passes in step with other processes: draftwood runs in one")
+    if getattr(config, "cache_implementation", None) == "quantized":
+        raise UsageError("cache_implementation='quantized' changes the text; our cache is exact: leave it out")
+    for name, value in arguments.items():
+        if name in _OTHER_METHODS and not value:
+            continue
+        if name not in _UNDERSTOOD and value is not None:
+            raise UsageError(f"{name} is an input that drafting does not hand to the model: give token ids alone")
+
+
+def refuse_positions(positions: Tensor | None, padding: list[int], length: int) -> None:
+    """Raise `PromptError` for positions other than those that follow from the padding."""
+    if positions is None:
+        return
+    expected = torch.arange(length)
+    if any(padding):
+        expected = (expected[None] - torch.tensor(padding)[:, None]).clamp(min=0)
+    given = positions.cpu()
+    if given.shape[-1] != length or not (given == expected).all():
+        raise PromptError(
+            "position_ids differ from the positions that follow from attention_mask: leave them out, and with a "
+            "cache give the prompt in full"
+        )

@@ -1,0 +1,57 @@
+"""A streamer of transformers, fed as transformers feeds it: the prompt, then one token at a time, then the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from draftwood.errors import UsageError
+
+
+class Feed:
+    """Feeds one streamer, or none.
+
+    Parameters
+    ----------
+    ours
+        The streamer that the callable was made with; it has seen nothing yet.
+    theirs
+        The one that ``model.generate`` was given, which has put the prompt already.
+    """
+
+    def __init__(self, ours: Any, theirs: Any) -> None:
+        if ours is not None and theirs is not None and ours is not theirs:
+            raise UsageError("two streamers were given, to generate() and to decode_with(): give one")
+        self._streamer = ours if theirs is None else theirs
+        self._prompt_is_put = theirs is not None
+
+    @contextmanager
+    def ended(self) -> Iterator[None]:
+        """Call the streamer's ``end`` on the way out, however it is left: somebody may wait for it."""
+        try:
+            yield
+        except BaseException:
+            if self._streamer is not None:
+                with suppress(Exception):  # what went wrong first is what is told
+                    self._streamer.end()
+            raise
+        if self._streamer is not None:
+            self._streamer.end()
+
+    def prompt(self, input_ids: Tensor) -> None:
+        """Put the prompt, unless that was done."""
+        if self._streamer is None:
+            return
+        if len(input_ids) > 1:
+            raise UsageError(f"a streamer takes one text and the batch has {len(input_ids)}: leave streamer out")
+        if not self._prompt_is_put:
+            self._streamer.put(input_ids.cpu())
+
+    def token(self, token: int) -> None:
+        """Put one token."""
+        if self._streamer is not None:
+            self._streamer.put(torch.tensor([token]))
