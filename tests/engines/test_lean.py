@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -18,6 +19,8 @@ from transformers import (
 )
 
 from draftwood.engines.transformers.families import layer_windows
+from draftwood.engines.transformers.huge_pages import _whole_pages as whole_pages
+from draftwood.engines.transformers.huge_pages import collapse
 from draftwood.engines.transformers.lean import LeanDecoder, lean
 from draftwood.engines.transformers.lean_parts import read_parts
 from draftwood.engines.transformers.pack import can_pack, pack
@@ -282,6 +285,21 @@ def test_the_model_is_left_as_it_was_found(packed):
         assert (p.data_ptr(), p._version) == (place, version)
         assert torch.equal(p, value)
         assert p.requires_grad
+
+
+def test_large_pages_are_asked_for_where_blocks_touch_them():
+    huge = 2 << 20
+    assert whole_pages([]) == []
+    assert whole_pages([(huge + 5, 10)]) == [(huge, 2 * huge)]
+    assert whole_pages([(5 * huge, 1), (10, huge), (2 * huge + 1, 1)]) == [(0, 3 * huge), (5 * huge, 6 * huge)]
+    assert whole_pages([(0, 3 * huge), (1, 2)]) == [(0, 3 * huge)]
+
+
+def test_memory_on_large_pages_holds_what_it_held():
+    block = np.arange(6 << 20, dtype=np.int64)
+    collapse([(block.ctypes.data, block.nbytes)])
+    assert np.array_equal(block, np.arange(6 << 20))
+    collapse([(8 << 40, 64 << 20)])  # nothing lies there: no harm, no error
 
 
 @pytest.mark.smollm2

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+import draftwood
 from draftwood.models import CATALOGUE, find, load
 from draftwood.models.manifest import fault
+from draftwood.tasks import prompts
 
 pytestmark = pytest.mark.gemma3
 
@@ -28,3 +31,16 @@ def test_windows_vocabulary_and_tokenizer_are_kept():
     text = "def f():\n\treturn   12  # é 漢字 🙂\n"
     assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
     assert tokenizer("Hello world")["input_ids"] == [2, 9259, 1902]
+
+
+def test_drafted_text_four_windows_in_is_the_plain_one():
+    """2,000 tokens of context before windows of 512: drafted, plain and transformers' own."""
+    model, tokenizer = load("gemma3-270m", device="cpu")
+    words = "\n".join(str(prompt.content) for prompt in prompts("summary"))
+    ids = tokenizer(words)["input_ids"][:2000]
+    assert len(ids) == 2000
+    plain = draftwood.generate(model, ids, drafters="none", max_new_tokens=64).ids
+    assert draftwood.generate(model, ids, max_new_tokens=64).ids == plain
+    prompt = torch.tensor([ids])
+    theirs = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=64)
+    assert theirs[0, 2000:].tolist() == plain

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
 from draftwood.engines.transformers.lean_parts import Layer, Parts, read_parts
-from draftwood.engines.transformers.pack import can_pack, packed_product
+from draftwood.engines.transformers.pack import Packing, can_pack
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [n, heads, dim], k [n, key-value heads, dim], v like k) -> [n, heads * dim]; stores k and v itself."""
@@ -38,10 +38,13 @@ class LeanDecoder:
 
     def __init__(self, parts: Parts, *, packed: bool, merged: bool) -> None:
         self.packed, self.scaling = packed, parts.scaling
+        packing = Packing() if packed else None
         self._embedding, self._rotary = parts.embedding, parts.rotary
         self._norm = _norm(*parts.norm)
-        self._head = _product((parts.head,), packed)
-        self._blocks = [_Block(layer, parts, packed, merged) for layer in parts.layers]
+        self._head = _product((parts.head,), packing)
+        self._blocks = [_Block(layer, parts, packing, merged) for layer in parts.layers]
+        if packing is not None:
+            packing.settle()
 
     @torch.inference_mode()
     def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
@@ -95,7 +98,7 @@ def lean(model: Any, *, packed: bool = True) -> LeanDecoder | None:
 class _Block:
     """One layer: attention and feed-forward, each behind its norm and added to what came in."""
 
-    def __init__(self, layer: Layer, parts: Parts, packed: bool, merged: bool) -> None:
+    def __init__(self, layer: Layer, parts: Parts, packing: Packing | None, merged: bool) -> None:
         self._heads, self._kv_heads, self._dim = parts.heads, parts.kv_heads, parts.dim
         self._first, self._second = _norm(*layer.first_norm), _norm(*layer.second_norm)
         self._between = None
@@ -104,9 +107,9 @@ class _Block:
             self._between = _norm(torch.cat((query.expand(self._heads, -1), key.expand(self._kv_heads, -1))), eps)
         self._rotates, self._act = layer.rotates, layer.act
         put_together = _product if merged else _side_by_side
-        self._qkv = put_together((layer.q, layer.k, layer.v), packed)
-        self._gate_up = put_together((layer.gate, layer.up), packed)
-        self._out, self._down = _product((layer.o,), packed), _product((layer.down,), packed)
+        self._qkv = put_together((layer.q, layer.k, layer.v), packing)
+        self._gate_up = put_together((layer.gate, layer.up), packing)
+        self._out, self._down = _product((layer.o,), packing), _product((layer.down,), packing)
 
     def __call__(self, x: Tensor, cos: Tensor, turn: Tensor, attend: Attend, index: int) -> Tensor:
         x = self._out(attend(index, *self._queries_keys_values(x, cos, turn))).add_(x)
@@ -141,7 +144,7 @@ def _norm(weight: Tensor, eps: float) -> Operation:
     return widened
 
 
-def _product(layers: Sequence[nn.Linear], packed: bool) -> Operation:
+def _product(layers: Sequence[nn.Linear], packing: Packing | None) -> Operation:
     """The product with these layers' weights, one below the other where they are several."""
     weights = [layer.weight.detach() for layer in layers]
     biases = [None if layer.bias is None else layer.bias.detach() for layer in layers]
@@ -152,10 +155,12 @@ def _product(layers: Sequence[nn.Linear], packed: bool) -> Operation:
             bias = torch.cat(
                 [w.new_zeros(len(w)) if b is None else b for w, b in zip(weights, biases, strict=True)]
             )
-    return packed_product(weight, bias) if packed else lambda x: linear(x, weight, bias)
+    if packing is not None:
+        return packing.product(weight, bias)
+    return lambda x: linear(x, weight, bias)
 
 
-def _side_by_side(layers: Sequence[nn.Linear], packed: bool) -> Operation:
+def _side_by_side(layers: Sequence[nn.Linear], packing: Packing | None) -> Operation:
     """The same, put together after the products: no copy of weights."""
-    products = [_product((layer,), packed) for layer in layers]
+    products = [_product((layer,), packing) for layer in layers]
     return lambda x: torch.cat([product(x) for product in products], -1)

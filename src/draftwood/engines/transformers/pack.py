@@ -12,29 +12,46 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from draftwood.engines.transformers.huge_pages import collapse
+
 _BATCH = 16
 """Width for which oneDNN is asked to lay the weights out; other widths run on the same layout."""
+
+
+class Packing:
+    """Makes products over packed copies of weights; call `settle` after the last."""
+
+    def __init__(self) -> None:
+        self._copies: list[Tensor] = []
+
+    def product(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+        """Return ``x -> linear(x, weight, bias)`` over a copy of ``weight`` [out, in] in oneDNN's own layout."""
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), _BATCH)
+        self._copies.append(packed)
+        bias = None if bias is None else bias.detach()
+        product = torch.ops.mkldnn._linear_pointwise.default
+        return lambda x: product(x, packed, bias, "none", [], "")
+
+    def settle(self) -> None:
+        """Put the copies on large pages, where torch tells their places and the system has any."""
+        place, size = torch.ops.mkldnn.data_ptr, torch.ops.mkldnn._nbytes
+        try:
+            blocks = [(place(copy), size(copy)) for copy in self._copies]
+        except (AttributeError, RuntimeError):  # helpers of torch's own compiler, of no published interface
+            return
+        collapse(blocks)
 
 
 class PackedLinear(nn.Module):
     """A linear layer over a packed copy of another layer's weight."""
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, packing: Packing) -> None:
         super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias  # for layers that look into the ones they hold
-        self._product = packed_product(linear.weight, linear.bias)
+        self._product = packing.product(linear.weight, linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Same as the layer it stands for; x [..., in] -> [..., out]."""
         return self._product(x)
-
-
-def packed_product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
-    """Return ``x -> linear(x, weight, bias)`` over a copy of ``weight`` [out, in] in oneDNN's own layout."""
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), _BATCH)
-    bias = None if bias is None else bias.detach()
-    product = torch.ops.mkldnn._linear_pointwise.default
-    return lambda x: product(x, packed, bias, "none", [], "")
 
 
 def pack(model: nn.Module) -> int:
@@ -53,9 +70,11 @@ def pack(model: nn.Module) -> int:
     ]
     if not can_pack([child for *_, child in layers]):
         return 0
+    packing = Packing()
     with torch.no_grad():
         for parent, name, child in layers:
-            parent._modules[name] = PackedLinear(child)
+            parent._modules[name] = PackedLinear(child, packing)
+    packing.settle()
     return len(layers)
 
 
@@ -79,7 +98,7 @@ def _works(linear: nn.Linear) -> bool:
         return False
     x = torch.linspace(-1, 1, linear.in_features, dtype=weight.dtype).repeat(1, 2, 1)
     try:
-        ours, theirs = PackedLinear(linear)(x).float(), linear(x).float()
+        ours, theirs = PackedLinear(linear, Packing())(x).float(), linear(x).float()
     except (AttributeError, RuntimeError):  # no such operator, or not for this processor
         return False
     rounding = 1e-4 if weight.dtype == torch.float32 else 5e-2
