@@ -10,8 +10,8 @@ import torch
 import transformers as hf
 
 import draftwood
-from draftwood.engines.transformers.native import NativeTarget
-from draftwood.engines.transformers.native_session import SETTLE
+from draftwood.engines.transformers.native.session import SETTLE
+from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.pack import PackedLinear
 from draftwood.errors import CapabilityError, PromptError, UnsupportedModelError
 from draftwood.testing import HugeDrafter, RandomDrafter, check_target

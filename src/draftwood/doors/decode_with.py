@@ -98,9 +98,9 @@ class CustomGenerate:
         DraftwoodError
             For what cannot be honoured, before the first token.
         """
-        from draftwood.engines.transformers.generate_call import GenerateCall
-        from draftwood.engines.transformers.generate_frame import kept_back
-        from draftwood.engines.transformers.generate_streamer import Feed
+        from draftwood.engines.transformers.plugin.call import GenerateCall
+        from draftwood.engines.transformers.plugin.frame import kept_back
+        from draftwood.engines.transformers.plugin.streamer import Feed
 
         self.generations = []
         kept = kept_back(input_ids)
@@ -151,6 +151,6 @@ def generate_with(model: Any, *inputs: Any, drafters: DrafterSpec, planner: str 
     drafters, planner
         As in `generate`.
     """
-    from draftwood.engines.transformers.generate_folder import call_generate
+    from draftwood.engines.transformers.plugin.folder import call_generate
 
     return call_generate(model, inputs, settings, partial(decode_with, drafters, planner))

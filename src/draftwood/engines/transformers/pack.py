@@ -47,6 +47,7 @@ class PackedLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear, packing: Packing) -> None:
         super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias  # for layers that look into the ones they hold
         self._product = packing.product(linear.weight, linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:

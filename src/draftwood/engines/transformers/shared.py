@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from draftwood.contracts import Target
 from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
-from draftwood.engines.transformers.native import NativeTarget
+from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UnsupportedModelError

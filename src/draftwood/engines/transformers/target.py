@@ -59,9 +59,7 @@ class TransformersTarget:
         config = text_config(model)
         windows = layer_windows(config)
         if windows is None:
-            raise UnsupportedModelError(
-                f"{config.model_type} has layers of another kind than attention"
-            )
+            raise UnsupportedModelError(f"{config.model_type} has layers of another kind than attention")
         self._model = shadow(model)
         self._lean = lean_pass(self._model, packed=packed) if lean else None
         if self._lean is None and packed:

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from draftwood.contracts import Capabilities
 from draftwood.engines.transformers.families import layer_windows, max_positions, refuse_unsupported, text_config
-from draftwood.engines.transformers.native_cache import NativeCache, keeping
-from draftwood.engines.transformers.native_session import NativeSession
+from draftwood.engines.transformers.native.cache import NativeCache, keeping
+from draftwood.engines.transformers.native.session import NativeSession
 from draftwood.engines.transformers.pack import pack
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.engines.transformers.shadow import shadow

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengthCriteria, StopStringCriteria
 
 from draftwood.ending import Criterion
-from draftwood.engines.transformers.generate_text import PaddedText
+from draftwood.engines.transformers.plugin.text import PaddedText
 from draftwood.engines.transformers.processors import own_copy
 from draftwood.errors import UsageError
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from draftwood.engines.transformers.generate_frame import KeptBack
+from draftwood.engines.transformers.plugin.frame import KeptBack
 from draftwood.errors import PromptError, UnsupportedModelError, UsageError
 
 _OTHER_METHODS = {

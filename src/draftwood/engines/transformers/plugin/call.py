@@ -10,12 +10,12 @@ from torch import Tensor
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from draftwood.contracts import Processor, Sampling, Target
-from draftwood.engines.transformers import generate_cache
-from draftwood.engines.transformers.generate_criteria import Ends, Together, stop_strings
-from draftwood.engines.transformers.generate_frame import KeptBack
-from draftwood.engines.transformers.generate_record import Recorder, batched
-from draftwood.engines.transformers.generate_refusals import CACHES, refuse_positions, refuse_settings
-from draftwood.engines.transformers.generate_text import PaddedText, left_padding
+from draftwood.engines.transformers.plugin import cache as caches
+from draftwood.engines.transformers.plugin.criteria import Ends, Together, stop_strings
+from draftwood.engines.transformers.plugin.frame import KeptBack
+from draftwood.engines.transformers.plugin.record import Recorder, batched
+from draftwood.engines.transformers.plugin.refusals import CACHES, refuse_positions, refuse_settings
+from draftwood.engines.transformers.plugin.text import PaddedText, left_padding
 from draftwood.engines.transformers.processors import adapt, for_row
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UsageError
@@ -70,10 +70,10 @@ class GenerateCall:
         self._padding = left_padding(input_ids, arguments.get("attention_mask"))
         self._refuse_lengths()
         refuse_positions(arguments.get("position_ids"), self._padding, self._length)
-        caches = [arguments[name] for name in CACHES if arguments.get(name) is not None]
-        self._cache = caches[0] if caches else None
+        given = [arguments[name] for name in CACHES if arguments.get(name) is not None]
+        self._cache = given[0] if given else None
         self._own_cache = bool(getattr(self._cache, "_is_user_defined", False))
-        self._held = generate_cache.held(self._cache, self._length) if self._own_cache else 0
+        self._held = caches.held(self._cache, self._length) if self._own_cache else 0
         self._processors = list(processors or ())
         self._ends = Ends.of([*(criteria or ()), *stop_strings(stop, tokenizer)], self._length, self._room(model))
         padded = any(hasattr(criterion, "eos_token_id") for criterion in criteria or ())  # as transformers asks
@@ -146,16 +146,16 @@ class GenerateCall:
             )
         if not self._held:
             return target
-        return generate_cache.ContinuedTarget(target, self._cache, self._padding)
+        return caches.ContinuedTarget(target, self._cache, self._padding)
 
     def hand_back(self, target: Target, rows: Sequence[Row]) -> None:
         """Leave all tokens but the last in the cache that the caller gave, or asked to be given."""
         wanted = self._own_cache or bool(self._config.return_dict_in_generate)
-        if wanted and isinstance(target, TransformersTarget) and generate_cache.is_exchangeable(self._cache):
+        if wanted and isinstance(target, TransformersTarget) and caches.is_exchangeable(self._cache):
             cut = self._cut()
             for row in rows:
                 row.session.truncate(len(row.request.prompt) + cut - 1)
-            generate_cache.export(target, [row.session for row in rows], self._padding, self._cache)
+            caches.export(target, [row.session for row in rows], self._padding, self._cache)
         else:
             self._cache = None
 

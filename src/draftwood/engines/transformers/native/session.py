@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.transformers.native_cache import NativeCache
+from draftwood.engines.transformers.native.cache import NativeCache
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.errors import CapabilityError, PromptError
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
-    from draftwood.engines.transformers.native import NativeTarget
+    from draftwood.engines.transformers.native.target import NativeTarget
 
 SETTLE = 16
 """Most tokens that are read again in front of a root. With t + c n seconds for a pass over n tokens and 1 + a
