@@ -250,7 +250,7 @@ UNDER_WAY: ContextVar[Pass] = ContextVar("UNDER_WAY")
 
 
 _HARMLESS = {
-    "cache_position", "deterministic", "dropout", "is_causal", "layer_idx", "output_attentions",
+    "cache_position", "deterministic", "dropout", "is_causal", "layer_idx", "logits_to_keep", "output_attentions",
     "output_hidden_states", "output_router_logits", "position_embeddings",
     "position_ids", "return_dict", "sliding_window", "use_cache",
 }  # fmt: skip
@@ -277,7 +277,7 @@ def tree_attention(
     factor: float = query.shape[-1] ** -0.5 if scaling is None else scaling
     window = geometry.arena.window(module.layer_idx)  # type: ignore[arg-type]  # every cached attention has one
     out = geometry.attend(query[0], key, value, window, scaling=factor, softcap=softcap, sinks=s_aux)
-    return out[None], None
+    return out[None].contiguous(), None  # some models view it
 
 
 AttentionInterface.register(ATTENTION, tree_attention)

@@ -69,6 +69,10 @@ def refuse_unsupported(model: Any) -> None:
         )
     if not callable(getattr(model, "generate", None)) or model.get_output_embeddings() is None:
         raise UnsupportedModelError(f"{name} writes no text: load it with AutoModelForCausalLM")
+    if config.model_type == "moshi":
+        raise UnsupportedModelError(
+            f"{name} forgets beyond its window what its own mask still shows: use model.generate"
+        )
     if getattr(text_config(model), "use_bidirectional_attention", None) is True:
         raise UnsupportedModelError(
             f"{name} attends to later tokens (use_bidirectional_attention), so it cannot draft"

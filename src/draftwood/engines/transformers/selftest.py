@@ -29,16 +29,17 @@ _CONTEXT = 11
 _SIZE = 24
 
 
-def agreeing(make: Callable[[], Target], model: Any) -> Target | None:
-    """Make a target and try it; None where it says something else than the model, or raises."""
+def agreeing(make: Callable[[], Target], model: Any) -> tuple[Target | None, str]:
+    """Make a target and try it; None, and why, where it says something else than the model, or raises."""
     try:
         target = make()
         if agrees(target, model):
-            return target
-        log.debug("%s says otherwise than %s", target, type(model).__name__)
+            return target, ""
+        reason = "its scores differ"
     except Exception as error:  # whatever a model's code raises when it is run in a way it was not written for
-        log.debug("a way to run %s fails: %s: %s", type(model).__name__, type(error).__name__, error)
-    return None
+        reason = f"{type(error).__name__}: {error}"
+    log.debug("a way to run %s fails: %s", type(model).__name__, reason)
+    return None, reason
 
 
 def agrees(target: Target, model: Any) -> bool:

@@ -55,14 +55,16 @@ def open_target(model: Any) -> Target:
     kind = _kind(model)
     if kind in _passed:
         return found[_passed[kind]]()
+    reasons = []
     for index, make in enumerate(found):
-        target = agreeing(make, model)
+        target, reason = agreeing(make, model)
         if target is not None:
             _passed[kind] = index
             return target
+        reasons.append(reason)
     raise UnsupportedModelError(
-        f"{type(model).__name__} scores tokens behind a cache differently from a whole text, in every way that we "
-        "know to run it, so drafts cannot be checked: use model.generate"
+        f"no way that we know to run {type(model).__name__} behind a cache gives its own scores, so drafts "
+        f"cannot be checked (the last: {reasons[-1]}): use model.generate"
     )
 
 
