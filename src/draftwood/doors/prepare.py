@@ -7,7 +7,7 @@ from typing import Any
 from draftwood.contracts import Capabilities
 
 
-def prepare(model: Any, *, pack: bool = True) -> Capabilities:
+def prepare(model: Any, *, pack: bool = True, release: bool = False) -> Capabilities:
     """Make a model ready, so that the first answer does not wait for it, and say how it will be run.
 
     Every door does this by itself when it first sees a model; call it to choose otherwise, or to know.
@@ -20,6 +20,9 @@ def prepare(model: Any, *, pack: bool = True) -> Capabilities:
         On a CPU, run linear layers on a second copy of their weights in a layout that is read faster, where
         processor and free memory allow it. Stays chosen until `prepare` is called again. False needs half the
         memory and takes about twice the time per token.
+    release
+        Let go of the original weights once they are packed, so that the copy costs no memory. The model can then
+        be used through draftwood only, until it is loaded again.
 
     Returns
     -------
@@ -30,7 +33,9 @@ def prepare(model: Any, *, pack: bool = True) -> Capabilities:
     ------
     UnsupportedModelError
         If the model cannot be run in any way that draftwood knows.
+    UsageError
+        If its weights are to be released and passes need more than the packed ones.
     """
     from draftwood.engines.transformers.shared import prepare as make_ready
 
-    return make_ready(model, pack=pack).capabilities
+    return make_ready(model, pack=pack, release=release).capabilities

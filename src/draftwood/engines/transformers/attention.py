@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from draftwood.engines.transformers.alone import Alone
 from draftwood.engines.transformers.cache import Arena
 from draftwood.engines.transformers.grid import Grid
 from draftwood.errors import UnsupportedModelError
@@ -88,7 +89,7 @@ class Pass:
 
     arena: Arena
     segments: Sequence[Segment]
-    _shared: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    _shared: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         first = 0
@@ -184,9 +185,25 @@ class Pass:
 
         query [rows, heads, dim], keys and values [rows, kv heads, dim] -> [rows, heads * dim].
         """
+        alone = self._alone(query, keys)
+        if alone is not None:
+            return alone.through(scaling, layer, query, keys, values)
         buffers = self.store(layer, keys.transpose(0, 1), values.transpose(0, 1))
         window = self.arena.window(layer)
         return self.attend(query.transpose(0, 1), *buffers, window, scaling=scaling).flatten(1)
+
+    def _alone(self, query: Tensor, keys: Tensor) -> Alone | None:
+        """The shorter way, where a single text goes on; None elsewhere."""
+        if "alone" not in self._shared:
+            self._shared["alone"] = None
+            only, groups = self.segments[0], query.shape[1] // keys.shape[1]
+            fits = len(self.segments) == 1 and groups * only.rows <= _FOLDED
+            if fits and self.arena.is_made and not any(map(only.is_plain_prefill, only.offsets)):
+                self._shared["alone"] = Alone(
+                    self.arena, only, lambda window: self._mask(only, window, groups, query)
+                )
+        alone: Alone | None = self._shared["alone"]
+        return alone
 
     def _fast(
         self, segment: Segment, query: Tensor, k: Tensor, v: Tensor, window: int | None, scaling: float

@@ -39,6 +39,11 @@ class Arena:
         """Bytes that the arena holds."""
         return sum(t.nbytes for t in (*self.keys, *self.values) if t is not None)
 
+    @property
+    def is_made(self) -> bool:
+        """True once a pass has shown the shapes of all layers."""
+        return all(t is not None for t in self.keys)
+
     def window(self, layer: int) -> int | None:
         """Window of a layer, None for full attention."""
         return self.windows[layer]

@@ -7,27 +7,52 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
+from torch import nn
+
 from draftwood.contracts import Target
 from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.errors import UnsupportedModelError
+from draftwood.errors import UnsupportedModelError, UsageError
 
 Way = Callable[[], Target]
 Fingerprint = tuple[tuple[int, int], ...]
 _targets: WeakKeyDictionary[Any, tuple[Fingerprint, Target]] = WeakKeyDictionary()
 _unpacked: WeakSet[Any] = WeakSet()
+_released: WeakSet[Any] = WeakSet()
 _passed: dict[tuple[Any, ...], int] = {}
 """Per class and configuration of a model, which way passed the self-test."""
 
 
-def prepare(model: Any, *, pack: bool) -> Target:
-    """Choose whether passes over this model run on packed weights, from now on, and make its target."""
+def prepare(model: Any, *, pack: bool, release: bool = False) -> Target:
+    """Choose how passes over this model run, from now on, and make its target; see `draftwood.prepare`."""
+    if model in _released:
+        if not pack:
+            raise UsageError("the weights of this model were released, only packed ones are left: load it again")
+        return shared_target(model)
     if pack == (model in _unpacked):
         _targets.pop(model, None)
         (_unpacked.discard if pack else _unpacked.add)(model)
-    return shared_target(model)
+    target = shared_target(model)
+    if release:
+        _release(model, target)
+    return target
+
+
+def _release(model: Any, target: Target) -> None:
+    """Let go of the weights that passes read from packed copies only."""
+    if not (isinstance(target, TransformersTarget) and target.owns_weights):
+        raise UsageError(
+            f"the weights of {type(model).__name__} cannot be released: its passes here do not run on packed copies "
+            "alone (on a CPU, of a model that runs lean, they do)"
+        )
+    embedding = model.get_input_embeddings().weight.data_ptr()
+    for module in model.modules():
+        if type(module) is nn.Linear and module.weight.data_ptr() != embedding:  # a tied head is the embedding
+            module.weight.data = module.weight.data.new_empty(0)
+    _released.add(model)
+    _targets[model] = (_fingerprint(model), target)
 
 
 def shared_target(model: Any) -> Target:
@@ -40,7 +65,7 @@ def shared_target(model: Any) -> Target:
     UnsupportedModelError
         If no way to run the model gives the scores that the model itself gives.
     """
-    now = tuple((p.data_ptr(), p._version) for p in model.parameters())
+    now = _fingerprint(model)
     known = _targets.get(model)
     if known is None or known[0] != now:
         known = (now, open_target(model))
@@ -81,6 +106,11 @@ def ways(model: Any) -> list[Way]:
         own = partial(TransformersTarget, model, packed=packed)
         found = [own, partial(own, lean=False), partial(own, lean=False, trees=False), *found]
     return found
+
+
+def _fingerprint(model: Any) -> Fingerprint:
+    """Where the weights are, and in which version."""
+    return tuple((p.data_ptr(), p._version) for p in model.parameters())
 
 
 def _kind(model: Any) -> tuple[Any, ...]:

@@ -54,7 +54,7 @@ class StaticPasses:
         The logits are overwritten by the next pass of this width.
         """
         rows = segment.rows
-        if not self._works or rows > WIDTHS[-1] or any(k is None for k in self._arena.keys):
+        if not self._works or rows > WIDTHS[-1] or not self._arena.is_made:
             return None  # the first pass of all makes the buffers
         width = next(w for w in WIDTHS if w >= rows)
         if any(offset + width > self._arena.rows_of(window) for window, offset in segment.offsets.items()):

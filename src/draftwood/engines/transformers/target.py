@@ -80,6 +80,11 @@ class TransformersTarget:
         )
 
     @property
+    def owns_weights(self) -> bool:
+        """True if passes read nothing of the model's linear layers but packed copies."""
+        return self._lean is not None and self._lean.packed
+
+    @property
     def device(self) -> torch.device:
         """Where token ids go in."""
         return self._device

@@ -1,0 +1,53 @@
+"""The only text of a pass: what all its layers share is worked out once, so that a layer does the least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+if TYPE_CHECKING:
+    from draftwood.engines.transformers.attention import Segment
+    from draftwood.engines.transformers.cache import Arena
+
+Mask = Callable[[int | None], "Tensor | None"]
+
+
+class Alone:
+    """Stores and attends for one segment; shapes as in `Pass.through`.
+
+    Parameters
+    ----------
+    arena
+        Its buffers must exist.
+    segment
+        Not the beginning of a text.
+    mask
+        Window -> additive mask [groups * rows, keys], or None.
+    """
+
+    def __init__(self, arena: Arena, segment: Segment, mask: Mask) -> None:
+        slot = segment.slot
+        shared = {w: (start, start + segment.rows, mask(w)) for w, start in segment.offsets.items()}
+        self._layers = [shared[window] for window in arena.windows]
+        self._keys = [t[slot : slot + 1] for t in arena.keys if t is not None]
+        self._values = [t[slot : slot + 1] for t in arena.values if t is not None]
+
+    def through(self, scaling: float, layer: int, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """As `Pass.through`."""
+        start, end, mask = self._layers[layer]
+        k, v = self._keys[layer][:, :, :end], self._values[layer][:, :, :end]
+        k[0, :, start:] = keys.transpose(0, 1)
+        v[0, :, start:] = values.transpose(0, 1)
+        rows, heads, dim = query.shape
+        kv_heads = keys.shape[1]
+        if rows == 1:
+            folded = query.view(1, kv_heads, heads // kv_heads, dim)
+            out = scaled_dot_product_attention(folded, k, v, attn_mask=mask, scale=scaling)
+            return out.view(1, -1)
+        grouped = query.view(rows, kv_heads, -1, dim).permute(1, 2, 0, 3)
+        folded = grouped.reshape(1, kv_heads, -1, dim)
+        out = scaled_dot_product_attention(folded, k, v, attn_mask=mask, scale=scaling)
+        return out.view(kv_heads, -1, rows, out.shape[-1]).permute(2, 0, 1, 3).reshape(rows, -1)
