@@ -253,6 +253,7 @@ class Row:
         self._settled = False
         self.session.truncate(min(common, len(prompt) - 1, self.session.length))
         known = self.session.length
+        again = self.session.replay
         self.ids = self.ids[:known]  # an interrupt while reading must not leave ids that the cache no longer holds
         self._scores = self.session.extend(prompt[known:])
         self.prefill_s = perf_counter() - started
@@ -263,7 +264,7 @@ class Row:
             for source in self.sources:
                 source.truncate(common)
                 source.extend(prompt[common:])
-        return len(prompt) - known
+        return len(prompt) - known + again
 
     def open_sources(self) -> None:
         """Let every drafter read the text."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 
 import pytest
+from tests.engines.tiny import build
 
 import draftwood
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import UsageError
-from tests.engines.tiny import build
 
 PROMPT = [5, 6, 7, 5, 6, 7, 5]
 
@@ -61,7 +62,7 @@ def test_weights_that_passes_need_are_not_released():
 def test_a_model_that_nobody_holds_goes_with_its_target():
     """Also one whose generate is bound to it, as of a folder with a generate of its own."""
     model = build("llama")
-    model.generate = lambda: model
+    model.generate = functools.partial(model.generate)  # bound
     draftwood.prepare(model)
     gone = weakref.ref(model)
     weight = weakref.ref(model.model.layers[0].mlp.gate_proj.weight)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,8 +18,11 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+import draftwood
+from draftwood.engines.transformers import cache
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.engines.transformers.tiny import tiny
 from draftwood.errors import PromptError, UnsupportedModelError
 from draftwood.testing import check_target
 from draftwood.tree import TokenTree
@@ -142,7 +146,6 @@ def test_the_model_is_left_exactly_as_found():
     assert model.config.to_dict() == config
     assert model.config._attn_implementation == kind
     assert list(model.modules()) == modules
-    assert all(type(m) is not type(None) and "_packed" not in m.__dict__ for m in modules)
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
 
 
@@ -268,3 +271,107 @@ def test_hooks_of_accelerate_run_on_the_shadow_too():
     assert target.capabilities.trees
     ((_, scores),) = target.open([text])
     assert np.abs(scores.numpy(scores.raw(0)) - truth(plain, text)).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", ["llama", "qwen2-window", "gemma3"])
+def test_half_precision_scores_trees_too(family, dtype):
+    model = build(family).to(dtype)
+    target = shared_target(model)
+    assert target.capabilities.trees
+    text = np.random.default_rng(8).integers(0, 64, 40).tolist()
+    ((session, _),) = target.open([text])
+    (scores,) = target.score([(session, 5, TokenTree.build([6, 7, 8], [-1, 0, -1]))])
+    own = truth(model.float(), [*text, 5, 8])
+    gap = np.abs(scores.numpy(scores.raw(3)) - own).max()
+    assert gap < 0.1 * np.abs(own).max()  # 8 or 11 bits of mantissa through three layers
+
+
+def test_a_refusal_says_what_the_last_way_met(monkeypatch):
+    model = LlamaForCausalLM(LlamaConfig(**SHAPE | {"num_hidden_layers": 1})).eval()
+    monkeypatch.setattr("draftwood.engines.transformers.shared.agreeing", lambda *_: (None, "its scores differ"))
+    with pytest.raises(UnsupportedModelError, match=r"LlamaForCausalLM behind a cache .* its scores differ"):
+        shared_target(model)
+
+
+def test_a_model_that_takes_no_positions_is_batched_text_by_text():
+    """Bart's decoder counts on from the cache's length, which two texts of a pass do not share."""
+    model = tiny("bart")
+    target = shared_target(model)
+    assert not target.capabilities.batch
+    prompts = [[5, 6, 7, 5, 6, 7], [9, 8, 9, 8, 9, 8, 9, 8, 9], [3, 4]]
+    ids = torch.zeros((3, 9), dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, 9 - len(prompt) :] = torch.tensor(prompt)
+        mask[row, 9 - len(prompt) :] = 1
+    out = model.generate(
+        ids, attention_mask=mask, max_new_tokens=12, pad_token_id=0, custom_generate=draftwood.decode_with()
+    )
+    for row, prompt in enumerate(prompts):
+        alone = draftwood.generate(model, prompt, drafters="none", max_new_tokens=12).ids
+        assert out[row, 9:].tolist()[: len(alone)] == alone
+
+
+def test_hooks_run_and_a_new_one_makes_a_new_target():
+    model = build("llama")
+    before = draftwood.generate(model, [1, 2, 3], max_new_tokens=20).ids
+    hook = model.model.layers[1].self_attn.o_proj.register_forward_hook(lambda _module, _args, out: out * 0.1)
+    ids = torch.tensor([[1, 2, 3]])
+    theirs = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False)
+    assert draftwood.generate(model, [1, 2, 3], max_new_tokens=20).ids == theirs[0, 3:].tolist() != before
+    hook.remove()
+    assert draftwood.generate(model, [1, 2, 3], max_new_tokens=20).ids == before
+
+
+def test_a_replaced_forward_is_followed_or_refused():
+    model = build("llama")
+    text = draftwood.generate(model, [1, 2, 3], max_new_tokens=8).ids
+    layer = model.model.layers[0].mlp
+    layer.forward = layer.forward  # bound to the user's module, as tools leave it behind
+    assert draftwood.generate(copy.deepcopy(model), [1, 2, 3], max_new_tokens=8).ids == text
+    layer.forward = lambda x: x
+    with pytest.raises(UnsupportedModelError, match="forward of LlamaMLP was replaced"):
+        TransformersTarget(model)
+
+
+def test_an_interrupt_while_the_cache_is_made_anew_leaves_it_whole(monkeypatch):
+    model = build("mistral-window")
+    target = TransformersTarget(model)
+    ((session, _),) = target.open([[1, 2, 3, 4]])
+    made = cache._empty
+
+    def interrupted(shape, like):
+        interrupted.calls += 1
+        if interrupted.calls == 3:
+            raise KeyboardInterrupt
+        return made(shape, like)
+
+    interrupted.calls = 0
+    monkeypatch.setattr(cache, "_empty", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.extend(list(range(60)) * 3)
+    monkeypatch.undo()
+    scores = session.extend([5, 6])
+    assert np.abs(scores.numpy(scores.raw(0)) - truth(model, [1, 2, 3, 4, 5, 6])).max() < TOLERANCE
+
+
+def test_two_threads_write_with_one_model():
+    model = build("llama")
+    prompts = [np.random.default_rng(n).integers(0, 64, 20 + 9 * n).tolist() * 2 for n in range(4)]
+    alone = [draftwood.generate(model, p, max_new_tokens=40).ids for p in prompts]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            together = pool.map(lambda p: draftwood.generate(model, p, max_new_tokens=40).ids, prompts)
+            assert list(together) == alone
+
+
+@pytest.mark.parametrize("attention", ["eager", "flex_attention"])
+def test_the_users_attention_implementation_makes_no_difference(attention):
+    model = build("gemma3")
+    text = np.random.default_rng(9).integers(0, 64, 30).tolist()
+    expected = draftwood.generate(model, text, max_new_tokens=20).ids
+    model.set_attn_implementation(attention)
+    assert shared_target(model).capabilities.trees
+    assert draftwood.generate(model, text, max_new_tokens=20).ids == expected
+    assert model.config._attn_implementation == attention

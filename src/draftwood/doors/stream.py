@@ -12,7 +12,7 @@ from draftwood.doors.setup import DrafterSpec, Setup
 from draftwood.doors.text import Piece
 from draftwood.errors import UsageError
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
-from draftwood.request import Request
+from draftwood.request import Request, refuse_mismatch
 
 BATCH_SIZE = 8
 """How many prompts of a list are written together where nobody says."""
@@ -120,6 +120,9 @@ class Stream(Iterator[Piece]):
         setup = Setup(model, tokenizer, drafters, planner)
         self.many, read = as_prompts(prompts, setup.tokenizer)
         requests = [setup.request(ids, stop=stop, logits_processor=logits_processor, **settings) for ids in read]
+        refuse_mismatch(setup.target.capabilities, setup.drafters)
+        for request in requests:  # all of them, before the first token of the first
+            request.check(setup.target.capabilities)
         self.generations = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in requests]
         self._pieces = self._write(setup, requests)
 

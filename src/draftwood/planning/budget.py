@@ -31,8 +31,11 @@ def merge_and_cut(state: State, proposals: Sequence[TokenTree], nodes: int) -> P
     stamped = [p.from_source(i) if i or p.source.any() else p for i, p in enumerate(proposals)]
     tree, rows = merge(stamped)
     depth, room = depth_limit(state), node_limit(state)
-    if tree.is_chain and not tree.probe.any():
-        kept = np.arange(min(len(tree), nodes, depth, room), dtype=np.int32)
+    if tree.is_chain and not tree.n_probes:
+        count = min(len(tree), nodes, depth, room)
+        if count == len(tree):
+            return Plan(tree, tuple(rows))
+        kept = np.arange(count, dtype=np.int32)
     elif not state.capabilities.trees:
         kept = tree.best_chain()[: min(nodes, depth, room)]
     else:

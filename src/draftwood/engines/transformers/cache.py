@@ -24,12 +24,18 @@ class Arena:
     ----------
     windows
         Window width per layer, None for full attention.
+
+    Attributes
+    ----------
+    generation
+        Counts how often the buffers were made anew.
     """
 
     def __init__(self, windows: Sequence[int | None], *, chunk: int) -> None:
         self.windows, self.chunk = tuple(windows), chunk
         self.capacity = 0
         self.slots = 0
+        self.generation = 0
         self._free: list[int] = []
         self.keys: list[Tensor | None] = [None] * len(self.windows)
         self.values: list[Tensor | None] = [None] * len(self.windows)
@@ -57,18 +63,13 @@ class Arena:
         return key_buffer, value_buffer
 
     def _fresh(self, layer: int, heads: int, like: Tensor) -> Tensor:
-        shape = (self.slots, heads, self.rows_of(self.windows[layer]), like.shape[-1])
-        with torch.inference_mode(False):  # a tensor made by a pass could not be written to outside of one
-            # Zeros: a masked key counts nothing, but nothing times what was never written may be NaN.
-            return torch.zeros(shape, dtype=like.dtype, device=like.device)
+        return _empty((self.slots, heads, self.rows_of(self.windows[layer]), like.shape[-1]), like)
 
     def prepare(self, count: int, rows: int) -> None:
         """Have ``count`` slots free, of ``rows`` rows each; an arena that nobody uses is made to measure."""
         idle = len(self._free) == self.slots
         fits = count <= self.slots and rows <= self.capacity
         if idle and (not fits or 2 * count * rows < self.slots * self.capacity):
-            self._free.clear()
-            self.slots = 0
             self._resize(count, rows)
             return
         if len(self._free) < count:
@@ -99,19 +100,26 @@ class Arena:
         return self.capacity if window is None else min(self.capacity, window - 1 + self.chunk)
 
     def _resize(self, slots: int, capacity: int) -> None:
+        """Make all buffers anew; what is held moves along. Interrupted, everything is as it was, or empty."""
+        held = [*self.keys, *self.values]
         busy = len(self._free) < self.slots
+        if not busy:  # given back before more is taken
+            self._clear()
+        rows = [capacity if w is None else min(capacity, w - 1 + self.chunk) for w in self.windows] * 2
+        fresh: list[Tensor | None] = []
+        for index, old in enumerate(held):
+            fresh.append(None if old is None else _empty((slots, old.shape[1], rows[index], old.shape[3]), old))
+            if not busy:
+                held[index] = None
+            elif old is not None:
+                fresh[-1][: old.shape[0], :, : old.shape[2]] = old  # type: ignore[index]
         self._free.extend(range(self.slots, slots))
-        self.slots, self.capacity = slots, capacity
-        for buffers in (self.keys, self.values):
-            for layer, old in enumerate(buffers):
-                if old is None:
-                    continue
-                if not busy:
-                    buffers[layer] = None  # given back before more is taken
-                fresh = self._fresh(layer, old.shape[1], old)
-                if busy:
-                    fresh[: old.shape[0], :, : old.shape[2]] = old
-                buffers[layer] = fresh
+        self.slots, self.capacity, self.generation = slots, capacity, self.generation + 1
+        self.keys, self.values = fresh[: len(self.windows)], fresh[len(self.windows) :]
+
+    def _clear(self) -> None:
+        self._free, self.slots, self.capacity = [], 0, 0
+        self.keys, self.values = [None] * len(self.windows), [None] * len(self.windows)
 
     def move_rows(self, slot: int, window: int | None, start: int, source: Sequence[int]) -> None:
         """In every layer of this window, copy the rows ``source`` to ``start ... start + len(source)``."""
@@ -131,6 +139,12 @@ class Arena:
         for tensor in (*self.keys, *self.values):
             if tensor is not None:
                 tensor[target] = tensor[source]
+
+
+def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Zeros: a masked key counts nothing, but nothing times what was never written may be NaN."""
+    with torch.inference_mode(False):  # a tensor made by a pass could not be written to outside of one
+        return torch.zeros(shape, dtype=like.dtype, device=like.device)
 
 
 class PassCache:

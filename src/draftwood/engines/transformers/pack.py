@@ -7,7 +7,8 @@ away takes the copies with it. Products round differently from torch's own in th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -67,7 +68,7 @@ def pack(model: nn.Module) -> int:
         (parent, name, child)
         for parent in model.modules()
         for name, child in parent.named_children()
-        if type(child) is nn.Linear and is_plain(child.weight)  # others do more than the product
+        if is_only_a_product(child)
     ]
     if not can_pack([child for *_, child in layers]):
         return 0
@@ -79,6 +80,13 @@ def pack(model: nn.Module) -> int:
     return len(layers)
 
 
+def is_only_a_product(module: nn.Module) -> TypeGuard[nn.Linear]:
+    """True for a linear layer over ordinary numbers that nobody has hooked or patched."""
+    if type(module) is not nn.Linear or not is_plain(module.weight) or "forward" in module.__dict__:
+        return False
+    return not (module._forward_hooks or module._forward_pre_hooks)
+
+
 def is_plain(weight: Any) -> bool:
     """True for a parameter that holds ordinary numbers; quantised ones are tensors of a class of their own."""
     return type(weight) is nn.Parameter and type(weight.data) is Tensor and weight.layout is torch.strided
@@ -86,7 +94,8 @@ def is_plain(weight: Any) -> bool:
 
 def can_pack(layers: Sequence[nn.Linear]) -> bool:
     """True where copies of these layers' weights can be packed here: processor, number format, free memory."""
-    return bool(layers) and _works(layers[0]) and _fits(layers)
+    kinds = {(layer.weight.device, layer.weight.dtype) for layer in layers}
+    return len(kinds) == 1 and _works(layers[0]) and _fits(layers)
 
 
 @torch.no_grad()
@@ -108,8 +117,16 @@ def _works(linear: nn.Linear) -> bool:
 
 def _fits(layers: Sequence[nn.Linear]) -> bool:
     """True if a second copy of the weights leaves at least as much memory free again."""
+    return 2 * sum(layer.weight.nbytes for layer in layers) <= _free_memory()
+
+
+def _free_memory() -> int:
+    """Bytes that may still be taken: of the machine, or of the container, whose limit it does not tell."""
     import psutil
 
-    needed = sum(layer.weight.nbytes for layer in layers)
-    free: Any = psutil.virtual_memory().available
-    return bool(2 * needed <= free)
+    free = int(psutil.virtual_memory().available)
+    try:  # Linux, control groups version 2
+        limit, used = (int(Path("/sys/fs/cgroup", name).read_text()) for name in ("memory.max", "memory.current"))
+    except (OSError, ValueError):  # no such group, or "max": no limit
+        return free
+    return min(free, limit - used)

@@ -78,9 +78,27 @@ def agrees(target: Target, model: Any) -> bool:
             text = text[:_CONTEXT]
         else:
             text = [*text, d]
-        return _scored(target, session, text, e, TokenTree.empty(), own)
+        if not _scored(target, session, text, e, TokenTree.empty(), own):
+            return False
     finally:
         session.close()
+    return not target.capabilities.batch or _together(target, ids, tree, own)
+
+
+def _together(target: Target, ids: list[int], tree: TokenTree, own: _Own) -> bool:
+    """Try two texts of different lengths in one pass."""
+    texts = [ids[:4], ids[4:_CONTEXT]]
+    opened = target.open(texts)
+    try:
+        passes = [(session, ids[_CONTEXT], tree) for session, _ in opened]
+        said = [own.says(text, first, 0) for text, (_, first) in zip(texts, opened, strict=True)]
+        for text, scores in zip(texts, target.score(passes), strict=True):
+            paths = ([ids[_CONTEXT], *tree.tokens[tree.path(node)].tolist()] for node in range(-1, len(tree)))
+            said += [own.says([*text, *path], scores, 1 + node) for node, path in enumerate(paths, -1)]
+        return all(said)
+    finally:
+        for session, _ in opened:
+            session.close()
 
 
 def _scored(target: Target, session: Any, text: list[int], root: int, tree: TokenTree, own: _Own) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.transformers.attention import Segment
+from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.errors import PromptError
 from draftwood.tree import TokenTree
@@ -51,6 +52,11 @@ class TransformersSession:
         return list(self._ids)
 
     @property
+    def lock(self) -> Any:
+        """The target's."""
+        return self._target.lock
+
+    @property
     def slot(self) -> int:
         """Its slot in the arena."""
         if self._slot is None:
@@ -61,16 +67,6 @@ class TransformersSession:
     def first(self) -> dict[int | None, int]:
         """Per window width, the position of the text that row 0 of those buffers holds."""
         return self._first
-
-    def check_room(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        """Raise `PromptError` if there is nothing to read, or more than the model takes."""
-        limit = self._target.capabilities.max_positions
-        if not len(ids):
-            raise PromptError("there is nothing to read: the prompt is empty")
-        if self.length + len(ids) > limit:
-            raise PromptError(
-                f"the text has {self.length + len(ids)} tokens, the model takes at most {limit}: shorten it"
-            )
 
     def segment(
         self,
@@ -95,7 +91,7 @@ class TransformersSession:
             segment = self.segment(range(rows))
         else:
             positions = tree.positions(self.length).astype(np.int64)
-            segment = self.segment(range(rows), positions, _with_root(tree.ancestor_mask))
+            segment = self.segment(range(rows), positions, with_root(tree.ancestor_mask))
         self._scored = (root, tree)
         return segment
 
@@ -103,9 +99,11 @@ class TransformersSession:
         """What a pass over these ids wrote is committed."""
         self._ids += np.asarray(ids).tolist()
 
+    @locked
     def extend(self, ids: Sequence[int]) -> TorchScores:
         return self._target.read([(self, ids)])[0]
 
+    @locked
     def keep(self, path: Sequence[int]) -> None:
         if self._scored is None:
             raise RuntimeError("keep() follows a score(): there is no scored tree to keep from")
@@ -120,6 +118,7 @@ class TransformersSession:
         if len(path):
             self._ids += tree.tokens[list(path)].tolist()
 
+    @locked
     def truncate(self, length: int) -> None:
         self._scored = None
         if length >= self.length:
@@ -134,12 +133,14 @@ class TransformersSession:
         if ids:
             self.extend(ids)
 
+    @locked
     def fork(self) -> TransformersSession:
         twin = TransformersSession(self._target, self._arena.capacity - SPARE)
         self._arena.copy_slot(self.slot, twin.slot)
         twin._ids, twin._first = list(self._ids), dict(self._first)
         return twin
 
+    @locked
     def close(self) -> None:
         if self._slot is not None:
             self._arena.give_back(self._slot)
@@ -152,11 +153,23 @@ class TransformersSession:
             if window is None or held + rows <= self._arena.rows_of(window):
                 continue
             kept = min(window - 1, held)
-            self._arena.move_rows(self.slot, window, 0, range(held - kept, held))
-            self._first[window] = self.length - kept
+            try:
+                self._arena.move_rows(self.slot, window, 0, range(held - kept, held))
+                self._first[window] = self.length - kept
+            except BaseException:  # Ctrl-C: layers half shifted hold no text that could be gone on with
+                self._ids, self._first = [], dict.fromkeys(self._first, 0)
+                raise
 
 
-def _with_root(among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def check_room(length: int, ids: Sequence[int] | NDArray[Any], limit: int) -> None:
+    """Raise `PromptError` if nothing is to be read behind ``length`` tokens, or more than ``limit`` in all."""
+    if not len(ids):
+        raise PromptError("there is nothing to read: the prompt is empty")
+    if length + len(ids) > limit:
+        raise PromptError(f"the text has {length + len(ids)} tokens, the model takes at most {limit}: shorten it")
+
+
+def with_root(among: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Prepend the root, which every node sees: bool[n, n] -> bool[n + 1, n + 1]."""
     n = len(among)
     sees = np.zeros((n + 1, n + 1), dtype=np.bool_)

@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from draftwood.engines.transformers.attention import ATTENTION
+from draftwood.errors import UnsupportedModelError
 
 
 def shadow(model: Any, attention: str | None = ATTENTION) -> Any:
@@ -52,6 +53,8 @@ class _Viewer:
         if hook is not None:
             state.pop("forward", None)
             state.pop("_old_forward", None)
+        elif "forward" in state:
+            _rebind(state, module, twin)
         for name, value in state.items():
             if isinstance(value, dict):
                 state[name] = type(value)(value)
@@ -74,6 +77,18 @@ class _Viewer:
             ours.use_cache = True
             ours.output_attentions = ours.output_hidden_states = False
         return ours
+
+
+def _rebind(state: dict[str, Any], module: nn.Module, twin: nn.Module) -> None:
+    """Have the twin run a forward of its own where the module was given one; compiled ones are left out."""
+    forward = state.pop("forward")
+    if hasattr(forward, "_torchdynamo_orig_callable"):
+        return
+    if getattr(forward, "__self__", None) is not module:
+        raise UnsupportedModelError(
+            f"the forward of {type(module).__name__} was replaced by a function of unknown effect: undo that first"
+        )
+    state["forward"] = forward.__func__.__get__(twin)
 
 
 def _hang(hook: Any, twin: nn.Module) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -44,15 +45,17 @@ def _release(model: Any, target: Target) -> None:
     """Let go of the weights that passes read from packed copies only."""
     if not (isinstance(target, TransformersTarget) and target.owns_weights):
         raise UsageError(
-            f"the weights of {type(model).__name__} cannot be released: its passes here do not run on packed copies "
+            f"the weights of {type(model).__name__} cannot be released: its passes do not run on packed copies "
             "alone (on a CPU, of a model that runs lean, they do)"
         )
     embedding = model.get_input_embeddings().weight.data_ptr()
-    for module in model.modules():
-        if type(module) is nn.Linear and module.weight.data_ptr() != embedding:  # a tied head is the embedding
-            module.weight.data = module.weight.data.new_empty(0)
-    _released.add(model)
-    _targets[model] = (_fingerprint(model), target)
+    _released.add(model)  # first: what an interrupt leaves must not be taken for a whole model
+    try:
+        for module in model.modules():
+            if type(module) is nn.Linear and module.weight.data_ptr() != embedding:  # a tied head is the embedding
+                module.weight.data = module.weight.data.new_empty(0)
+    finally:
+        _targets[model] = (_fingerprint(model), target)
 
 
 def shared_target(model: Any) -> Target:
@@ -64,10 +67,15 @@ def shared_target(model: Any) -> Target:
     ------
     UnsupportedModelError
         If no way to run the model gives the scores that the model itself gives.
+    UsageError
+        If the model was changed after its weights were released.
     """
     now = _fingerprint(model)
     known = _targets.get(model)
     if known is None or known[0] != now:
+        if model in _released:
+            raise UsageError("this model was changed after its weights were released: load it again")
+        _targets.pop(model, None)  # its packed weights go before others are made
         known = (now, open_target(model))
         _targets[model] = known
     return known[1]
@@ -79,7 +87,8 @@ def open_target(model: Any) -> Target:
     found = ways(model)
     kind = _kind(model)
     if kind in _passed:
-        return found[_passed[kind]]()
+        with suppress(Exception):  # short of memory, say: then another way may do
+            return found[_passed[kind]]()
     reasons = []
     for index, make in enumerate(found):
         target, reason = agreeing(make, model)
@@ -109,10 +118,20 @@ def ways(model: Any) -> list[Way]:
 
 
 def _fingerprint(model: Any) -> Fingerprint:
-    """Where the weights are, and in which version."""
-    return tuple((p.data_ptr(), p._version) for p in model.parameters())
+    """Where weights and buffers are, and in which version; which hooks hang where."""
+    tensors = (*model.parameters(), *model.buffers())
+    return (*((t.data_ptr(), t._version) for t in tensors), *_hooks(model))
+
+
+def _hooks(model: Any) -> list[tuple[int, int]]:
+    return [
+        (number, id(hook))
+        for number, module in enumerate(model.modules())
+        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    ]
 
 
 def _kind(model: Any) -> tuple[Any, ...]:
-    weight = model.get_input_embeddings().weight
-    return type(model), weight.dtype, weight.device.type, model.config.to_json_string(), model in _unpacked
+    weight, config = model.get_input_embeddings().weight, model.config
+    where = (weight.dtype, weight.device.type, model in _unpacked, bool(_hooks(model)))
+    return type(model), config._attn_implementation, config.to_json_string(), *where

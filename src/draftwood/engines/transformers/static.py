@@ -46,7 +46,7 @@ class StaticPasses:
         self._decoder, self._arena, self._capture = decoder, arena, capture
         self._works = True
         self._made: dict[tuple[int, int], StaticPass] = {}
-        self._buffers: tuple[int, ...] = ()
+        self._generation = -1
 
     def run(self, segment: Segment, tokens: Tensor) -> Tensor | None:
         """Logits [rows, vocab] of a pass over one segment; None where it must run as it is.
@@ -59,10 +59,9 @@ class StaticPasses:
         width = next(w for w in WIDTHS if w >= rows)
         if any(offset + width > self._arena.rows_of(window) for window, offset in segment.offsets.items()):
             return None
-        now = tuple(t.data_ptr() for t in self._arena.keys if t is not None)
-        if now != self._buffers:
+        if self._arena.generation != self._generation:
             self._made.clear()
-            self._buffers = now
+            self._generation = self._arena.generation
         key = (width, segment.slot)
         if key not in self._made:
             self._made[key] = StaticPass(self._decoder, self._arena, segment.slot, width, tokens.device)

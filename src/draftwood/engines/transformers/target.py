@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from functools import partial
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from draftwood.contracts import Capabilities
-from draftwood.engines.transformers.attention import UNDER_WAY, Pass
+from draftwood.engines.transformers.attention import UNDER_WAY, Pass, Segment
 from draftwood.engines.transformers.cache import Arena, PassCache
 from draftwood.engines.transformers.families import layer_windows, max_positions, refuse_unsupported, text_config
 from draftwood.engines.transformers.lean import lean as lean_pass
+from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.pack import pack
 from draftwood.engines.transformers.scores import TorchScores
-from draftwood.engines.transformers.session import SPARE, TransformersSession
+from draftwood.engines.transformers.session import SPARE, TransformersSession, check_room
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.engines.transformers.static import StaticPasses
 from draftwood.errors import UnsupportedModelError
 from draftwood.tree import TokenTree
+
+_RESERVE = 1024
+"""Most rows made for tokens still to come: a limit may be far above what is written, and the cache can grow."""
 
 
 class TransformersTarget:
@@ -68,6 +73,7 @@ class TransformersTarget:
         embedding = model.get_input_embeddings().weight
         self._device = embedding.device
         self._takes = _parameters(self._model)
+        self.lock = RLock()
         self.arena = Arena(windows, chunk=chunk)
         if self._lean is not None and self._device.type == "cuda":
             self._static = StaticPasses(self._lean, self.arena)
@@ -75,7 +81,7 @@ class TransformersTarget:
             vocab_size=embedding.shape[0],
             max_positions=max_positions(config),
             trees=trees,
-            batch=True,
+            batch="position_ids" in self._takes,  # else rows are counted on from the first text of a pass
             max_pass=chunk,
         )
 
@@ -89,24 +95,26 @@ class TransformersTarget:
         """Where token ids go in."""
         return self._device
 
+    @locked
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0
     ) -> list[tuple[TransformersSession, TorchScores]]:
         sessions: list[TransformersSession] = []
-        longest = max(map(len, prompts), default=0) + reserve
+        longest = max(map(len, prompts), default=0) + min(reserve, _RESERVE)
         self.arena.prepare(len(prompts), longest + SPARE)
         try:
-            sessions += [TransformersSession(self, longest) for _ in prompts]
+            sessions.extend(TransformersSession(self, longest) for _ in prompts)
             return list(zip(sessions, self.read(list(zip(sessions, prompts, strict=True))), strict=True))
         except BaseException:
             for session in sessions:
                 session.close()
             raise
 
+    @locked
     def read(self, texts: Sequence[tuple[TransformersSession, Sequence[int]]]) -> list[TorchScores]:
         """Read text into sessions, sharing passes; returns the scores of each text's last token."""
         for session, whole in texts:
-            session.check_room(whole)
+            check_room(session.length, whole, self.capabilities.max_positions)
         left: list[NDArray[np.int64]] = [np.asarray(ids, dtype=np.int64) for _, ids in texts]
         rows: list[Tensor | None] = [None] * len(texts)
         while any(len(ids) for ids in left):
@@ -124,6 +132,7 @@ class TransformersTarget:
                 rows[index] = row
         return [TorchScores(row[None]) for row in rows if row is not None]
 
+    @locked
     def score(self, requests: Sequence[tuple[TransformersSession, int, TokenTree]]) -> list[TorchScores]:
         """One pass over the roots and trees of all requests."""
         segments, ids = [], []
@@ -133,9 +142,22 @@ class TransformersTarget:
         logits = self._run(segments, ids, None)
         return [TorchScores(logits[s.first : s.first + s.rows]) for s in segments]
 
+    def _run(self, segments: Sequence[Segment], ids: Sequence[NDArray[Any]], rows: Any) -> Tensor:
+        """Run one pass, or one per text; returns the logits [rows, vocab] of these rows (None: of all)."""
+        if self.capabilities.batch or len(segments) == 1:
+            return self._pass(segments, ids, rows)
+        last = None if rows is None else np.zeros(1, dtype=np.int64)
+        logits = []
+        for segment, tokens in zip(segments, ids, strict=True):
+            logits.append(self._pass([segment], [tokens], None if last is None else last + len(tokens) - 1))
+        first = 0
+        for segment in segments:  # where its rows stand in what is returned
+            segment.first = first
+            first += segment.rows
+        return torch.cat(logits)
+
     @torch.inference_mode()
-    def _run(self, segments: Sequence[Any], ids: Sequence[Any], rows: Any) -> Tensor:
-        """Run one pass; returns the logits [rows, vocab] of these rows of it (None: of all)."""
+    def _pass(self, segments: Sequence[Segment], ids: Sequence[NDArray[Any]], rows: Any) -> Tensor:
         geometry = Pass(self.arena, segments)
         tokens = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(self._device)
         where = torch.from_numpy(geometry.positions).to(self._device)

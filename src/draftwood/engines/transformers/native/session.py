@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.native.cache import NativeCache
 from draftwood.engines.transformers.scores import TorchScores
-from draftwood.errors import CapabilityError, PromptError
+from draftwood.engines.transformers.session import check_room, with_root
+from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -59,12 +61,18 @@ class NativeSession:
         return list(self._ids)
 
     @property
+    def lock(self) -> Any:
+        """The target's."""
+        return self._target.lock
+
+    @property
     def cache(self) -> NativeCache:
         """What the model holds."""
         if self._cache is None:
             raise RuntimeError("this session is closed")
         return self._cache
 
+    @locked
     def score(self, root: int, tree: TokenTree) -> TorchScores:
         """Score root and nodes; `keep` decides what stays."""
         self._check(tree)
@@ -76,14 +84,15 @@ class NativeSession:
             self._copy = self.cache.copied()
         ids = np.concatenate((self._waiting(), [root], tree.tokens)).astype(np.int64)
         self._clean = False
-        if _is_chain(tree):
+        if tree.is_chain:
             scores = self._target.run(self.cache, ids, 1 + drafts)
         else:
             at = tree.positions(self.length).astype(np.int64)
-            scores = self._target.run(self.cache, ids, 1 + drafts, at, _with_root(tree.ancestor_mask))
+            scores = self._target.run(self.cache, ids, 1 + drafts, at, with_root(tree.ancestor_mask))
         self._scored = (root, tree)
         return scores
 
+    @locked
     def keep(self, path: Sequence[int]) -> None:
         if self._scored is None:
             raise RuntimeError("keep() follows a score(): there is no scored tree to keep from")
@@ -102,8 +111,9 @@ class NativeSession:
             self.cache.gather(before, taken)
         self._settled()
 
+    @locked
     def extend(self, ids: Sequence[int]) -> TorchScores:
-        self._check_room(ids)
+        check_room(self.length, ids, self._target.capabilities.max_positions)
         self._rewind()
         before = len(self._ids)
         self._ids += np.asarray(ids).tolist()
@@ -113,6 +123,7 @@ class NativeSession:
             self.truncate(before)
             raise
 
+    @locked
     def truncate(self, length: int) -> None:
         self._rewind()
         if length < self._read:
@@ -123,6 +134,7 @@ class NativeSession:
                 self._read = length
         del self._ids[length:]
 
+    @locked
     def fork(self) -> NativeSession:
         twin = NativeSession(self._target)
         twin._cache = self.cache.copied()
@@ -135,18 +147,9 @@ class NativeSession:
 
     def _check(self, tree: TokenTree) -> None:
         can = self._target.capabilities
-        if 1 + len(tree) > can.max_pass or not (can.trees or _is_chain(tree)):
+        if 1 + len(tree) > can.max_pass or not (can.trees or tree.is_chain):
             raise CapabilityError(
                 "this target scores no trees, and no more than it declares: plan by its capabilities"
-            )
-
-    def _check_room(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        limit = self._target.capabilities.max_positions
-        if not len(ids):
-            raise PromptError("there is nothing to read: the prompt is empty")
-        if self.length + len(ids) > limit:
-            raise PromptError(
-                f"the text has {self.length + len(ids)} tokens, the model takes at most {limit}: shorten it"
             )
 
     def _waiting(self) -> NDArray[np.int64]:
@@ -188,16 +191,3 @@ class NativeSession:
 
     def _start_over(self) -> None:
         self._cache, self._read = NativeCache.empty(self._target.kept), 0
-
-
-def _is_chain(tree: TokenTree) -> bool:
-    return tree.is_chain or bool((tree.parents == np.arange(-1, len(tree) - 1)).all())
-
-
-def _with_root(among: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Prepend the root, which every node sees: bool[n, n] -> bool[n + 1, n + 1]."""
-    n = len(among)
-    sees = np.zeros((n + 1, n + 1), dtype=np.bool_)
-    sees[:, 0] = True
-    sees[1:, 1:] = among
-    return sees

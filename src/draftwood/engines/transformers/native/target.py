@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from threading import RLock
 from typing import Any, Literal
 
 import numpy as np
@@ -72,6 +73,7 @@ class NativeTarget:
         self._takes = frozenset(inspect.signature(type(model).forward).parameters)
         embedding = model.get_input_embeddings().weight
         self._device, self._dtype = embedding.device, embedding.dtype
+        self.lock = RLock()
         config = text_config(model)
         self._windows = _windows(model, config) if trees else {}
         self.kept = keeping(self._model, self._inputs(np.zeros(2, dtype=np.int64), 0, None, 1))
@@ -89,6 +91,11 @@ class NativeTarget:
             rollback="none" if step_by_step else rollback,
             max_pass=1 if step_by_step else chunk,
         )
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids go in."""
+        return self._device
 
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0

@@ -120,13 +120,14 @@ class GenerateCall:
         criteria = ends.criteria(text, recorder.so_far, copied=several)
         if self._together is not None:
             criteria = [self._together.criterion(row, criteria)]
-        each = max(1, getattr(self._config, "num_return_sequences", None) or 1)
+        prompts = [ids[self._padding[i] :].tolist() for i, ids in enumerate(self._ids[: row + 1])]
+        prompt = prompts.pop()
         return Request(
-            self._ids[row, padding:].tolist(),
+            prompt,
             ends.limit,
             self._sampling,
             recorder.around(self._processors_of(row, text)),
-            sequence=row % each,
+            sequence=prompts.count(prompt),  # a prompt that comes again is sampled again
             end_ids=ends.end_ids,
             criteria=criteria,
         )

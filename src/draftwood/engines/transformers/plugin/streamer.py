@@ -24,9 +24,8 @@ class Feed:
     """
 
     def __init__(self, ours: Any, theirs: Any) -> None:
-        if ours is not None and theirs is not None and ours is not theirs:
-            raise UsageError("two streamers were given, to generate() and to decode_with(): give one")
         self._streamer = ours if theirs is None else theirs
+        self._other = ours if ours is not self._streamer else None
         self._prompt_is_put = theirs is not None
 
     @contextmanager
@@ -35,15 +34,18 @@ class Feed:
         try:
             yield
         except BaseException:
-            if self._streamer is not None:
-                with suppress(Exception):  # what went wrong first is what is told
-                    self._streamer.end()
+            for streamer in (self._streamer, self._other):
+                if streamer is not None:
+                    with suppress(Exception):  # what went wrong first is what is told
+                        streamer.end()
             raise
         if self._streamer is not None:
             self._streamer.end()
 
     def prompt(self, input_ids: Tensor) -> None:
         """Put the prompt, unless that was done."""
+        if self._other is not None:
+            raise UsageError("two streamers were given, to generate() and to decode_with(): give one")
         if self._streamer is None:
             return
         if len(input_ids) > 1:
