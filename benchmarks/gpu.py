@@ -3,7 +3,7 @@
     python benchmarks/gpu.py --shape 8b -o profile-8b.jsonl
     python benchmarks/gpu.py --shape smollm2 -o profile-smollm2.jsonl
 
-Random weights cost what trained ones cost. The rows are a cost curve: ``draftwood simulate ANSWERS --profile ROWS``
+Random weights cost what trained ones do. The rows are a cost curve: ``draftwood simulate ANSWERS --profile ROWS``
 plays recorded answers through the loop at this price (a forced replay: the text is the recorded one, the time is
 this machine's). ``--device cpu --shape tiny`` tries the script out.
 """
