@@ -196,8 +196,10 @@ def test_a_streamer_takes_one_text(llama):
     with pytest.raises(UsageError, match="the batch has 3"):
         llama.generate(**batch(ROWS), **GREEDY, custom_generate=decoding)
     assert (streamer.puts, streamer.ends) == ([], 1)
+    other = Notes()
     with pytest.raises(UsageError, match="two streamers"):
-        llama.generate(**ONE, **GREEDY, streamer=Notes(), custom_generate=decoding)
+        llama.generate(**ONE, **GREEDY, streamer=other, custom_generate=decoding)
+    assert (streamer.ends, other.ends) == (2, 1)  # nobody waits for ever
 
 
 def test_a_streamer_ends_when_the_call_is_refused(llama):

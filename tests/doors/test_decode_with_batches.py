@@ -142,3 +142,15 @@ def test_without_an_end_token_rows_are_written_on_until_the_last_one_ends(llama)
     assert ours.past_key_values.get_seq_length() == theirs.past_key_values.get_seq_length()
     for layer, other in zip(ours.past_key_values.layers, theirs.past_key_values.layers, strict=True):
         torch.testing.assert_close(layer.keys[0], other.keys[0], atol=1e-4, rtol=1e-4)
+
+
+def test_a_prompt_that_comes_again_is_sampled_again(llama):
+    """Trainers repeat prompts in a batch for several samples; each is the text that num_return_sequences gives."""
+    torch.manual_seed(4)
+    repeated = llama.generate(**batch([PROMPT] * 3), **SAMPLED, custom_generate=draftwood.decode_with())
+    torch.manual_seed(4)
+    returned = llama.generate(
+        **batch([PROMPT]), **SAMPLED, num_return_sequences=3, custom_generate=draftwood.decode_with()
+    )
+    assert torch.equal(repeated, returned)
+    assert len({tuple(row) for row in repeated.tolist()}) == 3

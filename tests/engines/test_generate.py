@@ -9,7 +9,8 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor
 
 import draftwood
-from draftwood.errors import UsageError
+from draftwood.engines.transformers.tiny import tiny
+from draftwood.errors import PromptError, UsageError
 from draftwood.testing import HugeDrafter, RandomDrafter
 from tests.engines.tiny import FAMILIES, build
 
@@ -140,3 +141,18 @@ def test_every_row_of_a_batch_is_the_text_it_is_alone(family):
             alone = [draftwood.generate(model, p, drafters="none", max_new_tokens=40, **settings) for p in prompts]
             assert [g.ids for g in together] == [g.ids for g in alone]
             assert [g.finish_reason for g in together] == [g.finish_reason for g in alone]
+
+
+def test_processors_reach_a_model_that_runs_on_its_own_cache():
+    model = tiny("mamba2")
+    processors = LogitsProcessorList([NoRepeatNGramLogitsProcessor(2)])
+    ours = draftwood.generate(model, PROMPT, max_new_tokens=30, logits_processor=processors)
+    assert ours.ids == theirs(model, 30, no_repeat_ngram_size=2)
+
+
+def test_every_prompt_of_a_list_is_checked_before_the_first_is_answered():
+    model = build("llama")
+    with pytest.raises(PromptError, match="shorten the prompt"):
+        draftwood.stream(model, [[1, 2, 3]] * 9 + [[1] * 600], max_new_tokens=5)
+    with pytest.raises(UsageError, match="batch_size"):
+        draftwood.generate(model, [[1, 2]], batch_size=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -61,4 +62,4 @@ def build(family: str, seed: int = 0) -> Any:
     """A model of this family with random weights, in eval mode."""
     torch.manual_seed(seed)
     kind, config = FAMILIES[family]
-    return kind(config).eval()
+    return kind(copy.deepcopy(config)).eval()  # a model may be given another attention later

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 if TYPE_CHECKING:
-    from draftwood.engines.transformers.attention import Segment
     from draftwood.engines.transformers.cache import Arena
+    from draftwood.engines.transformers.segment import Segment
 
 Mask = Callable[[int | None], "Tensor | None"]
 

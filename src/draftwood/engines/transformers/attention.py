@@ -22,6 +22,7 @@ from transformers import AttentionInterface
 from draftwood.engines.transformers.alone import Alone
 from draftwood.engines.transformers.cache import Arena
 from draftwood.engines.transformers.grid import Grid
+from draftwood.engines.transformers.segment import Segment
 from draftwood.errors import UnsupportedModelError
 
 ATTENTION = "draftwood_tree"
@@ -29,58 +30,6 @@ ATTENTION = "draftwood_tree"
 _FOLDED = 256
 """Up to so many query rows, heads that share a key-value head become more query rows of it: its keys are read
 once. Beyond, the mask for each of them would cost more than reading the keys from the cache again."""
-
-
-@dataclass(slots=True)
-class Segment:
-    """The rows of one session in a pass.
-
-    Attributes
-    ----------
-    slot
-        Its slot in the arena.
-    positions : int64[rows]
-        Position of each row in the text.
-    among : bool[rows, rows] or None
-        Which rows of the segment a row sees; None where it is plain causal order.
-    offsets
-        Per window width (None: full attention) how many cached rows precede the segment in its buffer.
-    first
-        Where its rows begin in the pass.
-    """
-
-    slot: int
-    positions: NDArray[np.int64]
-    among: NDArray[np.bool_] | None
-    offsets: dict[int | None, int]
-    first: int = 0
-
-    @property
-    def rows(self) -> int:
-        return len(self.positions)
-
-    def is_plain_prefill(self, window: int | None) -> bool:
-        """True where rows start the text in order and no window cuts: the causal kernel needs no mask."""
-        fits = window is None or self.rows <= window
-        return self.among is None and self.rows > 1 and self.offsets[window] == 0 and fits
-
-    def mask(self, window: int | None) -> NDArray[np.float32] | None:
-        """Additive mask float32[rows, keys], or None where every row sees every key."""
-        offset, rows = self.offsets[window], self.rows
-        among = np.tri(rows, dtype=np.bool_) if self.among is None else self.among
-        if window is None:
-            if rows == 1:
-                return None
-            additive = np.zeros((rows, offset + rows), dtype=np.float32)
-            additive[:, offset:][~among] = -np.inf
-            return additive
-        sees = np.ones((rows, offset + rows), dtype=np.bool_)
-        sees[:, offset:] = among
-        # By positions, not slots: a tree's slots are no positions.
-        start = int(self.positions[0]) - offset
-        keys = np.concatenate((np.arange(start, start + offset, dtype=np.int64), self.positions))
-        sees &= self.positions[:, None] - keys[None, :] < window
-        return None if sees.all() else np.where(sees, np.float32(0), np.float32(-np.inf))
 
 
 @dataclass(slots=True)
@@ -260,6 +209,27 @@ def _explicit(
     if sinks is not None:
         weights = weights[..., :-1]
     return (weights.reshape(-1, groups * rows, weights.shape[-1]) @ v).view(heads, rows, -1)
+
+
+class PassCache:
+    """What a forward pass of transformers sees as its cache: writes rows in place, hands out whole buffers.
+
+    Only our own attention can read what it returns; a model that does more with its keys in between fails the
+    target's self-test.
+    """
+
+    is_compileable = False
+
+    def __init__(self, geometry: Pass) -> None:
+        self._pass = geometry
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
+        """Store this pass's keys and values [1, heads, rows, dim]; return the buffers of the layer."""
+        return self._pass.store(layer, keys[0], values[0])
+
+    def get_seq_length(self, layer: int = 0) -> int:  # noqa: ARG002  (transformers' signature)
+        """Tokens before the pass; rows of several texts have none in common, so models are told positions too."""
+        return int(self._pass.segments[0].positions[0])
 
 
 UNDER_WAY: ContextVar[Pass] = ContextVar("UNDER_WAY")

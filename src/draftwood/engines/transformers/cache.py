@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from draftwood.engines.transformers.attention import Pass
 
 
 class Arena:
@@ -145,24 +141,3 @@ def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
     """Zeros: a masked key counts nothing, but nothing times what was never written may be NaN."""
     with torch.inference_mode(False):  # a tensor made by a pass could not be written to outside of one
         return torch.zeros(shape, dtype=like.dtype, device=like.device)
-
-
-class PassCache:
-    """What a forward pass of transformers sees as its cache: writes rows in place, hands out whole buffers.
-
-    Only our own attention can read what it returns; a model that does more with its keys in between fails the
-    target's self-test.
-    """
-
-    is_compileable = False
-
-    def __init__(self, geometry: Pass) -> None:
-        self._pass = geometry
-
-    def update(self, keys: Tensor, values: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
-        """Store this pass's keys and values [1, heads, rows, dim]; return the buffers of the layer."""
-        return self._pass.store(layer, keys[0], values[0])
-
-    def get_seq_length(self, layer: int = 0) -> int:  # noqa: ARG002  (transformers' signature)
-        """Tokens before the pass; rows of several texts have none in common, so models are told positions too."""
-        return int(self._pass.segments[0].positions[0])

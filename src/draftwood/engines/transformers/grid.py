@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 if TYPE_CHECKING:
-    from draftwood.engines.transformers.attention import Segment
+    from draftwood.engines.transformers.segment import Segment
 
 _WASTE = 2.0
 """Up to this many times the keys that the segments need, one call over all is faster than one call for each."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.transformers.attention import Segment
 from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.scores import TorchScores
+from draftwood.engines.transformers.segment import Segment
 from draftwood.errors import PromptError
 from draftwood.tree import TokenTree
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from draftwood.engines.transformers.attention import Segment
 from draftwood.engines.transformers.cache import Arena
 from draftwood.engines.transformers.lean import LeanDecoder
+from draftwood.engines.transformers.segment import Segment
 
 log = logging.getLogger("draftwood")
 

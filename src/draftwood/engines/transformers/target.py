@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from draftwood.contracts import Capabilities
-from draftwood.engines.transformers.attention import UNDER_WAY, Pass, Segment
-from draftwood.engines.transformers.cache import Arena, PassCache
+from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
+from draftwood.engines.transformers.cache import Arena
 from draftwood.engines.transformers.families import layer_windows, max_positions, refuse_unsupported, text_config
 from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.pack import pack
 from draftwood.engines.transformers.scores import TorchScores
+from draftwood.engines.transformers.segment import Segment
 from draftwood.engines.transformers.session import SPARE, TransformersSession, check_room
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.engines.transformers.static import StaticPasses
