@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from draftwood.errors import UnsupportedModelError
@@ -13,6 +14,11 @@ _UNBOUNDED = 1 << 30
 def text_config(model: Any) -> Any:
     """Return the configuration of the part that writes text."""
     return model.config.get_text_config(decoder=True)
+
+
+def forward_parameters(model: Any) -> frozenset[str]:
+    """Names that the model's forward takes."""
+    return frozenset(inspect.signature(type(model).forward).parameters)
 
 
 def layer_windows(config: Any) -> list[int | None] | None:

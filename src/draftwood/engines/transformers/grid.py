@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-if TYPE_CHECKING:
-    from draftwood.engines.transformers.segment import Segment
+from draftwood.engines.transformers.segment import Segment, padding_mask
 
 _WASTE = 2.0
 """Up to this many times the keys that the segments need, one call over all is faster than one call for each."""
@@ -79,14 +77,11 @@ class Grid:
         return out if self._even else out.index_select(0, self._back)
 
     def _mask(self, groups: int, dtype: torch.dtype) -> Tensor:
-        """Additive mask [height, 1, groups * rows, keys]; padding sees the first key, so that nothing is NaN."""
+        """Additive mask [height, 1, groups * rows, keys]."""
         if (groups, dtype) not in self._masks:
-            mask = np.full((self._hi - self._lo, self._rows, self._end), -np.inf, dtype=np.float32)
-            mask[:, :, 0] = 0
+            masks = [padding_mask(self._rows, self._end)] * (self._hi - self._lo)  # of slots in between
             for s in self._segments:
-                end = s.offsets[self._window] + s.rows
-                own = s.mask(self._window)
-                mask[s.slot - self._lo, : s.rows, :end] = 0 if own is None else own
-            tensor = torch.from_numpy(mask).to(self._device, dtype)
+                masks[s.slot - self._lo] = s.padded_mask(self._window, self._rows, self._end)
+            tensor = torch.from_numpy(np.stack(masks)).to(self._device, dtype)
             self._masks[groups, dtype] = tensor.repeat(1, groups, 1)[:, None]
         return self._masks[groups, dtype]

@@ -58,3 +58,17 @@ class Segment:
         keys = np.concatenate((np.arange(start, start + offset, dtype=np.int64), self.positions))
         sees &= self.positions[:, None] - keys[None, :] < window
         return None if sees.all() else np.where(sees, np.float32(0), np.float32(-np.inf))
+
+    def padded_mask(self, window: int | None, rows: int, keys: int) -> NDArray[np.float32]:
+        """The same in a larger shape, float32[rows, keys]: see `padding_mask`."""
+        padded = padding_mask(rows, keys)
+        own = self.mask(window)
+        padded[: self.rows, : self.offsets[window] + self.rows] = 0 if own is None else own
+        return padded
+
+
+def padding_mask(rows: int, keys: int) -> NDArray[np.float32]:
+    """Additive mask of rows that mean nothing: they see the first key, so that nothing is NaN."""
+    mask = np.full((rows, keys), -np.inf, dtype=np.float32)
+    mask[:, 0] = 0
+    return mask

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.transformers.committed import CommittedText, with_root
 from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.engines.transformers.segment import Segment
-from draftwood.errors import PromptError
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SPARE = 64
 """Rows beyond the reserved ones: a usual tree, so that its buffers need not grow for it."""
 
 
-class TransformersSession:
+class TransformersSession(CommittedText):
     """A slot of the arena. ``length`` rows are committed; what a pass wrote behind them is provisional.
 
     Parameters
@@ -35,26 +35,11 @@ class TransformersSession:
     replay = 0
 
     def __init__(self, target: TransformersTarget, rows: int) -> None:
+        super().__init__(target.lock)
         self._target, self._arena = target, target.arena
         self._slot: int | None = self._arena.take(rows + SPARE)
-        self._ids: list[int] = []
-        self._scored: tuple[int, TokenTree] | None = None
         # Per window width, the position of the text that row 0 of those buffers holds.
         self._first = dict.fromkeys(set(self._arena.windows), 0)
-
-    @property
-    def length(self) -> int:
-        return len(self._ids)
-
-    @property
-    def ids(self) -> list[int]:
-        """The cached text."""
-        return list(self._ids)
-
-    @property
-    def lock(self) -> Any:
-        """The target's."""
-        return self._target.lock
 
     @property
     def slot(self) -> int:
@@ -105,10 +90,7 @@ class TransformersSession:
 
     @locked
     def keep(self, path: Sequence[int]) -> None:
-        if self._scored is None:
-            raise RuntimeError("keep() follows a score(): there is no scored tree to keep from")
-        root, tree = self._scored
-        self._scored = None
+        root, tree = self._take_scored()
         start = next((i for i, node in enumerate(path) if node != i), len(path))
         if start < len(path):  # rows before the first one that must move are in place already
             for window, first in self._first.items():
@@ -159,20 +141,3 @@ class TransformersSession:
             except BaseException:  # Ctrl-C: layers half shifted hold no text that could be gone on with
                 self._ids, self._first = [], dict.fromkeys(self._first, 0)
                 raise
-
-
-def check_room(length: int, ids: Sequence[int] | NDArray[Any], limit: int) -> None:
-    """Raise `PromptError` if nothing is to be read behind ``length`` tokens, or more than ``limit`` in all."""
-    if not len(ids):
-        raise PromptError("there is nothing to read: the prompt is empty")
-    if length + len(ids) > limit:
-        raise PromptError(f"the text has {length + len(ids)} tokens, the model takes at most {limit}: shorten it")
-
-
-def with_root(among: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Prepend the root, which every node sees: bool[n, n] -> bool[n + 1, n + 1]."""
-    n = len(among)
-    sees = np.zeros((n + 1, n + 1), dtype=np.bool_)
-    sees[:, 0] = True
-    sees[1:, 1:] = among
-    return sees

@@ -13,9 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -93,7 +91,7 @@ class StaticPass:
         for window, mask in self._masks.items():
             offset = segment.offsets[window]
             self._places[window].copy_(torch.arange(offset, offset + self._width))
-            self._masks[window].copy_(torch.from_numpy(self._mask(segment, window, mask.shape[1])))
+            mask.copy_(torch.from_numpy(segment.padded_mask(window, *mask.shape)))
         if not capture:
             return self._pass()
         if self._captured is None:
@@ -101,15 +99,6 @@ class StaticPass:
         graph, logits = self._captured
         graph.replay()
         return logits
-
-    def _mask(self, segment: Segment, window: int | None, keys: int) -> NDArray[np.float32]:
-        """Additive mask float32[width, keys]; padding rows see the first key only, and nobody sees them."""
-        mask = np.full((self._width, keys), -np.inf, dtype=np.float32)
-        mask[:, 0] = 0
-        end = segment.offsets[window] + segment.rows
-        own = segment.mask(window)
-        mask[: segment.rows, :end] = 0 if own is None else own
-        return mask
 
     def _capture(self) -> tuple[Any, Tensor]:
         side = torch.cuda.Stream()

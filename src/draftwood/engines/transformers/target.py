@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import RLock
 from typing import Any
@@ -16,17 +15,26 @@ from torch import Tensor
 from draftwood.contracts import Capabilities
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
 from draftwood.engines.transformers.cache import Arena
-from draftwood.engines.transformers.families import layer_windows, max_positions, refuse_unsupported, text_config
+from draftwood.engines.transformers.committed import check_room
+from draftwood.engines.transformers.families import (
+    forward_parameters,
+    layer_windows,
+    max_positions,
+    refuse_unsupported,
+    text_config,
+)
 from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.pack import pack
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.engines.transformers.segment import Segment
-from draftwood.engines.transformers.session import SPARE, TransformersSession, check_room
+from draftwood.engines.transformers.session import SPARE, TransformersSession
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.engines.transformers.static import StaticPasses
 from draftwood.errors import UnsupportedModelError
 from draftwood.tree import TokenTree
+
+Begin = Callable[[int, TransformersSession], None]
 
 _RESERVE = 1024
 """Most rows made for tokens still to come: a limit may be far above what is written, and the cache can grow."""
@@ -73,7 +81,7 @@ class TransformersTarget:
         self._static: StaticPasses | None = None
         embedding = model.get_input_embeddings().weight
         self._device = embedding.device
-        self._takes = _parameters(self._model)
+        self._takes = forward_parameters(self._model)
         self.lock = RLock()
         self.arena = Arena(windows, chunk=chunk)
         if self._lean is not None and self._device.type == "cuda":
@@ -98,14 +106,19 @@ class TransformersTarget:
 
     @locked
     def open(
-        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, begin: Begin | None = None
     ) -> list[tuple[TransformersSession, TorchScores]]:
+        """As the contract says; ``begin(number, session)`` may fill in a prompt's beginning, not read then."""
         sessions: list[TransformersSession] = []
         longest = max(map(len, prompts), default=0) + min(reserve, _RESERVE)
         self.arena.prepare(len(prompts), longest + SPARE)
         try:
             sessions.extend(TransformersSession(self, longest) for _ in prompts)
-            return list(zip(sessions, self.read(list(zip(sessions, prompts, strict=True))), strict=True))
+            for number, session in enumerate(sessions):
+                if begin is not None:
+                    begin(number, session)
+            rest = [(session, ids[session.length :]) for session, ids in zip(sessions, prompts, strict=True)]
+            return list(zip(sessions, self.read(rest), strict=True))
         except BaseException:
             for session in sessions:
                 session.close()
@@ -114,6 +127,8 @@ class TransformersTarget:
     @locked
     def read(self, texts: Sequence[tuple[TransformersSession, Sequence[int]]]) -> list[TorchScores]:
         """Read text into sessions, sharing passes; returns the scores of each text's last token."""
+        if len(texts) > 1 and not self.capabilities.batch:
+            return [self.read([text])[0] for text in texts]
         for session, whole in texts:
             check_room(session.length, whole, self.capabilities.max_positions)
         left: list[NDArray[np.int64]] = [np.asarray(ids, dtype=np.int64) for _, ids in texts]
@@ -135,7 +150,9 @@ class TransformersTarget:
 
     @locked
     def score(self, requests: Sequence[tuple[TransformersSession, int, TokenTree]]) -> list[TorchScores]:
-        """One pass over the roots and trees of all requests."""
+        """One pass over the roots and trees of all requests; one for each where texts cannot share it."""
+        if len(requests) > 1 and not self.capabilities.batch:
+            return [self.score([request])[0] for request in requests]
         segments, ids = [], []
         for session, root, tree in requests:
             ids.append(np.concatenate(([root], tree.tokens)))
@@ -143,22 +160,9 @@ class TransformersTarget:
         logits = self._run(segments, ids, None)
         return [TorchScores(logits[s.first : s.first + s.rows]) for s in segments]
 
-    def _run(self, segments: Sequence[Segment], ids: Sequence[NDArray[Any]], rows: Any) -> Tensor:
-        """Run one pass, or one per text; returns the logits [rows, vocab] of these rows (None: of all)."""
-        if self.capabilities.batch or len(segments) == 1:
-            return self._pass(segments, ids, rows)
-        last = None if rows is None else np.zeros(1, dtype=np.int64)
-        logits = []
-        for segment, tokens in zip(segments, ids, strict=True):
-            logits.append(self._pass([segment], [tokens], None if last is None else last + len(tokens) - 1))
-        first = 0
-        for segment in segments:  # where its rows stand in what is returned
-            segment.first = first
-            first += segment.rows
-        return torch.cat(logits)
-
     @torch.inference_mode()
-    def _pass(self, segments: Sequence[Segment], ids: Sequence[NDArray[Any]], rows: Any) -> Tensor:
+    def _run(self, segments: Sequence[Segment], ids: Sequence[NDArray[Any]], rows: Any) -> Tensor:
+        """Run one pass; returns the logits [rows, vocab] of these rows of it (None: of all)."""
         geometry = Pass(self.arena, segments)
         tokens = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(self._device)
         where = torch.from_numpy(geometry.positions).to(self._device)
@@ -189,8 +193,3 @@ class TransformersTarget:
         finally:
             UNDER_WAY.reset(token)
         return logits if in_forward or wanted is None else logits[wanted.to(logits.device)]
-
-
-def _parameters(model: Any) -> frozenset[str]:
-    """Names that the model's forward takes."""
-    return frozenset(inspect.signature(type(model).forward).parameters)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.transformers.committed import CommittedText, check_room, with_root
 from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.native.cache import NativeCache
 from draftwood.engines.transformers.scores import TorchScores
-from draftwood.engines.transformers.session import check_room, with_root
 from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
 
@@ -24,7 +24,7 @@ tokens per step, a bound b costs a step c b / 2 for what waits and t (1 + a) / b
 least at b = sqrt(2 t (1 + a) / c), which with t = 15 c (a CPU) is 9 for a = 1.5 and 16 for a = 8; it is flat."""
 
 
-class NativeSession:
+class NativeSession(CommittedText):
     """A text in a cache of its own.
 
     Where the model carries states, rejected tokens are taken back by putting back a copy made before the pass, and
@@ -37,33 +37,18 @@ class NativeSession:
     """
 
     def __init__(self, target: NativeTarget) -> None:
+        super().__init__(target.lock)
         self._target = target
         self._stateful = target.kept.stateful
-        self._ids: list[int] = []
         self._cache: NativeCache | None = NativeCache.empty(target.kept)
         self._read = 0  # tokens of the text that the cache holds, once it is clean
         self._copy: NativeCache | None = None
         self._clean = True  # False while the cache stands behind tokens that are not committed
-        self._scored: tuple[int, TokenTree] | None = None
-
-    @property
-    def length(self) -> int:
-        return len(self._ids)
 
     @property
     def replay(self) -> int:
         """Committed tokens that the next pass reads again."""
         return len(self._ids) - self._read
-
-    @property
-    def ids(self) -> list[int]:
-        """The committed text."""
-        return list(self._ids)
-
-    @property
-    def lock(self) -> Any:
-        """The target's."""
-        return self._target.lock
 
     @property
     def cache(self) -> NativeCache:
@@ -94,10 +79,7 @@ class NativeSession:
 
     @locked
     def keep(self, path: Sequence[int]) -> None:
-        if self._scored is None:
-            raise RuntimeError("keep() follows a score(): there is no scored tree to keep from")
-        root, tree = self._scored
-        self._scored = None
+        root, tree = self._take_scored()
         before = len(self._ids) + 1
         taken = list(path)
         self._ids += [root, *tree.tokens[taken].tolist()]

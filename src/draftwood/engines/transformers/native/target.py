@@ -6,7 +6,6 @@ hybrid models), and those whose attention does not go through transformers' atte
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from threading import RLock
 from typing import Any, Literal
@@ -17,7 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from draftwood.contracts import Capabilities
-from draftwood.engines.transformers.families import layer_windows, max_positions, refuse_unsupported, text_config
+from draftwood.engines.transformers.families import (
+    forward_parameters,
+    layer_windows,
+    max_positions,
+    refuse_unsupported,
+    text_config,
+)
 from draftwood.engines.transformers.native.cache import NativeCache, keeping
 from draftwood.engines.transformers.native.session import NativeSession
 from draftwood.engines.transformers.pack import pack
@@ -70,7 +75,7 @@ class NativeTarget:
         self._model = shadow(model, attention=None)
         if packed:
             pack(self._model)
-        self._takes = frozenset(inspect.signature(type(model).forward).parameters)
+        self._takes = forward_parameters(model)
         embedding = model.get_input_embeddings().weight
         self._device, self._dtype = embedding.device, embedding.dtype
         self.lock = RLock()

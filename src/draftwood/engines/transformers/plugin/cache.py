@@ -12,7 +12,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 
 from draftwood.contracts import Capabilities, TargetSession
 from draftwood.engines.transformers.scores import TorchScores
-from draftwood.engines.transformers.session import SPARE, TransformersSession
+from draftwood.engines.transformers.session import TransformersSession
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import PromptError, UsageError
 from draftwood.tree import TokenTree
@@ -79,19 +79,11 @@ class ContinuedTarget:
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0
     ) -> list[tuple[TransformersSession, TorchScores]]:
         self._make_buffers(prompts[0])
-        longest = max(map(len, prompts)) + reserve
-        self._target.arena.prepare(len(prompts), longest + SPARE)
-        sessions: list[TransformersSession] = []
-        try:
-            for row, prompt in enumerate(prompts):
-                sessions.append(TransformersSession(self._target, longest))
-                adopt(sessions[-1], self._target, self._cache, row, self._padding[row], prompt)
-            rest = [(s, prompt[s.length :]) for s, prompt in zip(sessions, prompts, strict=True)]
-            return list(zip(sessions, self._target.read(rest), strict=True))
-        except BaseException:
-            for session in sessions:
-                session.close()
-            raise
+
+        def begin(row: int, session: TransformersSession) -> None:
+            adopt(session, self._target, self._cache, row, self._padding[row], prompts[row])
+
+        return self._target.open(prompts, reserve=reserve, begin=begin)
 
     def _make_buffers(self, prompt: Sequence[int]) -> None:
         """Let a pass make the arena's buffers where none has: their shapes are the model's, not the cache's."""
