@@ -20,12 +20,11 @@ with linear probing: finding a transition costs one probe whatever the vocabular
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from draftwood.index.compiling import compiled
 
 Ints = NDArray[np.int32]
 
@@ -33,16 +32,6 @@ LINK, LAST, EDGE, TOKEN = 0, 1, 2, 3
 SIZE = TOKEN
 OWNER, LABEL, TARGET, NEXT = 0, 1, 2, 3
 READ, CLONES, USED, MATCH, END = 0, 1, 2, 3, 4  # the header: tokens, clones, edges, then the match and its place
-
-
-def _compiled(signature: str) -> Callable[[Any], Any]:
-    def compile_now(function: Any) -> Any:
-        try:
-            return njit(signature, cache=True)(function)
-        except RuntimeError:  # numba finds no folder that it may write to: compile anew in every process
-            return njit(signature)(function)
-
-    return compile_now
 
 
 @njit
@@ -122,7 +111,7 @@ def _split(states: Ints, edges: Ints, used: int, state: int, clone: int, size: i
     return edges, used
 
 
-@_compiled("Tuple((i4[:,::1], i4[:,::1]))(i4[:,::1], i4[:,::1], i8[::1], i4[::1], i8)")
+@compiled("Tuple((i4[:,::1], i4[:,::1]))(i4[:,::1], i4[:,::1], i8[::1], i4[::1], i8)")
 def append(states: Ints, edges: Ints, head: NDArray[np.int64], ids: Ints, refresh: int) -> tuple[Ints, Ints]:
     """Read ``ids``; returns both arrays, which may have moved."""
     n, clones, used = head[READ], head[CLONES], head[USED]

@@ -1,0 +1,20 @@
+"""Compiles kernels when their module is imported, and keeps the result on disk. Imports numba."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+
+def compiled(signature: str) -> Callable[[Any], Any]:
+    """Compile a kernel for this one signature; loaded from numba's cache where it was compiled before."""
+
+    def compile_now(function: Any) -> Any:
+        try:
+            return njit(signature, cache=True)(function)
+        except RuntimeError:  # numba finds no folder that it may write to: compile anew in every process
+            return njit(signature)(function)
+
+    return compile_now
