@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from draftwood.contracts import Drafter, Sampling
+from draftwood.drafters.corpus import CorpusDrafter
 from draftwood.drafters.load import load
+from draftwood.drafters.parrot import ParrotDrafter
+from draftwood.drafters.prediction import PredictionDrafter
+from draftwood.index.corpus import Corpus
 from draftwood.testing import (
     DuplicatingDrafter,
     EmptyDrafter,
@@ -36,9 +42,32 @@ def _twin(target: ToyTarget, **changes: int) -> ToyTarget:
     return ToyTarget(**(same | changes), sharpness=target.sharpness)  # type: ignore[arg-type]
 
 
+def _corpus(target: ToyTarget, seed: int) -> Corpus:
+    rng = np.random.default_rng(seed)
+    return Corpus.of([rng.integers(target.vocab_size, size=n) for n in (1, 40, 90)])
+
+
+def _expected(target: ToyTarget) -> tuple[tuple[int, ...], ...]:
+    """What the target might answer to some prompt, and another text."""
+    text = [1, 2]
+    ((session, scores),) = _twin(target).open([text])
+    for _ in range(60):
+        text.append(scores.argmax(0))
+        scores = session.extend(text[-1:])
+    return tuple(text), tuple(np.random.default_rng(7).integers(target.vocab_size, size=50).tolist())
+
+
 SHIPPED: Mapping[str, Make] = {
     "suffix": lambda *_: load("suffix"),
     "lookup": lambda *_: load("lookup"),
+    "ngram-cache": lambda *_: load("ngram-cache"),
+    "ngram-simple": lambda *_: load("ngram-simple:size_n=3:min_n=1"),
+    "ngram-map-k": lambda *_: load("ngram-map-k:size_n=2:size_m=6"),
+    "ngram-map-k4v": lambda *_: load("ngram-map-k4v:size_n=1:size_m=6"),
+    "ngram-mod": lambda *_: load("ngram-mod"),
+    "prediction": lambda target, *_: [PredictionDrafter(texts=_expected(target))],
+    "parrot": lambda target, *_: [ParrotDrafter(p=0.2, context=_expected(target)[1])],
+    "corpus": lambda target, *_: [CorpusDrafter(corpora=(_corpus(target, 5), _corpus(target, 6)))],
 }
 """The drafters that come with draftwood, by their names."""
 
@@ -75,6 +104,12 @@ BROKEN: Mapping[str, Make] = {
 
 COMBINED: Mapping[str, Make] = {
     "suffix+lookup": lambda *_: load("suffix+lookup"),
+    "ngram-mod of short n-grams+lookup": lambda *_: load("ngram-mod:n_match=2:n_min=0+lookup"),
+    "faithful": lambda *_: [
+        *load("ngram-simple:size_n=1:size_m=3:faithful=true+ngram-map-k:size_n=1:size_m=3:faithful=true"),
+        *load("ngram-map-k4v:size_n=1:size_m=3:faithful=true"),
+    ],
+    "faithful ngram-mod+suffix": lambda *_: load("ngram-mod:n_match=1:n_min=2:faithful=true+suffix"),
     "random+suffix": lambda target, *_: [RandomDrafter(target.vocab_size), *load("suffix")],
     "wrong+same": lambda target, sampling: [WrongDrafter(target, sampling), SameDrafter(target, sampling)],
     "probing+same+top-k": lambda target, sampling: [
@@ -95,3 +130,10 @@ COMBINED: Mapping[str, Make] = {
 
 WELL_BEHAVED: Mapping[str, Make] = {**SHIPPED, **TOYS}
 EVERY: Mapping[str, Make] = {**WELL_BEHAVED, **GREEDIER_THAN_ASKED, **BROKEN, **COMBINED}
+
+ANSWERING = frozenset({"prediction", "parrot"})
+"""Drafters that tell the answer from its prompt: where it began is nowhere in the text."""
+
+SHARING = frozenset({"ngram-mod", "ngram-mod of short n-grams+lookup", "faithful ngram-mod+suffix"})
+"""Sets whose requests learn from each other while they are written: their steps depend on what else was read, the
+text on the target alone."""

@@ -15,6 +15,7 @@ Every message is one sentence that says what is wrong and what to do about it.
     ├── FetchError                  downloading, checking or unpacking a model failed; nothing was left behind
     ├── CapabilityError             a drafter or setting asks for what the target does not offer
     ├── RecordError                 a file of rows, traces or a profile cannot be read or written
+    ├── FileFormatError             a corpus, cache or memory file is foreign, cut, damaged, newer or unwritable
     ├── DrafterError                a drafter (plug-in) breaks the contract, found when it is loaded
     └── IntegrityError              a structure disagrees with itself (also an AssertionError)
 """
@@ -88,6 +89,10 @@ class CapabilityError(DraftwoodError):
 
 class RecordError(DraftwoodError):
     """A file of rows, traces or a profile is broken, of another version, or cannot be written."""
+
+
+class FileFormatError(DraftwoodError):
+    """A file of a binary format is foreign, cut, damaged or of a newer version, or cannot be written."""
 
 
 class DrafterError(DraftwoodError):

@@ -15,7 +15,9 @@ import typer
 from draftwood import __version__
 from draftwood.cli import (
     bench,
+    cache,
     chat,
+    corpus,
     demo,
     drift,
     export,
@@ -54,6 +56,8 @@ for verb in (
     info.info,
 ):
     app.command()(verb)
+app.add_typer(cache.app)
+app.add_typer(corpus.app)
 
 
 @app.callback()

@@ -17,11 +17,34 @@ from typing import Any, Union, get_args, get_origin
 import numpy as np
 
 from draftwood.contracts import Drafter, Needs
+from draftwood.drafters.corpus import CorpusDrafter
 from draftwood.drafters.lookup import LookupDrafter
+from draftwood.drafters.ngram import NgramDrafter
+from draftwood.drafters.ngram_cache import NgramCacheDrafter
+from draftwood.drafters.ngram_map import NgramMapK4vDrafter, NgramMapKDrafter
+from draftwood.drafters.ngram_mod import NgramModDrafter
+from draftwood.drafters.ngram_simple import NgramSimpleDrafter
+from draftwood.drafters.parrot import ParrotDrafter
+from draftwood.drafters.prediction import PredictionDrafter
 from draftwood.drafters.suffix import SuffixDrafter
 from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
 
-DRAFTERS: Mapping[str, Callable[..., Drafter]] = {d.name: d for d in (SuffixDrafter, LookupDrafter)}
+DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
+    d.name: d
+    for d in (
+        NgramDrafter,
+        SuffixDrafter,
+        LookupDrafter,
+        CorpusDrafter,
+        NgramCacheDrafter,
+        NgramSimpleDrafter,
+        NgramMapKDrafter,
+        NgramMapK4vDrafter,
+        NgramModDrafter,
+        PredictionDrafter,
+        ParrotDrafter,
+    )
+}
 """The drafters of this package; a plug-in cannot take their names."""
 
 SETS: Mapping[str, tuple[str, ...]] = {"none": (), "default": ("suffix",)}
@@ -29,6 +52,7 @@ SETS: Mapping[str, tuple[str, ...]] = {"none": (), "default": ("suffix",)}
 
 GROUP = "draftwood.drafters"
 
+_SCALARS = {int, float, bool, str, NoneType}  # of what users can write; other fields are for doors
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -141,6 +165,7 @@ def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> 
 def _arguments(name: str, make: Callable[..., Drafter], options: list[str]) -> dict[str, Any]:
     """Options as typed to keyword arguments of the types that the maker's signature says."""
     parameters = inspect.signature(make, eval_str=True).parameters
+    parameters = {key: p for key, p in parameters.items() if set(_kinds(p.annotation)) <= _SCALARS}
     arguments: dict[str, Any] = {}
     for key, text in read_options(f"drafter {name!r}", options, parameters).items():
         arguments[key] = _value(f"option {key!r} of drafter {name!r}", text, parameters[key].annotation)
@@ -151,7 +176,7 @@ def _arguments(name: str, make: Callable[..., Drafter], options: list[str]) -> d
 
 
 def _value(what: str, text: str, wanted: Any) -> Any:
-    kinds = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+    kinds = _kinds(wanted)
     if text == "none" and NoneType in kinds:
         return None
     kind = next(k for k in kinds if k is not NoneType)
@@ -160,6 +185,11 @@ def _value(what: str, text: str, wanted: Any) -> Any:
     except (KeyError, ValueError):
         expected = {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, str(kind))
         raise UsageError(f"{what} must be {expected}, not {text!r}") from None
+
+
+def _kinds(annotation: Any) -> tuple[Any, ...]:
+    """Types that an annotation allows."""
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
 
 def _plugins() -> dict[str, list[EntryPoint]]:
@@ -191,10 +221,10 @@ def _plugin(name: str, points: list[EntryPoint]) -> Callable[..., Drafter]:
     except Exception as error:
         raise DrafterError(f"{what} cannot be imported: {error!r}") from error
     for p in parameters:
-        kinds = get_args(p.annotation) if get_origin(p.annotation) in (Union, UnionType) else (p.annotation,)
+        kinds = _kinds(p.annotation)
         if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) or len(set(kinds) - {NoneType}) != 1:
             raise DrafterError(f"{what}: argument {p.name!r} must be a keyword of one type")
-        if not set(kinds) <= {int, float, bool, str, NoneType}:
+        if not set(kinds) <= _SCALARS:
             raise DrafterError(f"{what}: argument {p.name!r} must be annotated int, float, bool or str")
     return make
 

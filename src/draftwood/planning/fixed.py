@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from draftwood.contracts import Ask, Feedback, Plan, State
+from draftwood.contracts import Ask, Drafter, Feedback, Plan, State
 from draftwood.errors import UsageError
+from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.budget import depth_limit, merge_and_cut, node_limit
 from draftwood.tree import TokenTree
 
@@ -15,7 +16,7 @@ from draftwood.tree import TokenTree
 class FixedPlanner:
     """Score at most ``nodes`` draft nodes per request and step, after merging; probes whole.
 
-    Beliefs stay at each drafter's prior.
+    Which ones, beliefs decide, that it learns from every pass.
 
     Parameters
     ----------
@@ -29,6 +30,7 @@ class FixedPlanner:
     """
 
     nodes: int = 16
+    beliefs: Beliefs = field(default_factory=Beliefs, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.nodes < 0:
@@ -39,15 +41,22 @@ class FixedPlanner:
         for state in states:
             nodes = min(self.nodes, depth_limit(state), node_limit(state))
             probes = node_limit(state) - nodes if state.capabilities.trees else 0
-            asks.append([Ask(nodes, probes, d.prior) if d else _NOTHING for d in state.drafters])
+            asks.append([self._ask(d, state.greedy, nodes, probes) for d in state.drafters])
         return asks
+
+    def _ask(self, drafter: Drafter | None, greedy: bool, nodes: int, probes: int) -> Ask:
+        return Ask(nodes, probes, self.beliefs.odds(drafter, greedy=greedy)) if drafter else _NOTHING
 
     def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
         pairs = zip(states, proposals, strict=True)
         return [merge_and_cut(state, trees, self.nodes) for state, trees in pairs]
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
-        """Nothing to learn: the length is fixed and beliefs stay at their priors."""
+        """Learn how often each source's reasons are good ones."""
+        for state, lessons in zip(states, feedback, strict=True):
+            for drafter, lesson in zip(state.drafters, lessons, strict=True):
+                if drafter:
+                    self.beliefs.learn(drafter, lesson, greedy=state.greedy)
 
 
 _NOTHING = Ask(0, 0, TokenTree.empty().belief)

@@ -1,0 +1,93 @@
+"""Learn the acceptance rates that a drafter begins with, per evidence class, from recorded answers.
+
+    python benchmarks/priors.py ngram TRACES.jsonl... [--tokenizer smollm2] [--weight chat=0.3] [--write]
+
+Replays the answers, counts per class how often a proposed token was right, and does so again with what it found,
+since odds decide what is proposed. A class that was hardly seen leans on the prior of before. Prints the array;
+``--write`` replaces it in the module ``drafters/<name>_prior.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import draftwood.drafters
+from draftwood.contracts import Drafter
+from draftwood.drafters.load import load
+from draftwood.engines.replay import ReplayTarget
+from draftwood.loop import write
+from draftwood.measure.rows.traces import Trace, grouped, read_traces
+from draftwood.measure.simulate import recorded_request
+from draftwood.models import load_tokenizer
+from draftwood.planning import beliefs
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.request import open_rows
+from draftwood.verify.exact import SampleAndMatch
+
+LEAN = 4.0
+"""What the prior of before counts, in labels."""
+
+
+class Fixed(beliefs.Rates):
+    """Rates that count labels and stay as they are."""
+
+    def learn(self, classes: list[int], right: list[bool]) -> None:
+        np.add.at(self.hits, classes, right)
+        np.add.at(self.totals, classes, 1)
+
+
+def count(traces: list[Trace], drafter: Drafter, prior: NDArray[np.float32], nodes: int) -> Fixed:
+    planner = FixedPlanner(nodes)
+    rates = Fixed(prior)
+    planner.beliefs.rates = lambda *_, **__: rates  # type: ignore[method-assign]
+    for trace in traces:
+        target = ReplayTarget(trace.prompt_ids, trace.output_ids)
+        with open_rows(target, [drafter], [recorded_request(trace)], SampleAndMatch()) as rows:
+            for _ in write(target, planner, rows):
+                pass
+    return rates
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("drafter")
+    parser.add_argument("traces", type=Path, nargs="+")
+    parser.add_argument("--tokenizer", default="smollm2")
+    parser.add_argument("--nodes", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--weight", action="append", default=[], help="task=number: what its labels count")
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    (drafter,) = load(args.drafter)
+    tokenizer = load_tokenizer(args.tokenizer)
+    traces = [trace for path in args.traces for trace in read_traces(path, tokenizer)]
+    weights = {task: float(number) for task, _, number in (given.partition("=") for given in args.weight)}
+    prior = drafter.prior.copy()
+    for _ in range(args.rounds):
+        hits, totals = LEAN * prior.astype(np.float64), np.full(len(prior), LEAN)
+        for task, members in grouped(traces):
+            found = count(members, drafter, prior, args.nodes)
+            hits += weights.get(task, 1.0) * found.hits
+            totals += weights.get(task, 1.0) * found.totals
+        prior = (hits / totals).clip(0.001, 0.995).astype(np.float32)
+    text = listed(prior)
+    print(text, f"{int(totals.sum())} labels")
+    if args.write:
+        path = Path(draftwood.drafters.__file__).with_name(f"{drafter.name.replace('-', '_')}_prior.py")
+        module = path.read_text(encoding="utf-8")
+        start, end = module.index("_THOUSANDTHS = ("), module.index("\n)\n") + 3
+        path.write_text(module[:start] + text + module[end:], encoding="utf-8")
+
+
+def listed(prior: NDArray[np.float32]) -> str:
+    numbers = [f"{round(1000 * float(rate))}," for rate in prior]
+    lines = [" ".join(numbers[start : start + 18]) for start in range(0, len(numbers), 18)]
+    return "\n".join(["_THOUSANDTHS = (", *(f"    {line}" for line in lines), ")", ""])
+
+
+if __name__ == "__main__":
+    main()

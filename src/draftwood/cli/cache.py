@@ -1,0 +1,254 @@
+"""``draftwood cache``: counts of what followed n-grams, for the levels of the drafter ngram-cache."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from draftwood.cli import measuring, options
+
+if TYPE_CHECKING:
+    from draftwood.cli.cache_texts import Tokens
+    from draftwood.index.ngram_counts_file import CountsFile
+
+Texts = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="TEXT...", help="Text files, folders, .jsonl of records (text; prompt, output; ids) or traces."
+    ),
+]
+SomeTexts = Annotated[
+    list[Path] | None, typer.Argument(metavar="[TEXT...]", help="Texts to replay, as cache create reads them.")
+]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Counts of draftwood or of llama.cpp.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Counts of draftwood or of llama.cpp.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the counts here.")]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(metavar="MODEL", help="Model or folder whose tokenizer reads text. [default: smollm2]"),
+]
+Format = Annotated[
+    Literal["draftwood", "llama"],
+    typer.Option(help="draftwood: with tokenizer and checksum; llama: llama.cpp's own, which has neither."),
+]
+Sizes = Annotated[
+    str, typer.Option(metavar="N[-N]", help="Tokens of an n-gram: 2 for a static level, 1-4 for a dynamic one.")
+]
+Level = Annotated[
+    Literal["static", "dynamic"] | None,
+    typer.Option(help="Level that FILE serves as. [default: static if its n-grams all have two tokens]"),
+]
+Chunk = Annotated[int, typer.Option(min=3, metavar="N", help="Longest text replayed; longer ones are cut.")]
+Draft = Annotated[int, typer.Option(min=1, max=1 << 16, metavar="N", help="Most tokens of a draft.")]
+
+app = typer.Typer(
+    name="cache",
+    help="Counts of what followed n-grams: make, add up and inspect what the drafter ngram-cache reads.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def top(context: typer.Context) -> None:
+    """Counts of what followed n-grams: make, add up and inspect what the drafter ngram-cache reads."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command()
+def create(
+    texts: Texts,
+    output: Output,
+    tokenizer: Tokenizer = None,
+    format: Format = "draftwood",
+    sizes: Sizes = "2",
+    as_json: options.Json = False,
+) -> None:
+    """Count what follows each n-gram of some texts."""
+    from draftwood.cli.cache_texts import Tokens, say_skipped
+    from draftwood.index.ngram_counts_file import write_counts
+
+    wanted = _sizes(sizes)
+    _refuse_foreign(output)
+    from draftwood.index.ngram_counts import NgramCounts
+
+    counts, known, read = NgramCounts(wanted), Tokens(tokenizer), 0
+    with measuring.progress() as bar:
+        for ids in known.texts(texts, bar):
+            counts.read(ids, fresh=True)
+            read += len(ids)
+    say_skipped(known.skipped)
+    written = write_counts(output, counts.records(), format=format, tokenizer=known.fingerprint)
+    _tell(written, as_json, {"tokens_read": read})
+
+
+@app.command()
+def merge(files: Files, output: Output, format: Format = "draftwood", as_json: options.Json = False) -> None:
+    """Add up the counts of several files; FILE may be one of them."""
+    from draftwood.cli.render import busy
+    from draftwood.index.ngram_counts_file import common_tokenizer, read_counts, write_counts
+
+    _refuse_foreign(output)
+    found = [read_counts(path) for path in files]
+    tokenizer = common_tokenizer(found)
+    from draftwood.index.ngram_counts import NgramCounts
+
+    counts = NgramCounts()
+    with busy(f"adding up {len(found)} files"):
+        for file in found:
+            counts.add(file.records)
+        written = write_counts(output, counts.records(), format=format, tokenizer=tokenizer)
+    _tell(written, as_json, {"files": len(found)})
+
+
+@app.command()
+def stats(
+    file: File,
+    texts: SomeTexts = None,
+    tokenizer: Tokenizer = None,
+    level: Level = None,
+    chunk: Chunk = 4096,
+    draft: Draft = 8,
+    as_json: options.Json = False,
+) -> None:
+    """Say what a file holds; with texts, how much of them it would have drafted.
+
+    Each text, in pieces, is replayed as if a model had written it; what was replayed joins the dynamic level.
+    """
+    from draftwood.index.ngram_counts_file import read_counts
+
+    found = read_counts(file)
+    facts = _facts(found)
+    if texts:
+        from draftwood.cli.cache_texts import Tokens
+
+        level = level or ("static" if set(facts["ngrams"]) == {"2"} else "dynamic")
+        facts["replay"] = _replay(found, texts, Tokens(tokenizer), level, chunk, draft)
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        _show(facts)
+
+
+def _sizes(text: str) -> tuple[int, int]:
+    from draftwood.errors import UsageError
+
+    written = re.fullmatch(r"([1-4])(?:-([1-4]))?", text.strip())
+    low, high = (int(written[1]), int(written[2] or written[1])) if written else (1, 0)
+    if low > high:
+        raise UsageError(f"--sizes is written 2 or 1-4, of numbers from 1 to 4, not {text!r}")
+    return low, high
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Replace nothing but counts; an empty file is nothing."""
+    from draftwood.errors import FileFormatError, UsageError
+    from draftwood.index.ngram_counts_file import read_counts
+
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: give -o the name of a file")
+    if path.exists() and path.stat().st_size:
+        try:
+            read_counts(path)
+        except FileFormatError as error:
+            raise UsageError(f"{path} is there and is no whole file of counts: choose another -o") from error
+
+
+def _facts(file: CountsFile) -> dict[str, Any]:
+    import numpy as np
+
+    records = file.records
+    sizes = (records[:, :4] >= 0).sum(axis=1)
+    new = np.ones(len(records), dtype=np.bool_)
+    new[1:] = (records[1:, :4] != records[:-1, :4]).any(axis=1)
+    held = np.unique(sizes).tolist()
+    return {
+        "file": str(file.path),
+        "format": file.format,
+        "tokenizer": file.tokenizer,
+        "bytes": file.path.stat().st_size,
+        "ngrams": {str(size): int((new & (sizes == size)).sum()) for size in held},
+        "continuations": {str(size): int((sizes == size).sum()) for size in held},
+        "counted": {str(size): int(records[sizes == size, 5].sum(dtype=np.int64)) for size in held},
+    }
+
+
+def _replay(
+    file: CountsFile, texts: list[Path], tokens: Tokens, level: str, chunk: int, draft: int
+) -> dict[str, Any]:
+    from draftwood.cli.cache_texts import say_skipped
+    from draftwood.drafters.ngram_cache import NgramCacheDrafter
+    from draftwood.errors import UsageError
+    from draftwood.measure.rows.traces import Trace
+    from draftwood.measure.simulate import row, simulate
+
+    with measuring.progress() as bar:
+        read = list(tokens.texts(texts, bar))
+        say_skipped(tokens.skipped)
+        if tokens.fingerprint is not None:
+            file.check_tokenizer(tokens.fingerprint)
+        pieces = [ids[at : at + chunk] for ids in read for at in range(0, len(ids), chunk)]
+        traces = [Trace("replay", str(n), ids[:1], ids[1:]) for n, ids in enumerate(pieces) if len(ids) > 2]
+        if not traces:
+            raise UsageError("the texts hold no three tokens in a row: give longer ones")
+        static, dynamic = (str(file.path) if level == name else None for name in ("static", "dynamic"))
+        drafter = NgramCacheDrafter(draft, static, dynamic, learn=True)
+        answers = []
+        for answer in simulate(traces, (drafter,), f"fixed:{draft}"):
+            answers.append(answer)
+            bar(len(answers), len(traces), "replaying")
+    found = row(answers)
+    steps = [step.by_source[0] for answer in answers for step in answer.steps if step.by_source]
+    return {
+        "level": level,
+        "pieces": len(traces),
+        "tokens": sum(len(ids) for ids in pieces),
+        "passes": found["verifier_passes"],
+        "drafted": sum(step.kept for step in steps),
+        "accepted": sum(step.accepted for step in steps),
+        "acceptance_rate": found["acceptance_rate"],
+        "draft_coverage": found["draft_coverage"],
+        "mean_acceptance_length": found["mean_acceptance_length"],
+        "drafting_us_per_step": found["drafting_us_per_step"],
+    }
+
+
+def _tell(file: CountsFile, as_json: bool, more: dict[str, Any]) -> None:
+    facts = _facts(file) | more
+    if as_json:
+        print(json.dumps(facts))
+        return
+    ngrams, continuations = (sum(facts[name].values()) for name in ("ngrams", "continuations"))
+    print(f"{file.path}: {ngrams:,} n-grams with {continuations:,} continuations, {facts['bytes'] / 1e6:,.1f} MB")
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from draftwood.cli.render import console
+
+    to = console(sys.stdout)
+    made_for = f"tokenizer {facts['tokenizer']}" if facts["tokenizer"] else "tokenizer unknown"
+    to.print(f"{facts['file']}: format of {facts['format']}, {facts['bytes'] / 1e6:,.1f} MB, {made_for}")
+    table = measuring.plain_table("tokens", "n-grams", "continuations", "counted")
+    for size in facts["ngrams"]:
+        table.add_row(size, *(f"{facts[name][size]:,}" for name in ("ngrams", "continuations", "counted")))
+    to.print(table)
+    if "replay" in facts:
+        _show_replay(to, facts["replay"])
+
+
+def _show_replay(to: Any, found: dict[str, Any]) -> None:
+    rate, length = measuring.percent(found["acceptance_rate"]), measuring.number(found["mean_acceptance_length"])
+    to.print(
+        f"as {found['level']} level, {found['tokens']:,} tokens replayed in {found['pieces']:,} pieces: "
+        f"{found['drafted']:,} tokens drafted, {found['accepted']:,} accepted ({rate or 'none'})"
+    )
+    to.print(
+        f"{found['passes']:,} passes, {length} tokens emitted per pass, a draft in "
+        f"{measuring.percent(found['draft_coverage'])} of them, {found['drafting_us_per_step']:.0f} us to draft"
+    )

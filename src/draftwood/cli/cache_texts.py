@@ -1,0 +1,125 @@
+"""The texts that the verbs of ``draftwood cache`` read, as token ids."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from draftwood.cli import options
+
+if TYPE_CHECKING:
+    from draftwood.corpora.walk import Source
+
+_ENDINGS = (".jsonl", ".jsonl.zst")
+_SHOWN = 5
+
+
+class Tokens:
+    """Reads files of text, of records or of ids.
+
+    Parameters
+    ----------
+    tokenizer
+        Model or folder whose tokenizer reads text; loaded when there is some, by default the default model's.
+    """
+
+    def __init__(self, tokenizer: str | None) -> None:
+        self._name, self._known = tokenizer, None
+        self.skipped: Counter[str] = Counter()
+
+    def texts(self, paths: list[Path], progress: Callable[[int, int, str], None]) -> Iterator[list[int]]:
+        """Yield the ids of each text: a file, or a record of a file of records; folders are walked.
+
+        Raises
+        ------
+        UsageError
+            For a path that cannot be read, or a file without text.
+        RecordError
+            For a broken record, by number.
+        """
+        from draftwood.corpora.walk import sources
+
+        found = sources(paths, sys.maxsize, self.skipped)
+        for number, source in enumerate(found):
+            progress(number, len(found), source.name)
+            yield from self._texts(source)
+        progress(len(found), len(found), "")
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer; loaded now if it was not needed yet."""
+        if self._known is None:
+            from draftwood.cli.render import busy
+            from draftwood.models import load_tokenizer
+
+            name = self._name or options.MODEL_DEFAULT
+            with busy(f"loading the tokenizer of {name}"):
+                self._known = load_tokenizer(name)
+        return self._known
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Fingerprint of the tokenizer; None where ids were read and none was named."""
+        from draftwood.models.fingerprint import tokenizer_fingerprint
+
+        if self._known is None and self._name is None:
+            return None
+        return tokenizer_fingerprint(self.tokenizer)
+
+    def _texts(self, source: Source) -> Iterator[list[int]]:
+        from draftwood.corpora.texts import documents
+
+        if source.path.name.endswith(_ENDINGS):
+            yield from self._records(source.path)
+            return
+        for _, text in documents(source, (), self.skipped):
+            yield self._ids(text)
+
+    def _records(self, path: Path) -> Iterator[list[int]]:
+        from draftwood.errors import RecordError, UsageError
+        from draftwood.measure.rows.lines import read_lines
+        from draftwood.measure.rows.traces import read_traces
+
+        empty = True
+        for number, row in read_lines(path):
+            if row.get("row") == "header":  # what draftwood recorded: of several answers to a prompt, one
+                yield from (trace.prompt_ids + trace.output_ids for trace in read_traces(path))
+                return
+            try:
+                yield self._record(row)
+            except ValueError as error:
+                raise RecordError(f"{path}, line {number}: {error}") from error
+            empty = False
+        if empty:
+            raise UsageError(f"{path} is empty: give a file with texts")
+
+    def _record(self, row: Mapping[str, Any]) -> list[int]:
+        for names in (("ids",), ("prompt_ids", "output_ids"), ("text",), ("prompt", "output")):
+            if all(name in row for name in names):
+                return [token for name in names for token in self._part(name, row[name])]
+        raise ValueError(
+            "has neither text, nor prompt and output, nor ids, nor prompt_ids and output_ids: add one"
+        )
+
+    def _part(self, name: str, value: Any) -> list[int]:
+        if isinstance(value, str) and not name.endswith("ids"):
+            return self._ids(value)
+        if not name.endswith("ids"):
+            raise ValueError(f"{name} is no text")
+        if not isinstance(value, list) or not all(type(i) is int and 0 <= i < 1 << 31 for i in value):
+            raise ValueError(f"{name} is no list of token ids (whole numbers from 0)")
+        return value
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        return ids
+
+
+def say_skipped(skipped: Counter[str]) -> None:
+    """Say on standard error which files were left out."""
+    if skipped:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in skipped.most_common(_SHOWN))
+        print(f"left out: {reasons}", file=sys.stderr)

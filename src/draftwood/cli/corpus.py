@@ -1,0 +1,241 @@
+"""``draftwood corpus``: text to draft from, indexed once and mapped into memory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftwood.cli import measuring, options
+
+if TYPE_CHECKING:
+    from draftwood.corpora.build import Built
+    from draftwood.index.corpus import Corpus, Match
+
+Paths = Annotated[
+    list[Path],
+    typer.Argument(metavar="PATH...", help="Folders (.gitignore is respected), files, .jsonl of records."),
+]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="What corpus build wrote.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.dwc", help="Write the corpus here.")]
+AddOutput = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE.dwc", help="Write here. [default: replace FILE]")
+]
+Tokenizer = Annotated[
+    str, typer.Option(metavar="MODEL", help="The model that will use it, or a folder with its tokenizer.")
+]
+KnownTokenizer = Annotated[
+    str | None, typer.Option(metavar="MODEL", help="Where its tokenizer is. [default: the model it was built for]")
+]
+Field = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Fields of records that are texts. [default: text, else prompt and output]"),
+]
+MaxFile = Annotated[
+    float, typer.Option("--max-file", min=0, metavar="MB", help="Leave out larger files of folders.")
+]
+Next = Annotated[int, typer.Option("--next", min=1, metavar="N", help="Successors that are shown.")]
+Text = Annotated[str, typer.Argument(metavar="TEXT|@FILE|-", help="Its end is looked up.")]
+
+app = typer.Typer(
+    name="corpus",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+_LARGEST = 8.0  # of a folder's files, in MB
+
+
+@app.callback()
+def top(context: typer.Context) -> None:
+    """Text to draft from: build and inspect what the drafter corpus reads."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command()
+def build(
+    paths: Paths,
+    output: Output,
+    tokenizer: Tokenizer = options.MODEL_DEFAULT,
+    field: Field = None,
+    max_file: MaxFile = _LARGEST,
+    as_json: options.Json = False,
+) -> None:
+    """Index the text of folders and files."""
+    _refuse_foreign(output)
+    _make(paths, output, tokenizer, field, max_file, as_json, None)
+
+
+@app.command()
+def add(
+    file: File,
+    paths: Paths,
+    output: AddOutput = None,
+    tokenizer: KnownTokenizer = None,
+    field: Field = None,
+    max_file: MaxFile = _LARGEST,
+    as_json: options.Json = False,
+) -> None:
+    """Index more text together with what FILE holds; documents of the same name are replaced."""
+    from draftwood.index.corpus import Corpus
+
+    base = Corpus.open(file)
+    if output is not None:
+        _refuse_foreign(output)
+    _make(paths, output or file, tokenizer or _model_of(base), field, max_file, as_json, base)
+
+
+@app.command()
+def stats(file: File, as_json: options.Json = False) -> None:
+    """Say what a corpus holds, having read it through."""
+    from draftwood.cli.render import busy
+    from draftwood.index.corpus import Corpus
+
+    corpus = Corpus.open(file)
+    with busy(f"reading {file}"):
+        if corpus.header is not None:
+            corpus.header.verify()
+    found = _facts(corpus)
+    if as_json:
+        print(json.dumps(found))
+        return
+    for name, value in found.items():
+        print(f"{name.replace('_', ' '):<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value}")
+
+
+@app.command()
+def query(
+    file: File,
+    text: Text,
+    next_: Next = 10,
+    tokenizer: KnownTokenizer = None,
+    as_json: options.Json = False,
+) -> None:
+    """Look up the longest end of TEXT that occurs, and what follows it."""
+    from draftwood.cli.prompt import read_prompt
+    from draftwood.index.corpus import Corpus
+
+    given = read_prompt(text)
+    corpus = Corpus.open(file)
+    known = _tokenizer(tokenizer or _model_of(corpus))
+    _check(corpus, known)
+    ids = known(given, add_special_tokens=False, verbose=False)["input_ids"]
+    match = corpus.match(ids, len(ids))
+    found = _answer(corpus, known, ids, match, next_)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        _show(found)
+
+
+def _make(
+    paths: list[Path], output: Path, tokenizer: str, field: list[str] | None, max_file: float, as_json: bool,
+    base: Corpus | None,
+) -> None:  # fmt: skip
+    from draftwood.corpora.build import Choice
+    from draftwood.corpora.build import build as make
+
+    known = _tokenizer(tokenizer)
+    choice = Choice(tuple(field or ()), int(max_file * 1e6))
+    with measuring.progress() as bar:
+        built = make(paths, output, known, model=tokenizer, choice=choice, base=base, progress=bar)
+    if as_json:
+        print(json.dumps(_facts(built.corpus) | {"read": built.read, "skipped": dict(built.skipped)}))
+    else:
+        _summarise(output, built)
+
+
+def _summarise(output: Path, built: Built) -> None:
+    facts = _facts(built.corpus)
+    print(
+        f"{output}: {facts['tokens']:,} tokens of {facts['documents']:,} documents, {facts['bytes'] / 1e6:,.1f} MB"
+    )
+    if built.skipped:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in built.skipped.most_common())
+        print(f"left out: {reasons}", file=sys.stderr)
+
+
+def _facts(corpus: Corpus) -> dict[str, Any]:
+    path = corpus.path
+    return {
+        "file": str(path),
+        "tokens": len(corpus),
+        "documents": len(corpus.documents),
+        "parts": len(corpus.parts),
+        "bytes": path.stat().st_size if path else 0,
+        "model": corpus.model,
+        "tokenizer": corpus.fingerprint,
+    }
+
+
+def _answer(corpus: Corpus, tokenizer: Any, ids: list[int], match: Match, most: int) -> dict[str, Any]:
+    tokens, counts = corpus.successors(match, most)
+    return {
+        "tokens": len(ids),
+        "match": match.length,
+        "matched": tokenizer.decode(ids[len(ids) - match.length :]),
+        "count": match.count,
+        "next": [
+            {"token": int(token), "text": tokenizer.decode([int(token)]), "count": int(count)}
+            for token, count in zip(tokens, counts, strict=True)
+        ],
+        "documents": [{"name": name, "place": place} for name, place in corpus.occurrences(match, most)],
+    }
+
+
+def _show(found: dict[str, Any]) -> None:
+    from draftwood.cli.render import console
+
+    to = console(sys.stdout)
+    if not found["match"]:
+        to.print("the last token occurs nowhere in this corpus")
+        return
+    to.print(f"{found['match']} of {found['tokens']} tokens match, {found['count']:,} times: {found['matched']!r}")
+    table = measuring.plain_table("next", "count", "share")
+    for row in found["next"]:
+        share = measuring.percent(row["count"] / max(found["count"], 1))
+        table.add_row(repr(row["text"]), f"{row['count']:,}", share)
+    to.print(table)
+    for document in found["documents"]:
+        to.print(f"{document['name']}, token {document['place']:,}")
+
+
+def _tokenizer(name: str) -> Any:
+    from draftwood.cli.render import busy
+    from draftwood.models import load_tokenizer
+
+    with busy(f"loading the tokenizer of {name}"):
+        return load_tokenizer(name)
+
+
+def _check(corpus: Corpus, tokenizer: Any) -> None:
+    from draftwood.models.fingerprint import tokenizer_fingerprint
+
+    if corpus.header is not None:
+        corpus.header.check_tokenizer(tokenizer_fingerprint(tokenizer))
+
+
+def _model_of(corpus: Corpus) -> str:
+    from draftwood.errors import UsageError
+
+    if corpus.model is None:
+        raise UsageError(f"{corpus.path} does not say whose tokenizer it needs: give --tokenizer")
+    return corpus.model
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Replace nothing but a corpus."""
+    from draftwood.errors import UsageError
+    from draftwood.index.files import is_ours
+
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: give -o the name of a file")
+    if path.exists():
+        with path.open("rb") as file:
+            start = file.read(8)
+        if start and not is_ours(start):
+            raise UsageError(f"{path} is there and is no corpus: choose another -o")

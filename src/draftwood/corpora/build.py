@@ -1,0 +1,268 @@
+"""Building a corpus file: documents are tokenised onto the disk, then sorted in parts that fit into memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.corpora.suffix_array import MOST_BYTES, bytes_per_token, suffix_array, used_ids, width_of
+from draftwood.corpora.texts import documents
+from draftwood.corpora.walk import Source, sources
+from draftwood.errors import FileFormatError, UsageError, VocabularyError
+from draftwood.index.corpus import Corpus
+from draftwood.index.corpus_file import BORDER, Documents, Part, write_corpus
+from draftwood.models.fingerprint import tokenizer_fingerprint
+
+Ints = NDArray[np.int32]
+Progress = Callable[[int, int, str], None]
+
+MAX_BYTES = 8 << 20
+"""Files of folders that are larger are left out: they are data, and seldom text that an answer copies."""
+
+MOST_PARTS = 32
+"""Every part is looked up by itself, so many small ones would be slow."""
+
+_BATCH = 1 << 20  # characters that are tokenised together, over several threads
+_MEMORY_SHARE = 0.8  # of what is free: the system and the disk's cache want some
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of the given paths becomes documents.
+
+    Attributes
+    ----------
+    fields
+        Fields of records that are documents (`draftwood.corpora.texts.FIELDS` where empty). Naming some reads the
+        ``.jsonl`` files of folders as records too.
+    max_bytes
+        Larger files of folders are left out.
+    """
+
+    fields: tuple[str, ...] = ()
+    max_bytes: int = MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a build did.
+
+    Attributes
+    ----------
+    corpus
+        The new corpus, opened.
+    read
+        Documents that this run read; the others were there before.
+    skipped
+        What was left out, by reason.
+    """
+
+    corpus: Corpus
+    read: int
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+def build(
+    paths: Sequence[Path],
+    output: Path,
+    tokenizer: Any,
+    *,
+    model: str | None = None,
+    choice: Choice | None = None,
+    base: Corpus | None = None,
+    progress: Progress = lambda *_: None,
+    memory: int | None = None,
+) -> Built:
+    """Build a corpus file, whole or not at all.
+
+    Parameters
+    ----------
+    paths
+        Folders, files, and files of records (``.jsonl``).
+    output
+        Replaced if it exists; its folder also takes the ids while they are gathered, 4 bytes per token.
+    tokenizer
+        Of transformers: called with a list of texts, returns ``input_ids``.
+    model
+        A name by which `draftwood.models.load_tokenizer` finds it again.
+    choice
+        What of the paths is taken.
+    base
+        A corpus whose documents are kept, except those that are read anew by the same name.
+    progress
+        Told (bytes done, all of them, what comes now).
+    memory
+        Bytes that sorting may take; most of what is free by default.
+
+    Raises
+    ------
+    UsageError
+        For paths that cannot be read, hold no text, or hold more than this machine can sort; without the
+        libraries of ``draftwood[corpus]``.
+    RecordError
+        For broken records.
+    VocabularyError
+        If ``base`` was made with another tokenizer.
+    FileFormatError
+        If ``base`` is damaged, or the file cannot be written; what stood there before is untouched.
+    """
+    _require_packages()
+    chosen, skipped = choice or Choice(), Counter[str]()
+    fingerprint = tokenizer_fingerprint(tokenizer)
+    if base is not None and base.fingerprint != fingerprint:
+        raise VocabularyError(f"{base.path} was made with another tokenizer: give the model that it was made for")
+    if base is not None and base.header is not None:
+        base.header.verify()
+    leave = [output, *([base.path] if base is not None and base.path is not None else [])]
+    found = sources(paths, chosen.max_bytes, skipped, records=bool(chosen.fields), leave=leave)
+    if not found:
+        raise _nothing(paths, skipped)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as folder,
+            (Path(folder) / "tokens").open("w+b") as file,
+        ):
+            gathered = _Gathered(file)
+            _read(found, chosen.fields, skipped, tokenizer, gathered, progress)
+            read = len(gathered.names)
+            if not read:
+                raise _nothing(paths, skipped)
+            if base is not None:
+                gathered.keep(base)
+            file.flush()
+            _write(output, gathered, {"tokenizer": fingerprint, "model": model}, memory, progress)
+    except OSError as error:
+        raise FileFormatError(f"{output} cannot be written ({error.strerror}): choose another place") from error
+    return Built(Corpus.open(output), read, skipped)
+
+
+class _Gathered:
+    """Documents on their way: ids in a file, the rest here."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.names: list[str] = []
+        self.lengths: list[int] = []  # the border counted
+
+    def add(self, name: str, ids: Sequence[int] | Ints) -> None:
+        if len(ids):
+            self._file.write(np.asarray(ids, dtype=np.int32).data)
+            self._file.write(np.int32(BORDER).tobytes())
+            self.names.append(name)
+            self.lengths.append(len(ids) + 1)
+
+    def keep(self, base: Corpus) -> None:
+        """Take over the documents of another corpus, those excepted that are here already."""
+        known = set(self.names)
+        for number in range(len(base.documents)):
+            name = base.documents.name(number)
+            if name not in known:
+                self.add(name, base.ids(number))
+
+    def tokens(self) -> Ints:
+        """Return all ids, mapped."""
+        return np.asarray(np.memmap(self._file, dtype=np.int32, mode="r"))
+
+
+def _read(
+    found: Sequence[Source], fields: Sequence[str], skipped: Counter[str], tokenizer: Any, gathered: _Gathered,
+    progress: Progress,
+) -> None:  # fmt: skip
+    total, done = sum(source.size for source in found), 0
+    names: list[str] = []
+    texts: list[str] = []
+    characters = 0
+
+    def flush() -> None:
+        if texts:
+            ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)[
+                "input_ids"
+            ]
+            for name, document in zip(names, ids, strict=True):
+                gathered.add(name, document)
+        names.clear()
+        texts.clear()
+
+    for source in found:
+        progress(done, total, source.name)
+        for name, text in documents(source, fields, skipped):
+            names.append(name)
+            texts.append(text)
+            characters += len(text)
+            if characters >= _BATCH:
+                flush()
+                characters = 0
+        done += source.size
+    flush()
+
+
+def _write(
+    output: Path, gathered: _Gathered, about: dict[str, Any], memory: int | None, progress: Progress
+) -> None:
+    tokens = gathered.tokens()
+    used = used_ids(tokens)
+    ends = np.cumsum(gathered.lengths, dtype=np.int64)
+    cuts = _cuts(ends, width_of(int(used.sum())), _free() if memory is None else memory)
+    edges = [0, *(int(ends[cut - 1]) for cut in cuts)]
+    counts = np.diff([0, *cuts]).tolist()
+    sizes = [(stop - start, stop - start - n) for (start, stop), n in zip(pairwise(edges), counts, strict=True)]
+
+    def parts() -> Iterator[Part]:
+        for start, stop in pairwise(edges):
+            progress(start, len(tokens), "sorting")
+            yield Part(tokens[start:stop], suffix_array(tokens[start:stop], used))
+
+    starts: Iterable[int] = np.concatenate([[0], ends[:-1]]).tolist()
+    write_corpus(output, parts(), sizes, Documents.listed(gathered.names, starts), about)
+
+
+def _cuts(ends: NDArray[np.int64], width: int, memory: int) -> list[int]:
+    """Return after how many documents each part ends: as few parts as memory allows, of about equal size."""
+    most = min(int(memory * _MEMORY_SHARE) // bytes_per_token(width), MOST_BYTES // width)
+    total, longest = int(ends[-1]), int(np.diff(ends, prepend=0).max())
+    parts = -(-total // max(most, 1))
+    if longest > MOST_BYTES // width:
+        raise UsageError(
+            f"a document holds {longest:,} tokens and the most is {MOST_BYTES // width:,}: split its file"
+        )
+    if longest > most or parts > MOST_PARTS:
+        need = max(longest, -(-total // MOST_PARTS)) * bytes_per_token(width) / _MEMORY_SHARE
+        raise UsageError(
+            f"indexing these {total:,} tokens takes {need / 1e9:,.1f} GB of memory and {memory / 1e9:,.1f} GB is "
+            "free: give fewer or smaller files, or build on a larger machine"
+        )
+    cuts: list[int] = []
+    while not cuts or cuts[-1] < len(ends):
+        begin = int(ends[cuts[-1] - 1]) if cuts else 0
+        even = -(-(total - begin) // max(parts - len(cuts), 1))
+        cut = int(np.searchsorted(ends, begin + even)) + 1  # the document that reaches it, where it fits
+        fits = int(np.searchsorted(ends, begin + most, side="right"))
+        cuts.append(min(cut, fits, len(ends)))
+    return cuts
+
+
+def _free() -> int:
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+def _require_packages() -> None:
+    missing = [name for name in ("pathspec", "psutil", "pydivsufsort") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(f'building a corpus needs {", ".join(missing)}: run pip install "draftwood[corpus]"')
+
+
+def _nothing(paths: Sequence[Path], skipped: Counter[str]) -> UsageError:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.most_common()) or "no files"
+    return UsageError(f"no text was found in {', '.join(map(str, paths))} ({reasons}): name files that hold some")

@@ -1,0 +1,110 @@
+"""Suffix arrays of token ids, by libdivsufsort, which sorts bytes.
+
+Ids become ranks, ranks become two or three big-endian bytes each: strings of bytes then sort as strings of ids do,
+and the suffixes that begin at a multiple of the width are those of ids. Two bytes reach for 65,535 different ids.
+
+Source of the library: Yuta Mori, libdivsufsort; bound to Python by pydivsufsort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.index.corpus_file import BORDER
+
+Ints = NDArray[np.int32]
+
+MOST_BYTES = (1 << 31) - 1
+"""Bytes that are sorted at once: places in them are int32."""
+
+_PIECE = 1 << 22
+
+
+def used_ids(tokens: Ints) -> NDArray[np.bool_]:
+    """Return which ids occur, bool[largest + 1]."""
+    used = np.zeros(max(int(tokens.max(initial=0)) + 1, 1), dtype=np.bool_)
+    for start in range(0, len(tokens), _PIECE):
+        piece = tokens[start : start + _PIECE]
+        used[piece[piece != BORDER]] = True
+    return used
+
+
+def width_of(different: int) -> int:
+    """Return how many bytes a token takes while it is sorted, where ``different`` ids occur."""
+    return 2 if different < 1 << 16 else 3  # rank 0 is the border's
+
+
+def bytes_per_token(width: int) -> int:
+    """Return the memory that sorting takes, in bytes per token: its bytes, and an int32 for each of them."""
+    return 5 * width
+
+
+def suffix_array(tokens: Ints, used: NDArray[np.bool_] | None = None) -> Ints:
+    """Return the places of all tokens but borders, sorted by what follows.
+
+    Parameters
+    ----------
+    tokens : int32[n]
+        Ids, `BORDER` after each document. At most `MOST_BYTES` over the width.
+    used : bool[...]
+        `used_ids` of these tokens or more; found out where missing.
+
+    Returns
+    -------
+    int32[m]
+        Ctrl-C is heard while it is made.
+    """
+    if not len(tokens):
+        return np.empty(0, dtype=np.int32)
+    from pydivsufsort import divsufsort  # type: ignore[import-untyped]
+
+    used = used_ids(tokens) if used is None else used
+    width = width_of(int(used.sum()))
+    data = _encoded(tokens, np.cumsum(used, dtype=np.int32), width)
+    return _thinned(_in_thread(lambda: divsufsort(data)), width, int((tokens == BORDER).sum()))
+
+
+def _encoded(tokens: Ints, ranks: Ints, width: int) -> NDArray[np.uint8]:
+    data = np.empty((len(tokens), width), dtype=np.uint8)
+    for start in range(0, len(tokens), _PIECE):
+        piece = tokens[start : start + _PIECE]
+        rank = np.where(piece == BORDER, 0, ranks[piece])
+        for byte in range(width):
+            data[start : start + _PIECE, byte] = rank >> 8 * (width - 1 - byte) & 0xFF
+    return data.reshape(-1)
+
+
+def _thinned(places: Ints, width: int, borders: int) -> Ints:
+    """Keep places of tokens, in place: a copy would be the largest array of all."""
+    kept = 0
+    for start in range(0, len(places), _PIECE):
+        piece = places[start : start + _PIECE]
+        piece = piece[piece % width == 0] // width
+        places[kept : kept + len(piece)] = piece
+        kept += len(piece)
+    return places[borders:kept]  # borders sort first
+
+
+def _in_thread(work: Callable[[], Any]) -> Any:
+    """Run something long that cannot be interrupted where it may be left behind."""
+    found: list[Any] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    if failed:
+        raise failed[0]
+    return found[0]

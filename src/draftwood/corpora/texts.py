@@ -1,0 +1,105 @@
+"""What the files of a corpus say: one document per file, or per record of a file of records."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from draftwood.corpora.walk import BINARY, EMPTY, UNREADABLE, Source
+from draftwood.errors import RecordError, UsageError
+
+FIELDS = ("text", "prompt", "output")
+"""Fields of a record that are documents where none is named: ``text``, else ``prompt`` and ``output``."""
+
+_SHOWN = 80
+
+
+def documents(source: Source, fields: Sequence[str], skipped: Counter[str]) -> Iterator[tuple[str, str]]:
+    """Yield (name, text) of each document of a file.
+
+    Parameters
+    ----------
+    source
+        Of `draftwood.corpora.walk.sources`.
+    fields
+        Fields of records that are documents, each of its own; `FIELDS` where empty.
+    skipped
+        Counts files that are binary (a zero byte, or no UTF-8), unreadable or empty, and records without text.
+
+    Raises
+    ------
+    RecordError
+        For a line of a file of records that is no JSON object, or a field that is no text.
+    UsageError
+        If no record holds any of the fields.
+    """
+    if source.records:
+        yield from _records(source, fields, skipped)
+        return
+    try:
+        data = source.path.read_bytes()
+    except OSError:
+        skipped[UNREADABLE] += 1
+        return
+    text = _decoded(data)
+    if text is None:
+        skipped[BINARY] += 1
+    elif not text:
+        skipped[EMPTY] += 1
+    else:
+        yield source.name, text
+
+
+def _decoded(data: bytes) -> str | None:
+    if b"\0" in data:
+        return None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+
+
+def _records(source: Source, fields: Sequence[str], skipped: Counter[str]) -> Iterator[tuple[str, str]]:
+    held = False
+    for number, record in _objects(source.path):
+        named = fields or (FIELDS[:1] if FIELDS[0] in record else FIELDS[1:])
+        texts = [(field, record[field]) for field in named if record.get(field) is not None]
+        held = held or bool(texts)
+        for field, text in texts:
+            if not isinstance(text, str):
+                raise RecordError(
+                    f"{source.path}, line {number}: {field!r} is no text: choose another field with --field"
+                )
+            if text:
+                name = f"{source.name}:{number}" + f".{field}" * (len(named) > 1)
+                yield name, text.encode("utf-8", "replace").decode()  # JSON can spell half a character
+        if not any(text for _, text in texts):
+            skipped[EMPTY] += 1
+    if not held:
+        wanted = ", ".join(fields or FIELDS)
+        raise UsageError(f"{source.path}: no record has a field {wanted}: name one with --field")
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, _object(path, number, line)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
+
+
+def _object(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise RecordError(
+            f"{path}, line {number}: no JSON ({line.strip()[:_SHOWN]!r}): mend or remove the line"
+        ) from error
+    if not isinstance(found, dict):
+        raise RecordError(f"{path}, line {number}: {type(found).__name__} instead of an object: mend the line")
+    return found

@@ -1,0 +1,171 @@
+"""Which files a corpus is made of: folders as git sees them, and why files were left out."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from draftwood.errors import UsageError
+
+IGNORED, LINKS, LARGE, BINARY, UNREADABLE, EMPTY = (
+    "ignored", "links", "too large", "binary", "unreadable", "empty",
+)  # fmt: skip
+"""Why something was left out. An ignored folder counts once."""
+
+Rules = tuple[tuple[Path, Any], ...]  # folder and what its .gitignore says, the deepest last
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to be read.
+
+    Attributes
+    ----------
+    path
+        Where it is.
+    name
+        What its document is called: its path as it was asked for.
+    size
+        In bytes.
+    records
+        It holds a JSON object per line, each a document of its own.
+    """
+
+    path: Path
+    name: str
+    size: int
+    records: bool = False
+
+
+def sources(
+    paths: Sequence[Path],
+    max_bytes: int,
+    skipped: Counter[str],
+    *,
+    records: bool = False,
+    leave: Iterable[Path] = (),
+) -> list[Source]:
+    """List the files of a corpus, sorted within each path, each file once.
+
+    Parameters
+    ----------
+    paths
+        Folders and files. Folders are walked: what ``.gitignore`` files of any level name is left out, as are
+        ``.git`` and links. A file that is named itself is taken, whatever ignores it; one whose name
+        ends in ``.jsonl`` is read as records.
+    max_bytes
+        Files of folders that are larger are left out.
+    skipped
+        Counts what was left out, by reason.
+    records
+        Read every file as records whose name ends in ``.jsonl``, those of folders too.
+    leave
+        Files that do not belong to it, the corpus itself for one.
+
+    Raises
+    ------
+    UsageError
+        For a path that is not there, cannot be read, or is neither a file nor a folder.
+    """
+    taken = {path.resolve() for path in leave}
+    found = []
+    for path in paths:
+        for source in _below(path, max_bytes, skipped, records):
+            place = source.path.resolve()
+            if place not in taken:
+                taken.add(place)
+                found.append(source)
+    return found
+
+
+def _below(path: Path, max_bytes: int, skipped: Counter[str], records: bool) -> Iterator[Source]:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
+    if stat.S_ISDIR(status.st_mode):
+        yield from _walk(path.resolve(), path, _rules_above(path.resolve()), max_bytes, skipped, records)
+    elif stat.S_ISREG(status.st_mode):
+        yield Source(path, path.as_posix(), status.st_size, path.suffix == ".jsonl")
+    else:
+        raise UsageError(f"{path} is neither a file nor a folder: name what holds the text")
+
+
+def _walk(
+    folder: Path, shown: Path, rules: Rules, max_bytes: int, skipped: Counter[str], records: bool
+) -> Iterator[Source]:
+    rules = (*rules, *_rules_of(folder))
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        skipped[UNREADABLE] += 1
+        return
+    for entry in entries:
+        path, name = folder / entry.name, shown / entry.name
+        if entry.name == ".git":
+            continue
+        if entry.is_symlink():
+            skipped[LINKS] += 1
+        elif _ignored(path, entry.is_dir(), rules):
+            skipped[IGNORED] += 1
+        elif entry.is_dir():
+            yield from _walk(path, name, rules, max_bytes, skipped, records)
+        elif entry.is_file():
+            as_records, size = records and path.suffix == ".jsonl", _size(path)
+            if size > max_bytes and not as_records:  # records are read one by one
+                skipped[LARGE] += 1
+            else:
+                yield Source(path, name.as_posix(), size, as_records)
+
+
+def _ignored(path: Path, folder: bool, rules: Rules) -> bool:
+    for base, spec in reversed(rules):  # the deepest file that says something decides
+        said = spec.check_file(path.relative_to(base).as_posix() + "/" * folder).include
+        if said is not None:
+            return bool(said)
+    return False
+
+
+def _rules_above(folder: Path) -> Rules:
+    """Rules of the folders above, up to that of the repository; none outside of one."""
+    found: Rules = ()
+    for above in (folder, *folder.parents):
+        if above != folder:
+            found = (*_rules_of(above), *found)
+        if (above / ".git").exists():
+            return () if _ignored(folder, True, found) else found  # who names an ignored folder wants it
+    return ()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # gone since; reading it will say so
+        return 0
+
+
+def _rules_of(folder: Path) -> Rules:
+    try:
+        text = (folder / ".gitignore").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # most folders have none
+        return ()
+    from pathspec import GitIgnoreSpec
+
+    return ((folder, GitIgnoreSpec.from_lines(_sound(text.splitlines()))),)
+
+
+def _sound(lines: Iterable[str]) -> Iterator[str]:
+    """Leave out patterns that cannot be read, as git does."""
+    from pathspec import GitIgnoreSpec
+
+    for line in lines:
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except ValueError:
+            continue
+        yield line

@@ -1,0 +1,123 @@
+"""Drafter ``memory``: goes on as earlier answers did, across requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Feedback, Floats, Ints, Noise
+from draftwood.drafters.answer import AnswerSession
+from draftwood.drafters.base import BaseDrafter
+from draftwood.drafters.ngram import tree_of
+from draftwood.drafters.ngram_prior import PRIOR
+from draftwood.errors import UsageError
+from draftwood.index.memory import TOKENS, Memory
+from draftwood.tree import TokenTree
+
+
+@dataclass(frozen=True)
+class MemoryDrafter(BaseDrafter):
+    """Offers what followed the last 1 to 32 tokens in the answers of earlier requests, as a tree, likeliest first.
+
+    Parameters
+    ----------
+    file
+        Where the answers are kept; it need not exist yet. Without, they last as long as the drafter.
+    tokens
+        Most tokens that it remembers.
+    namespace
+        Whose answers: nobody is drafted from another namespace's.
+    length
+        Longest branch that it proposes.
+    memory
+        A memory that a door brings; ``file`` and ``tokens`` then have no meaning.
+
+    Raises
+    ------
+    UsageError
+        For options out of range.
+    FileFormatError
+        If the file is no memory, or damaged.
+    """
+
+    name: ClassVar[str] = "memory"
+
+    file: str | None = None
+    tokens: int = TOKENS
+    namespace: str = ""
+    length: int = 64
+    memory: Memory = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.length <= 1 << 16:
+            raise UsageError("memory: length must lie between 1 and 65536")
+        if self.memory is None:
+            object.__setattr__(self, "memory", Memory(self.tokens))
+
+    @property
+    def prior(self) -> Floats:
+        return PRIOR
+
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> MemorySession:  # noqa: ARG002
+        return MemorySession(self, prompt)
+
+
+class MemorySession(AnswerSession):
+    """One text. What is written in it is remembered when the next turn begins, the text is cut, or it closes."""
+
+    def __init__(self, drafter: MemoryDrafter, prompt: Sequence[int]) -> None:
+        self._drafter = drafter
+        self._reader = drafter.memory.reader(drafter.namespace)
+        self._places: Ints = np.empty(0, dtype=np.int32)
+        super().__init__(prompt)
+
+    def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:  # noqa: ARG002
+        self._places = self._places[:0]
+        if nodes < 1:
+            return TokenTree.empty()
+        found = self._reader.grow(self.text, odds, nodes, min(nodes, self._drafter.length))
+        self.match_length = self._reader.match_length
+        if found is None:
+            return TokenTree.empty()
+        columns, belief = found
+        self._places = columns[3]
+        return tree_of(columns, belief)
+
+    def learn(self, feedback: Feedback) -> None:
+        super().learn(feedback)
+        if feedback.path and len(self._places) == len(feedback.rows):
+            self._reader.credit(self._places[np.isin(feedback.rows, feedback.path)].tolist())
+
+    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        if getattr(self, "_begun", False):  # the next turn
+            self._remember()
+        super().extend(ids)
+
+    def truncate(self, length: int) -> None:
+        if length >= self._length:
+            return
+        self._remember()
+        super().truncate(max(length, 0))
+        self._starts, self._begun = [self._length], False
+        self._reader.restart()
+
+    def fork(self) -> Self:
+        """Return an independent copy, which will remember what it writes itself."""
+        twin = super().fork()
+        twin._starts, twin._begun = [self._length], False
+        twin._reader = self._reader.copy()
+        return twin
+
+    def close(self) -> None:
+        self._remember()
+        super().close()
+        self._starts, self._begun = [0], False
+        self._reader.restart()
+
+    def _remember(self) -> None:
+        if self._begun:
+            self._drafter.memory.add(self.text[self.start :], self._drafter.namespace)

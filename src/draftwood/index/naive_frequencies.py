@@ -1,0 +1,41 @@
+"""`frequency_kernel` in a few lines of Python: its oracle in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def naive_suggest(
+    text: Sequence[int], until: int, order: int, p: float, nodes: int
+) -> list[tuple[int, int, int, int]]:
+    """Suggest tokens after ``text`` from what followed what in ``text[:until]``.
+
+    Returns
+    -------
+    list of tuple of int
+        Per suggested token: the token, the size of the longest context that occurred, how often that was followed
+        by any token and by this one.
+    """
+    found: list[tuple[int, int, int, int]] = []
+    tail, promised = list(text), 1.0
+    while len(found) < nodes:
+        for size in range(min(order - 1, len(tail)), -1, -1):
+            context = tail[len(tail) - size :]
+            followers = [text[i] for i in range(size, until) if list(text[i - size : i]) == context]
+            if followers:
+                break
+        else:
+            break
+        best = max(dict.fromkeys(followers), key=lambda token: _rank(followers, token))
+        count = followers.count(best)
+        promised *= count / len(followers)
+        if promised < p:
+            break
+        found.append((best, size, len(followers), count))
+        tail.append(best)
+    return found
+
+
+def _rank(followers: list[int], token: int) -> tuple[int, int]:
+    """How often, then how late it reached that often."""
+    return followers.count(token), max(i for i, t in enumerate(followers) if t == token)

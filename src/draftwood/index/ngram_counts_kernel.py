@@ -1,0 +1,273 @@
+"""The kernels behind `NgramCounts`. Importing this module imports numba and compiles, or loads from the cache.
+
+Layout
+------
+A trie: the row below row ``g`` for token ``x`` is both the continuation "``x`` followed ``g``" and the n-gram
+``g x``. One int32 row of ``rows`` per node, row 0 the root; 0 also says "none" wherever a row is named::
+
+    PARENT   the n-gram that was continued
+    TOKEN    what came next
+    COUNT    how often it did; 0 where the node only leads to longer n-grams
+    CHILD    first continuation that was ever seen
+    SIBLING  another continuation of the same n-gram
+    TOTAL    sum of the continuations' counts, at most 2^31 - 1: there counting stops
+    BEST     most frequent continuation, the lowest token on a tie
+
+Most n-grams have one continuation, so the first is found without a search; the others are in ``index``, a hash
+table of row numbers with linear probing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from draftwood.index.compiling import compiled
+
+Ints = NDArray[np.int32]
+Head = NDArray[np.int64]
+
+PARENT, TOKEN, COUNT, CHILD, SIBLING, TOTAL, BEST, COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
+USED, INDEXED, STALE, DONE, ACTIVE = 0, 1, 2, 3, 4  # the header; the last begins the n-grams that end the text
+LONGEST = 4
+HEAD = ACTIVE + LONGEST
+ROOM = LONGEST + 1  # most rows that one token or record can add
+
+MOST = 2**31 - 1
+
+# From llama.cpp, per level (context: lax, dynamic: strict) and size of the n-gram: how many samples there must be,
+# and the share of them, in percent, that the token must have.
+LEAST = (2, 2, 1, 1, 4, 3, 2, 2)
+PERCENT = (66, 50, 50, 50, 75, 66, 66, 66)
+STATIC_LEAST, STATIC_PERCENT, STATIC_WEIGHT = 2, 50, 100
+
+CONFIRMED, DYNAMIC, STATIC, CLASSES = 16, 20, 28, 31  # where groups of evidence classes begin, and their number
+
+
+@njit
+def _slot(rows: Ints, index: Ints, node: int, token: int) -> np.int64:
+    """Place of this continuation in the index, or the free place where it belongs."""
+    key = (np.uint64(np.uint32(node)) << np.uint64(32)) | np.uint64(np.uint32(token))
+    key *= np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing, then half a splitmix64 finaliser
+    key ^= key >> np.uint64(32)
+    key *= np.uint64(0xBF58476D1CE4E5B9)
+    slot = np.int64(((key >> np.uint64(32)) * np.uint64(len(index))) >> np.uint64(32))
+    while index[slot] != 0 and (rows[index[slot], PARENT] != node or rows[index[slot], TOKEN] != token):
+        slot += 1
+        if slot == len(index):
+            slot = np.int64(0)
+    return slot
+
+
+@njit
+def _find(rows: Ints, index: Ints, node: int, token: int) -> int:
+    first = rows[node, CHILD]
+    if first == 0 or rows[first, TOKEN] == token:
+        return first
+    if rows[first, SIBLING] == 0:
+        return 0
+    return index[_slot(rows, index, node, token)]
+
+
+@njit
+def _child(rows: Ints, index: Ints, head: Head, node: int, token: int) -> int:
+    """Row of this continuation, made where it is missing."""
+    found = _find(rows, index, node, token)
+    if found != 0:
+        return found
+    new = head[USED]
+    rows[new, PARENT], rows[new, TOKEN], rows[new, COUNT], rows[new, CHILD] = node, token, 0, 0
+    rows[new, SIBLING], rows[new, TOTAL], rows[new, BEST] = 0, 0, 0
+    first = rows[node, CHILD]
+    if first == 0:
+        rows[node, CHILD] = new
+    else:
+        index[_slot(rows, index, node, token)] = new
+        rows[new, SIBLING], rows[first, SIBLING] = rows[first, SIBLING], new
+        head[INDEXED] += 1
+    head[USED] = new + 1
+    return new
+
+
+@njit
+def _count(rows: Ints, node: int, pair: int, times: int) -> None:
+    times = min(times, MOST - rows[node, TOTAL])
+    if times <= 0:
+        return
+    rows[pair, COUNT] += times
+    rows[node, TOTAL] += times
+    best, count = rows[node, BEST], rows[pair, COUNT]
+    most = rows[best, COUNT]  # that of the root is 0
+    if count > most or (count == most and rows[pair, TOKEN] < rows[best, TOKEN]):
+        rows[node, BEST] = pair
+
+
+@njit
+def _ready(rows: Ints, index: Ints, head: Head) -> bool:
+    """Fill an index that is new; whether there is room for one more token."""
+    if head[STALE] != 0:
+        for row in range(1, head[USED]):
+            if rows[rows[row, PARENT], CHILD] != row:
+                index[_slot(rows, index, rows[row, PARENT], rows[row, TOKEN])] = row
+        head[STALE] = 0
+    return head[USED] + ROOM <= len(rows) and 3 * (head[INDEXED] + ROOM) <= 2 * len(index)
+
+
+@compiled("void(i4[:,::1], i4[::1], i8[::1], i4[::1], i8, i8)")
+def read(rows: Ints, index: Ints, head: Head, ids: Ints, low: int, high: int) -> None:
+    """Count what followed n-grams of ``low`` to ``high`` tokens, from where ``head`` says, while there is room."""
+    while head[DONE] < len(ids) and _ready(rows, index, head):
+        token = ids[head[DONE]]
+        for size in range(high, 0, -1):
+            node = head[ACTIVE + size - 1]
+            if node != 0:
+                pair = _child(rows, index, head, node, token)
+                if size >= low:
+                    _count(rows, node, pair, 1)
+                if size < high:
+                    head[ACTIVE + size] = pair
+        head[ACTIVE] = _child(rows, index, head, 0, token)
+        head[DONE] += 1
+
+
+@compiled("void(i4[:,::1], i4[::1], i8[::1], i4[:,::1])")
+def add(rows: Ints, index: Ints, head: Head, records: Ints) -> None:
+    """Add counts, int32[n, 6]: four tokens, -1 in unused places, the next token, its count; as `read` goes on."""
+    while head[DONE] < len(records) and _ready(rows, index, head):
+        record, node = head[DONE], 0
+        for place in range(LONGEST):
+            if records[record, place] >= 0:
+                node = _child(rows, index, head, node, records[record, place])
+        _count(rows, node, _child(rows, index, head, node, records[record, LONGEST]), records[record, LONGEST + 1])
+        head[DONE] += 1
+
+
+@njit
+def _advance(rows: Ints, index: Ints, ends: Ints, first: int, token: int) -> None:
+    """Let the n-grams that end the text, four from ``ends[first]`` on, end with one more token."""
+    for place in range(first + LONGEST - 1, first, -1):
+        ends[place] = _find(rows, index, ends[place - 1], token) if ends[place - 1] != 0 else 0
+    ends[first] = _find(rows, index, 0, token)
+
+
+@njit
+def _wrapped(number: int) -> int:
+    return np.int64(np.int32(number))
+
+
+@njit
+def _enough(count: int, total: int, least: int, percent: int, faithful: bool) -> bool:
+    share, needed = 100 * np.int64(count), percent * np.int64(total)
+    if faithful:
+        share, needed = _wrapped(share), _wrapped(needed)
+    return count > 0 and total >= least and share >= needed
+
+
+@njit
+def _heaviest_faithful(rows: Ints, node: int, static: Ints, places: Ints, known: int) -> int:
+    """Continuation of largest count x weight in 32 bits; 0 if none is positive.
+
+    On a tie the newest: the two that can share an n-gram's samples stand in this order in a map of libstdc++.
+    """
+    chosen, most, pair = 0, np.int64(0), rows[node, CHILD]
+    while pair != 0:
+        often = static[_find(static, places, known, rows[pair, TOKEN]), COUNT] if known != 0 else 0
+        weight = _wrapped(STATIC_WEIGHT * np.int64(often)) if often > 0 else np.int64(1)
+        product = _wrapped(rows[pair, COUNT] * weight)
+        if product > most or (product == most and pair > chosen > 0):
+            chosen, most = pair, product
+        pair = rows[pair, SIBLING]
+    return chosen
+
+
+@njit
+def _preferred(rows: Ints, node: int, static: Ints, places: Ints, known: int) -> int:
+    """Most frequent continuation; of two that share the samples equally, the one that the static level prefers.
+
+    In all other cases its weight decides nothing: what it prefers has less than half of the samples, which fails.
+    """
+    best = rows[node, BEST]
+    if known == 0 or 2 * np.int64(rows[best, COUNT]) != rows[node, TOTAL]:
+        return best
+    other = rows[node, CHILD]
+    while other == best or rows[other, COUNT] == 0:
+        other = rows[other, SIBLING]
+    if rows[other, COUNT] != rows[best, COUNT]:
+        return best
+    weight = static[_find(static, places, known, rows[best, TOKEN]), COUNT]
+    return other if static[_find(static, places, known, rows[other, TOKEN]), COUNT] > weight else best
+
+
+@njit
+def _class(level: int, size: int, count: int, total: int, confirmed: bool) -> int:
+    if level == 0 and confirmed:
+        return CONFIRMED + size - 1
+    pure = count == total
+    if level == 1:
+        return DYNAMIC + 2 * (size - 1) + pure
+    return 4 * (size - 1) + (0 if total == 1 else 3 if not pure else 2 if total > 3 else 1)
+
+
+@njit
+def _choose(
+    rows: Ints, ends: Ints, level: int, static: Ints, places: Ints, known: int, faithful: bool,
+    out: Ints, row: int,
+) -> bool:  # fmt: skip
+    """Put token, evidence class and size by one level into ``out``; whether it was sure enough of any."""
+    for size in range(LONGEST, 0, -1):
+        rule, node = LONGEST * level + size - 1, ends[LONGEST * level + size - 1]
+        if node == 0 or rows[node, TOTAL] == 0:
+            continue
+        if faithful:
+            pair = _heaviest_faithful(rows, node, static, places, known)
+        else:
+            pair = _preferred(rows, node, static, places, known)
+        count, total, token = rows[pair, COUNT], rows[node, TOTAL], rows[pair, TOKEN]
+        if _enough(count, total, LEAST[rule], PERCENT[rule], faithful):
+            confirmed = known != 0 and static[_find(static, places, known, token), COUNT] > 0
+            out[row, 0], out[row, 1], out[row, 2] = token, _class(level, size, count, total, confirmed), size
+            return True
+    return False
+
+
+@njit
+def _choose_static(static: Ints, places: Ints, known: int, faithful: bool, out: Ints, row: int) -> bool:
+    best = _heaviest_faithful(static, known, static, places, 0) if faithful else static[known, BEST]
+    count, total = np.int64(static[best, COUNT]), np.int64(static[known, TOTAL])
+    out[row, 0], out[row, 2] = static[best, TOKEN], 2
+    out[row, 1] = STATIC + (0 if 10 * count < 7 * total else 1 if 10 * count < 9 * total else 2)
+    return _enough(count, total, STATIC_LEAST, STATIC_PERCENT, faithful)
+
+
+@compiled("i8(i4[:,::1], i4[::1], i4[:,::1], i4[::1], i4[:,::1], i4[::1], i4[::1], b1, i4[::1], i4[:,::1])")
+def propose(
+    context: Ints, context_index: Ints, dynamic: Ints, dynamic_index: Ints, static: Ints, static_index: Ints,
+    tail: Ints, faithful: bool, ends: Ints, out: Ints,
+) -> int:  # fmt: skip
+    """Fill ``out``, int32[n, 3] (token, evidence class, size of the n-gram); returns how many rows were filled.
+
+    ``ends``, int32[12], zeros: the n-grams of 1 to 4 tokens that end the text, per level.
+    """
+    for i in range(-len(tail), len(out)):
+        if i < 0:
+            token = tail[len(tail) + i]
+        else:
+            at = ends[2 * LONGEST + 1]
+            known = at if static[at, TOTAL] > 0 else 0
+            found = False
+            for level in range(2):
+                if not found:
+                    rows = context if level == 0 else dynamic
+                    found = _choose(rows, ends, level, static, static_index, known, faithful, out, i)
+            if not found and (known == 0 or not _choose_static(static, static_index, known, faithful, out, i)):
+                return i
+            token = out[i, 0]
+        for level in range(3):  # one call, inlined once: it compiles faster
+            rows, index = static, static_index
+            if level == 0:
+                rows, index = context, context_index
+            elif level == 1:
+                rows, index = dynamic, dynamic_index
+            _advance(rows, index, ends, LONGEST * level, token)
+    return len(out)

@@ -1,0 +1,416 @@
+"""The kernels behind `NgramIndex`. Importing this module imports numba and compiles, or loads from the cache.
+
+Layout
+------
+An *occurrence* is named by the place of the token that follows it. ::
+
+    text    int32[room]         the tokens; -1 ends a document, which no match crosses
+    links   int32[room, 3]      per place: the occurrence before it of the 1, 2 or 4 tokens that precede it, -1
+    buckets int32[2, 2**k]      latest occurrence of 2 or 4 tokens, by their hash; collisions share a list
+    tokens  int32[2**j, 3]      hash table of single tokens: token (-1: free), latest occurrence, count
+    head    int64[2 + 2 * 12]   tokens read, different tokens; then the most frequent tokens and their counts
+
+The *cursor* int64[4] follows a copy through the text: where it goes on, how many tokens ago it last agreed (age),
+how many agreed in its course (run), and how long the last draft's match was. It is what lets drafting go on behind
+a replaced word, where no suffix matches.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from draftwood.index.compiling import compiled
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+REACH = 32  # longest match that is told apart
+FREQUENT = 12  # most frequent tokens that are kept
+HEAD = 2 + 2 * FREQUENT
+LOST = 12  # tokens without agreement after which a cursor is given up
+ANCHOR = 3  # tokens that must match before a cursor starts to follow
+SHIFT = 2  # how far a cursor looks around itself for its way back
+AHEAD, AHEAD_MOST = 64, 6
+WALK = 64  # links followed at most, collisions included
+
+PLACE, AGE, RUN, LONGEST = 0, 1, 2, 3  # of the cursor
+READ, DISTINCT, TOP = 0, 1, 2  # of the head
+_MOST = 46  # occurrences looked at per context: 16 + 16 + 8
+
+MATCHED, FOLLOWED, BY_COUNT = 8 * 3 * 6 * 4, (2 * SHIFT + 1) * 4 * 3, 2 * FREQUENT
+CLASSES = MATCHED + FOLLOWED + BY_COUNT
+"""Evidence classes: of matches, of the cursor alone, of frequent tokens; see `draftwood.drafters.ngram`."""
+
+
+@njit
+def _mix(h: np.uint64, token: int) -> np.uint64:
+    h = (h + np.uint64(np.uint32(token)) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    return h ^ (h >> np.uint64(29))
+
+
+@njit
+def _bucket(ids: Ints, end: int, size: int, buckets: int) -> np.int64:
+    h = np.uint64(size)
+    for back in range(1, size + 1):
+        h = _mix(h, ids[end - back])
+    return np.int64(h & np.uint64(buckets - 1))
+
+
+@njit
+def _row(tokens: Ints, token: int) -> np.int64:
+    """Row of this token, or the free row where it belongs."""
+    row = np.int64(_mix(np.uint64(0), token) & np.uint64(len(tokens) - 1))
+    while tokens[row, 0] >= 0 and tokens[row, 0] != token:
+        row = (row + 1) & (len(tokens) - 1)
+    return row
+
+
+@njit
+def _count(tokens: Ints, head: Longs, token: int) -> None:
+    row = _row(tokens, token)
+    if tokens[row, 0] < 0:
+        tokens[row, 0], tokens[row, 1], tokens[row, 2] = token, -1, 0
+        head[DISTINCT] += 1
+    tokens[row, 2] += 1
+    count = tokens[row, 2]
+    at = 0
+    while at < FREQUENT - 1 and head[TOP + 2 * at + 1] > 0 and head[TOP + 2 * at] != token:
+        at += 1
+    if head[TOP + 2 * at] != token and head[TOP + 2 * at + 1] >= count:
+        return
+    while at > 0 and head[TOP + 2 * at - 1] < count:
+        head[TOP + 2 * at], head[TOP + 2 * at + 1] = head[TOP + 2 * at - 2], head[TOP + 2 * at - 1]
+        at -= 1
+    head[TOP + 2 * at], head[TOP + 2 * at + 1] = token, count
+
+
+@njit
+def _append(text: Ints, links: Ints, buckets: Ints, tokens: Ints, head: Longs, token: int) -> None:
+    n = head[READ]
+    text[n] = token
+    head[READ] = n + 1
+    links[n, 0], links[n, 1], links[n, 2] = -1, -1, -1
+    if token < 0:
+        return
+    _count(tokens, head, token)
+    if n == 0 or text[n - 1] < 0:
+        return
+    row = _row(tokens, text[n - 1])
+    links[n, 0], tokens[row, 1] = tokens[row, 1], n
+    for order in range(2):
+        size = 2 * (order + 1)
+        if size <= n:
+            slot = _bucket(text, n, size, buckets.shape[1])
+            links[n, order + 1], buckets[order, slot] = buckets[order, slot], n
+
+
+@njit
+def _common(text: Ints, place: int, tail: Ints, m: int) -> int:
+    """How many tokens before ``place`` equal the last ones of ``tail[:m]``."""
+    most = min(REACH, min(m, place))
+    length = 0
+    while length < most and text[place - 1 - length] == tail[m - 1 - length]:
+        length += 1
+    return length
+
+
+@njit
+def _occurrences(
+    text: Ints, links: Ints, buckets: Ints, tokens: Ints, tail: Ints, m: int, places: Longs, lengths: Longs
+) -> int:
+    """The latest 8, 16, 16 occurrences of the last 4, 2, 1 tokens, none twice; returns how many."""
+    found, longer = 0, REACH + 1
+    for order in range(2, -1, -1):
+        size, wanted = 1 << order, 8 if order == 2 else 16
+        if size > m:
+            continue
+        if order:
+            place = buckets[order - 1, _bucket(tail, m, size, buckets.shape[1])]
+        else:
+            row = _row(tokens, tail[m - 1])
+            place = tokens[row, 1] if tokens[row, 0] >= 0 else -1
+        for _ in range(WALK):
+            if place < 0 or wanted == 0:
+                break
+            length = _common(text, place, tail, m)
+            if length >= size:
+                wanted -= 1
+                if length < longer:  # longer ones were among those of the order before
+                    places[found], lengths[found] = place, length
+                    found += 1
+            place = links[place, order]
+        longer = size
+    return found
+
+
+@njit
+def _length_class(length: int) -> int:
+    if length <= 4:
+        return length - 1
+    return 3 if length == 5 else 4 if length <= 8 else 5 if length <= 15 else 6 if length <= 31 else 7
+
+
+@njit
+def _match_class(length: int, longest: int, count: int, total: int, near: int) -> int:
+    gap = _length_class(longest) - _length_class(length)
+    gap = 0 if gap == 0 else 1 if gap <= 2 else 2
+    if count == total:
+        share = 0 if total == 1 else 1
+    elif 100 * count >= 60 * total:
+        share = 2
+    elif 100 * count >= 30 * total:
+        share = 3
+    else:
+        share = 4 if 100 * count >= 12 * total else 5
+    return ((_length_class(length) * 3 + gap) * 6 + share) * 4 + near
+
+
+@njit
+def _follow_class(shift: int, age: int, run: int) -> int:
+    old = age if age < 2 else 2 if age < 4 else 3
+    trust = 0 if run < 6 else 1 if run < 16 else 2
+    return MATCHED + ((shift + SHIFT) * 4 + old) * 3 + trust
+
+
+@njit
+def _candidates(
+    text: Ints, links: Ints, buckets: Ints, tokens: Ints, head: Longs, tail: Ints, m: int, place: int, age: int,
+    run: int, work: Longs,
+) -> tuple[int, int]:  # fmt: skip
+    """What may follow ``tail[:m]``: rows (token, class, place, age, run, length, .., occurrence)."""
+    places, lengths = work[:, 6], work[:, 7]
+    n = head[READ]
+    occurrences = _occurrences(text, links, buckets, tokens, tail, m, places, lengths)
+    if place >= 0 and m > 0:
+        wanted = AHEAD_MOST
+        for at in range(max(1, place - 8), min(n, place + AHEAD)):
+            if wanted > 0 and text[at - 1] == tail[m - 1]:
+                known = False
+                for i in range(occurrences):
+                    if places[i] == at:
+                        known = True
+                wanted -= 1
+                if not known:
+                    places[occurrences], lengths[occurrences] = at, _common(text, at, tail, m)
+                    occurrences += 1
+    total = work[:, 8]  # occurrences of each length, then of at least it
+    for length in range(REACH + 2):
+        total[length] = 0
+    k, longest = 0, 0
+    for i in range(occurrences):
+        at, length = places[i], lengths[i]
+        token = text[at]
+        if token < 0:
+            continue
+        total[length] += 1
+        longest = max(longest, length)
+        c = 0
+        while c < k and work[c, 0] != token:
+            c += 1
+        if c == k:
+            k += 1
+            work[c, 0], work[c, 1], work[c, 2], work[c, 3], work[c, 5] = token, 0, at, 0, 0
+        if length > work[c, 5]:
+            work[c, 5], work[c, 3], work[c, 2] = length, 0, at
+        if length == work[c, 5]:
+            work[c, 3] += 1  # count
+            work[c, 2] = max(work[c, 2], at)
+        if place >= 0:
+            off = at - place
+            near = 3 if off == 0 else 2 if -4 < off < LOST else 1 if -8 <= off < AHEAD else 0
+            work[c, 1] = max(work[c, 1], near)
+    for length in range(REACH, -1, -1):
+        total[length] += total[length + 1]
+    for c in range(k):
+        length, count, near, at = work[c, 5], work[c, 3], work[c, 1], work[c, 2]
+        work[c, 9] = at
+        work[c, 1] = _match_class(length, longest, count, total[length], near)
+        if place >= 0 and place < n and text[place] == work[c, 0]:
+            work[c, 2], work[c, 3], work[c, 4] = place + 1, 0, run + 1
+        elif length + 1 >= ANCHOR:
+            work[c, 2], work[c, 3], work[c, 4] = at + 1, 0, length + 1
+        else:
+            work[c, 2], work[c, 3], work[c, 4] = place + 1 if place >= 0 else -1, age + 1, run
+    return k, longest
+
+
+@njit
+def _more_candidates(
+    text: Ints, head: Longs, k: int, place: int, age: int, run: int, frequent: int, work: Longs
+) -> int:
+    """Add what the cursor alone and what mere frequency suggest; returns the new count."""
+    matched = k
+    matched = k
+    if place >= 0:
+        for shift in range(-SHIFT, SHIFT + 1):
+            at = place + shift
+            if at < 1 or at >= head[READ] or text[at] < 0:
+                continue
+            c = 0
+            while c < k and work[c, 0] != text[at]:
+                c += 1
+            if c == k:
+                work[k, 0], work[k, 1], work[k, 2] = text[at], _follow_class(shift, age, run), at + 1
+                work[k, 3], work[k, 4], work[k, 5] = 0 if shift == 0 else 1, run, 0
+                work[k, 9] = at
+                k += 1
+    for rank in range(frequent):
+        token = head[TOP + 2 * rank]
+        if head[TOP + 2 * rank + 1] == 0:
+            break
+        c = 0
+        while c < k and work[c, 0] != token:
+            c += 1
+        if c == k:
+            work[k, 0], work[k, 1] = token, MATCHED + FOLLOWED + rank + (0 if matched else FREQUENT)
+            work[k, 2], work[k, 3], work[k, 4], work[k, 5] = place + 1 if place >= 0 else -1, age + 1, run, 0
+            work[k, 9] = -1
+            k += 1
+    return k
+
+
+@njit
+def _follow(
+    text: Ints, links: Ints, buckets: Ints, tokens: Ints, tail: Ints, m: int, n: int, cursor: Longs,
+    work: Longs,
+) -> None:  # fmt: skip
+    """Move the cursor past the last token of ``tail[:m]``, before which the index held ``n``."""
+    token, place = tail[m - 1], cursor[PLACE]
+    if 0 <= place < n and text[place] == token:
+        cursor[PLACE], cursor[AGE], cursor[RUN] = place + 1, 0, cursor[RUN] + 1
+        return
+    places, lengths = work[:, 6], work[:, 7]
+    best, at = 0, -1
+    for i in range(_occurrences(text, links, buckets, tokens, tail, m, places, lengths)):
+        if (lengths[i], places[i]) > (best, at) and text[places[i]] >= 0:
+            best, at = lengths[i], places[i]
+    if best >= ANCHOR:
+        cursor[PLACE], cursor[AGE], cursor[RUN] = at, 0, best
+        return
+    if place < 0:
+        return
+    for step in range(1, SHIFT + 1):
+        for shift in (step, -step):
+            if 0 <= place + shift < n and text[place + shift] == token:
+                cursor[PLACE], cursor[AGE] = place + shift + 1, 1
+                return
+    cursor[PLACE], cursor[AGE] = place + 1, cursor[AGE] + 1
+    if cursor[AGE] > LOST:
+        cursor[PLACE] = -1
+
+
+@compiled("i8(i4[::1], i4[:,::1], i4[:,::1], i4[:,::1], i8[::1], i8[::1], i4[::1], i8, b1)")
+def advance(
+    text: Ints,
+    links: Ints,
+    buckets: Ints,
+    tokens: Ints,
+    head: Longs,
+    cursor: Longs,
+    tail: Ints,
+    known: int,
+    own: bool,
+) -> int:
+    """Read ``tail[known:]``, the tokens before being the text so far: into the index where it is its ``own``.
+
+    The cursor follows the last 64 of them, which is enough to find its place. Returns how much of ``tail`` is
+    known now: reading stops where the table of tokens is half full.
+    """
+    work = np.empty((_MOST + 2 * SHIFT + 1 + FREQUENT, 10), np.int64)
+    for m in range(known + 1, len(tail) + 1):
+        before = head[READ]
+        if own:
+            if 2 * head[DISTINCT] >= len(tokens):
+                return m - 1
+            _append(text, links, buckets, tokens, head, tail[m - 1])
+        if m > len(tail) - 64:
+            _follow(text, links, buckets, tokens, tail, m, before, cursor, work)
+    return len(tail)
+
+
+@compiled("void(i4[:,::1], i4[:,::1])")
+def rehash(old: Ints, new: Ints) -> None:
+    """Move the rows of a table of tokens to a bigger one."""
+    for row in range(len(new)):
+        new[row, 0] = -1
+    for row in range(len(old)):
+        if old[row, 0] >= 0:
+            place = _row(new, old[row, 0])
+            for column in range(3):
+                new[place, column] = old[row, column]
+
+
+@compiled(
+    "i8(i4[::1], i4[:,::1], i4[:,::1], i4[:,::1], i8[::1], i8[::1], i4[::1], f4[::1], i8, i8, i8,"
+    "i4[:,::1], f4[::1])"
+)
+def grow(
+    text: Ints, links: Ints, buckets: Ints, tokens: Ints, head: Longs, cursor: Longs, tail: Ints, odds: Floats,
+    nodes: int, depth: int, frequent: int, out: Ints, belief: Floats,
+) -> int:  # fmt: skip
+    """Grow a tree of at most ``nodes`` nodes behind ``tail``, likeliest first; returns how many there are.
+
+    Rows of ``out`` are tokens, parents, classes, and the places of the occurrences behind them (-1: mere frequency).
+    The frontier is kept sorted and never holds more than what can still be taken.
+    """
+    work = np.empty((_MOST + 2 * SHIFT + 1 + FREQUENT, 10), np.int64)
+    m = len(tail)
+    path = np.empty(m + depth, np.int32)
+    for i in range(m):
+        path[i] = tail[i]
+    entry = np.empty((nodes, 8), np.int64)  # token, class, place, age, run, parent, depth, occurrence
+    chance = np.empty(nodes, np.float64)
+    order = np.empty(nodes, np.int64)  # entries of the frontier, likeliest first; the unused ones behind
+    for i in range(nodes):
+        order[i] = i
+    waiting, size = 0, 0
+    parent, below, likely = -1, 0, 1.0
+    place, age, run = cursor[PLACE], cursor[AGE], cursor[RUN]
+    longest = 0
+    while True:
+        if below < depth:
+            k, matched = _candidates(text, links, buckets, tokens, head, path, m + below, place, age, run, work)
+            k = _more_candidates(text, head, k, place, age, run, frequent, work)
+            if size == 0:
+                longest = matched
+            room = nodes - size
+            waiting = min(waiting, room)
+            for c in range(k):
+                p = likely * odds[work[c, 1]]
+                if waiting == room:
+                    if p <= chance[order[waiting - 1]]:
+                        continue
+                    waiting -= 1
+                at, slot = waiting, order[waiting]
+                while at > 0 and chance[order[at - 1]] < p:
+                    order[at] = order[at - 1]
+                    at -= 1
+                order[at], chance[slot] = slot, p
+                waiting += 1
+                for field in range(5):
+                    entry[slot, field] = work[c, field]
+                entry[slot, 5], entry[slot, 6], entry[slot, 7] = parent, below + 1, work[c, 9]
+        if waiting == 0:
+            break
+        slot = order[0]
+        waiting -= 1
+        for i in range(waiting):
+            order[i] = order[i + 1]
+        order[waiting] = slot
+        out[0, size], out[1, size], out[2, size] = entry[slot, 0], entry[slot, 5], entry[slot, 1]
+        out[3, size] = entry[slot, 7]
+        belief[size] = odds[entry[slot, 1]]
+        parent, below, likely = size, entry[slot, 6], chance[slot]
+        place, age, run = entry[slot, 2], entry[slot, 3], entry[slot, 4]
+        size += 1
+        if size == nodes:
+            break
+        node = parent
+        for back in range(below):
+            path[m + below - 1 - back] = out[0, node]
+            node = out[1, node]
+    cursor[LONGEST] = longest
+    return size

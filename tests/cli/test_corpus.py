@@ -1,0 +1,174 @@
+"""draftwood corpus."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from draftwood.index.corpus import Corpus
+
+
+@pytest.fixture
+def folder(tmp_path):
+    root = tmp_path / "in"
+    (root / "sub").mkdir(parents=True)
+    (root / "a.txt").write_text("the cat sat on the mat\n")
+    (root / "sub" / "b.txt").write_text("the cat ran\n")
+    (root / "c.bin").write_bytes(b"\0\1")
+    return root
+
+
+@pytest.fixture
+def corpus(draftwood, folder, tiny, tmp_path):
+    assert draftwood("corpus", "build", str(folder), "-o", str(tmp_path / "a.dwc"), "--tokenizer", tiny).code == 0
+    return tmp_path / "a.dwc"
+
+
+def test_build_and_stats(draftwood, folder, tiny, tmp_path):
+    out = tmp_path / "new" / "a.dwc"
+    ran = draftwood("corpus", "build", str(folder), "-o", str(out), "--tokenizer", tiny)
+    assert ran.code == 0
+    assert ran.out.startswith(f"{out}: 35 tokens of 2 documents, 0.0 MB\n")
+    assert ran.err == "left out: 1 binary\n"
+    said = draftwood("corpus", "stats", str(out))
+    assert said.code == 0
+    assert "documents        2\n" in said.out
+    facts = json.loads(draftwood("corpus", "stats", str(out), "--json").out)
+    assert (facts["tokens"], facts["documents"], facts["parts"], facts["model"]) == (35, 2, 1, tiny)
+    assert facts["bytes"] == out.stat().st_size
+
+
+def test_build_as_json_and_on_a_terminal(draftwood, folder, tiny, tmp_path):
+    ran = draftwood("corpus", "build", str(folder), "-o", str(tmp_path / "a.dwc"), "--tokenizer", tiny, "--json")
+    found = json.loads(ran.out)
+    assert (found["tokens"], found["read"], found["skipped"]) == (35, 2, {"binary": 1})
+    ran = draftwood(
+        "corpus", "build", str(folder), "-o", str(tmp_path / "a.dwc"), "--tokenizer", tiny, terminal=True
+    )
+    assert ran.code == 0
+
+
+def test_query(draftwood, corpus):
+    ran = draftwood("corpus", "query", str(corpus), "see the cat ")
+    assert ran.code == 0
+    assert ran.out.startswith("8 of 12 tokens match, 2 times: 'the cat '\n")
+    for word in ("'s'", "'r'", "50 %", "a.txt, token 0", "b.txt, token 0"):
+        assert word in ran.out
+    found = json.loads(draftwood("corpus", "query", str(corpus), "the ", "--json", "--next", "1").out)
+    assert (found["match"], found["count"], found["matched"]) == (4, 3, "the ")
+    assert found["next"] == [{"token": found["next"][0]["token"], "text": "c", "count": 2}]
+    assert len(found["documents"]) == 1
+
+
+def test_query_from_a_file_and_without_a_match(draftwood, corpus, tmp_path):
+    (tmp_path / "text").write_text("cat ")
+    assert "4 of 4 tokens match" in draftwood("corpus", "query", str(corpus), f"@{tmp_path / 'text'}").out
+    ran = draftwood("corpus", "query", str(corpus), "catZ")
+    assert (ran.code, ran.out) == (0, "the last token occurs nowhere in this corpus\n")
+    assert draftwood("corpus", "query", str(corpus), "").code == 2
+
+
+def test_add(draftwood, corpus, folder, tmp_path):
+    (folder / "a.txt").write_text("gone")
+    (folder / "d.txt").write_text("the cow")
+    ran = draftwood("corpus", "add", str(corpus), str(folder / "a.txt"), str(folder / "d.txt"), "--json")
+    found = json.loads(ran.out)
+    assert (found["documents"], found["read"]) == (3, 2)
+    opened = Corpus.open(corpus)
+    assert {opened.documents.name(i).rpartition("/")[2] for i in range(3)} == {"a.txt", "b.txt", "d.txt"}
+    other = tmp_path / "other.dwc"
+    ran = draftwood("corpus", "add", str(corpus), str(folder / "d.txt"), "-o", str(other))
+    assert (ran.code, len(Corpus.open(other).documents)) == (0, 3)
+    (folder / "e.txt").write_text("")
+    before = corpus.read_bytes()
+    ran = draftwood("corpus", "add", str(corpus), str(folder / "e.txt"))
+    assert (ran.code, corpus.read_bytes()) == (2, before)
+
+
+def test_records(draftwood, tiny, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "why", "output": "because"}\n{"prompt": "how", "output": "so"}\n')
+    out = tmp_path / "a.dwc"
+    ran = draftwood("corpus", "build", str(rows), "-o", str(out), "--tokenizer", tiny)
+    assert "4 documents" in ran.out
+    ran = draftwood("corpus", "build", str(rows), "-o", str(out), "--tokenizer", tiny, "--field", "output")
+    assert "2 documents" in ran.out
+    ran = draftwood("corpus", "build", str(rows), "-o", str(out), "--tokenizer", tiny, "--field", "answer")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no record has a field answer" in ran.err
+
+
+@pytest.mark.parametrize("verb", [("stats",), ("query", "x"), ("add", ".")])
+def test_files_that_are_no_corpus(draftwood, tmp_path, verb):
+    (tmp_path / "text").write_text("hello")
+    ran = draftwood("corpus", verb[0], str(tmp_path / "text"), *verb[1:])
+    assert (ran.code, ran.out) == (1, "")
+    assert "no file of draftwood" in ran.err
+    ran = draftwood("corpus", verb[0], str(tmp_path / "missing"), *verb[1:])
+    assert ran.code == 2
+    assert "cannot be read" in ran.err
+
+
+def test_a_damaged_corpus_is_noticed_by_stats(draftwood, corpus):
+    data = bytearray(corpus.read_bytes())
+    data[-100] ^= 1
+    corpus.write_bytes(data)
+    ran = draftwood("corpus", "stats", str(corpus))
+    assert (ran.code, ran.out) == (1, "")
+    assert "damaged" in ran.err
+
+
+def test_what_is_no_corpus_is_not_replaced(draftwood, folder, tiny, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    for output in (precious, tmp_path):
+        ran = draftwood("corpus", "build", str(folder), "-o", str(output), "--tokenizer", tiny)
+        assert (ran.code, ran.out) == (2, "")
+    assert precious.read_text() == "mine"
+
+
+def test_another_tokenizer_is_refused(draftwood, corpus, tiny, tmp_path):
+    from tests.cli.conftest import save_tiny
+
+    data = json.loads((save_tiny(tmp_path / "other", None) / "tokenizer.json").read_text())
+    vocabulary = data["model"]["vocab"]
+    vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
+    (tmp_path / "other" / "tokenizer.json").write_text(json.dumps(data))
+    ran = draftwood("corpus", "query", str(corpus), "the", "--tokenizer", str(tmp_path / "other"))
+    assert (ran.code, ran.out) == (1, "")
+    assert "another tokenizer" in ran.err
+    ran = draftwood(
+        "corpus", "add", str(corpus), str(corpus.parent / "in"), "--tokenizer", str(tmp_path / "other")
+    )
+    assert (ran.code, ran.out) == (1, "")
+
+
+def test_missing_paths_and_models(draftwood, tmp_path, tiny):
+    out = ["-o", str(tmp_path / "a.dwc")]
+    ran = draftwood("corpus", "build", str(tmp_path / "missing"), *out, "--tokenizer", tiny)
+    assert ran.code == 2
+    assert "cannot be read" in ran.err
+    assert draftwood("corpus", "build", str(tmp_path), *out, "--tokenizer", "nobody").code == 2
+    assert draftwood("corpus", "build", *out).code == 2
+
+
+def test_the_verb_alone_shows_its_help(draftwood):
+    ran = draftwood("corpus")
+    assert ran.code == 0
+    assert "build" in ran.out
+
+
+def test_ctrl_c_leaves_the_old_corpus(draftwood, corpus, folder, monkeypatch):
+    from draftwood.corpora import build
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = corpus.read_bytes()
+    monkeypatch.setattr(build, "suffix_array", interrupt)
+    (folder / "d.txt").write_text("more")
+    ran = draftwood("corpus", "add", str(corpus), str(folder))
+    assert (ran.code, ran.out) == (130, "")
+    assert corpus.read_bytes() == before
+    assert sorted(p.name for p in corpus.parent.iterdir()) == ["a.dwc", "in"]

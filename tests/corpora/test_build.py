@@ -1,0 +1,290 @@
+"""Which files become documents, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from draftwood.corpora import build as module
+from draftwood.corpora.build import Choice, build
+from draftwood.corpora.texts import documents
+from draftwood.corpora.walk import Source, sources
+from draftwood.errors import FileFormatError, RecordError, UsageError, VocabularyError
+from draftwood.index.corpus import Corpus
+
+
+class Letters:
+    """A tokenizer with a token per character."""
+
+    def __init__(self, first: str = "a") -> None:
+        self._first = first
+
+    def __len__(self) -> int:
+        return 0x110000
+
+    def get_vocab(self) -> dict[str, int]:
+        return {self._first: 0}
+
+    def __call__(self, texts, **_):
+        return {"input_ids": [[ord(c) for c in text] for text in texts]}
+
+
+def files(root, **texts):
+    for name, text in texts.items():
+        path = root / name.replace("__", "/").replace("_DOT_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return root
+
+
+def names_below(*paths, max_bytes=1000, **more):
+    skipped: Counter[str] = Counter()
+    found = sources([Path(p) for p in paths], max_bytes, skipped, **more)
+    return [source.name for source in found], dict(skipped)
+
+
+def made(tmp_path, *paths, tokenizer=None, **more):
+    return build([Path(p) for p in paths], tmp_path / "out" / "a.dwc", tokenizer or Letters(), model="toy", **more)
+
+
+# --- walking -----------------------------------------------------------------------------------------------------
+
+
+def test_folders_are_walked_in_order_and_files_taken_once(tmp_path):
+    root = files(tmp_path, b="1", a__z="2", a__y="3")
+    assert names_below(root) == ([f"{root}/a/y", f"{root}/a/z", f"{root}/b"], {})
+    assert names_below(root / "b", root)[0] == [f"{root}/b", f"{root}/a/y", f"{root}/a/z"]
+    assert names_below(root, leave=[root / "a" / "y"])[0] == [f"{root}/a/z", f"{root}/b"]
+
+
+def test_names_are_as_they_were_asked_for(tmp_path, monkeypatch):
+    files(tmp_path, a__b="1")
+    monkeypatch.chdir(tmp_path)
+    assert names_below(".")[0] == ["a/b"]
+    assert names_below("a")[0] == ["a/b"]
+    assert names_below("a/../a")[0] == ["a/../a/b"]
+
+
+def test_gitignore_of_every_level(tmp_path):
+    root = files(
+        tmp_path, _DOT_git__config="x", _DOT_gitignore="*.log\n/build/\n!keep.log\n[\n", one_DOT_log="1",
+        keep_DOT_log="2", build__x="3", sub__build__x="4", sub___DOT_gitignore="x\n!*.log\n", sub__two_DOT_log="5",
+        sub__deep__x="6", sub__deep__y="7",
+    )  # fmt: skip
+    here = [".gitignore", "keep.log", "sub/.gitignore", "sub/deep/y", "sub/two.log"]
+    assert names_below(root) == ([f"{root}/{name}" for name in here], {"ignored": 4})
+    assert names_below(root / "sub" / "deep") == ([f"{root}/sub/deep/y"], {"ignored": 1})  # rules from above
+    assert names_below(root / "build")[0] == [f"{root}/build/x"]  # named itself
+    assert names_below(root / "one.log")[0] == [f"{root}/one.log"]
+
+
+def test_rules_above_count_within_a_repository_only(tmp_path):
+    root = files(tmp_path, _DOT_gitignore="*.log\n", sub__a_DOT_log="1")
+    assert names_below(root / "sub")[0] == [f"{root}/sub/a.log"]
+
+
+def test_links_large_and_special_files_are_left_out(tmp_path):
+    root = files(tmp_path, a="1", big="x" * 2000)
+    (root / "link").symlink_to(root / "a")
+    (root / "loop").symlink_to(root)
+    os.mkfifo(root / "pipe")
+    assert names_below(root) == ([f"{root}/a"], {"links": 2, "too large": 1})
+    assert names_below(root / "big", root / "link")[0] == [f"{root}/big", f"{root}/link"]
+    with pytest.raises(UsageError, match="neither a file nor a folder"):
+        names_below(root / "pipe")
+
+
+def test_a_path_that_is_not_there(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read"):
+        names_below(tmp_path / "missing")
+
+
+# --- texts -------------------------------------------------------------------------------------------------------
+
+
+def read(path, fields=(), records=False):
+    skipped: Counter[str] = Counter()
+    return list(documents(Source(path, "f", 0, records), fields, skipped)), dict(skipped)
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"caf\xc3\xa9\r\n", [("f", "café\r\n")]),
+        (b"\xef\xbb\xbfx", [("f", "x")]),
+        (b"a\0b", "binary"),
+        (b"caf\xe9", "binary"),
+        (b"", "empty"),
+    ],
+)
+def test_text_and_what_is_none(tmp_path, data, found):
+    (tmp_path / "x").write_bytes(data)
+    assert read(tmp_path / "x") == ((found, {}) if isinstance(found, list) else ([], {found: 1}))
+    assert read(tmp_path / "missing") == ([], {"unreadable": 1})
+
+
+def test_fields_of_records(tmp_path):
+    rows = [{"text": "a", "output": "x"}, {"prompt": "b", "output": "c"}, {"output": ""}, {"other": "d"}]
+    path = tmp_path / "x.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n\n")
+    assert read(path, records=True) == ([("f:1", "a"), ("f:2.prompt", "b"), ("f:2.output", "c")], {"empty": 2})
+    assert read(path, ["other"], records=True)[0] == [("f:4", "d")]
+    with pytest.raises(UsageError, match="no record has a field missing"):
+        read(path, ["missing"], records=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [("{", "line 2: no JSON"), ("[1]", "line 2: list instead"), ('{"text": 3}', "line 2: 'text' is no text")],
+)
+def test_broken_records(tmp_path, line, sentence):
+    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n' + line)
+    with pytest.raises(RecordError, match=sentence):
+        read(tmp_path / "x.jsonl", records=True)
+
+
+def test_half_a_character_in_a_record(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"text": "a\\ud800b"}')
+    assert read(tmp_path / "x.jsonl", records=True)[0] == [("f:1", "a?b")]
+
+
+# --- building ----------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_becomes_a_corpus(tmp_path):
+    root = files(tmp_path / "in", a="abcabd", b="bcx", none="", pic=b"\0")
+    told = []
+    built = made(tmp_path, root, progress=lambda *said: told.append(said))
+    corpus = built.corpus
+    corpus.check_integrity()
+    corpus.header.verify()
+    assert (built.read, dict(built.skipped)) == (2, {"empty": 1, "binary": 1})
+    assert (len(corpus), corpus.model) == (9, "toy")
+    assert bytes(corpus.ids(1).tolist()) == b"bcx"
+    tokens, counts = corpus.next_counts([ord("b")], 3)
+    assert (bytes(tokens.tolist()), counts.tolist()) == (b"cd", [2, 1])
+    assert told[0][0] == 0
+    assert {total for _, total, what in told if what != "sorting"} == {10}
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["a.dwc"]
+
+
+def test_the_same_input_makes_the_same_file(tmp_path):
+    root = files(tmp_path / "in", a="abcabd", b="bcx")
+    first = made(tmp_path, root).corpus.path.read_bytes()
+    assert made(tmp_path, root).corpus.path.read_bytes() == first
+
+
+def test_the_corpus_itself_is_no_part_of_it(tmp_path):
+    files(tmp_path, a="abc")
+    assert made(tmp_path, tmp_path).read == 1
+    assert made(tmp_path, tmp_path).skipped == Counter()
+
+
+def test_little_memory_makes_several_parts(tmp_path):
+    texts = {f"f{i:02}": "ab" * (i + 3) + chr(99 + i) for i in range(20)}
+    root = files(tmp_path / "in", **texts)
+    whole = made(tmp_path, root).corpus
+    answers = [whole.next_counts([ord(c) for c in text], 9) for text in ("ab", "abab", "c")]
+    parts = made(tmp_path, root, memory=80 * 10 * 10 // 8).corpus
+    parts.check_integrity()
+    assert len(parts.parts) > 3
+    assert max(len(part.tokens) for part in parts.parts) <= 80
+    for text, (tokens, counts) in zip(("ab", "abab", "c"), answers, strict=True):
+        ours = parts.next_counts([ord(c) for c in text], 9)
+        assert (ours[0].tolist(), ours[1].tolist()) == (tokens.tolist(), counts.tolist())
+    assert [parts.documents.name(i) for i in range(20)] == [f"{root}/{name}" for name in sorted(texts)]
+
+
+def test_too_little_memory_is_refused(tmp_path):
+    root = files(tmp_path / "in", a="x" * 500)
+    with pytest.raises(UsageError, match="501 tokens takes"):
+        made(tmp_path, root, memory=2000)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_no_text_at_all(tmp_path):
+    (tmp_path / "in").mkdir()
+    with pytest.raises(UsageError, match=r"no text was found in .*\(no files\)"):
+        made(tmp_path, tmp_path / "in")
+    assert not (tmp_path / "out").exists()
+    files(tmp_path / "in", a=b"\0", b="")
+    with pytest.raises(UsageError, match=r"\(1 binary, 1 empty\)"):
+        made(tmp_path, tmp_path / "in")
+
+
+def test_adding_keeps_and_replaces(tmp_path):
+    root = files(tmp_path / "in", a="abc", b="xyz")
+    old = made(tmp_path, root).corpus
+    files(root, b="uvw", c="new")
+    built = made(tmp_path, root / "b", root / "c", base=old)
+    corpus = built.corpus
+    corpus.check_integrity()
+    held = {corpus.documents.name(i): bytes(corpus.ids(i).tolist()).decode() for i in range(len(corpus.documents))}
+    assert built.read == 2
+    assert held == {f"{root}/a": "abc", f"{root}/b": "uvw", f"{root}/c": "new"}
+    with pytest.raises(VocabularyError, match="another tokenizer"):
+        made(tmp_path, root / "c", base=corpus, tokenizer=Letters("b"))
+
+
+@pytest.mark.parametrize("where", ["_read", "_write", "suffix_array", "write_corpus"])
+def test_an_interrupt_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, where):
+    root = files(tmp_path / "in", a="abc")
+    old = made(tmp_path, root).corpus.path.read_bytes()
+    files(root, b="def")
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, where, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        made(tmp_path, root)
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["a.dwc"]
+    assert (tmp_path / "out" / "a.dwc").read_bytes() == old
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    root = files(tmp_path, a="abc")
+    with pytest.raises(FileFormatError, match="cannot be written"):
+        build([root], root / "a" / "b.dwc", Letters())
+
+
+def test_libraries_that_are_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pathspec" else name)
+    with pytest.raises(UsageError, match=r"needs pathspec: run pip install"):
+        made(tmp_path, tmp_path)
+
+
+def test_a_damaged_corpus_is_not_built_upon(tmp_path):
+    root = files(tmp_path / "in", a="abc", b="def")
+    old = made(tmp_path, root).corpus
+    data = bytearray(old.path.read_bytes())
+    data[old.header.start] ^= 1
+    old.path.write_bytes(data)
+    with pytest.raises(FileFormatError, match="damaged"):
+        made(tmp_path, root / "b", base=Corpus.open(old.path))
+
+
+def test_a_document_beyond_what_can_be_sorted(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    with pytest.raises(UsageError, match="split its file"):
+        made(tmp_path, files(tmp_path / "in", a="x" * 60))
+    texts = {f"f{i}": "abc" * 10 for i in range(9)}
+    assert len(made(tmp_path, files(tmp_path / "more", **texts)).corpus.parts) == 9
+
+
+def test_many_small_records_are_tokenised_in_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_BATCH", 10)
+    (tmp_path / "x.jsonl").write_text("".join(f'{{"text": "row {i}"}}\n' for i in range(50)))
+    corpus = made(tmp_path, tmp_path / "x.jsonl").corpus
+    assert [bytes(corpus.ids(i).tolist()).decode() for i in range(50)] == [f"row {i}" for i in range(50)]
+
+
+def test_records_of_folders_only_when_fields_are_named(tmp_path):
+    root = files(tmp_path / "in", x_DOT_jsonl='{"answer": "abc"}\n{"answer": "def"}\n')
+    assert made(tmp_path, root).read == 1
+    assert made(tmp_path, root, choice=Choice(fields=("answer",))).read == 2
+    assert Corpus.open(tmp_path / "out" / "a.dwc").documents.name(1) == f"{root}/x.jsonl:2"

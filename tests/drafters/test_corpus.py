@@ -1,0 +1,176 @@
+"""The corpus drafter: what it proposes, from one corpus and from several."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftwood.contracts import Feedback
+from draftwood.drafters.corpus import CorpusDrafter
+from draftwood.drafters.load import load
+from draftwood.errors import FileFormatError, UsageError
+from draftwood.index.corpus import Corpus
+from draftwood.index.corpus_evidence import N_EVIDENCE
+from draftwood.index.corpus_file import write_corpus
+from draftwood.index.naive_corpus import NaiveCorpus
+from draftwood.tree import TokenTree
+
+DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=4)
+TEXT = st.lists(st.integers(0, 3), max_size=12)
+SOME = [[1, 2, 3, 1, 2, 4], [7], [2, 3, 9]]
+
+
+def of(*corpora, **options):
+    return CorpusDrafter(corpora=tuple(Corpus.of(documents) for documents in corpora), **options)
+
+
+def draft(drafter, text, nodes=16):
+    tree = drafter.open(text, None).draft(nodes, 0, drafter.prior)
+    tree.check_integrity()
+    return tree
+
+
+@pytest.fixture
+def file(tmp_path):
+    corpus = Corpus.of(SOME)
+    sizes = [(len(part.tokens), len(part.suffixes)) for part in corpus.parts]
+    write_corpus(tmp_path / "a.dwc", corpus.parts, sizes, corpus.documents, {"tokenizer": "0123"})
+    return tmp_path / "a.dwc"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    documents=DOCUMENTS, text=TEXT, nodes=st.integers(0, 20), most=st.integers(1, 8), levels=st.integers(1, 4),
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_it_proposes_what_the_twin_grows(documents, text, nodes, most, levels, seed):
+    odds = np.random.default_rng(seed).random(N_EVIDENCE, dtype=np.float32)
+    session = of(documents, max_match=most, levels=levels).open(text, None)
+    tree = session.draft(nodes, 3, odds)
+    tree.check_integrity(4)
+    expected = NaiveCorpus(documents).grow(text, most, 1, levels, odds, nodes)
+    assert list(zip(tree.tokens.tolist(), tree.parents.tolist(), tree.evidence.tolist(), strict=True)) == expected
+    assert tree.belief.tolist() == odds[tree.evidence].tolist()
+    assert not tree.probe.any()
+    assert np.isnan(tree.draft_prob).all()
+    if nodes:
+        assert session.match_length == NaiveCorpus(documents).match(text, most)
+
+
+@settings(max_examples=100, deadline=None)
+@given(documents=DOCUMENTS, pieces=st.lists(TEXT, max_size=6), nodes=st.integers(1, 9))
+def test_a_text_that_grows_is_drafted_as_one_that_is_read_at_once(documents, pieces, nodes):
+    drafter = of(documents, max_match=6)
+    session, text = drafter.open([], None), []
+    for piece in pieces:
+        session.extend(piece)
+        text += piece
+        ours, theirs = session.draft(nodes, 0, drafter.prior), draft(drafter, text, nodes)
+        assert ours.tokens.tolist() == theirs.tokens.tolist()
+        assert ours.parents.tolist() == theirs.parents.tolist()
+
+
+@settings(max_examples=100, deadline=None)
+@given(corpora=st.lists(DOCUMENTS, min_size=2, max_size=3), text=TEXT, nodes=st.integers(1, 12))
+def test_candidates_of_several_corpora_go_into_one_tree(corpora, text, nodes):
+    drafter = of(*corpora)
+    tree = draft(drafter, text, nodes)
+    alone = [draft(of(documents), text, nodes) for documents in corpora]
+    assert max(map(len, alone)) <= len(tree) <= min(nodes, sum(map(len, alone)))
+    paths = {tuple(t.tokens[t.path(n)]) for t in alone for n in range(len(t))}
+    ours = [tuple(tree.tokens[tree.path(n)]) for n in range(len(tree))]
+    assert len(set(ours)) == len(ours)
+    assert set(ours) <= paths
+    best = {
+        p: max(t.path_belief[n] for t in alone for n in range(len(t)) if tuple(t.tokens[t.path(n)]) == p)
+        for p in paths
+    }
+    left_out = [belief for path, belief in best.items() if path not in set(ours)]
+    if left_out and len(tree) == nodes:
+        assert tree.path_belief.min() >= max(left_out) - 1e-6
+
+
+def test_without_a_corpus_it_drafts_nothing():
+    (drafter,) = load("corpus")
+    session = drafter.open([1, 2, 3], None)
+    assert len(session.draft(8, 0, drafter.prior)) == 0
+    assert session.match_length == 0
+
+
+def test_a_file_by_its_name(file):
+    (drafter,) = load(f"corpus:file={file}:max_match=4:min_match=2:levels=2")
+    assert drafter.corpora[0].fingerprint == "0123"
+    assert (drafter.max_match, drafter.min_match, drafter.levels) == (4, 2, 2)
+    assert draft(drafter, [1, 2], 1).tokens.tolist() == [3]
+    assert len(draft(drafter, [5, 2])) == 0
+    again = dataclasses.replace(drafter, corpora=(*drafter.corpora, Corpus.of(SOME)))
+    assert len(again.corpora) == 2
+    assert dataclasses.replace(drafter, corpora=()).corpora[0].path == file
+
+
+def test_a_file_that_is_no_corpus(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read"):
+        load(f"corpus:file={tmp_path / 'missing'}")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(FileFormatError, match="no file of draftwood"):
+        load(f"corpus:file={tmp_path / 'text'}")
+
+
+@pytest.mark.parametrize("options", [{"max_match": 0}, {"max_match": 2000}, {"min_match": 0}, {"levels": 0}])
+def test_options_out_of_range(options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        CorpusDrafter(**options)
+
+
+def test_the_longest_match_is_bounded():
+    drafter = of([[1] * 50 + [2]], max_match=5)
+    session = drafter.open([1] * 40, None)
+    session.draft(4, 0, drafter.prior)
+    assert session.match_length == 5
+
+
+def test_learn_truncate_fork_close():
+    drafter = of(SOME)
+    session = drafter.open([5, 1], None)
+    assert session.draft(1, 0, drafter.prior).tokens.tolist() == [2]
+    none = np.empty(0, dtype=np.int32)
+    feedback = Feedback(TokenTree.empty(), TokenTree.empty(), none, (), (2, 3), np.array([-1], dtype=np.int32))
+    session.learn(feedback)
+    assert session.draft(1, 0, drafter.prior).tokens.tolist() == [1]
+    assert session.match_length == 3
+    twin = session.fork()
+    twin.extend([7, 7])
+    assert len(twin.draft(4, 0, drafter.prior)) == 0
+    assert session.draft(1, 0, drafter.prior).tokens.tolist() == [1]
+    twin.truncate(4)
+    assert twin.draft(1, 0, drafter.prior).tokens.tolist() == [1]
+    assert twin.match_length == 3
+    twin.close()
+    twin.close()
+    assert len(twin.draft(4, 0, drafter.prior)) == 0
+
+
+def test_a_large_request_is_bounded():
+    drafter = of([list(range(3000))])
+    assert len(draft(drafter, [0], 5000)) == 1024
+
+
+def test_prior():
+    prior = CorpusDrafter().prior
+    assert (prior.dtype, prior.shape) == (np.float32, (N_EVIDENCE,))
+    assert not prior.flags.writeable
+
+
+def test_numba_comes_with_the_first_open(file):
+    code = (
+        f"import sys; from draftwood.drafters.load import load; drafter = load('corpus:file={file}')[0];"
+        "drafter.prior;"
+        "assert 'numba' not in sys.modules; drafter.open([1, 2], None); assert 'numba' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,440 @@
+"""The n-gram cache: its sessions against the twin, the levels between sessions, llama.cpp's defects."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftwood.contracts import Feedback
+from draftwood.drafters.load import load
+from draftwood.drafters.ngram_cache import PRIOR, NgramCacheDrafter
+from draftwood.errors import FileFormatError, UsageError, VocabularyError
+from draftwood.index.corpus import Corpus
+from draftwood.index.corpus_file import write_corpus
+from draftwood.index.naive_ngram_counts import NaiveNgramCounts, naive_propose
+from draftwood.index.ngram_counts import NgramCounts
+from draftwood.index.ngram_counts_file import read_counts, write_counts
+from draftwood.index.ngram_counts_kernel import CLASSES
+from draftwood.testing import check_drafter
+from draftwood.tree import TokenTree
+
+TEXT = st.lists(st.integers(0, 3), max_size=40)
+ODDS = np.linspace(0.1, 0.9, CLASSES, dtype=np.float32)
+
+
+def feedback(*emitted):
+    tree = TokenTree.empty()
+    none = np.empty(0, dtype=np.int32)
+    return Feedback(tree, tree, none, (), emitted, np.array([-1], dtype=np.int32))
+
+
+def draft(session, nodes=16):
+    return session.draft(nodes, 0, ODDS).tokens.tolist()
+
+
+def counts_of(*texts, sizes=(1, 4), kind=NgramCounts):
+    counts = kind(sizes)
+    for text in texts:
+        counts.read(text, fresh=True)
+    return counts
+
+
+def file_of(path, *texts, sizes=(1, 4), **settings):
+    write_counts(path, counts_of(*texts, sizes=sizes).records(), **settings)
+    return str(path)
+
+
+# --- drafting ------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None)
+@given(prompt=TEXT, more=st.lists(TEXT, max_size=3), nodes=st.integers(0, 10), n_draft=st.integers(1, 9))
+def test_proposes_what_the_twin_does(prompt, more, nodes, n_draft):
+    session = NgramCacheDrafter(n_draft=n_draft).open(prompt, None)
+    for ids in more:
+        session.learn(feedback(*ids))
+    text = [*prompt, *(token for ids in more for token in ids)]
+    tree = session.draft(nodes, 3, ODDS)
+    tree.check_integrity(4)
+    levels = [counts_of(text, kind=NaiveNgramCounts), NaiveNgramCounts(), NaiveNgramCounts()]
+    wanted = naive_propose(levels, text, min(nodes, n_draft)) if len(text) > 1 else []
+    assert [*zip(tree.tokens.tolist(), tree.evidence.tolist(), strict=True)] == [w[:2] for w in wanted]
+    assert tree.belief.tolist() == ODDS[tree.evidence].tolist()
+    assert tree.is_chain or not wanted
+    assert not tree.probe.any()
+    assert session.match_length == (wanted[0][2] if wanted else 0)
+
+
+def test_the_prior_has_a_rate_for_each_class():
+    prior = NgramCacheDrafter().prior
+    assert prior.dtype == np.float32
+    assert len(prior) == len(PRIOR) == CLASSES <= 32
+    assert ((prior > 0) & (prior < 1)).all()
+
+
+def test_learn_extend_truncate_fork_close():
+    session = NgramCacheDrafter().open([1, 2, 3, 4, 1, 2], None)
+    assert draft(session) == []  # what followed two tokens once is not enough
+    session.learn(feedback(3))
+    assert draft(session, 3) == [4, 1, 2]
+    twin = session.fork()
+    twin.extend([9, 4, 1, 2, 3])
+    assert draft(twin, 2) == [9, 4]
+    assert draft(session, 3) == [4, 1, 2]
+    twin.truncate(7)
+    assert draft(twin, 3) == [4, 1, 2]
+    twin.truncate(-1)
+    assert draft(twin) == []
+    twin.close()
+    twin.close()
+    assert draft(twin) == []
+    assert draft(session, 3) == [4, 1, 2]
+
+
+def test_a_negative_id_is_refused_and_leaves_the_text_as_it_was():
+    session = NgramCacheDrafter().open([1, 2, 3, 4, 1, 2, 3], None)
+    with pytest.raises(UsageError, match="negative"):
+        session.extend([4, -1])
+    assert draft(session, 2) == [4, 1]
+
+
+@pytest.mark.parametrize("prompt", [[], [5], (5, 5, 5), np.array([5, 5, 5])])
+def test_prompts_of_any_kind(prompt):
+    assert draft(NgramCacheDrafter().open(prompt, None), 2) == ([5, 5] if len(prompt) == 3 else [])
+
+
+# --- levels between sessions ---------------------------------------------------------------------------------
+
+
+def test_without_being_told_to_nothing_is_kept():
+    drafter = NgramCacheDrafter()
+    drafter.open([1, 2, 3, 4, 5] * 4, None).close()
+    assert draft(drafter.open([1, 2, 3, 4], None)) == []
+
+
+def test_a_closed_session_teaches_those_after_it_once():
+    drafter = NgramCacheDrafter(learn=True)
+    for _ in range(2):
+        session = drafter.open([1, 2, 3], None)
+        session.extend([4, 5])
+        assert draft(drafter.open([1, 2, 3, 4], None)) == []
+        session.close()
+        session.close()
+    other = drafter.open([1, 2, 3], None)
+    assert draft(other) == [4, 5]
+    assert set(other.draft(8, 0, ODDS).evidence) <= set(range(20, 28))
+    assert (
+        drafter._shared._dynamic.records().tolist()
+        == counts_of([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]).records().tolist()
+    )
+
+
+def test_sessions_that_are_open_see_it_too():
+    drafter = NgramCacheDrafter(learn=True)
+    early = drafter.open([1, 2, 3], None)
+    for _ in range(2):
+        drafter.open([1, 2, 3, 4, 5], None).close()
+    assert draft(early) == [4, 5]
+
+
+def test_what_forks_have_in_common_is_learnt_once():
+    drafter = NgramCacheDrafter(learn=True)
+    session = drafter.open([1, 2, 3, 4, 5], None)
+    twin = session.fork()
+    session.extend([6])
+    twin.extend([7, 8])
+    session.close()
+    twin.close()
+    wanted = counts_of([1, 2, 3, 4, 5, 6])
+    for gram in ([5], [4, 5], [3, 4, 5], [2, 3, 4, 5]):
+        wanted.add(np.array([[*gram, *[-1] * (4 - len(gram)), 7, 1]], dtype=np.int32))
+    for gram in ([7], [5, 7], [4, 5, 7], [3, 4, 5, 7]):
+        wanted.add(np.array([[*gram, *[-1] * (4 - len(gram)), 8, 1]], dtype=np.int32))
+    assert drafter._shared._dynamic.records().tolist() == wanted.records().tolist()
+
+
+def test_threads_may_share_a_drafter():
+    drafter = NgramCacheDrafter(learn=True)
+    generator = np.random.default_rng(1)
+    texts = [generator.integers(0, 50, 600).tolist() for _ in range(8)]
+    failures = []
+
+    def work(text):
+        try:
+            for _ in range(5):
+                session = drafter.open(text[:300], None)
+                for token in text[300:]:
+                    session.extend([token])
+                    draft(session)
+                session.close()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(text,)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    dynamic = drafter._shared._dynamic
+    dynamic.check_integrity()
+    assert dynamic.records()[:, 5].sum() == 5 * sum(599 + 598 + 597 + 596 for _ in texts)
+
+
+# --- files ---------------------------------------------------------------------------------------------------
+
+
+def test_a_static_file_drafts_what_the_text_does_not_know(tmp_path):
+    path = file_of(tmp_path / "static", [1, 2, 3, 4], [1, 2, 3, 4], sizes=(2, 2))
+    session = NgramCacheDrafter(static=path).open([7, 1, 2], None)
+    tree = session.draft(8, 0, ODDS)
+    assert tree.tokens.tolist() == [3, 4]
+    assert set(tree.evidence) == {30}
+
+
+def test_a_dynamic_file_is_read_learnt_and_written(tmp_path):
+    path = tmp_path / "new" / "dynamic"
+    drafter = NgramCacheDrafter(dynamic=str(path))
+    with pytest.raises(UsageError, match="nothing was counted"):
+        drafter.write_dynamic()
+    for _ in range(2):
+        drafter.open([1, 2, 3, 4], None).close()
+    assert not path.exists()
+    assert drafter.write_dynamic(tokenizer="abc") == path
+    again = NgramCacheDrafter(dynamic=str(path), save=True)
+    assert again.fingerprint == "abc"
+    session = again.open([1, 2, 3], None)
+    assert draft(session) == [4]
+    session.extend([9])
+    session.close()
+    assert (
+        read_counts(path).records.tolist()
+        == counts_of([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 9]).records().tolist()
+    )
+    assert read_counts(path).tokenizer == "abc"
+
+
+def test_a_text_too_short_to_teach_anything_writes_nothing(tmp_path):
+    NgramCacheDrafter(dynamic=str(tmp_path / "dynamic"), save=True).open([1], None).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dynamic_file_of_llama_stays_one(tmp_path):
+    path = file_of(tmp_path / "dynamic.bin", [1, 2, 3], format="llama")
+    NgramCacheDrafter(dynamic=path, save=True).open([1, 2, 4], None).close()
+    found = read_counts(tmp_path / "dynamic.bin")
+    assert found.format == "llama"
+    assert found.records.tolist() == counts_of([1, 2, 3], [1, 2, 4]).records().tolist()
+
+
+def test_a_dynamic_level_in_memory_can_be_written_where_one_says(tmp_path):
+    drafter = NgramCacheDrafter(learn=True)
+    drafter.open([1, 2, 3], None).close()
+    with pytest.raises(UsageError, match="no file to write to"):
+        drafter.write_dynamic()
+    assert len(read_counts(drafter.write_dynamic(tmp_path / "there")).records) == 3
+
+
+def test_files_that_are_missing_broken_or_of_two_tokenizers(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read"):
+        NgramCacheDrafter(static=str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="cannot be read"):
+        NgramCacheDrafter(dynamic=str(tmp_path / "none"), faithful=True)
+    (tmp_path / "broken").write_bytes(b"1234567")
+    for option in ("static", "dynamic"):
+        with pytest.raises(FileFormatError, match="broken"):
+            NgramCacheDrafter(**{option: str(tmp_path / "broken")})
+    one, two = (file_of(tmp_path / name, [1, 2, 3], tokenizer=name) for name in ("one", "two"))
+    with pytest.raises(VocabularyError, match="another tokenizer"):
+        NgramCacheDrafter(static=one, dynamic=two)
+
+
+class Numbers:
+    """Always says that the next number follows."""
+
+    def __init__(self):
+        self.asked = []
+
+    def next_counts(self, context, limit):
+        self.asked.append(list(context))
+        last = context[-1]
+        tokens = [last + 1, 0] if last < 6 else []
+        return np.array(tokens[:limit], dtype=np.int32), np.array([2**40, 3][: len(tokens)], dtype=np.int64)
+
+
+def test_a_corpus_serves_as_static_level():
+    corpus = Numbers()
+    session = NgramCacheDrafter(static_counts=corpus).open([9, 3], None)
+    assert draft(session) == [4, 5, 6]
+    assert corpus.asked == [[9, 3], [3, 4], [4, 5], [5, 6]]
+    assert draft(session, 2) == [4, 5]
+    known = NgramCacheDrafter(static_counts=corpus).open([9, 3, 8, 9, 3, 4, 9, 3], None)
+    assert draft(known, 1) == [4]  # as often as 8 here, and the corpus knows it
+
+
+def test_a_corpus_file_serves_as_static_level(tmp_path):
+    corpus = Corpus.of([[1, 2, 3, 4], [1, 2, 3, 4]])
+    sizes = [(len(part.tokens), len(part.suffixes)) for part in corpus.parts]
+    write_corpus(tmp_path / "one", corpus.parts, sizes, corpus.documents, {"tokenizer": "one"})
+    drafter = NgramCacheDrafter(static=str(tmp_path / "one"))
+    assert drafter.fingerprint == "one"
+    assert draft(drafter.open([7, 1, 2], None)) == [3, 4]
+    with pytest.raises(VocabularyError, match="another tokenizer"):
+        NgramCacheDrafter(
+            static=str(tmp_path / "one"), dynamic=file_of(tmp_path / "d", [1, 2, 3], tokenizer="two")
+        )
+
+
+# --- llama.cpp's defects -------------------------------------------------------------------------------------
+
+
+def faithful(prompt=(), drafter=None):
+    return (drafter or NgramCacheDrafter(faithful=True)).open(list(prompt), None)
+
+
+def slot_counts(session):
+    return session._slot.counts.records()[:, 5].sum()
+
+
+def test_a_step_with_three_accepted_tokens_adds_6_entries_instead_of_16():
+    session = faithful([10, 11, 12, 13, 14])
+    draft(session)
+    before = slot_counts(session)
+    session.learn(feedback(20, 21, 22, 23))
+    draft(session)
+    assert slot_counts(session) - before == 6
+    mended = NgramCacheDrafter().open([10, 11, 12, 13, 14], None)
+    before = mended._counts.records()[:, 5].sum()
+    mended.learn(feedback(20, 21, 22, 23))
+    assert mended._counts.records()[:, 5].sum() - before == 16
+
+
+def test_while_nothing_is_accepted_nothing_that_is_written_is_learnt():
+    session = faithful([1, 2])
+    draft(session)
+    before = slot_counts(session)
+    for token in [7, 8] * 10:
+        session.learn(feedback(token))
+        assert draft(session) == []
+    assert slot_counts(session) == before
+    mended = NgramCacheDrafter().open([1, 2, *[7, 8] * 10], None)
+    assert draft(mended, 3) == [7, 8, 7]
+
+
+def test_tokens_that_no_draft_saw_are_in_the_next_slice():
+    session = faithful([1, 2])
+    draft(session)
+    for token in (7, 8, 9):
+        session.learn(feedback(token))
+        session.draft(0, 0, ODDS)
+    draft(session)
+    assert session._slot.counts.records()[:, :5].tolist() == [
+        [1, -1, -1, -1, 2],
+        [7, -1, -1, -1, 8],
+        [7, 8, -1, -1, 9],
+        [8, -1, -1, -1, 9],
+    ]
+
+
+def test_the_slot_goes_on_to_the_next_request_with_all_that_it_counted():
+    drafter = NgramCacheDrafter(faithful=True)
+    first = faithful([1, 2, 3, 4, 5, 1, 2, 3], drafter)
+    assert draft(first, 2) == [4, 5]
+    before = slot_counts(first)
+    first.close()
+    first.close()
+    shorter = faithful([6, 7, 6, 7, 6, 7, 3], drafter)
+    other = faithful([1, 2, 3], drafter)  # at the same time: in another slot
+    assert draft(shorter) == []  # nothing of its own was added
+    assert slot_counts(shorter) == before
+    assert draft(other) == []
+    shorter.close()
+    longer = faithful([9, 9, 9, 9, 9, 9, 9, 1, 2, 3], drafter)
+    assert draft(longer, 2) == [4, 5]  # of the first request
+    assert slot_counts(longer) == before + 1  # 2 -> 3: its tail alone
+
+
+def test_texts_of_two_and_three_tokens_leave_longer_n_grams_out():
+    for prompt in ([5, 5], [5, 5, 5]):
+        for is_faithful in (True, False):
+            session = NgramCacheDrafter(faithful=is_faithful).open(prompt, None)
+            assert draft(session, 2) == ([5, 5] if len(prompt) == 3 else [])
+    session = faithful([1])  # too short to draft, yet read: the first slice was one token
+    assert draft(session) == []
+    session.extend([2, 3])
+    draft(session)
+    assert session._slot.counts.records().tolist() == [[2, -1, -1, -1, 3, 1]]
+
+
+def test_the_dynamic_level_is_never_learnt(tmp_path):
+    texts = [[1, 2, 3]] * 3
+    path = file_of(tmp_path / "dynamic", *texts)
+    drafter = NgramCacheDrafter(dynamic=path, faithful=True)
+    session = faithful([1, 2], drafter)
+    assert draft(session) == [3]
+    session.close()
+    assert drafter._shared._dynamic.records().tolist() == counts_of(*texts).records().tolist()
+
+
+def test_a_faithful_fork_has_a_slot_of_its_own():
+    session = faithful([1, 2, 3, 4, 1, 2, 3])
+    draft(session)
+    twin = session.fork()
+    twin.extend([9, 9, 9])
+    draft(twin)
+    assert slot_counts(twin) == slot_counts(session) + 3
+    twin.close()
+    assert draft(session, 2) == [4, 1]
+
+
+# --- options -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"n_draft": 0}, "n_draft"),
+        ({"n_draft": 1 << 17}, "n_draft"),
+        ({"save": True}, "dynamic=FILE"),
+        ({"faithful": True, "learn": True}, "never learns"),
+        ({"faithful": True, "save": True, "dynamic": "x"}, "never learns"),
+        ({"static": "x", "static_counts": Numbers()}, "leave one out"),
+    ],
+)
+def test_options_out_of_range_or_against_each_other(options, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        NgramCacheDrafter(**options)
+
+
+def test_frozen_and_equal():
+    assert NgramCacheDrafter(n_draft=3) == NgramCacheDrafter(n_draft=3)
+    assert repr(NgramCacheDrafter(n_draft=3, static_counts=Numbers())).count("Numbers") == 0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        NgramCacheDrafter().n_draft = 3
+
+
+def test_the_contract_with_memory_and_without(tmp_path):
+    check_drafter(NgramCacheDrafter(learn=True))
+    check_drafter(
+        NgramCacheDrafter(static=file_of(tmp_path / "s", [1, 2, 3, 4, 5, 6] * 3, sizes=(2, 2)), n_draft=16)
+    )
+
+
+def test_by_its_name():
+    (drafter,) = load("ngram-cache:n_draft=3:faithful=true")
+    assert drafter == NgramCacheDrafter(n_draft=3, faithful=True)
+
+
+def test_numba_comes_with_the_first_open():
+    code = (
+        "import sys; from draftwood.drafters.ngram_cache import NgramCacheDrafter; drafter = NgramCacheDrafter();"
+        "assert 'numba' not in sys.modules; drafter.open([1, 2], None); assert 'numba' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

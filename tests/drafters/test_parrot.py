@@ -1,0 +1,153 @@
+"""The drafter ``parrot`` against its naive twin, and through turns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftwood.contracts import Feedback
+from draftwood.drafters.parrot import PRIOR, ParrotDrafter
+from draftwood.errors import UsageError
+from draftwood.index.frequency_kernel import SHARES, SIZES
+from draftwood.index.naive_frequencies import naive_suggest
+from draftwood.testing import check_drafter
+from draftwood.tree import TokenTree
+
+TEXT = st.lists(st.integers(0, 3), max_size=40)
+
+
+def feedback(*emitted):
+    tree = TokenTree.empty()
+    none = np.empty(0, dtype=np.int32)
+    return Feedback(tree, tree, none, (), emitted, np.array([-1], dtype=np.int32))
+
+
+def draft(session, nodes=16):
+    return session.draft(nodes, 0, np.array(PRIOR, dtype=np.float32))
+
+
+def class_of(depth, size, total, count):
+    if not size:
+        return 0
+    size += size == SIZES - 1 <= depth
+    share = (
+        (3 if total == 1 else 4) if count == total else 2 if count / total >= 0.8 else int(count / total >= 0.5)
+    )
+    return 1 + SHARES * (min(size, SIZES) - 1) + share
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    context=TEXT,
+    prompt=TEXT,
+    answer=TEXT,
+    order=st.integers(1, 7),
+    p=st.sampled_from([0.0, 0.1, 0.3, 0.5, 1.0]),
+    learn=st.booleans(),
+    nodes=st.integers(0, 20),
+    length=st.integers(1, 18),
+)
+def test_it_suggests_what_counting_says(context, prompt, answer, order, p, learn, nodes, length):
+    drafter = ParrotDrafter(order=order, p=p, length=length, learn=learn, context=tuple(context))
+    session = drafter.open(prompt, None)
+    for i in range(0, len(answer), 3):
+        session.learn(feedback(*answer[i : i + 3]))
+    odds = np.linspace(0.1, 0.9, len(PRIOR), dtype=np.float32)
+    tree = session.draft(nodes, 0, odds)
+    tree.check_integrity(4)
+    text = [*context, *prompt, *answer]
+    until = len(text) if learn else len(context) + len(prompt)
+    wanted = naive_suggest(text, until, order, p, min(nodes, length))
+    assert tree.tokens.tolist() == [token for token, *_ in wanted]
+    assert tree.evidence.tolist() == [class_of(i, *rest) for i, (_, *rest) in enumerate(wanted)]
+    assert tree.belief.tolist() == odds[tree.evidence].tolist()
+    assert not len(tree) or tree.is_chain
+    assert session.match_length == (wanted[0][1] if wanted else 0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(text=st.lists(st.integers(0, 40), min_size=200, max_size=900), order=st.integers(2, 5))
+def test_so_it_does_on_texts_that_outgrow_its_first_table(text, order):
+    drafter = ParrotDrafter(order=order, p=0.05)
+    for at in (len(text), len(text) // 2):
+        wanted = naive_suggest(text[:at], at, order, 0.05, 16)
+        assert draft(drafter.open(text[:at], None)).tokens.tolist() == [token for token, *_ in wanted]
+
+
+def test_the_answer_is_not_learnt_and_the_next_turn_learns_it():
+    session = ParrotDrafter(p=0.0).open([1, 2, 3], None)
+    session.extend([5])
+    session.learn(feedback(6, 5))
+    assert draft(session, 1).tokens.tolist() == [3]  # only the most frequent token is known, the latest on a tie
+    session.extend([9, 5])
+    assert draft(session, 2).tokens.tolist() == [9, 5]
+    session.truncate(3)
+    session.extend([5])
+    assert draft(session, 1).tokens.tolist() == [3]
+
+
+def test_it_learns_when_told_to():
+    session = ParrotDrafter(p=0.0, learn=True).open([1, 2, 3], None)
+    session.extend([5])
+    session.learn(feedback(6, 5))
+    assert draft(session, 2).tokens.tolist() == [6, 5]
+    twin = session.fork()
+    twin.learn(feedback(7, 7, 7, 5))
+    assert draft(session, 2).tokens.tolist() == [6, 5]
+
+
+def test_it_stops_where_the_promise_falls_below_p():
+    prompt = [1, 2, 1, 2, 1, 3, 4, 1]  # after 1: two of three times 2
+    assert len(draft(ParrotDrafter(p=0.7, order=2).open(prompt, None))) == 0
+    assert draft(ParrotDrafter(p=0.6, order=2).open(prompt, None)).tokens.tolist() == [2, 1]  # 2/3, 2/3, 4/9
+
+
+def test_context_is_trained_on_and_is_no_text():
+    drafter = ParrotDrafter(context=(7, 8, 9))
+    session = drafter.open([7], None)
+    assert draft(session).tokens.tolist()[:2] == [8, 9]
+    session.truncate(0)
+    session.extend([7, 8])
+    assert draft(session).tokens.tolist()[:1] == [9]
+    check_drafter(ParrotDrafter(context=(1, 2, 3, 4)))
+
+
+def test_all_options_keep_the_contract():
+    for order in (1, 2, 4):
+        for learn in (False, True):
+            check_drafter(ParrotDrafter(order=order, p=0.0, learn=learn))
+
+
+@pytest.mark.parametrize("prompt", [[], [5], (5, 5), np.array([5, 5])])
+def test_prompts_of_any_kind(prompt):
+    assert len(draft(ParrotDrafter().open(prompt, None), 3)) == (3 if len(prompt) else 0)
+
+
+def test_closing_twice_is_harmless():
+    session = ParrotDrafter(context=(1, 2)).open([1, 2, 1], None)
+    session.close()
+    session.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"order": 0},
+        {"order": 65},
+        {"p": -0.1},
+        {"p": float("nan")},
+        {"length": 0},
+        {"context": (-1,)},
+        {"context": ("a",)},
+        {"context": (1.5,)},
+    ],
+)
+def test_options_out_of_range(options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        ParrotDrafter(**options)
+
+
+def test_priors_are_one_per_class():
+    assert len(PRIOR) == 1 + SIZES * SHARES

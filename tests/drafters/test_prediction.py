@@ -1,0 +1,393 @@
+"""The drafter ``prediction`` against its naive twin, and what a user expects of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from draftwood.contracts import Feedback, Sampling
+from draftwood.drafters.prediction import PRIOR, PredictionDrafter
+from draftwood.engines.replay import ReplayTarget
+from draftwood.errors import UsageError
+from draftwood.index.alignment import CLASSES, ORDERS
+from draftwood.index.expected import Expected
+from draftwood.index.naive_alignment import NaiveAlignment
+from draftwood.loop import write
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.request import Request, open_rows
+from draftwood.testing import check_drafter
+from draftwood.tree import TokenTree
+from draftwood.verify.exact import SampleAndMatch
+
+ODDS = np.array(PRIOR, dtype=np.float32)
+TEXT = st.lists(st.integers(0, 3), max_size=30)
+
+
+def feedback(*emitted):
+    tree = TokenTree.empty()
+    none = np.empty(0, dtype=np.int32)
+    return Feedback(tree, tree, none, (), emitted, np.array([-1], dtype=np.int32))
+
+
+def draft(session, nodes=16):
+    tree = session.draft(nodes, 0, ODDS)
+    tree.check_integrity()
+    return tree
+
+
+def best(session, nodes=16):
+    """Tokens of the best chain."""
+    tree = draft(session, nodes)
+    return tree.tokens[tree.best_chain()].tolist()
+
+
+def offered(session, nodes=16):
+    """Tokens proposed right after the text."""
+    tree = draft(session, nodes)
+    return tree.tokens[tree.parents < 0].tolist()
+
+
+def drafted(text, *answer, prompt=(1000, 1001)):
+    session = PredictionDrafter(texts=(tuple(text),)).open(prompt, None)
+    session.learn(feedback(*answer))
+    return session
+
+
+def passes(prompt, answer, texts, nodes=16, **options):
+    """Steps that the answer took, and the session."""
+    target = ReplayTarget(prompt, answer)
+    drafter = PredictionDrafter(texts=tuple(map(tuple, texts)), **options)
+    request = Request(list(prompt), len(answer), Sampling())
+    with open_rows(target, [drafter], [request], SampleAndMatch()) as (row,):
+        emissions = list(write(target, FixedPlanner(nodes), [row]))
+        assert [t for e in emissions for t in e.tokens] == list(answer)
+        return len(emissions) - 1, row.sources[0].session
+
+
+# --- against the twin ----------------------------------------------------------------------------------------
+
+
+def check_against_twin(texts, answer, window, nodes, odds, floor):
+    drafter = PredictionDrafter(texts=tuple(map(tuple, texts)), window=window, floor=floor)
+    session, naive = drafter.open([9, 9], None), NaiveAlignment(texts, window)
+    believed = [float(p) for p in odds]
+    for at in range(len(answer) + 1):
+        if at:
+            session.learn(feedback(answer[at - 1]))
+            naive.follow(answer[at - 1])
+        tree = session.draft(nodes, 0, odds)
+        tree.check_integrity()
+        tokens, parents, evidence = naive.draft(nodes, believed, floor) if naive.starts and texts else ([], [], [])
+        assert tree.tokens.tolist() == tokens
+        assert tree.parents.tolist() == parents
+        assert tree.evidence.tolist() == evidence
+        assert tree.belief.tolist() == odds[tree.evidence].tolist()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    texts=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=14), max_size=2),
+    answer=TEXT,
+    window=st.sampled_from([4, 8, 256]),
+    nodes=st.integers(0, 20),
+    seed=st.integers(0, 3),
+    floor=st.sampled_from([0.0, 0.01, 0.3]),
+)
+def test_it_proposes_what_the_naive_twin_does(texts, answer, window, nodes, seed, floor):
+    odds = ODDS if not seed else np.random.default_rng(seed).random(len(PRIOR)).astype(np.float32)
+    check_against_twin(texts, answer, window, nodes, odds, floor)
+
+
+@st.composite
+def edited(draw):
+    """A text of many words, and another that has some of its spans replaced, left out, moved or repeated."""
+    text = draw(st.lists(st.integers(0, 30), min_size=20, max_size=120))
+    answer, at = [], 0
+    while at < len(text):
+        keep, drop = draw(st.integers(1, 20)), draw(st.integers(0, 4))
+        answer += text[at : at + keep]
+        answer += draw(st.lists(st.integers(0, 40), max_size=3))
+        at += keep + drop
+        if draw(st.integers(0, 9)) == 0:
+            at = draw(st.integers(0, len(text)))
+        if len(answer) > 200:
+            break
+    assume(max(map(text.count, text)) <= 30)  # the kernel looks at so many places, the twin at all
+    return text, answer
+
+
+@settings(max_examples=60, deadline=None)
+@given(both=edited(), window=st.sampled_from([8, 64]), nodes=st.sampled_from([4, 16, 40]))
+def test_so_it_does_on_edited_texts(both, window, nodes):
+    check_against_twin([both[0]], both[1], window, nodes, ODDS, 0.01)
+
+
+@settings(max_examples=100, deadline=None)
+@given(texts=st.lists(st.lists(st.integers(0, 3), max_size=40), max_size=3))
+def test_the_index_links_all_ends_of_equal_ngrams(texts):
+    expected = Expected([np.array(t, dtype=np.int64) for t in texts])
+    flat = expected.flat.tolist()
+    assert flat == ([token for t in texts if t for token in (*t, -1)] or [-1])
+    assert all(s == 0 or flat[s - 1] == -1 for s in expected.starts.tolist())
+    for level, order in enumerate(ORDERS):
+        chains = []
+        for head in expected.heads[level].tolist():
+            while head >= 0:
+                chains.append(head)
+                assert expected.chain[level, head] < head
+                head = int(expected.chain[level, head])
+        ends = [e for e in range(order - 1, len(flat)) if min(flat[e - order + 1 : e + 1]) >= 0]
+        assert sorted(chains) == ends
+
+
+# --- what it is for ------------------------------------------------------------------------------------------
+
+EXPECTED = list(range(100, 200))
+
+
+def test_it_begins_with_the_text():
+    session = PredictionDrafter(texts=(tuple(EXPECTED),)).open([1, 2], None)
+    assert best(session) == EXPECTED[:16]
+    session.extend([100])
+    assert best(session) == EXPECTED[1:17]
+    assert session.match_length == 1
+
+
+def test_it_goes_on_right_after_a_replaced_token():
+    session = drafted(EXPECTED, *EXPECTED[:20], 7)
+    assert {121, 120} <= set(offered(session))
+    session.learn(feedback(121))
+    assert best(session)[:10] == EXPECTED[22:32]
+
+
+def test_it_goes_on_after_inserted_tokens():
+    session = drafted(EXPECTED, *EXPECTED[:20], 7, 8, 9)
+    assert 120 in offered(session)
+    session.learn(feedback(120))
+    assert best(session)[:10] == EXPECTED[21:31]
+
+
+def test_it_goes_on_after_left_out_tokens():
+    for left_out in (1, 5, 30):
+        session = drafted(EXPECTED, *EXPECTED[:20], EXPECTED[20 + left_out])
+        assert best(session)[:10] == EXPECTED[21 + left_out : 31 + left_out]
+
+
+def test_it_finds_moved_and_repeated_blocks_anywhere():
+    far = list(range(1000, 2000))
+    session = drafted(far, *far[:20], *far[700:703])
+    assert best(session)[:8] == far[703:711]
+    session.learn(feedback(*far[703:720], *far[10:13]))
+    assert best(session)[:8] == far[13:21]
+
+
+def test_it_prefers_the_place_nearby():
+    block = [1, 2, 3]
+    text = [*EXPECTED[:10], *block, 51, *EXPECTED[10:40], *block, 52, *EXPECTED[40:80], *block, 53]
+    session = drafted(text, *text[:40], 999, *block)
+    assert best(session)[0] == 52
+
+
+def test_what_was_renamed_is_renamed_where_it_stands_again():
+    text = [*EXPECTED[:10], 5, 6, *EXPECTED[10:20], 5, 6, *EXPECTED[20:30], 5, 6, *EXPECTED[30:40]]
+    session = drafted(text, *EXPECTED[:10], 8, *EXPECTED[10:18])
+    tree = draft(session)
+    assert tree.child(tree.child(tree.child(-1, EXPECTED[18]), EXPECTED[19]), 8) >= 0
+    session.learn(feedback(*EXPECTED[18:20]))
+    assert {5, 8} <= set(offered(session))
+    session.learn(feedback(8, *EXPECTED[20:30]))
+    assert best(session)[:3] == [8, *EXPECTED[30:32]]  # twice in a row: the likelier one
+
+
+def test_a_rename_that_was_not_kept_up_is_forgotten():
+    text = [*EXPECTED[:10], 5, *EXPECTED[10:20], 5, *EXPECTED[20:30], 5, *EXPECTED[30:40]]
+    session = drafted(text, *EXPECTED[:10], 8, *EXPECTED[10:20], 5, *EXPECTED[20:30])
+    assert offered(session) == [5]
+
+
+def test_several_texts_each_may_be_the_one():
+    drafter = PredictionDrafter(texts=((1, 2, 3, 4), (1, 2, 30, 40), (5, 6, 7, 8)))
+    session = drafter.open([0], None)
+    assert set(offered(session)) == {1, 5}
+    session.learn(feedback(5, 6))
+    assert best(session) == [7, 8]
+    session = drafter.open([0], None)
+    session.learn(feedback(1, 2, 30))
+    assert 40 in offered(session)
+
+
+def test_a_changed_word_every_few_lines_costs_a_few_passes():
+    rng = np.random.default_rng(5)
+    answer = rng.integers(0, 500, 1000).tolist()
+    text = list(answer)
+    for at in range(25, 1000, 50):  # about one of five lines
+        text[at : at + 2] = rng.integers(500, 600, int(rng.integers(0, 4))).tolist()
+    count, _ = passes([1], answer, [text])
+    assert len(answer) / count >= 9
+    assert passes([1], answer, [answer])[0] <= 63
+
+
+def test_a_prediction_of_nothing_in_the_answer_costs_little():
+    answer = np.random.default_rng(1).integers(0, 50, 400).tolist()
+    text = np.random.default_rng(2).integers(0, 50, 400).tolist()
+    target = ReplayTarget([1], answer)
+    drafter = PredictionDrafter(texts=(tuple(text),))
+    with open_rows(target, [drafter], [Request([1], 400)], SampleAndMatch()) as (row,):
+        kept = [e.step.by_source[0].kept for e in write(target, FixedPlanner(16), [row]) if e.step]
+    assert sum(kept[100:]) / len(kept[100:]) < 3
+
+
+def test_an_empty_prediction_proposes_nothing():
+    for texts in ((), ((),), ((), ())):
+        session = PredictionDrafter(texts=texts).open([1, 2], None)
+        assert len(draft(session)) == 0
+        session.learn(feedback(1, 2, 3))
+        assert len(draft(session)) == 0
+    check_drafter(PredictionDrafter())
+
+
+def test_a_prediction_of_a_million_tokens():
+    text = tuple(np.random.default_rng(3).integers(0, 50_000, 1_000_000).tolist())
+    session = PredictionDrafter(texts=(text,)).open([1], None)
+    session.learn(feedback(*text[:5], *text[900_000:900_003]))
+    assert best(session)[:10] == list(text[900_003:900_013])
+    same = PredictionDrafter(texts=((7,) * 1_000_000,)).open([1], None)
+    same.learn(feedback(7, 8, 7, 7, 7, 7))
+    assert best(same)[:4] == [7] * 4
+
+
+def test_the_end_of_the_text_ends_the_proposal():
+    session = drafted([1, 2, 3], 1, 2)
+    assert best(session) == [3]
+    session.learn(feedback(3))
+    assert len(draft(session)) == 0
+    session.learn(feedback(4, 1))
+    assert 2 in offered(session)
+
+
+# --- counts, turns, forks ------------------------------------------------------------------------------------
+
+
+def test_accepted_and_rejected_prediction_tokens_are_counted():
+    answer = [*EXPECTED[:30], 7, *EXPECTED[31:60]]
+    _, session = passes([1], answer, [EXPECTED])
+    assert 50 <= session.accepted_prediction_tokens <= 59
+    assert session.rejected_prediction_tokens > 0
+    _, session = passes([1], EXPECTED, [EXPECTED], nodes=9)  # one from the prompt, then ten a step
+    assert (session.accepted_prediction_tokens, session.rejected_prediction_tokens) == (89, 0)
+
+
+def test_a_new_turn_starts_the_answer_again():
+    session = drafted(EXPECTED, *EXPECTED[:30])
+    assert best(session)[0] == 130
+    session.extend([5, 6, 7])
+    assert best(session)[0] == 100
+    session.extend([100])
+    assert best(session)[0] == 101
+    session.extend([8])  # nothing was learnt since, so the turn was over with its first token
+    assert best(session)[0] == 100
+
+
+def test_a_turn_that_only_repeats_what_is_there_starts_again_too():
+    session = drafted(EXPECTED, *EXPECTED[:30], prompt=(1, 2))
+    session.truncate(2 + 10)  # the answer is written anew from here on, as a prompt
+    session.extend([])
+    assert best(session)[0] == 100
+
+
+def test_truncating_goes_back_within_an_answer_or_before_it():
+    session = drafted(EXPECTED, *EXPECTED[:30], prompt=(1, 2))
+    session.extend([5, 6, 7])
+    session.learn(feedback(*EXPECTED[:20]))
+    session.truncate(2 + 30 + 3 + 10)
+    assert best(session)[0] == 110
+    session.truncate(2 + 12)
+    assert best(session)[0] == 112
+    session.truncate(1)
+    assert best(session)[0] == 100
+    session.extend([100])
+    assert best(session)[0] == 101
+
+
+def test_a_fork_goes_its_own_way():
+    session = drafted(EXPECTED, *EXPECTED[:10])
+    twin = session.fork()
+    twin.learn(feedback(*EXPECTED[10:20]))
+    assert best(session)[0] == 110
+    assert best(twin)[0] == 120
+    twin.close()
+    twin.close()
+    assert best(twin)[0] == 100  # harmless, if anyone should ask
+    assert best(session)[0] == 110
+
+
+def test_drafting_less_often_changes_nothing():
+    rng = np.random.default_rng(4)
+    answer = [int(t) for t in np.where(rng.random(80) < 0.2, 7, EXPECTED[:80])]
+    often, seldom = drafted(EXPECTED), drafted(EXPECTED)
+    for token in answer:
+        often.learn(feedback(token))
+        draft(often)
+    seldom.learn(feedback(*answer))
+    assert draft(often).tokens.tolist() == draft(seldom).tokens.tolist()
+
+
+@pytest.mark.parametrize("prompt", [[], [5], (5, 5), np.array([5, 5])])
+def test_prompts_of_any_kind(prompt):
+    assert best(PredictionDrafter(texts=((1, 2),)).open(prompt, None)) == [1, 2]
+
+
+def test_it_keeps_the_contract():
+    for texts in (((1, 2, 3, 4, 5, 6, 7, 0),), ((1, 2, 1), (3, 4, 0, 0, 0, 0)), ((0,) * 50,)):
+        check_drafter(PredictionDrafter(texts=texts))
+        check_drafter(PredictionDrafter(texts=texts, floor=0, window=4, length=3))
+
+
+# --- options -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"length": 0},
+        {"length": 1 << 17},
+        {"window": 3},
+        {"floor": -0.1},
+        {"floor": float("nan")},
+        {"texts": ((-1,),)},
+        {"texts": ((1 << 31,),)},
+        {"texts": ("a text",)},
+        {"texts": ((1.5,),)},
+        {"texts": (((1,),),)},
+    ],
+)
+def test_options_out_of_range(options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        PredictionDrafter(**options)
+
+
+def test_one_prior_per_class():
+    assert len(PRIOR) == CLASSES == len(PredictionDrafter().prior)
+
+
+def test_it_is_frozen_and_shares_its_index():
+    drafter = PredictionDrafter(texts=((1, 2, 3),))
+    assert drafter.expected is drafter.expected
+    assert "1, 2, 3" not in repr(drafter)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        drafter.length = 3
+
+
+def test_numba_comes_with_the_first_open():
+    code = (
+        "import sys; from draftwood.drafters.load import load; drafters = load('prediction+parrot');"
+        "[d.prior for d in drafters]; assert 'numba' not in sys.modules;"
+        "drafters[0].open([1, 2], None); assert 'numba' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
