@@ -2,10 +2,10 @@
 
     python benchmarks/llama_ngram_cache.py [--requests 9] [--static FILE] [--dynamic FILE] [--model smollm2]
 
-Needs ``pip install "draftwood[llama]"`` and the model. llama.cpp answers the prompts of ``results/bench.jsonl.zst``
-one after the other, in one slot; our drafter follows its tokens. Compared are the numbers of tokens drafted and
-accepted that the server reports (its count leaves out an accepted end of sequence). Files are of the
-format that ``draftwood cache create --format llama`` writes.
+Needs ``pip install "draftwood[llama]"`` and the model. llama.cpp answers prompts of ``results/bench.jsonl.zst``,
+one after the other, on one thread and in one slot; our drafter follows its tokens. Compared are the numbers of
+tokens drafted and accepted that the server reports. Files are of the format that ``draftwood cache create --format
+llama`` writes.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def serve(model: str, static: str | None, dynamic: str | None) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = str(gguf_file(model))
     params.n_ctx, params.n_parallel, params.verbosity, params.fit_params = CONTEXT, 1, 0, False
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # more would spin where others work
     params.cache_ram_mib = params.n_ctx_checkpoints = 0
     kinds = xllamacpp.common_speculative_type
     params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_CACHE]
@@ -63,6 +64,8 @@ def follow(drafter: NgramCacheDrafter, prompt: list[int], tokens: list[int]) -> 
         while right < len(draft) and tokens[done + right : done + right + 1] == draft[right : right + 1]:
             right += 1
         drafted, accepted = drafted + len(draft), accepted + right
+        if right and done + right == len(tokens) < LIMIT:  # the server does not count an end of sequence
+            accepted -= 1
         session.extend(tokens[done : done + right + 1])
         done += right + 1
     session.close()

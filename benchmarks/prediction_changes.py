@@ -149,7 +149,11 @@ class Tally:
 
 
 def replay(
-    prompt: Sequence[int], answer: Sequence[int], drafters: Sequence[Drafter], nodes: int, tally: Tally | None
+    prompt: Sequence[int],
+    answer: Sequence[int],
+    drafters: Sequence[Drafter],
+    planner: FixedPlanner,
+    tally: Tally | None,
 ) -> tuple[int, int, int, int]:
     """Return emitted tokens, passes, draft tokens scored and accepted."""
     target = ReplayTarget(prompt, answer)
@@ -160,7 +164,7 @@ def replay(
             session = row.sources[0].session
             learn = session.learn
             session.learn = lambda feedback: (tally(feedback), learn(feedback))  # type: ignore[method-assign]
-        for emission in write(target, FixedPlanner(nodes), [row]):
+        for emission in write(target, planner, [row]):
             if emission.step is not None:
                 passes += 1
                 emitted += len(emission.tokens)
@@ -204,6 +208,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for kind, change in KINDS.items():
         totals = {arm: np.zeros(4, dtype=np.int64) for arm in ("prediction", "suffix", "both")}
+        planners = {arm: FixedPlanner(args.draft) for arm in totals}  # beliefs go on from answer to answer
         for number, (prompt, text) in enumerate(texts):
             expected = tokenizer(change(text, args.share, random.Random(args.seed * 1000 + number)),
                                  add_special_tokens=False)["input_ids"]  # fmt: skip
@@ -215,7 +220,7 @@ def main() -> None:
                 ("both", [prediction, suffix]),
             ):
                 counted = tally if arm == "prediction" and kind not in ("nothing", "another text") else None
-                totals[arm] += replay(prompt or expected or [0], answer, drafters, args.draft, counted)
+                totals[arm] += replay(prompt or expected or [0], answer, drafters, planners[arm], counted)
         cells = [f"{t[0] / t[1]:.2f}" for t in totals.values()]
         _, passes, scored, accepted = totals["prediction"].tolist()
         print(f"| {kind} | {' | '.join(cells)} | {accepted / max(1, scored):.2f} | {scored / passes:.1f} |")

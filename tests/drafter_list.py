@@ -13,6 +13,7 @@ import numpy as np
 from draftwood.contracts import Drafter, Sampling
 from draftwood.drafters.corpus import CorpusDrafter
 from draftwood.drafters.load import load
+from draftwood.drafters.ngram import NgramDrafter
 from draftwood.drafters.parrot import ParrotDrafter
 from draftwood.drafters.prediction import PredictionDrafter
 from draftwood.index.corpus import Corpus
@@ -58,6 +59,7 @@ def _expected(target: ToyTarget) -> tuple[tuple[int, ...], ...]:
 
 
 SHIPPED: Mapping[str, Make] = {
+    "ngram": lambda *_: load("ngram"),
     "suffix": lambda *_: load("suffix"),
     "lookup": lambda *_: load("lookup"),
     "ngram-cache": lambda *_: load("ngram-cache"),
@@ -104,6 +106,8 @@ BROKEN: Mapping[str, Make] = {
 
 COMBINED: Mapping[str, Make] = {
     "suffix+lookup": lambda *_: load("suffix+lookup"),
+    "ngram+suffix": lambda *_: load("ngram:frequent=3+suffix"),
+    "ngram with context": lambda *_: [NgramDrafter(context=((1, 2, 3, 4), (), (5, 1, 2)))],
     "ngram-mod of short n-grams+lookup": lambda *_: load("ngram-mod:n_match=2:n_min=0+lookup"),
     "faithful": lambda *_: [
         *load("ngram-simple:size_n=1:size_m=3:faithful=true+ngram-map-k:size_n=1:size_m=3:faithful=true"),

@@ -50,6 +50,9 @@ class Request:
         Where the text ends.
     trace
         Keep each step's scored tree in its record (`Step.trace`).
+    drafters
+        Who proposes, where this request has drafters of its own (bound to what its user expects): as many, of the
+        same names and in the same order as those that `open_rows` is given, which are meant by None.
     """
 
     prompt: Sequence[int]
@@ -61,6 +64,7 @@ class Request:
     stop: StopStrings | None = None
     criteria: Sequence[Criterion] = ()
     trace: bool = False
+    drafters: Sequence[Drafter] | None = None
 
     def check(self, capabilities: Capabilities) -> None:
         """Raise `UsageError` or `PromptError` for what this target cannot write."""
@@ -100,9 +104,8 @@ class Row:
     ) -> None:
         self.number = number
         self.capabilities = target.capabilities
-        self.sources = [Source(d) for d in drafters]
-        self._top_k = max((d.needs.top_k for d in drafters), default=0)
-        self._hidden = sorted({layer for d in drafters for layer in d.needs.hidden})
+        self.sources: list[Source] = []
+        self._engage(drafters if request.drafters is None else request.drafters)
         self.prefill_s = 0.0
         self.step = Step(0, 0)
         self._rules = rule
@@ -110,6 +113,17 @@ class Row:
         self._scores: Scores | None = None
         self._settled = False
         self._start(request)
+
+    def _engage(self, drafters: Sequence[Drafter]) -> list[Source]:
+        """Take on these drafters; one that is here already keeps its session. Returns the sources that are new."""
+        here = {id(source.drafter): source for source in self.sources}
+        self.sources = [here.get(id(drafter)) or Source(drafter) for drafter in drafters]
+        self._top_k = max((d.needs.top_k for d in drafters), default=0)
+        self._hidden = sorted({layer for d in drafters for layer in d.needs.hidden})
+        for source in here.values():
+            if source not in self.sources:
+                source.close()
+        return [source for source in self.sources if id(source.drafter) not in here]
 
     def _start(self, request: Request) -> None:
         prompt = request.prompt
@@ -258,12 +272,16 @@ class Row:
         self._scores = self.session.extend(prompt[known:])
         self.prefill_s = perf_counter() - started
         self._start(request)
+        new = self._engage(request.drafters) if request.drafters is not None else []
         if afresh:  # interrupted, a draft session may have learnt half a step; another noise needs another one
             self.open_sources()
         else:
             for source in self.sources:
-                source.truncate(common)
-                source.extend(prompt[common:])
+                if source in new:
+                    source.open(list(self.ids), self.rule.noise)
+                else:
+                    source.truncate(common)
+                    source.extend(prompt[common:])
         return len(prompt) - known + again
 
     def open_sources(self) -> None:
@@ -296,6 +314,7 @@ def open_rows(
     refuse_mismatch(target.capabilities, drafters)
     for request in requests:
         request.check(target.capabilities)
+        refuse_mismatch(target.capabilities, request.drafters or ())
     rows = [Row(i, request, target, drafters, rule) for i, request in enumerate(requests)]
     try:
         started = perf_counter()

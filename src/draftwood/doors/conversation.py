@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ from draftwood.contracts import Planner
 from draftwood.doors.generation import Generation, pieces
 from draftwood.doors.prompts import render
 from draftwood.doors.setup import DrafterSpec, Setup
+from draftwood.doors.sources import CorpusGiven, MemoryGiven, Prediction, Sources, Text
 from draftwood.doors.text import Piece
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.request import Row
@@ -28,6 +29,10 @@ class Conversation:
         As in `generate`.
     system
         A system message, or None for the template's own.
+    prediction
+        Text that is expected in every answer; `say` takes one for a single answer.
+    memory, corpus, context
+        As in `generate`; a memory that was given as a file is saved by `close`.
     settings
         Sampling settings, ``max_new_tokens``, ``stop`` and ``seed`` as in `generate`.
 
@@ -49,9 +54,16 @@ class Conversation:
         system: str | None = None,
         drafters: DrafterSpec = "default",
         planner: str | Planner = DEFAULT_PLANNER,
+        prediction: Prediction | None = None,
+        memory: MemoryGiven | None = None,
+        corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
+        context: Text | Sequence[Text] | None = None,
         **settings: Any,
     ) -> None:
-        self._setup = Setup(model, tokenizer, drafters, planner)
+        self._setup = Setup(
+            model, tokenizer, drafters, planner, Sources(prediction, memory, corpus, context)
+        )
+        self._expected = self._setup.predicting(prediction)
         if settings.get("seed") is None:  # one seed for the whole conversation
             settings["seed"] = secrets.randbits(32)
         self._settings = settings
@@ -76,14 +88,14 @@ class Conversation:
             del self.messages[asked[-1] :]
         return bool(asked)
 
-    def say(self, text: str) -> Generator[Piece]:
+    def say(self, text: str, *, prediction: Prediction | None = None) -> Generator[Piece]:
         """Say something; yields the answer piece by piece.
 
-        Closing the generator, or an interrupt, ends the answer and keeps what was written in the history.
+        ``prediction`` is text expected in this answer, in place of what is expected in all of them. Closing the generator, or an interrupt, ends the answer and keeps what was written in the history.
         """
         self.messages.append({"role": "user", "content": text})
         try:
-            row = self._turn()
+            row = self._turn(prediction)
         except BaseException:
             self.messages.pop()  # nothing was said
             raise
@@ -93,9 +105,10 @@ class Conversation:
         finally:
             self.messages.append({"role": "assistant", "content": self.generation.text or ""})
 
-    def _turn(self) -> Row:
+    def _turn(self, prediction: Prediction | None) -> Row:
         ids = render(self.messages, self._setup.tokenizer)
-        request = self._setup.request(ids, **self._settings)
+        drafters = self._setup.predicting(prediction) or self._expected or self._setup.drafters
+        request = self._setup.request(ids, drafters=drafters, **self._settings)
         if self._row is None:
             (self._row,) = self._open.enter_context(self._setup.open([request]))
             self.read = len(ids)
@@ -104,9 +117,10 @@ class Conversation:
         return self._row
 
     def close(self) -> None:
-        """Close every session."""
-        self._open.close()
-        self._row = None
+        """Close every session, and save the memory if it was given as a file."""
+        with self._setup.saving():
+            self._open.close()
+            self._row = None
 
     def __enter__(self) -> Self:
         return self

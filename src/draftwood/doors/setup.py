@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import secrets
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from draftwood.contracts import Drafter, Planner, Processor, Sampling, Target
 from draftwood.doors.defaults import end_ids, fill_sampling, new_tokens, refuse_settings
 from draftwood.doors.prompts import decoder
+from draftwood.doors.sources import Sources, check_tokenizer, predicting, save
 from draftwood.drafters.load import load as load_drafters
 from draftwood.ending import StopStrings
 from draftwood.errors import UsageError, VocabularyError
@@ -33,18 +34,31 @@ class Setup:
         Comes with a model given by name.
     drafters, planner
         Names or objects.
+    sources
+        What the drafters draft from beside the prompt; files are opened before a model is loaded.
 
     Raises
     ------
     UnknownNameError, UsageError
-        For names and options that nobody knows; before a model is loaded.
+        For names and options that nobody knows, and sources that are not there; before a model is loaded.
+    FileFormatError
+        For files of sources that are damaged.
     VocabularyError
-        If tokenizer and model do not belong together.
+        If tokenizer and model, or tokenizer and sources, do not belong together.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, drafters: DrafterSpec, planner: str | Planner) -> None:
-        self.drafters = load_drafters(drafters)
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        drafters: DrafterSpec,
+        planner: str | Planner,
+        sources: Sources = Sources(),  # noqa: B008 - frozen
+    ) -> None:
+        self.drafters = sources.complete(load_drafters(drafters))
         self.planner = load_planner(planner)
+        opened = sources.opened(self.drafters)
+        self._kept = opened.memory if opened.memory is not sources.memory else None
         if isinstance(model, str):
             from draftwood.models import load
 
@@ -52,18 +66,37 @@ class Setup:
             tokenizer = tokenizer or known
         self.model, self.tokenizer = model, tokenizer
         self.target = _target(model)
-        self.drafters = affordable(drafters, self.drafters, self.target)
+        if not sources.given:  # who gives a source wishes for drafts
+            self.drafters = affordable(drafters, self.drafters, self.target)
         rows = self.target.capabilities.vocab_size
         if tokenizer is not None and len(tokenizer) > rows:
             raise VocabularyError(
                 f"the tokenizer knows {len(tokenizer)} tokens and the model {rows}: they do not belong "
                 "together; take both from one place"
             )
+        self.drafters = opened.bind(self.drafters, tokenizer, rows)
+        check_tokenizer(self.drafters, tokenizer)
 
     @property
     def names(self) -> list[str]:
         """Names of the sources, by index."""
         return [d.name for d in self.drafters]
+
+    def predicting(self, prediction: Any) -> tuple[Drafter, ...] | None:
+        """Return the drafters for a request of which this is expected; None: those that all requests share."""
+        if prediction is None:
+            return None
+        self.drafters = Sources(prediction).complete(self.drafters)
+        return predicting(self.drafters, prediction, self.tokenizer, self.target.capabilities.vocab_size)
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Save a memory that was given as a file on the way out, however that is taken."""
+        try:
+            yield
+        finally:
+            if self._kept is not None:
+                save(self._kept)
 
     def open(self, requests: Sequence[Request]) -> AbstractContextManager[list[Row]]:
         """Open rows for these requests."""
@@ -77,9 +110,13 @@ class Setup:
         stop: str | Sequence[str] | None = None,
         logits_processor: Any = None,
         trace: bool = False,
+        drafters: Sequence[Drafter] | None = None,
         **sampling: Any,
     ) -> Request:
-        """Fill in what the model's generation config says and check the settings; ``trace`` keeps every tree."""
+        """Fill in what the model's generation config says and check the settings.
+
+        ``trace`` keeps every tree; ``drafters`` are those of `predicting`.
+        """
         config = getattr(self.model, "generation_config", None)
         fill_sampling(config, sampling)
         if sampling.get("seed") is None:
@@ -95,6 +132,7 @@ class Setup:
             end_ids=end_ids(config),
             stop=self._stop(stop),
             trace=trace,
+            drafters=drafters,
         )
 
     def _stop(self, stop: str | Sequence[str] | None) -> StopStrings | None:

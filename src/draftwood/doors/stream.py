@@ -9,6 +9,7 @@ from draftwood.contracts import Planner
 from draftwood.doors.generation import Generation, pieces
 from draftwood.doors.prompts import Prompt, as_prompts
 from draftwood.doors.setup import DrafterSpec, Setup
+from draftwood.doors.sources import CorpusGiven, MemoryGiven, Prediction, Sources, Text, per_prompt
 from draftwood.doors.text import Piece
 from draftwood.errors import UsageError
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
@@ -35,6 +36,10 @@ def generate(
     stop: str | Sequence[str] | None = None,
     logits_processor: Any = None,
     batch_size: int = BATCH_SIZE,
+    prediction: Prediction | None = None,
+    memory: MemoryGiven | None = None,
+    corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
+    context: Text | Sequence[Text] | None = None,
 ) -> Any:
     """Write answers, faster, without changing a token.
 
@@ -65,6 +70,15 @@ def generate(
     batch_size
         Of a list of prompts, so many are written together, sharing each pass; every text is the one that it would
         be alone. Targets that take one text per pass write one after another.
+    prediction
+        Text that you expect in the answer (or its token ids): what of it comes is copied, and nothing else changes.
+        A list has alternatives; with a list of prompts it has an entry (a text, a list of texts or None) per prompt.
+    memory
+        A `Memory` of earlier answers, in which these are remembered too, or its file, saved when all is written.
+    corpus
+        A `Corpus`, the file of one (see ``draftwood corpus build``), or several.
+    context
+        Further texts to copy from, such as sources that are not in the prompt; text or token ids.
 
     Returns
     -------
@@ -72,13 +86,14 @@ def generate(
 
     Raises
     ------
-    UsageError, PromptError, ModelError, CapabilityError
+    UsageError, PromptError, ModelError, CapabilityError, FileFormatError
         Before the first token, with a sentence that says what to do.
     """
     streamed = Stream(
         model, prompts, tokenizer=tokenizer, drafters=drafters, planner=planner, max_new_tokens=max_new_tokens,
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty,
         seed=seed, stop=stop, logits_processor=logits_processor, batch_size=batch_size,
+        prediction=prediction, memory=memory, corpus=corpus, context=context,
     )  # fmt: skip
     with streamed:
         for _ in streamed:
@@ -112,14 +127,25 @@ class Stream(Iterator[Piece]):
         stop: str | Sequence[str] | None = None,
         logits_processor: Any = None,
         batch_size: int = BATCH_SIZE,
+        prediction: Prediction | None = None,
+        memory: MemoryGiven | None = None,
+        corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
+        context: Text | Sequence[Text] | None = None,
         **settings: Any,
     ) -> None:
         if batch_size < 1:
             raise UsageError(f"batch_size is {batch_size}: it must be at least 1")
         self._batch_size = batch_size
-        setup = Setup(model, tokenizer, drafters, planner)
+        sources = Sources(prediction, memory, corpus, context)
+        setup = Setup(model, tokenizer, drafters, planner, sources)
         self.many, read = as_prompts(prompts, setup.tokenizer)
-        requests = [setup.request(ids, stop=stop, logits_processor=logits_processor, **settings) for ids in read]
+        settings |= {"stop": stop, "logits_processor": logits_processor}
+        expected = per_prompt(prediction, len(read) if self.many else None)
+        bound = {id(one): setup.predicting(one) for one in expected}  # what all share is indexed once
+        requests = [
+            setup.request(ids, drafters=bound[id(one)], **settings)
+            for ids, one in zip(read, expected, strict=True)
+        ]
         refuse_mismatch(setup.target.capabilities, setup.drafters)
         for request in requests:  # all of them, before the first token of the first
             request.check(setup.target.capabilities)
@@ -146,7 +172,8 @@ class Stream(Iterator[Piece]):
 
     def _write(self, setup: Setup, requests: Sequence[Request]) -> Generator[Piece]:
         width = self._batch_size if setup.target.capabilities.batch else 1
-        for start in range(0, len(requests), width):
-            some = slice(start, start + width)
-            with setup.open(requests[some]) as rows:
-                yield from pieces(setup, rows, self.generations[some], start)
+        with setup.saving():
+            for start in range(0, len(requests), width):
+                some = slice(start, start + width)
+                with setup.open(requests[some]) as rows:
+                    yield from pieces(setup, rows, self.generations[some], start)

@@ -164,8 +164,8 @@ def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> 
 
 def _arguments(name: str, make: Callable[..., Drafter], options: list[str]) -> dict[str, Any]:
     """Options as typed to keyword arguments of the types that the maker's signature says."""
-    parameters = inspect.signature(make, eval_str=True).parameters
-    parameters = {key: p for key, p in parameters.items() if set(_kinds(p.annotation)) <= _SCALARS}
+    every = inspect.signature(make, eval_str=True).parameters
+    parameters = {key: p for key, p in every.items() if set(_kinds(p.annotation)) <= _SCALARS}
     arguments: dict[str, Any] = {}
     for key, text in read_options(f"drafter {name!r}", options, parameters).items():
         arguments[key] = _value(f"option {key!r} of drafter {name!r}", text, parameters[key].annotation)

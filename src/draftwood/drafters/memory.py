@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from draftwood.contracts import Feedback, Floats, Ints, Noise
 from draftwood.drafters.answer import AnswerSession
 from draftwood.drafters.base import BaseDrafter
+from draftwood.drafters.memory_shared import KeptMemory, shared_memory
 from draftwood.drafters.ngram import tree_of
 from draftwood.drafters.ngram_prior import PRIOR
 from draftwood.errors import UsageError
 from draftwood.index.memory import TOKENS, Memory
+from draftwood.index.memory_reader import MemoryReader
 from draftwood.tree import TokenTree
 
 
@@ -26,7 +28,8 @@ class MemoryDrafter(BaseDrafter):
     Parameters
     ----------
     file
-        Where the answers are kept; it need not exist yet. Without, they last as long as the drafter.
+        Where the answers are kept; it need not exist yet. It is loaded at once, saved at most once a minute when a
+        session closes, and when the interpreter ends. Without, they last as long as the drafter.
     tokens
         Most tokens that it remembers.
     namespace
@@ -34,12 +37,12 @@ class MemoryDrafter(BaseDrafter):
     length
         Longest branch that it proposes.
     memory
-        A memory that a door brings; ``file`` and ``tokens`` then have no meaning.
+        A memory that somebody else opened and will save; ``tokens`` then says nothing.
 
     Raises
     ------
     UsageError
-        For options out of range.
+        For options out of range or against each other, or a file that may not be read.
     FileFormatError
         If the file is no memory, or damaged.
     """
@@ -50,13 +53,22 @@ class MemoryDrafter(BaseDrafter):
     tokens: int = TOKENS
     namespace: str = ""
     length: int = 64
-    memory: Memory = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    memory: Memory | None = field(default=None, repr=False, compare=False)
+    _kept: KeptMemory = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 1 <= self.length <= 1 << 16:
             raise UsageError("memory: length must lie between 1 and 65536")
-        if self.memory is None:
-            object.__setattr__(self, "memory", Memory(self.tokens))
+        if self.file is not None:
+            kept = shared_memory(self.file, self.tokens)
+            if self.memory not in (None, kept.memory):
+                raise UsageError(
+                    "memory: file says which memory to open, and one was given: leave one of them out"
+                )
+        else:
+            kept = KeptMemory(self.memory if self.memory is not None else Memory(self.tokens))
+        object.__setattr__(self, "_kept", kept)
+        object.__setattr__(self, "memory", kept.memory)
 
     @property
     def prior(self) -> Floats:
@@ -70,8 +82,8 @@ class MemorySession(AnswerSession):
     """One text. What is written in it is remembered when the next turn begins, the text is cut, or it closes."""
 
     def __init__(self, drafter: MemoryDrafter, prompt: Sequence[int]) -> None:
-        self._drafter = drafter
-        self._reader = drafter.memory.reader(drafter.namespace)
+        self._drafter, self._kept = drafter, drafter._kept
+        self._reader = MemoryReader(self._kept.memory, drafter.namespace)
         self._places: Ints = np.empty(0, dtype=np.int32)
         super().__init__(prompt)
 
@@ -90,7 +102,8 @@ class MemorySession(AnswerSession):
     def learn(self, feedback: Feedback) -> None:
         super().learn(feedback)
         if feedback.path and len(self._places) == len(feedback.rows):
-            self._reader.credit(self._places[np.isin(feedback.rows, feedback.path)].tolist())
+            places = zip(self._places.tolist(), feedback.rows.tolist(), strict=True)
+            self._reader.credit([place for place, row in places if row in feedback.path])
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
         if getattr(self, "_begun", False):  # the next turn
@@ -117,7 +130,8 @@ class MemorySession(AnswerSession):
         super().close()
         self._starts, self._begun = [0], False
         self._reader.restart()
+        self._kept.save_if_due()
 
     def _remember(self) -> None:
         if self._begun:
-            self._drafter.memory.add(self.text[self.start :], self._drafter.namespace)
+            self._kept.memory.add(self.text[self.start :], self._drafter.namespace)

@@ -88,8 +88,10 @@ class NgramSession:
 
     def truncate(self, length: int) -> None:
         if self._start + length < len(self._index):
-            self._index.truncate(self._start + length)
-            self._cursor.restart(self._index.text[self._start :])
+            kept = self._index.text[self._start : self._start + length].copy()
+            self._index.truncate(self._start)
+            self._cursor = type(self._cursor)()
+            self._index.read(kept, self._cursor)
 
     def fork(self) -> NgramSession:
         twin = NgramSession(self._drafter, self._index.copy(), self._cursor.copy())

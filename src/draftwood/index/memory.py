@@ -1,17 +1,9 @@
-"""What survives a request: finished answers, bounded by tokens, apart per namespace, the least useful going first.
-
-How useful an answer is, its ``worth``, is the binary logarithm of the accepted tokens that were copied from it, each
-counted ``2 ** (clock / half life)``, where the clock counts the tokens that came in. So a credit loses half its weight
-while as many tokens come in, and yet the order of two answers changes only when one of them is credited.
-"""
+"""What survives a request: finished answers, for drafting from them in later ones."""
 
 from __future__ import annotations
 
-import hashlib
-import heapq
-import math
-import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Self
@@ -19,34 +11,26 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.errors import FileFormatError, IntegrityError, UsageError, VocabularyError
+from draftwood.errors import UsageError, VocabularyError
+from draftwood.index.memory_answers import Answers, Key, digest
 from draftwood.index.memory_file import Saved, alone, read_memory, write_memory
-from draftwood.index.memory_namespace import Answer, Namespace
-
-Ints = NDArray[np.int32]
-Key = tuple[str, bytes]
 
 TOKENS = 1_000_000
 MOST_TOKENS = 1 << 28  # places are int32, and an index keeps up to twice as many while it is rebuilt
 SHORTEST = 2
 """Tokens of the shortest answer that is kept: one to match, one to propose."""
 
-NAMESPACE = 1024
-"""Tokens that each namespace beyond the first counts for, whatever it holds: so much its arrays take at least."""
-
-START = 1.0  # credit of an answer when it comes, or comes again
-HALF_LIFE = 0.5  # in which a credit loses half its weight, in sizes of the memory
-WAIT = 30.0
+WAIT = 30.0  # seconds, for another process that is saving to the same file
 
 
 class Memory:
-    """Answers of finished requests, for drafting from them in later ones. Shared by sessions and threads.
+    """Answers of finished requests, shared by sessions and threads.
 
     Parameters
     ----------
     tokens
         How many it holds at most, over all namespaces; each answer counts one more than it has, each namespace
-        beyond the first `NAMESPACE` more.
+        beyond the first 1,024 more. When it is full, the answers that were copied from least go.
     fingerprint
         Of the tokenizer whose ids it holds (`draftwood.models.fingerprint`); None: not known yet.
 
@@ -56,10 +40,10 @@ class Memory:
         ``tokens``.
     path
         Where `save` writes by default; None: nowhere.
-    changes
-        How often something came in or was forgotten.
-    lock
-        Held by whoever uses `space` or `credit`.
+    fingerprint
+        As above, or as a file told.
+    contents
+        What it holds; to be used by who holds ``lock``.
 
     Raises
     ------
@@ -77,12 +61,9 @@ class Memory:
             raise UsageError(f"a memory holds 1 to {MOST_TOKENS} tokens, not {tokens}")
         self.size, self.fingerprint = tokens, fingerprint
         self.path: Path | None = None
-        self.changes = 0
-        self.lock = Lock()
-        self._spaces: dict[str, Namespace] = {}
-        self._order: list[tuple[float, int, Answer]] = []  # a heap; a worth in it may be out of date, thus too low
-        self._clock = self._number = 0
-        self._synced: dict[Path, tuple[Any, set[Key]]] = {}  # per file: its state and what was in it
+        self.lock, self.contents = Lock(), Answers(tokens)
+        self._saved_changes = 0
+        self._synced: dict[Path, tuple[Any, set[Key]]] = {}  # per file: its state, and what was in it
 
     @classmethod
     def open(cls, path: str | Path, tokens: int = TOKENS) -> Self:
@@ -104,9 +85,8 @@ class Memory:
         """
         memory = cls(tokens)
         memory.path = Path(path)
-        if memory.path.exists():
-            memory._take_in(memory.path)
-        memory.changes = 0
+        memory._take_in(memory.path)
+        memory._saved_changes = memory.contents.changes
         return memory
 
     def __enter__(self) -> Self:
@@ -116,33 +96,33 @@ class Memory:
         """Save it, however the block was left."""
         self.save()
 
-    # --- what it holds
+    @property
+    def held(self) -> int:
+        """Tokens that count against its size."""
+        with self.lock:
+            return self.contents.held
 
-    def __len__(self) -> int:
-        """Return the tokens that count against its size."""
-        held = sum(space.tokens for space in self._spaces.values())
-        return held + NAMESPACE * max(0, len(self._spaces) - 1)
+    @property
+    def changed(self) -> bool:
+        """Whether something came in or was forgotten since it was opened or saved."""
+        return self.contents.changes != self._saved_changes
 
     @property
     def namespaces(self) -> dict[str, int]:
         """Each namespace that holds something, and how many answers."""
         with self.lock:
-            return {name: len(space.answers) for name, space in self._spaces.items()}
+            return {name: len(space.answers) for name, space in self.contents.spaces.items()}
 
     @property
     def nbytes(self) -> int:
         """Bytes of the indices, spare room included; Python's own objects, some 500 bytes per answer, are not."""
         with self.lock:
-            return sum(space.nbytes for space in self._spaces.values())
+            return sum(space.nbytes for space in self.contents.spaces.values())
 
     def answers(self) -> list[Saved]:
         """Return a copy of everything, per namespace in the order in which it came."""
         with self.lock:
-            return [
-                Saved(name, space.ids(answer).copy(), answer.worth - self._age)
-                for name, space in self._spaces.items()
-                for answer in space.answers.values()
-            ]
+            return self.contents.saved()
 
     def check_fingerprint(self, fingerprint: str) -> None:
         """Take in the fingerprint of the tokenizer in use; raise `VocabularyError` if the ids are another's."""
@@ -152,13 +132,6 @@ class Memory:
                 f"{fingerprint}): keep one memory per tokenizer"
             )
         self.fingerprint = fingerprint
-
-    # --- what comes and goes
-
-    @property
-    def _age(self) -> float:
-        """Binary logarithm of what a credit weighs now, if one at clock 0 weighs 1."""
-        return self._clock / (HALF_LIFE * self.size)
 
     def add(self, ids: Sequence[int] | NDArray[Any], namespace: str = "") -> bool:
         """Remember a finished answer, at the expense of the least useful ones.
@@ -186,46 +159,82 @@ class Memory:
         if len(text) < SHORTEST:
             return False
         with self.lock:
-            return self._put(text, _digest(text), namespace)
+            return self.contents.put((namespace, digest(text)), text)
 
-    def _put(
-        self, text: Ints, digest: bytes, namespace: str, told: float | None = None, room: int | None = None
-    ) -> bool:
-        """Remember an answer, for the first time or again.
+    def forget(self, namespace: str) -> None:
+        """Forget what is remembered of one namespace; the next `save` leaves it out as well."""
+        with self.lock:
+            self.contents.forget(namespace)
 
-        ``told`` is its worth where a file tells it: it then drives out only what is worth less. ``room`` is what the
-        namespace may soon hold.
+    def save(self, path: str | Path | None = None, *, wait: float = WAIT) -> Path:
+        """Write it to a file, with what other processes have written there meanwhile: that is taken in here, too.
+
+        Parameters
+        ----------
+        path
+            By default where it was opened or last saved.
+        wait
+            Seconds to wait for a process that is saving there.
+
+        Returns
+        -------
+        Path
+            Where it is.
+
+        Raises
+        ------
+        UsageError
+            If no file is named, or what is there may not be read.
+        FileFormatError
+            If what is there is no memory or damaged, if it cannot be written, or the wait was too short. The file
+            is as it was.
+        VocabularyError
+            If what is there holds the ids of another tokenizer.
         """
-        if (answer := self._find((namespace, digest))) is not None:
-            answer.worth = self._credited(answer, START) if told is None else max(answer.worth, told + self._age)
-            self.changes += 1
-            return True
-        answer = Answer(namespace, digest, len(text))
-        if told is None:
-            self._clock += answer.length + 1
-        answer.worth = self._credited(answer, START) if told is None else told + self._age
-        if not self._make_room(answer, answer.worth if told is not None else math.inf):
-            return False
-        self._number += 1
-        heapq.heappush(self._order, (answer.worth, self._number, answer))
-        space = self._spaces.setdefault(namespace, _NOWHERE)
-        if space is _NOWHERE:
-            space = self._spaces[namespace] = Namespace(room)
-        try:
-            space.add(answer, text)
-        finally:
-            if not space.answers:  # Ctrl-C came before
-                del self._spaces[namespace]
-        self.changes += 1
-        return True
+        to = Path(path) if path is not None else self.path
+        if to is None:
+            raise UsageError("this memory was not opened from a file: name the one to save it to")
+        with alone(to, wait):
+            self._take_in(to)
+            with self.lock:
+                changes, answers = self.contents.changes, self.contents.saved()
+            write_memory(to, answers, self.fingerprint)
+            self._synced[to] = _state(to), {(answer.namespace, digest(answer.ids)) for answer in answers}
+        self.path, self._saved_changes = to, changes
+        return to
 
-    def _make_room(self, answer: Answer, limit: float) -> bool:
-        """Forget the least useful answers, but none worth ``limit`` or more; False where that was not enough."""
-        needed = answer.length + 1
-        if needed > self.size:
-            return False
-        if self._spaces and answer.namespace not in self._spaces:
-            needed += NAMESPACE
-        while len(self) + needed > self.size:
-            ...
-        return True
+    def _take_in(self, path: Path) -> None:
+        """Take in what a file holds, but not what was forgotten here since it was last seen."""
+        before, known = self._synced.get(path, (None, set[Key]()))
+        state = _state(path)
+        if state is None or state == before:
+            return
+        answers, fingerprint = read_memory(path)
+        if fingerprint is not None:
+            self.check_fingerprint(fingerprint)
+        rooms: Counter[str] = Counter()
+        for saved in answers:
+            rooms[saved.namespace] += len(saved.ids) + 1
+        keys = [(saved.namespace, digest(saved.ids)) for saved in answers]
+        with self.lock:
+            for key, saved in zip(keys, answers, strict=True):
+                if key not in known or self.contents.find(key) is not None:
+                    room = min(rooms[saved.namespace], self.size)
+                    self.contents.put(key, saved.ids, saved.worth, room)
+        self._synced[path] = state, set(keys)
+
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` if counts, order and indices disagree."""
+        with self.lock:
+            self.contents.check_integrity()
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """What changes whenever somebody else writes the file; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ()  # reading it will tell
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -82,7 +82,9 @@ def read_memory(path: Path) -> tuple[list[Saved], str | None]:
         raise _foreign(path)
     kinds = ("<i8", "<i8", "<f8")
     lengths, owners, worths = (np.frombuffer(payload, kind, count, 8 * count * i) for i, kind in enumerate(kinds))
-    sound = (lengths >= 1) & (lengths <= len(payload)) & (owners >= 0) & (owners < len(names)) & np.isfinite(worths)
+    sound = (
+        (lengths >= 1) & (lengths <= len(payload)) & (owners >= 0) & (owners < len(names)) & np.isfinite(worths)
+    )
     if not sound.all() or 4 * int(lengths.sum()) != len(payload) - 24 * count:
         raise _foreign(path)
     ids = np.frombuffer(payload, "<i4", offset=24 * count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING
@@ -44,13 +45,18 @@ class Answer:
 
     __slots__ = ("digest", "length", "moved", "namespace", "start", "worth")
 
-    def __init__(self, namespace: str, digest: bytes, length: int, worth: float) -> None:
-        self.namespace, self.digest, self.length, self.worth = namespace, digest, length, worth
+    def __init__(self, namespace: str, digest: bytes, length: int) -> None:
+        self.namespace, self.digest, self.length, self.worth = namespace, digest, length, -math.inf
         self.start, self.moved = -1, -1  # the latter: in the index that is being built
 
 
 class Namespace:
     """Answers by digest, and the index over them. Whoever calls holds the memory's lock.
+
+    Parameters
+    ----------
+    room
+        Tokens that it takes without moving them to a bigger index.
 
     Attributes
     ----------
@@ -64,12 +70,12 @@ class Namespace:
         How many are remembered, a border per answer included.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = 0) -> None:
         self.answers: dict[bytes, Answer] = {}
         self.tokens = 0
         self._fresh: DocumentIndex | None = None  # takes over when it holds all answers
         self._queue: deque[Answer] = deque()  # what it is still to hold
-        self._start_with(_new_index(_ROOM))
+        self._start_with(_new_index(max(room, _ROOM)))
 
     def _start_with(self, index: DocumentIndex) -> None:
         self.index, self.generation = index, next(_numbers)
@@ -98,12 +104,12 @@ class Namespace:
 
     def remove(self, answer: Answer) -> None:
         """Forget an answer: what is blank is neither matched nor proposed, long before the index is rebuilt."""
-        del self.answers[answer.digest]
-        self.tokens -= answer.length + 1
         self.index.blank(answer.start, answer.start + answer.length)
         if self._fresh is not None and answer.moved >= 0:
             self._fresh.blank(answer.moved, answer.moved + answer.length)
         answer.start = answer.moved = -1
+        del self.answers[answer.digest]
+        self.tokens -= answer.length + 1
 
     def owner(self, place: int) -> Answer | None:
         """Return the answer to which this place of the index belongs; None if it is forgotten."""

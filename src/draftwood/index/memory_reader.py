@@ -50,7 +50,7 @@ class MemoryReader:
         """
         self.match_length = 0
         with self._memory.lock:
-            space = self._memory.space(self._namespace)
+            space = self._memory.contents.spaces.get(self._namespace)
             if space is None or not len(text):
                 return None
             cursor = self._follow(space, text)
@@ -59,7 +59,9 @@ class MemoryReader:
             return found
 
     def _follow(self, space: Namespace, text: Ints) -> Cursor:
-        from draftwood.index.ngram_index import Cursor  # brings numba; whatever is in memory has brought it already
+        from draftwood.index.ngram_index import (
+            Cursor,
+        )  # brings numba; whatever is in memory has brought it already
 
         if self._cursor is None or self._generation != space.generation:
             self._cursor, self._generation = Cursor(), space.generation
@@ -71,10 +73,11 @@ class MemoryReader:
 
     def credit(self, places: Sequence[int]) -> None:
         """Tell which places the last tree had right tokens from: their answers were useful."""
+        contents = self._memory.contents
         with self._memory.lock:
-            space = self._memory.space(self._namespace)
+            space = contents.spaces.get(self._namespace)
             if space is not None and space.generation == self._generation:  # else the places are gone
-                self._memory.credit(answer for place in places if (answer := space.owner(place)) is not None)
+                contents.credit(answer for place in places if (answer := space.owner(place)) is not None)
 
     def restart(self) -> None:
         """Read the next text from its beginning."""

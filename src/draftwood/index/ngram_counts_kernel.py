@@ -263,11 +263,7 @@ def propose(
             if not found and (known == 0 or not _choose_static(static, static_index, known, faithful, out, i)):
                 return i
             token = out[i, 0]
-        for level in range(3):  # one call, inlined once: it compiles faster
-            rows, index = static, static_index
-            if level == 0:
-                rows, index = context, context_index
-            elif level == 1:
-                rows, index = dynamic, dynamic_index
-            _advance(rows, index, ends, LONGEST * level, token)
+        _advance(context, context_index, ends, 0, token)
+        _advance(dynamic, dynamic_index, ends, LONGEST, token)
+        _advance(static, static_index, ends, 2 * LONGEST, token)
     return len(out)

@@ -40,11 +40,6 @@ class Cursor:
         """How many tokens the longest match of the last tree covered."""
         return int(self.state[3])
 
-    def restart(self, text: Ints) -> None:
-        """Stand at the end of a text that was cut."""
-        self.tail = text[-REACH:].copy()
-        self.state[:] = (-1, 0, 0, 0)
-
     def copy(self) -> Self:
         """Return an independent copy."""
         twin = type(self)()
@@ -112,10 +107,12 @@ class NgramIndex:
         self._make_room(1)
         self._advance(Cursor(), np.array([-1], dtype=np.int32), 0, own=True)
 
+    @property
+    def _lists(self) -> tuple[Ints, Ints, Ints, Ints, NDArray[np.int64]]:
+        return self._text, self._links, self._buckets, self._tokens, self._head
+
     def _advance(self, cursor: Cursor, tail: Ints, known: int, own: bool) -> int:
-        found: int = advance(
-            self._text, self._links, self._buckets, self._tokens, self._head, cursor.state, tail, known, own
-        )
+        found: int = advance(self._lists, cursor.state, tail, known, own)
         return found
 
     def _make_room(self, more: int) -> None:
@@ -172,10 +169,7 @@ class NgramIndex:
         if not odds.flags.writeable:  # the kernel takes no read-only arrays
             odds = odds.copy()
         out, belief = np.empty((4, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
-        n = grow(
-            self._text, self._links, self._buckets, self._tokens, self._head, cursor.state, cursor.tail, odds,
-            nodes, depth, frequent, out, belief,
-        )  # fmt: skip
+        n = grow(self._lists, cursor.state, cursor.tail, odds, nodes, depth, frequent, out, belief)
         return out[:, :n], belief[:n]
 
     def copy(self) -> Self:

@@ -26,6 +26,8 @@ from draftwood.index.compiling import compiled
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Lists = tuple[Ints, Ints, Ints, Ints, Longs]  # text, links, buckets, tokens, head
+_LISTS = "Tuple((i4[::1], i4[:,::1], i4[:,::1], i4[:,::1], i8[::1]))"
 
 REACH = 32  # longest match that is told apart
 FREQUENT = 12  # most frequent tokens that are kept
@@ -33,12 +35,17 @@ HEAD = 2 + 2 * FREQUENT
 LOST = 12  # tokens without agreement after which a cursor is given up
 ANCHOR = 3  # tokens that must match before a cursor starts to follow
 SHIFT = 2  # how far a cursor looks around itself for its way back
-AHEAD, AHEAD_MOST = 64, 6
+BEHIND, AHEAD, NEARBY = 8, 64, 6  # how far around a cursor the last token is looked for, and how often
 WALK = 64  # links followed at most, collisions included
 
 PLACE, AGE, RUN, LONGEST = 0, 1, 2, 3  # of the cursor
 READ, DISTINCT, TOP = 0, 1, 2  # of the head
-_MOST = 46  # occurrences looked at per context: 16 + 16 + 8
+_MOST = 16 + 16 + 8 + NEARBY  # occurrences looked at per context
+
+# Columns of the scratch table: of candidates, token, class, where the cursor goes with them (place, age, run),
+# place of the occurrence, length of its match, how many match as far, nearness to the cursor; then, in columns of
+# their own, places and lengths of all occurrences, and how many there are of each length.
+TOKEN, CLASS, GOES, AGED, RAN, SOURCE, LENGTH, COUNT, NEAR, PLACES, LENGTHS, TOTALS = range(12)
 
 MATCHED, FOLLOWED, BY_COUNT = 8 * 3 * 6 * 4, (2 * SHIFT + 1) * 4 * 3, 2 * FREQUENT
 CLASSES = MATCHED + FOLLOWED + BY_COUNT
@@ -88,7 +95,8 @@ def _count(tokens: Ints, head: Longs, token: int) -> None:
 
 
 @njit
-def _append(text: Ints, links: Ints, buckets: Ints, tokens: Ints, head: Longs, token: int) -> None:
+def _append(index: Lists, token: int) -> None:
+    text, links, buckets, tokens, head = index
     n = head[READ]
     text[n] = token
     head[READ] = n + 1
@@ -118,10 +126,9 @@ def _common(text: Ints, place: int, tail: Ints, m: int) -> int:
 
 
 @njit
-def _occurrences(
-    text: Ints, links: Ints, buckets: Ints, tokens: Ints, tail: Ints, m: int, places: Longs, lengths: Longs
-) -> int:
+def _occurrences(index: Lists, tail: Ints, m: int, places: Longs, lengths: Longs) -> int:
     """The latest 8, 16, 16 occurrences of the last 4, 2, 1 tokens, none twice; returns how many."""
+    text, links, buckets, tokens, _ = index
     found, longer = 0, REACH + 1
     for order in range(2, -1, -1):
         size, wanted = 1 << order, 8 if order == 2 else 16
@@ -144,6 +151,31 @@ def _occurrences(
             place = links[place, order]
         longer = size
     return found
+
+
+@njit
+def _nearby(index: Lists, tail: Ints, m: int, cursor: int, places: Longs, lengths: Longs, found: int) -> int:
+    """Add the first occurrences of the last token around the cursor: a copy that skipped text goes on there."""
+    text, n = index[0], index[4][READ]
+    wanted = NEARBY
+    for place in range(max(1, cursor - BEHIND), min(n, cursor + AHEAD) if cursor >= 0 else 0):
+        if text[place - 1] != tail[m - 1]:
+            continue
+        i = 0
+        while i < found and places[i] != place:
+            i += 1
+        if i == found:
+            places[found], lengths[found] = place, _common(text, place, tail, m)
+            found += 1
+        wanted -= 1
+        if wanted == 0:
+            break
+    return found
+
+
+@njit
+def _near_class(off: int) -> int:
+    return 3 if off == 0 else 2 if -4 < off < LOST else 1 if -BEHIND <= off < AHEAD else 0
 
 
 @njit
@@ -176,27 +208,27 @@ def _follow_class(shift: int, age: int, run: int) -> int:
 
 
 @njit
-def _candidates(
-    text: Ints, links: Ints, buckets: Ints, tokens: Ints, head: Longs, tail: Ints, m: int, place: int, age: int,
-    run: int, work: Longs,
-) -> tuple[int, int]:  # fmt: skip
-    """What may follow ``tail[:m]``: rows (token, class, place, age, run, length, .., occurrence)."""
-    places, lengths = work[:, 6], work[:, 7]
-    n = head[READ]
-    occurrences = _occurrences(text, links, buckets, tokens, tail, m, places, lengths)
-    if place >= 0 and m > 0:
-        wanted = AHEAD_MOST
-        for at in range(max(1, place - 8), min(n, place + AHEAD)):
-            if wanted > 0 and text[at - 1] == tail[m - 1]:
-                known = False
-                for i in range(occurrences):
-                    if places[i] == at:
-                        known = True
-                wanted -= 1
-                if not known:
-                    places[occurrences], lengths[occurrences] = at, _common(text, at, tail, m)
-                    occurrences += 1
-    total = work[:, 8]  # occurrences of each length, then of at least it
+def _known(work: Longs, k: int, token: int) -> int:
+    """Row of this token among the first ``k`` candidates, or ``k``."""
+    c = 0
+    while c < k and work[c, TOKEN] != token:
+        c += 1
+    return c
+
+
+@njit
+def _point(work: Longs, row: int, place: int, age: int, run: int) -> None:
+    work[row, GOES], work[row, AGED], work[row, RAN] = place, age, run
+
+
+@njit
+def _candidates(index: Lists, tail: Ints, m: int, place: int, age: int, run: int, work: Longs) -> tuple[int, int]:
+    """What followed the occurrences of the end of ``tail[:m]``; returns how many tokens, and the longest match."""
+    text, n = index[0], index[4][READ]
+    places, lengths = work[:, PLACES], work[:, LENGTHS]
+    occurrences = _occurrences(index, tail, m, places, lengths)
+    occurrences = _nearby(index, tail, m, place, places, lengths, occurrences)
+    total = work[:, TOTALS]  # occurrences of each length, then of at least it
     for length in range(REACH + 2):
         total[length] = 0
     k, longest = 0, 0
@@ -207,84 +239,67 @@ def _candidates(
             continue
         total[length] += 1
         longest = max(longest, length)
-        c = 0
-        while c < k and work[c, 0] != token:
-            c += 1
+        c = _known(work, k, token)
         if c == k:
             k += 1
-            work[c, 0], work[c, 1], work[c, 2], work[c, 3], work[c, 5] = token, 0, at, 0, 0
-        if length > work[c, 5]:
-            work[c, 5], work[c, 3], work[c, 2] = length, 0, at
-        if length == work[c, 5]:
-            work[c, 3] += 1  # count
-            work[c, 2] = max(work[c, 2], at)
+            work[c, TOKEN], work[c, LENGTH], work[c, NEAR] = token, 0, 0
+        if length > work[c, LENGTH]:
+            work[c, LENGTH], work[c, COUNT], work[c, SOURCE] = length, 0, at
+        if length == work[c, LENGTH]:
+            work[c, COUNT] += 1
+            work[c, SOURCE] = max(work[c, SOURCE], at)
         if place >= 0:
-            off = at - place
-            near = 3 if off == 0 else 2 if -4 < off < LOST else 1 if -8 <= off < AHEAD else 0
-            work[c, 1] = max(work[c, 1], near)
+            work[c, NEAR] = max(work[c, NEAR], _near_class(at - place))
     for length in range(REACH, -1, -1):
         total[length] += total[length + 1]
     for c in range(k):
-        length, count, near, at = work[c, 5], work[c, 3], work[c, 1], work[c, 2]
-        work[c, 9] = at
-        work[c, 1] = _match_class(length, longest, count, total[length], near)
-        if place >= 0 and place < n and text[place] == work[c, 0]:
-            work[c, 2], work[c, 3], work[c, 4] = place + 1, 0, run + 1
+        length = work[c, LENGTH]
+        work[c, CLASS] = _match_class(length, longest, work[c, COUNT], total[length], work[c, NEAR])
+        if 0 <= place < n and text[place] == work[c, TOKEN]:
+            _point(work, c, place + 1, 0, run + 1)
         elif length + 1 >= ANCHOR:
-            work[c, 2], work[c, 3], work[c, 4] = at + 1, 0, length + 1
+            _point(work, c, work[c, SOURCE] + 1, 0, length + 1)
         else:
-            work[c, 2], work[c, 3], work[c, 4] = place + 1 if place >= 0 else -1, age + 1, run
+            _point(work, c, place + 1 if place >= 0 else -1, age + 1, run)
     return k, longest
 
 
 @njit
-def _more_candidates(
-    text: Ints, head: Longs, k: int, place: int, age: int, run: int, frequent: int, work: Longs
-) -> int:
+def _more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequent: int, work: Longs) -> int:
     """Add what the cursor alone and what mere frequency suggest; returns the new count."""
-    matched = k
-    matched = k
-    if place >= 0:
-        for shift in range(-SHIFT, SHIFT + 1):
-            at = place + shift
-            if at < 1 or at >= head[READ] or text[at] < 0:
-                continue
-            c = 0
-            while c < k and work[c, 0] != text[at]:
-                c += 1
-            if c == k:
-                work[k, 0], work[k, 1], work[k, 2] = text[at], _follow_class(shift, age, run), at + 1
-                work[k, 3], work[k, 4], work[k, 5] = 0 if shift == 0 else 1, run, 0
-                work[k, 9] = at
-                k += 1
+    text, head = index[0], index[4]
+    n, matched = head[READ], k
+    for place in range(max(1, cursor - SHIFT), min(n, cursor + SHIFT + 1) if cursor >= 0 else 0):
+        if text[place] >= 0 and _known(work, k, text[place]) == k:
+            work[k, TOKEN], work[k, CLASS], work[k, SOURCE] = (
+                text[place],
+                _follow_class(place - cursor, age, run),
+                place,
+            )
+            _point(work, k, place + 1, 0 if place == cursor else 1, run)
+            k += 1
     for rank in range(frequent):
         token = head[TOP + 2 * rank]
         if head[TOP + 2 * rank + 1] == 0:
             break
-        c = 0
-        while c < k and work[c, 0] != token:
-            c += 1
-        if c == k:
-            work[k, 0], work[k, 1] = token, MATCHED + FOLLOWED + rank + (0 if matched else FREQUENT)
-            work[k, 2], work[k, 3], work[k, 4], work[k, 5] = place + 1 if place >= 0 else -1, age + 1, run, 0
-            work[k, 9] = -1
+        if _known(work, k, token) == k:
+            kind = MATCHED + FOLLOWED + rank + (0 if matched else FREQUENT)
+            work[k, TOKEN], work[k, CLASS], work[k, SOURCE] = token, kind, -1
+            _point(work, k, cursor + 1 if cursor >= 0 else -1, age + 1, run)
             k += 1
     return k
 
 
 @njit
-def _follow(
-    text: Ints, links: Ints, buckets: Ints, tokens: Ints, tail: Ints, m: int, n: int, cursor: Longs,
-    work: Longs,
-) -> None:  # fmt: skip
+def _follow(index: Lists, tail: Ints, m: int, n: int, cursor: Longs, work: Longs) -> None:
     """Move the cursor past the last token of ``tail[:m]``, before which the index held ``n``."""
-    token, place = tail[m - 1], cursor[PLACE]
+    text, token, place = index[0], tail[m - 1], cursor[PLACE]
     if 0 <= place < n and text[place] == token:
         cursor[PLACE], cursor[AGE], cursor[RUN] = place + 1, 0, cursor[RUN] + 1
         return
-    places, lengths = work[:, 6], work[:, 7]
+    places, lengths = work[:, PLACES], work[:, LENGTHS]
     best, at = 0, -1
-    for i in range(_occurrences(text, links, buckets, tokens, tail, m, places, lengths)):
+    for i in range(_occurrences(index, tail, m, places, lengths)):
         if (lengths[i], places[i]) > (best, at) and text[places[i]] >= 0:
             best, at = lengths[i], places[i]
     if best >= ANCHOR:
@@ -302,32 +317,22 @@ def _follow(
         cursor[PLACE] = -1
 
 
-@compiled("i8(i4[::1], i4[:,::1], i4[:,::1], i4[:,::1], i8[::1], i8[::1], i4[::1], i8, b1)")
-def advance(
-    text: Ints,
-    links: Ints,
-    buckets: Ints,
-    tokens: Ints,
-    head: Longs,
-    cursor: Longs,
-    tail: Ints,
-    known: int,
-    own: bool,
-) -> int:
+@compiled(f"i8({_LISTS}, i8[::1], i4[::1], i8, b1)")
+def advance(index: Lists, cursor: Longs, tail: Ints, known: int, own: bool) -> int:
     """Read ``tail[known:]``, the tokens before being the text so far: into the index where it is its ``own``.
 
     The cursor follows the last 64 of them, which is enough to find its place. Returns how much of ``tail`` is
     known now: reading stops where the table of tokens is half full.
     """
-    work = np.empty((_MOST + 2 * SHIFT + 1 + FREQUENT, 10), np.int64)
+    work = np.empty((_MOST + 2 * SHIFT + 1 + FREQUENT, 12), np.int64)
     for m in range(known + 1, len(tail) + 1):
-        before = head[READ]
+        before = index[4][READ]
         if own:
-            if 2 * head[DISTINCT] >= len(tokens):
+            if 2 * index[4][DISTINCT] >= len(index[3]):
                 return m - 1
-            _append(text, links, buckets, tokens, head, tail[m - 1])
+            _append(index, tail[m - 1])
         if m > len(tail) - 64:
-            _follow(text, links, buckets, tokens, tail, m, before, cursor, work)
+            _follow(index, tail, m, before, cursor, work)
     return len(tail)
 
 
@@ -343,25 +348,22 @@ def rehash(old: Ints, new: Ints) -> None:
                 new[place, column] = old[row, column]
 
 
-@compiled(
-    "i8(i4[::1], i4[:,::1], i4[:,::1], i4[:,::1], i8[::1], i8[::1], i4[::1], f4[::1], i8, i8, i8,"
-    "i4[:,::1], f4[::1])"
-)
+@compiled(f"i8({_LISTS}, i8[::1], i4[::1], f4[::1], i8, i8, i8, i4[:,::1], f4[::1])")
 def grow(
-    text: Ints, links: Ints, buckets: Ints, tokens: Ints, head: Longs, cursor: Longs, tail: Ints, odds: Floats,
-    nodes: int, depth: int, frequent: int, out: Ints, belief: Floats,
+    index: Lists, cursor: Longs, tail: Ints, odds: Floats, nodes: int, depth: int, frequent: int, out: Ints,
+    belief: Floats,
 ) -> int:  # fmt: skip
     """Grow a tree of at most ``nodes`` nodes behind ``tail``, likeliest first; returns how many there are.
 
-    Rows of ``out`` are tokens, parents, classes, and the places of the occurrences behind them (-1: mere frequency).
-    The frontier is kept sorted and never holds more than what can still be taken.
+    Rows of ``out`` are tokens, parents, classes, and the places of the occurrences behind them (-1: mere
+    frequency). The frontier is kept sorted and never holds more than what can still be taken.
     """
-    work = np.empty((_MOST + 2 * SHIFT + 1 + FREQUENT, 10), np.int64)
+    work = np.empty((_MOST + 2 * SHIFT + 1 + FREQUENT, 12), np.int64)
     m = len(tail)
     path = np.empty(m + depth, np.int32)
     for i in range(m):
         path[i] = tail[i]
-    entry = np.empty((nodes, 8), np.int64)  # token, class, place, age, run, parent, depth, occurrence
+    entry = np.empty((nodes, 8), np.int64)  # columns TOKEN to SOURCE, then parent and depth
     chance = np.empty(nodes, np.float64)
     order = np.empty(nodes, np.int64)  # entries of the frontier, likeliest first; the unused ones behind
     for i in range(nodes):
@@ -372,14 +374,14 @@ def grow(
     longest = 0
     while True:
         if below < depth:
-            k, matched = _candidates(text, links, buckets, tokens, head, path, m + below, place, age, run, work)
-            k = _more_candidates(text, head, k, place, age, run, frequent, work)
+            k, matched = _candidates(index, path, m + below, place, age, run, work)
+            k = _more_candidates(index, k, place, age, run, frequent, work)
             if size == 0:
                 longest = matched
             room = nodes - size
             waiting = min(waiting, room)
             for c in range(k):
-                p = likely * odds[work[c, 1]]
+                p = likely * odds[work[c, CLASS]]
                 if waiting == room:
                     if p <= chance[order[waiting - 1]]:
                         continue
@@ -390,9 +392,9 @@ def grow(
                     at -= 1
                 order[at], chance[slot] = slot, p
                 waiting += 1
-                for field in range(5):
+                for field in range(SOURCE + 1):
                     entry[slot, field] = work[c, field]
-                entry[slot, 5], entry[slot, 6], entry[slot, 7] = parent, below + 1, work[c, 9]
+                entry[slot, 6], entry[slot, 7] = parent, below + 1
         if waiting == 0:
             break
         slot = order[0]
@@ -400,11 +402,11 @@ def grow(
         for i in range(waiting):
             order[i] = order[i + 1]
         order[waiting] = slot
-        out[0, size], out[1, size], out[2, size] = entry[slot, 0], entry[slot, 5], entry[slot, 1]
-        out[3, size] = entry[slot, 7]
-        belief[size] = odds[entry[slot, 1]]
-        parent, below, likely = size, entry[slot, 6], chance[slot]
-        place, age, run = entry[slot, 2], entry[slot, 3], entry[slot, 4]
+        out[0, size], out[1, size], out[2, size] = entry[slot, TOKEN], entry[slot, 6], entry[slot, CLASS]
+        out[3, size] = entry[slot, SOURCE]
+        belief[size] = odds[entry[slot, CLASS]]
+        parent, below, likely = size, entry[slot, 7], chance[slot]
+        place, age, run = entry[slot, GOES], entry[slot, AGED], entry[slot, RAN]
         size += 1
         if size == nodes:
             break

@@ -1,0 +1,220 @@
+"""What `drafting.py` times: every drafter of the project, and other projects' proposers, behind the same calls."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from drafting_peers import ArcticSession, Drawn, Peer, VllmNgram, chain
+from numpy.typing import NDArray
+
+from draftwood.contracts import Drafter, Feedback
+from draftwood.corpora.suffix_array import suffix_array
+from draftwood.drafters.corpus import CorpusDrafter
+from draftwood.drafters.load import DRAFTERS, load
+from draftwood.drafters.memory import MemoryDrafter
+from draftwood.drafters.prediction import PredictionDrafter
+from draftwood.index.corpus import Corpus
+from draftwood.index.corpus_file import BORDER, Documents, Part
+from draftwood.index.memory import Memory
+from draftwood.tree import TokenTree
+
+Ints = NDArray[np.int32]
+
+PIECE = 500  # tokens of a document or an answer
+BEFORE = 64  # tokens of prompt where the text lies elsewhere
+CHANGED = 20  # one token of so many is another one in a prediction
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How much is asked for. A chain is what a target without trees gets: the likeliest path of a tree."""
+
+    name: str
+    nodes: int
+    tree: bool
+
+
+SHAPES = (Shape("chain 16", 16, False), Shape("tree 16", 16, True), Shape("tree 64", 64, True))
+
+
+class OurRun:
+    """A session of ours, and how it is told what a pass gave."""
+
+    def __init__(self, drafter: Drafter, prompt: Ints) -> None:
+        self.drafter, self._odds = drafter, drafter.prior
+        self._session = drafter.open(prompt.tolist(), None)
+        self._lesson = _lesson(TokenTree.empty(), [0])
+
+    def draft(self, shape: Shape) -> Any:
+        tree = self._session.draft(shape.nodes, 0, self._odds)
+        return tree if shape.tree else tree.best_chain()
+
+    def drawn(self, shape: Shape, found: Any) -> Drawn:
+        tree = found if shape.tree else self._session.draft(shape.nodes, 0, self._odds).take(found)
+        return tree.tokens.tolist(), tree.parents.tolist()
+
+    def prepare(self, emitted: list[int]) -> None:
+        """Untimed: what the loop would tell it."""
+        self._lesson = _lesson(self._session.draft(0, 0, self._odds), emitted)
+
+    def learn(self) -> None:
+        self._session.learn(self._lesson)
+
+    @property
+    def nbytes(self) -> int:
+        return held(self._session, self.drafter)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class TheirRun:
+    """A session of a peer: of one that drafts chains only, one per number of nodes would be its shapes."""
+
+    def __init__(self, peer: Peer, ids: Ints) -> None:
+        self._session, self._emitted = peer.open(ids, SHAPES[0].nodes), [0]
+
+    def draft(self, shape: Shape) -> Any:
+        if isinstance(self._session, ArcticSession):
+            return self._session.draft(shape.nodes, tree=shape.tree)
+        return self._session.draft(shape.nodes)
+
+    def drawn(self, shape: Shape, found: Any) -> Drawn:  # noqa: ARG002
+        return self._session.drawn(found)
+
+    def prepare(self, emitted: list[int]) -> None:
+        self._emitted = emitted
+
+    def learn(self) -> None:
+        self._session.learn(self._emitted)
+
+    @property
+    def nbytes(self) -> int:
+        return self._session.nbytes
+
+    def close(self) -> None:
+        pass
+
+
+Run = OurRun | TheirRun
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One line of the tables.
+
+    Attributes
+    ----------
+    name, version
+        Who drafts.
+    shapes
+        What it can be asked for.
+    start
+        (text, place, size) -> a function that reads ``size`` tokens and gives the session, timed; and where in the
+        text the answer goes on.
+    """
+
+    name: str
+    version: str | None
+    shapes: tuple[Shape, ...]
+    start: Callable[[Ints, int, int], tuple[Callable[[], Run], int]]
+
+
+def our_arms() -> list[Arm]:
+    names = [*DRAFTERS, *(name for name in _BOUND if name not in DRAFTERS)]
+    return [Arm(name, None, SHAPES, _BOUND.get(name) or _plain(name)) for name in names]
+
+
+def their_arm(peer: Peer) -> Arm:
+    def start(text: Ints, place: int, size: int) -> tuple[Callable[[], Run], int]:
+        return lambda: TheirRun(peer, text[place : place + size]), place + size
+
+    return Arm(peer.name, peer.version, SHAPES if peer.trees else SHAPES[:1], start)
+
+
+def vllm_batch(peer: VllmNgram, texts: Sequence[Ints]) -> Any:
+    return peer.open_batch(texts, SHAPES[0].nodes)
+
+
+def _plain(name: str) -> Callable[[Ints, int, int], tuple[Callable[[], Run], int]]:
+    def start(text: Ints, place: int, size: int) -> tuple[Callable[[], Run], int]:
+        (drafter,) = load(name)
+        return lambda: OurRun(drafter, text[place : place + size]), place + size
+
+    return start
+
+
+def _memory(text: Ints, place: int, size: int) -> tuple[Callable[[], Run], int]:
+    def make() -> Run:
+        memory = Memory(max(size, 1))
+        for at in range(place, place + size, PIECE):
+            memory.add(text[at : min(at + PIECE, place + size)])
+        return OurRun(MemoryDrafter(memory=memory), text[place + size : place + size + BEFORE])
+
+    return make, place + size + BEFORE
+
+
+def _corpus(text: Ints, place: int, size: int) -> tuple[Callable[[], Run], int]:
+    def make() -> Run:
+        tokens = text[place : place + size].copy()
+        tokens[PIECE - 1 :: PIECE] = BORDER
+        tokens[-1] = BORDER
+        starts = [0, *(np.flatnonzero(tokens == BORDER)[:-1] + 1).tolist()]
+        table = Documents.listed([str(i) for i in range(len(starts))], starts)
+        corpus = Corpus((Part(tokens, suffix_array(tokens)),), table)
+        return OurRun(CorpusDrafter(corpora=(corpus,)), text[place + size : place + size + BEFORE])
+
+    return make, place + size + BEFORE
+
+
+def _prediction(text: Ints, place: int, size: int) -> tuple[Callable[[], Run], int]:
+    """The answer is the predicted text from its middle on, which the prediction has with changes."""
+    expected = text[place : place + size].copy()
+    expected[::CHANGED] = text[place + 1 : place + 1 + size : CHANGED]
+
+    def make() -> Run:
+        return OurRun(PredictionDrafter(texts=(tuple(expected.tolist()),)), text[place : place + BEFORE])
+
+    return make, place + size // 2
+
+
+_BOUND = {"prediction": _prediction, "memory": _memory, "corpus": _corpus}
+
+
+def _lesson(proposal: TokenTree, emitted: list[int]) -> Feedback:
+    """A pass that accepted all but the last of these tokens, whoever proposed them."""
+    none = np.empty(0, dtype=np.int32)
+    path = TokenTree.build(*chain(emitted[:-1]))
+    rows = none if not len(proposal) else np.full(len(proposal), -1, dtype=np.int32)
+    choice = np.array(emitted, dtype=np.int32)
+    return Feedback(path, proposal, rows, tuple(range(len(path))), tuple(emitted), choice)
+
+
+def held(*roots: Any) -> int:
+    """Return the bytes of all arrays and containers that draftwood's objects among these hold, each once."""
+    total, seen, todo = 0, set(), list(roots)
+    while todo:
+        one = todo.pop()
+        while isinstance(one, np.ndarray) and isinstance(one.base, np.ndarray):
+            one = one.base
+        if id(one) in seen or isinstance(one, type | types.ModuleType | types.FunctionType):
+            continue
+        seen.add(id(one))
+        if isinstance(one, np.ndarray):
+            total += one.nbytes
+        elif isinstance(one, dict):
+            total += one.__sizeof__()
+            todo += [*one.keys(), *one.values()]
+        elif isinstance(one, list | tuple | set | frozenset):
+            total += one.__sizeof__()
+            if not all(type(each) is int for each in one):
+                todo += one
+        elif type(one).__module__.startswith("draftwood"):
+            slots = [s for kind in type(one).__mro__ for s in getattr(kind, "__slots__", ())]
+            todo += [getattr(one, slot) for slot in slots if hasattr(one, slot)]
+            todo += vars(one).values() if hasattr(one, "__dict__") else []
+    return total

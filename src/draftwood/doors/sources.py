@@ -1,0 +1,284 @@
+"""What users bring to draft from beside the prompt: predictions, a memory, corpora, further texts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from numbers import Integral
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from draftwood.contracts import Drafter
+from draftwood.doors.prediction_text import predictions
+from draftwood.drafters.corpus import CorpusDrafter
+from draftwood.drafters.load import load as load_drafters
+from draftwood.drafters.memory import MemoryDrafter
+from draftwood.drafters.ngram import NgramDrafter
+from draftwood.drafters.ngram_cache import NgramCacheDrafter
+from draftwood.drafters.parrot import ParrotDrafter
+from draftwood.drafters.prediction import PredictionDrafter
+from draftwood.errors import DraftwoodError, UsageError, VocabularyError
+from draftwood.index.corpus import Corpus
+from draftwood.index.memory import Memory
+
+Text = str | Sequence[int]
+Prediction = Text | Sequence[Text | Sequence[Text] | None]
+MemoryGiven = Memory | str | PathLike[str]
+CorpusGiven = Corpus | str | PathLike[str]
+Ids = tuple[int, ...]
+
+log = logging.getLogger("draftwood")
+
+_OWN = {"prediction": PredictionDrafter, "memory": MemoryDrafter, "corpus": CorpusDrafter}
+"""Who drafts from what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What was given; None is nothing.
+
+    Attributes
+    ----------
+    prediction
+        Texts that the user expects, as text or token ids; see `per_prompt`.
+    memory
+        A `Memory`, or its file: loaded if it is there, and saved when the call ends.
+    corpus
+        A `Corpus` or the file of one, or several of these.
+    context
+        Further texts to copy from, as text or token ids; one or several.
+    """
+
+    prediction: Prediction | None = None
+    memory: MemoryGiven | None = None
+    corpus: CorpusGiven | Sequence[CorpusGiven] | None = None
+    context: Text | Sequence[Text] | None = None
+
+    @property
+    def given(self) -> list[str]:
+        """Names of what was given."""
+        names = ("prediction", "memory", "corpus", "context")
+        return [name for name in names if getattr(self, name) is not None]
+
+    def complete(self, drafters: tuple[Drafter, ...]) -> tuple[Drafter, ...]:
+        """Return the drafters, and behind them one more for each source that none of them drafts from.
+
+        Raises
+        ------
+        UsageError
+            If there are no drafters at all: plain decoding drafts from nothing.
+        """
+        given = self.given
+        if given and not drafters:
+            raise UsageError(
+                f"'none' is plain decoding, which drafts from nothing: leave {' and '.join(given)} out, or name "
+                "drafters other than 'none'"
+            )
+        added: list[Drafter] = []
+        for name in given:
+            if name == "context":
+                if not any(_reads_context(d) for d in (*drafters, *added)):
+                    added.append(NgramDrafter())
+            elif not any(isinstance(d, _OWN[name]) for d in drafters):
+                added.append(_OWN[name]())
+        return (*drafters, *added)
+
+    def label(self, spec: str) -> str:
+        """Return the name of these drafters with what `complete` adds: ``suffix+prediction``."""
+        drafters = load_drafters(spec)
+        return "+".join([spec, *(d.name for d in self.complete(drafters)[len(drafters) :])])
+
+    def opened(self, drafters: Iterable[Drafter] = ()) -> Sources:
+        """Return the same with files opened; ``drafters`` may say how many tokens a memory holds.
+
+        Raises
+        ------
+        UsageError
+            For what is no source, and files that are not there; a memory need not be.
+        FileFormatError
+            For files that are no memory or corpus, or damaged.
+        """
+        return replace(self, memory=self._memory(drafters), corpus=self._corpora())
+
+    def _memory(self, drafters: Iterable[Drafter]) -> Memory | None:
+        if self.memory is None or isinstance(self.memory, Memory):
+            return self.memory
+        path = _path(self.memory, "memory")
+        sizes = [d.tokens for d in drafters if isinstance(d, MemoryDrafter)]
+        return Memory.open(path, *sizes[:1])
+
+    def _corpora(self) -> tuple[Corpus, ...] | None:
+        given: Any = self.corpus
+        if given is None:
+            return None
+        several = given if isinstance(given, list | tuple) else [given]
+        return tuple(c if isinstance(c, Corpus) else Corpus.open(_path(c, "corpus")) for c in several)
+
+    def bind(self, drafters: tuple[Drafter, ...], tokenizer: Any, vocab_size: int | None) -> tuple[Drafter, ...]:
+        """Return the drafters with everything `opened` at hand, but predictions, which belong to a prompt."""
+        texts = () if self.context is None else read_texts(self.context, "context", tokenizer, vocab_size)
+        return tuple(self._bind(drafter, texts) for drafter in drafters)
+
+    def _bind(self, drafter: Any, context: tuple[Ids, ...]) -> Drafter:
+        found: Drafter = drafter
+        if isinstance(drafter, MemoryDrafter) and self.memory is not None:
+            found = replace(drafter, memory=self.memory)  # type: ignore[arg-type]
+        elif isinstance(drafter, CorpusDrafter) and self.corpus:
+            found = replace(drafter, corpora=(*drafter.corpora, *self.corpus))  # type: ignore[misc]
+        elif context and isinstance(drafter, ParrotDrafter):
+            found = replace(drafter, context=(*drafter.context, *(i for text in context for i in text)))
+        elif context and _reads_context(drafter):
+            found = replace(drafter, context=(*drafter.context, *context))
+        return found
+
+
+def _reads_context(drafter: Any) -> bool:
+    return is_dataclass(drafter) and isinstance(getattr(drafter, "context", None), tuple)
+
+
+# --- predictions ---------------------------------------------------------------------------------------------
+
+
+def per_prompt(prediction: Any, prompts: int | None) -> list[Any]:
+    """Return what is expected of each prompt.
+
+    Parameters
+    ----------
+    prediction
+        One text (or the token ids of one), which is for every prompt; else a list. For a single prompt it has
+        alternatives; for a list of prompts an entry per prompt: a text, a list of alternatives, or None.
+    prompts
+        How many prompts the list has; None is a single one.
+
+    Raises
+    ------
+    UsageError
+        If there are not as many entries as prompts.
+    """
+    if prompts is None:
+        return [prediction]
+    if prediction is None or _is_text(prediction):
+        return [prediction] * prompts
+    entries = list(_listed(prediction, "prediction"))
+    if len(entries) != prompts:
+        raise UsageError(
+            f"{prompts} prompts and {len(entries)} predictions: give one text for all, or a list with an entry (a "
+            "text, a list of texts or None) per prompt"
+        )
+    return entries
+
+
+def predicting(
+    drafters: tuple[Drafter, ...], prediction: Any, tokenizer: Any, vocab_size: int | None = None
+) -> tuple[Drafter, ...]:
+    """Return the drafters, those that follow a prediction bound to the texts of one prompt."""
+    texts: list[Ids] = []
+    for one in [] if prediction is None else _several(prediction, "prediction"):
+        if isinstance(one, str):
+            texts += predictions(one, _needed(tokenizer, "prediction")) if one else ()
+        else:
+            texts.append(_ids(one, "prediction", tokenizer, vocab_size))
+    bound = tuple(text for text in dict.fromkeys(texts) if text)
+    return tuple(
+        replace(d, texts=tuple(dict.fromkeys((*d.texts, *bound)))) if isinstance(d, PredictionDrafter) else d
+        for d in drafters
+    )
+
+
+# --- texts ---------------------------------------------------------------------------------------------------
+
+
+def read_texts(given: Any, what: str, tokenizer: Any, vocab_size: int | None) -> tuple[Ids, ...]:
+    """Return the token ids of one text or several; empty ones are left out.
+
+    Raises
+    ------
+    UsageError
+        For what is no text, text without a tokenizer, and ids outside the vocabulary.
+    """
+    texts = (_ids(one, what, tokenizer, vocab_size) for one in _several(given, what))
+    return tuple(text for text in texts if text)
+
+
+def _several(given: Any, what: str) -> list[Any]:
+    return [given] if _is_text(given) else list(_listed(given, what))
+
+
+def _is_text(given: Any) -> bool:
+    if isinstance(given, str) or getattr(given, "ndim", 0) == 1:
+        return True
+    return isinstance(given, Sequence) and len(given) > 0 and isinstance(given[0], Integral)
+
+
+def _listed(given: Any, what: str) -> Iterable[Any]:
+    if not isinstance(given, Iterable) or isinstance(given, bytes | dict) or getattr(given, "ndim", 1) == 0:
+        raise UsageError(f"{what} is text, token ids or a list of these, not {type(given).__name__}")
+    return given
+
+
+def _ids(text: Any, what: str, tokenizer: Any, vocab_size: int | None) -> Ids:
+    if isinstance(text, str):
+        known = _needed(tokenizer, what)
+        return tuple(known(text, add_special_tokens=False)["input_ids"]) if text else ()
+    ids = text.tolist() if hasattr(text, "tolist") else list(_listed(text, what))
+    if odd := [i for i in ids if not isinstance(i, Integral)]:
+        raise UsageError(f"{what} is text, token ids or a list of these; {type(odd[0]).__name__} is none of them")
+    if ids and (min(ids) < 0 or max(ids) >= (vocab_size or 1 << 31)):
+        raise UsageError(f"{what} has token ids outside the vocabulary [0, {vocab_size or 1 << 31})")
+    return tuple(int(i) for i in ids)
+
+
+def _needed(tokenizer: Any, what: str) -> Any:
+    if tokenizer is None:
+        raise UsageError(f"{what} as text needs a tokenizer: pass tokenizer=, or give token ids")
+    return tokenizer
+
+
+def _path(given: Any, what: str) -> Path:
+    if not isinstance(given, str | PathLike) or not str(given):
+        raise UsageError(f"{what} is a file or a {what.capitalize()}, not {given!r:.40}")
+    return Path(given).expanduser()
+
+
+# --- files ---------------------------------------------------------------------------------------------------
+
+
+def check_tokenizer(drafters: Iterable[Drafter], tokenizer: Any) -> None:
+    """Raise `VocabularyError` if what a drafter reads holds the ids of another tokenizer, however it came there.
+
+    Nothing can be told of ids whose tokenizer is not known, and of a tokenizer that does not give its vocabulary.
+    """
+    from draftwood.models.fingerprint import tokenizer_fingerprint
+
+    if not hasattr(tokenizer, "get_vocab"):
+        return
+    for drafter in drafters:
+        if isinstance(drafter, MemoryDrafter):
+            drafter.memory.check_fingerprint(tokenizer_fingerprint(tokenizer))
+        elif isinstance(drafter, CorpusDrafter):
+            for corpus in drafter.corpora:
+                _compare(f"the corpus {corpus.path or 'that was given'}", corpus.fingerprint, tokenizer)
+        elif isinstance(drafter, NgramCacheDrafter):
+            _compare("a file of ngram-cache", drafter.fingerprint, tokenizer)
+
+
+def _compare(what: str, theirs: str | None, tokenizer: Any) -> None:
+    from draftwood.models.fingerprint import tokenizer_fingerprint
+
+    if theirs is not None and theirs != (ours := tokenizer_fingerprint(tokenizer)):
+        raise VocabularyError(
+            f"{what} holds the ids of another tokenizer ({theirs}, here {ours}): make it again with this one, or "
+            "give the model that it was made for"
+        )
+
+
+def save(memory: Memory) -> None:
+    """Save a memory that something came into; where that fails, say so: what was written stays with its reader."""
+    if not memory.changes:
+        return
+    try:
+        memory.save()
+    except DraftwoodError as error:
+        log.warning("the memory was not saved: %s", error)
