@@ -25,7 +25,7 @@ fetch: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable ".[transformers,measure,llama]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable ".[transformers,measure,corpus,llama]"
 	touch $@
 
 clean:

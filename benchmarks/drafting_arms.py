@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from drafting_peers import ArcticSession, Drawn, Peer, VllmNgram, chain
+from drafting_peers import ArcticSession, ArcticSuffix, Drawn, Peer, VllmNgram, chain
 from numpy.typing import NDArray
 
 from draftwood.contracts import Drafter, Feedback
@@ -20,6 +20,7 @@ from draftwood.drafters.prediction import PredictionDrafter
 from draftwood.index.corpus import Corpus
 from draftwood.index.corpus_file import BORDER, Documents, Part
 from draftwood.index.memory import Memory
+from draftwood.testing import EmptyDrafter
 from draftwood.tree import TokenTree
 
 Ints = NDArray[np.int32]
@@ -44,22 +45,23 @@ SHAPES = (Shape("chain 16", 16, False), Shape("tree 16", 16, True), Shape("tree 
 class OurRun:
     """A session of ours, and how it is told what a pass gave."""
 
-    def __init__(self, drafter: Drafter, prompt: Ints) -> None:
+    def __init__(self, drafter: Drafter, prompt: list[int]) -> None:
         self.drafter, self._odds = drafter, drafter.prior
-        self._session = drafter.open(prompt.tolist(), None)
-        self._lesson = _lesson(TokenTree.empty(), [0])
+        self._session = drafter.open(prompt, None)
+        self._tree = TokenTree.empty()
+        self.prepare(prompt[:1])
 
     def draft(self, shape: Shape) -> Any:
-        tree = self._session.draft(shape.nodes, 0, self._odds)
-        return tree if shape.tree else tree.best_chain()
+        tree = self._tree = self._session.draft(shape.nodes, 0, self._odds)
+        return tree if shape.tree or tree.is_chain else tree.best_chain()
 
-    def drawn(self, shape: Shape, found: Any) -> Drawn:
-        tree = found if shape.tree else self._session.draft(shape.nodes, 0, self._odds).take(found)
+    def drawn(self, shape: Shape, found: Any) -> Drawn:  # noqa: ARG002
+        tree = found if isinstance(found, TokenTree) else self._tree.take(found)
         return tree.tokens.tolist(), tree.parents.tolist()
 
     def prepare(self, emitted: list[int]) -> None:
-        """Untimed: what the loop would tell it."""
-        self._lesson = _lesson(self._session.draft(0, 0, self._odds), emitted)
+        """Make, untimed, what the loop would tell after the last draft."""
+        self._lesson = _lesson(self._tree, emitted)
 
     def learn(self) -> None:
         self._session.learn(self._lesson)
@@ -73,10 +75,15 @@ class OurRun:
 
 
 class TheirRun:
-    """A session of a peer: of one that drafts chains only, one per number of nodes would be its shapes."""
+    """A session of a peer."""
 
-    def __init__(self, peer: Peer, ids: Ints) -> None:
-        self._session, self._emitted = peer.open(ids, SHAPES[0].nodes), [0]
+    def __init__(self, peer: Peer, ids: Ints, beside: TheirRun | None = None) -> None:
+        self.peer, shared = peer, beside._session if beside else None
+        if isinstance(peer, ArcticSuffix) and isinstance(shared, ArcticSession):
+            self._session: Any = peer.open_beside(shared, ids)
+        else:
+            self._session = peer.open(ids, SHAPES[0].nodes)
+        self._emitted = [0]
 
     def draft(self, shape: Shape) -> Any:
         if isinstance(self._session, ArcticSession):
@@ -101,6 +108,7 @@ class TheirRun:
 
 
 Run = OurRun | TheirRun
+Start = Callable[[Ints, int, int], tuple[Callable[[], Run], int]]
 
 
 @dataclass(frozen=True)
@@ -121,12 +129,23 @@ class Arm:
     name: str
     version: str | None
     shapes: tuple[Shape, ...]
-    start: Callable[[Ints, int, int], tuple[Callable[[], Run], int]]
+    start: Start
+
+    def beside(self, first: Run, text: Ints, place: int, size: int) -> Run:
+        """Return another session at another place, which shares with the first what requests share."""
+        if isinstance(first, TheirRun):
+            return TheirRun(first.peer, text[place : place + size], first)
+        if self.name == "prediction":
+            return self.start(text, place, size)[0]()
+        if self.name in _BOUND:
+            place, size = place + size, BEFORE
+        return OurRun(first.drafter, text[place : place + size].tolist())
 
 
 def our_arms() -> list[Arm]:
     names = [*DRAFTERS, *(name for name in _BOUND if name not in DRAFTERS)]
-    return [Arm(name, None, SHAPES, _BOUND.get(name) or _plain(name)) for name in names]
+    nothing = Arm("nothing", None, SHAPES, lambda text, place, size: (_nothing(text, place), place + size))
+    return [nothing] + [Arm(name, None, SHAPES, _BOUND.get(name) or _plain(name)) for name in names]
 
 
 def their_arm(peer: Peer) -> Arm:
@@ -140,10 +159,15 @@ def vllm_batch(peer: VllmNgram, texts: Sequence[Ints]) -> Any:
     return peer.open_batch(texts, SHAPES[0].nodes)
 
 
-def _plain(name: str) -> Callable[[Ints, int, int], tuple[Callable[[], Run], int]]:
+def _nothing(text: Ints, place: int) -> Callable[[], Run]:
+    """What the calls themselves take: a drafter that proposes nothing."""
+    return lambda: OurRun(EmptyDrafter(), text[place : place + 1].tolist())
+
+
+def _plain(name: str) -> Start:
     def start(text: Ints, place: int, size: int) -> tuple[Callable[[], Run], int]:
-        (drafter,) = load(name)
-        return lambda: OurRun(drafter, text[place : place + size]), place + size
+        (drafter,), prompt = load(name), text[place : place + size].tolist()
+        return lambda: OurRun(drafter, prompt), place + size
 
     return start
 
@@ -153,7 +177,7 @@ def _memory(text: Ints, place: int, size: int) -> tuple[Callable[[], Run], int]:
         memory = Memory(max(size, 1))
         for at in range(place, place + size, PIECE):
             memory.add(text[at : min(at + PIECE, place + size)])
-        return OurRun(MemoryDrafter(memory=memory), text[place + size : place + size + BEFORE])
+        return OurRun(MemoryDrafter(memory=memory), text[place + size : place + size + BEFORE].tolist())
 
     return make, place + size + BEFORE
 
@@ -166,7 +190,7 @@ def _corpus(text: Ints, place: int, size: int) -> tuple[Callable[[], Run], int]:
         starts = [0, *(np.flatnonzero(tokens == BORDER)[:-1] + 1).tolist()]
         table = Documents.listed([str(i) for i in range(len(starts))], starts)
         corpus = Corpus((Part(tokens, suffix_array(tokens)),), table)
-        return OurRun(CorpusDrafter(corpora=(corpus,)), text[place + size : place + size + BEFORE])
+        return OurRun(CorpusDrafter(corpora=(corpus,)), text[place + size : place + size + BEFORE].tolist())
 
     return make, place + size + BEFORE
 
@@ -177,7 +201,7 @@ def _prediction(text: Ints, place: int, size: int) -> tuple[Callable[[], Run], i
     expected[::CHANGED] = text[place + 1 : place + 1 + size : CHANGED]
 
     def make() -> Run:
-        return OurRun(PredictionDrafter(texts=(tuple(expected.tolist()),)), text[place : place + BEFORE])
+        return OurRun(PredictionDrafter(texts=(tuple(expected.tolist()),)), text[place : place + BEFORE].tolist())
 
     return make, place + size // 2
 
@@ -185,11 +209,22 @@ def _prediction(text: Ints, place: int, size: int) -> tuple[Callable[[], Run], i
 _BOUND = {"prediction": _prediction, "memory": _memory, "corpus": _corpus}
 
 
+def accepted(tokens: Sequence[int], parents: Sequence[int], truth: Sequence[int]) -> dict[int, int]:
+    """Return which nodes of a tree are on the path of the true text, and at which depth from 0."""
+    found, depth = {}, {-1: -1}
+    for node, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
+        below = depth.get(parent, len(truth)) + 1
+        if below < len(truth) and token == truth[below] and below not in found.values():
+            found[node] = depth[node] = below
+    return found
+
+
 def _lesson(proposal: TokenTree, emitted: list[int]) -> Feedback:
-    """A pass that accepted all but the last of these tokens, whoever proposed them."""
-    none = np.empty(0, dtype=np.int32)
+    """A pass that accepted all but the last of these tokens, whoever proposed them; the rest was pruned."""
     path = TokenTree.build(*chain(emitted[:-1]))
-    rows = none if not len(proposal) else np.full(len(proposal), -1, dtype=np.int32)
+    rows = np.full(len(proposal), -1, dtype=np.int32)
+    for node, row in accepted(proposal.tokens.tolist(), proposal.parents.tolist(), emitted[:-1]).items():
+        rows[node] = row
     choice = np.array(emitted, dtype=np.int32)
     return Feedback(path, proposal, rows, tuple(range(len(path))), tuple(emitted), choice)
 

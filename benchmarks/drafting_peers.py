@@ -161,16 +161,20 @@ class ArcticSuffix:
     def open(self, ids: Ints, nodes: int) -> ArcticSession:  # noqa: ARG002
         return ArcticSession(self._make(max_tree_depth=ARCTIC["max_tree_depth"]), ids)
 
+    def open_beside(self, other: ArcticSession, ids: Ints) -> ArcticSession:
+        return ArcticSession(other.cache, ids)
+
 
 class ArcticSession:
     def __init__(self, cache: Any, ids: Ints) -> None:
-        self._cache, self._text = cache, Text(ids)
-        cache.start_request(0, np.ascontiguousarray(ids, dtype=np.int32))
+        self.cache, self._text = cache, Text(ids)
+        self._number = len(cache.active_requests)
+        cache.start_request(self._number, np.ascontiguousarray(ids, dtype=np.int32))
 
     def draft(self, nodes: int, *, tree: bool = False) -> Any:
         text = self._text
-        return self._cache.speculate(
-            0,
+        return self.cache.speculate(
+            self._number,
             text.buffer[max(0, text.length - int(ARCTIC["max_tree_depth"])) : text.length],
             max_spec_tokens=nodes,
             max_spec_factor=ARCTIC["max_spec_factor"],
@@ -183,12 +187,12 @@ class ArcticSession:
 
     def learn(self, ids: Sequence[int]) -> None:
         self._text.add(ids)
-        self._cache.add_active_response(0, ids)
+        self.cache.add_active_response(self._number, ids)
 
     @property
     def nbytes(self) -> int:
         """What its two trees estimate of themselves."""
-        trees = (*self._cache._local_trees.values(), self._cache._global_tree)
+        trees = (*self.cache._local_trees.values(), self.cache._global_tree)
         return sum(tree.estimate_memory() for tree in trees)
 
 

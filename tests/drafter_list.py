@@ -13,10 +13,12 @@ import numpy as np
 from draftwood.contracts import Drafter, Sampling
 from draftwood.drafters.corpus import CorpusDrafter
 from draftwood.drafters.load import load
+from draftwood.drafters.memory import MemoryDrafter
 from draftwood.drafters.ngram import NgramDrafter
 from draftwood.drafters.parrot import ParrotDrafter
 from draftwood.drafters.prediction import PredictionDrafter
 from draftwood.index.corpus import Corpus
+from draftwood.index.memory import Memory
 from draftwood.testing import (
     DuplicatingDrafter,
     EmptyDrafter,
@@ -58,6 +60,14 @@ def _expected(target: ToyTarget) -> tuple[tuple[int, ...], ...]:
     return tuple(text), tuple(np.random.default_rng(7).integers(target.vocab_size, size=50).tolist())
 
 
+def _memory(target: ToyTarget) -> Memory:
+    """Answers of other requests, and so few tokens that each session's answer drives some of them out."""
+    memory, rng = Memory(150), np.random.default_rng(7)
+    for length in (2, 40, 90):
+        memory.add(rng.integers(target.vocab_size, size=length))
+    return memory
+
+
 SHIPPED: Mapping[str, Make] = {
     "ngram": lambda *_: load("ngram"),
     "suffix": lambda *_: load("suffix"),
@@ -69,6 +79,7 @@ SHIPPED: Mapping[str, Make] = {
     "ngram-mod": lambda *_: load("ngram-mod"),
     "prediction": lambda target, *_: [PredictionDrafter(texts=_expected(target))],
     "parrot": lambda target, *_: [ParrotDrafter(p=0.2, context=_expected(target)[1])],
+    "memory": lambda target, *_: [MemoryDrafter(memory=_memory(target))],
     "corpus": lambda target, *_: [CorpusDrafter(corpora=(_corpus(target, 5), _corpus(target, 6)))],
 }
 """The drafters that come with draftwood, by their names."""
@@ -99,7 +110,7 @@ BROKEN: Mapping[str, Make] = {
     },
     **{
         f"invalid {kind}": lambda *_, kind=kind: [InvalidDrafter(kind)]  # type: ignore[misc]
-        for kind in ("ids", "negative", "parents", "belief", "type")
+        for kind in ("ids", "negative", "parents", "belief", "evidence", "type")
     },
 }
 """Toys that break the contract and are off for the rest of the request."""

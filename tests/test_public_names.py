@@ -13,8 +13,10 @@ import draftwood
 PUBLIC = [
     "__version__",
     "Conversation",
+    "Corpus",
     "DraftwoodError",
     "Generation",
+    "Memory",
     "Piece",
     "Step",
     "Stream",

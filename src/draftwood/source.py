@@ -8,6 +8,7 @@ from contextlib import suppress
 from time import perf_counter
 
 from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Noise
+from draftwood.errors import IntegrityError
 from draftwood.step import SourceStep
 from draftwood.tree import TokenTree
 
@@ -55,6 +56,9 @@ class Source:
             tree = session.draft(ask.nodes, ask.probes, ask.odds)
             tree.check_integrity(vocab_size)
             if len(tree):
+                evidence, classes = tree.evidence.tolist(), len(self.drafter.prior)
+                if min(evidence) < 0 or max(evidence) >= classes:
+                    raise IntegrityError(f"evidence classes must lie in [0, {classes}), the length of the prior")
                 self.step.match_length = int(session.match_length)
             self.proposal = tree
 

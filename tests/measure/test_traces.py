@@ -8,7 +8,8 @@ import pytest
 from tests.measure.test_records import answer, filled
 
 from draftwood.errors import RecordError, VocabularyError
-from draftwood.measure.rows.traces import Trace, fingerprint, grouped, read_traces, write_traces
+from draftwood.measure.rows.traces import Trace, grouped, read_traces, write_traces
+from draftwood.models.fingerprint import tokenizer_fingerprint
 
 
 class Words:
@@ -71,7 +72,7 @@ def test_a_trace_of_another_tokenizer_is_refused(tmp_path):
     write_traces(tmp_path / "t.jsonl", [Trace("t", "a", [0], [1])], {}, Words())
     with pytest.raises(VocabularyError, match="made with another tokenizer"):
         read_traces(tmp_path / "t.jsonl", Others())
-    assert fingerprint(Words()) != fingerprint(Others())
+    assert tokenizer_fingerprint(Words()) != tokenizer_fingerprint(Others())
     assert len(read_traces(tmp_path / "t.jsonl")) == 1
 
 

@@ -22,6 +22,10 @@ def chat(
     model: options.Model = options.MODEL_DEFAULT,
     drafters: options.Drafters = options.DRAFTERS_DEFAULT,
     planner: options.PlannerName = options.PLANNER_DEFAULT,
+    prediction: options.Prediction = None,
+    memory: options.Memory = None,
+    corpus: options.Corpus = None,
+    context: options.Context = None,
     max_new_tokens: options.MaxNewTokens = None,
     temperature: options.Temperature = 0.0,
     top_k: options.TopK = None,
@@ -39,6 +43,7 @@ def chat(
     given = Given(
         model, drafters, planner, dtype, threads, pack, max_new_tokens,
         temperature, top_k, top_p, min_p, repetition_penalty, seed, stop,
+        options.read_sources(prediction, memory, corpus, context),
     )  # fmt: skip
     loaded = given.load()
     from draftwood.doors.conversation import Conversation
@@ -47,7 +52,7 @@ def chat(
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
     with Conversation(
         loaded.model, tokenizer=loaded.tokenizer, system=system, drafters=loaded.drafters,
-        planner=loaded.planner, **given.settings,
+        planner=loaded.planner, **loaded.sources, **given.settings,
     ) as conversation:  # fmt: skip
         Talk(conversation, loaded).run()
 

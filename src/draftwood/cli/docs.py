@@ -38,7 +38,10 @@ def page() -> str:
     """Return docs/cli.md."""
     command: Any = typer.main.get_command(app)
     parts: list[str] = [_HEAD, _section("draftwood", command)]
-    parts += [_section(f"draftwood {name}", verb) for name, verb in command.commands.items()]
+    for name, verb in command.commands.items():
+        parts.append(_section(f"draftwood {name}", verb))
+        below = getattr(verb, "commands", {})
+        parts += [_section(f"draftwood {name} {sub}", command) for sub, command in below.items()]
     return "\n".join(parts).rstrip() + "\n"
 
 

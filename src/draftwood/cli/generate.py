@@ -34,6 +34,10 @@ def generate(
     model: options.Model = options.MODEL_DEFAULT,
     drafters: options.Drafters = options.DRAFTERS_DEFAULT,
     planner: options.PlannerName = options.PLANNER_DEFAULT,
+    prediction: options.Prediction = None,
+    memory: options.Memory = None,
+    corpus: options.Corpus = None,
+    context: options.Context = None,
     max_new_tokens: options.MaxNewTokens = None,
     temperature: options.Temperature = 0.0,
     top_k: options.TopK = None,
@@ -66,6 +70,7 @@ def generate(
     given = Given(
         model, drafters, planner, dtype, threads, pack, max_new_tokens,
         temperature, top_k, top_p, min_p, repetition_penalty, seed, stop,
+        options.read_sources(prediction, memory, corpus, context),
     )  # fmt: skip
     loaded = given.load()
     content: Any = text
@@ -100,7 +105,8 @@ class _Answer:
     @property
     def _objects(self) -> dict[str, Any]:
         loaded = self._loaded
-        return {"tokenizer": loaded.tokenizer, "drafters": loaded.drafters, "planner": loaded.planner}
+        known = {"tokenizer": loaded.tokenizer, "drafters": loaded.drafters, "planner": loaded.planner}
+        return known | loaded.sources
 
     def write(self, *, trace: bool) -> bool:
         """Write the answer; returns whether it was interrupted."""
@@ -175,7 +181,7 @@ class _Kept:
         prompt_ids = as_ids(content, tokenizer)
         request = self._loaded.request(self._given, prompt_ids)
         self._writer.answer(Answer(
-            number, "generate", f"answer {number}", self._given.drafters, drafters=self._loaded.names,
+            number, "generate", f"answer {number}", self._given.label, drafters=self._loaded.names,
             planner=self._given.planner, prompt_ids=prompt_ids, output_ids=generation.ids, steps=steps,
             pieces=token_texts(generation.ids, tokenizer), prompt_pieces=token_texts(prompt_ids, tokenizer),
             finish_reason=generation.finish_reason, seed=generation.seed, limit=request.limit,
@@ -190,7 +196,7 @@ def document(generation: Generation, comparison: Comparison | None, given: Given
     rates = generation.stats
     found: dict[str, Any] = {
         "model": given.model,
-        "drafters": given.drafters,
+        "drafters": given.label,
         "planner": given.planner,
         "text": generation.text,
         "finish_reason": generation.finish_reason,

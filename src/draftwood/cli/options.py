@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,6 +43,24 @@ Stop = Annotated[
     list[str] | None, typer.Option(metavar="TEXT", help="End the answer before this text; may be given again.")
 ]
 System = Annotated[str | None, typer.Option(help="System message of the chat template.")]
+Prediction = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT|@FILE", help="Text expected in the answer, to draft from; may be given again."),
+]
+Memory = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Draft from the answers kept here, and keep these; made if it is not there."
+    ),
+]
+Corpus = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="Draft from what `draftwood corpus build` wrote; may be given again."),
+]
+Context = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT|@FILE", help="Further text to draft from, not in the prompt; may be given again."),
+]
 Dtype = Annotated[str, typer.Option(help="Number format: float32, bfloat16, float16 or auto.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads. [default: torch's choice]")]
 Pack = Annotated[
@@ -68,6 +87,7 @@ class Given:
     repetition_penalty: float | None
     seed: int | None
     stop: list[str] | None
+    sources: dict[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -77,38 +97,39 @@ class Given:
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
+    @property
+    def label(self) -> str:
+        """The drafters with those that the sources add: ``suffix+prediction``."""
+        from draftwood.doors.sources import Sources
+
+        return Sources(**self.sources).label(self.drafters)
+
     def load(self) -> Loaded:
         """Check everything that can be checked at once, then load the model."""
         from draftwood.contracts import Sampling
-        from draftwood.drafters.load import load as load_drafters
         from draftwood.ending import StopStrings
         from draftwood.planning.load import load as load_planner
         from draftwood.verify.sampling import check_sampling
 
-        load_drafters(self.drafters)
+        names = check_sources(self.drafters, self.sources)
         planner = load_planner(self.planner)
         known = {name: self.settings[name] for name in Sampling.__dataclass_fields__}
         check_sampling(Sampling(**{name: value for name, value in known.items() if value is not None}))
         StopStrings(self.stop or (), lambda _: "") if self.stop else None
         model, tokenizer = load_model(self.model, self.dtype, self.threads, self.pack)
-        return Loaded(model, tokenizer, self.drafters, planner)
+        return Loaded(model, tokenizer, self.drafters, planner, names, self.sources)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The objects that the doors take."""
+    """The objects that the doors take, and the names of the drafters, those that the sources add among them."""
 
     model: Any
     tokenizer: Any
     drafters: str
     planner: Planner
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the drafters."""
-        from draftwood.drafters.load import load as load_drafters
-
-        return [d.name for d in load_drafters(self.drafters)]
+    names: list[str]
+    sources: dict[str, Any]
 
     def request(self, given: Given, ids: list[int]) -> Request:
         """Return what these flags ask for, the model's own settings filled in."""
@@ -116,6 +137,31 @@ class Loaded:
 
         setup = Setup(self.model, self.tokenizer, self.drafters, self.planner)
         return setup.request(ids, **given.settings)
+
+
+def read_sources(
+    prediction: list[str] | None, memory: Path | None, corpus: list[Path] | None, context: list[str] | None
+) -> dict[str, Any]:
+    """Return what the doors take of sources; files of text are read, others only named."""
+    from draftwood.cli.prompt import read_given
+
+    return {
+        "prediction": [read_given(text, "prediction") for text in prediction] if prediction else None,
+        "memory": memory,
+        "corpus": corpus or None,
+        "context": [read_given(text, "context") for text in context] if context else None,
+    }
+
+
+def check_sources(drafters: str, sources: dict[str, Any]) -> list[str]:
+    """Open every file once, before a model is loaded; return the names of the drafters."""
+    from draftwood.doors.sources import Sources
+    from draftwood.drafters.load import load as load_drafters
+
+    given = Sources(**sources)
+    complete = given.complete(load_drafters(drafters))
+    given.opened(complete)
+    return [d.name for d in complete]
 
 
 def dtype_of(model: Any) -> str:

@@ -61,7 +61,7 @@ def suffix_array(tokens: Ints, used: NDArray[np.bool_] | None = None) -> Ints:
     """
     if not len(tokens):
         return np.empty(0, dtype=np.int32)
-    from pydivsufsort import divsufsort  # type: ignore[import-untyped]
+    from pydivsufsort import divsufsort
 
     used = used_ids(tokens) if used is None else used
     width = width_of(int(used.sum()))

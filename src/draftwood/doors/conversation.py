@@ -60,9 +60,7 @@ class Conversation:
         context: Text | Sequence[Text] | None = None,
         **settings: Any,
     ) -> None:
-        self._setup = Setup(
-            model, tokenizer, drafters, planner, Sources(prediction, memory, corpus, context)
-        )
+        self._setup = Setup(model, tokenizer, drafters, planner, Sources(prediction, memory, corpus, context))
         self._expected = self._setup.predicting(prediction)
         if settings.get("seed") is None:  # one seed for the whole conversation
             settings["seed"] = secrets.randbits(32)
@@ -91,7 +89,8 @@ class Conversation:
     def say(self, text: str, *, prediction: Prediction | None = None) -> Generator[Piece]:
         """Say something; yields the answer piece by piece.
 
-        ``prediction`` is text expected in this answer, in place of what is expected in all of them. Closing the generator, or an interrupt, ends the answer and keeps what was written in the history.
+        Closing the generator, or an interrupt, ends the answer and keeps what was written in the history.
+        ``prediction`` is text expected in this answer, in place of what is expected in all.
         """
         self.messages.append({"role": "user", "content": text})
         try:

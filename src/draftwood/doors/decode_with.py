@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from draftwood.contracts import Planner
 from draftwood.doors.generation import Generation, noted
 from draftwood.doors.setup import DrafterSpec, affordable
+from draftwood.doors.sources import (
+    CorpusGiven,
+    MemoryGiven,
+    Prediction,
+    Sources,
+    Text,
+    check_tokenizer,
+    per_prompt,
+    predicting,
+    saving,
+)
 from draftwood.drafters.load import load as load_drafters
 from draftwood.loop import write
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.planning.load import load as load_planner
-from draftwood.request import open_rows
+from draftwood.request import Request, open_rows
 from draftwood.verify.exact import SampleAndMatch
 
 
@@ -25,6 +37,10 @@ def decode_with(
     tokenizer: Any = None,
     stop_strings: str | Sequence[str] | None = None,
     seed: int | None = None,
+    prediction: Prediction | None = None,
+    memory: MemoryGiven | None = None,
+    corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
+    context: Text | Sequence[Text] | None = None,
 ) -> CustomGenerate:
     """Make ``model.generate`` draft: ``model.generate(..., custom_generate=draftwood.decode_with())``.
 
@@ -40,9 +56,12 @@ def decode_with(
         A streamer of transformers; it may be given to ``model.generate`` as well.
     tokenizer, stop_strings
         Stop strings, which transformers does not hand to a callable, and the tokenizer that reads them. The text
-        ends with the token that completes one, as there.
+        ends with the token that completes one, as there. Predictions and context as text need it, too.
     seed
         Keys a sampled text; by default drawn from torch's generator, so that ``torch.manual_seed`` rules.
+    prediction, memory, corpus, context
+        As in `generate`; a memory that is a file is saved after every call. In a list of predictions for a batch,
+        sequences of one prompt share an entry.
 
     Returns
     -------
@@ -52,11 +71,14 @@ def decode_with(
     Raises
     ------
     UnknownNameError, UsageError
-        For names and options that nobody knows.
+        For names and options that nobody knows, and sources that are not there.
+    FileFormatError, VocabularyError
+        For files of sources that are damaged, or of another tokenizer.
     """
     return CustomGenerate(
-        drafters, planner, streamer=streamer, tokenizer=tokenizer, stop_strings=stop_strings, seed=seed
-    )
+        drafters, planner, Sources(prediction, memory, corpus, context),
+        streamer=streamer, tokenizer=tokenizer, stop_strings=stop_strings, seed=seed,
+    )  # fmt: skip
 
 
 class CustomGenerate:
@@ -72,13 +94,19 @@ class CustomGenerate:
         self,
         drafters: DrafterSpec,
         planner: str | Planner,
+        sources: Sources,
         *,
         streamer: Any,
         tokenizer: Any,
         stop_strings: str | Sequence[str] | None,
         seed: int | None,
     ) -> None:
-        self._spec, self._drafters, self._planner = drafters, load_drafters(drafters), load_planner(planner)
+        self._spec, self._planner, self._sources = drafters, load_planner(planner), sources
+        chosen = sources.complete(load_drafters(drafters))
+        opened = sources.opened(chosen)
+        self._kept = sources.to_save(opened)
+        self._drafters = opened.bind(chosen, tokenizer, None)
+        check_tokenizer(self._drafters, tokenizer)
         self._streamer, self._tokenizer, self._stop, self._seed = streamer, tokenizer, stop_strings, seed
         self.generations: list[Generation] = []
 
@@ -119,17 +147,21 @@ class CustomGenerate:
                 seed=self._seed,
             )
             feed.prompt(input_ids)
-            return self._write(model, call, feed)
+            with saving(self._kept):
+                return self._write(model, call, feed)
 
     def _write(self, model: Any, call: Any, feed: Any) -> Any:
         from draftwood.engines.transformers.shared import shared_target
 
         target = shared_target(model)
-        drafters = affordable(self._spec, self._drafters, target)
+        drafters = self._drafters
+        if not self._sources.given:  # who gives a source wishes for drafts
+            drafters = affordable(self._spec, drafters, target)
         names = [drafter.name for drafter in drafters]
+        requests = self._expecting(call.requests, call.sequences, target.capabilities.vocab_size)
         source = call.target(target)
-        self.generations = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in call.requests]
-        with open_rows(source, drafters, call.requests, SampleAndMatch()) as rows:
+        self.generations = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in requests]
+        with open_rows(source, drafters, requests, SampleAndMatch()) as rows:
             for row, generation in zip(rows, self.generations, strict=True):
                 generation.prefill_s = row.prefill_s
             for emission in write(source, self._planner, rows):
@@ -137,6 +169,18 @@ class CustomGenerate:
                     feed.token(token)
             call.hand_back(target, rows)
         return call.answer([generation.ids for generation in self.generations])
+
+    def _expecting(self, requests: Sequence[Request], sequences: int, vocab_size: int) -> Sequence[Request]:
+        """Return the requests, each with drafters that know what is expected of its prompt."""
+        if self._sources.prediction is None:
+            return requests
+        prompts = len(requests) // sequences
+        found: list[Request] = []
+        for number, one in enumerate(per_prompt(self._sources.prediction, prompts if prompts > 1 else None)):
+            drafters = predicting(self._drafters, one, self._tokenizer, vocab_size)
+            of_prompt = requests[number * sequences : (number + 1) * sequences]
+            found += [replace(request, drafters=drafters) for request in of_prompt]
+        return found
 
 
 def generate_with(model: Any, *inputs: Any, drafters: DrafterSpec, planner: str | Planner, **settings: Any) -> Any:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from draftwood.contracts import Drafter, Planner, Processor, Sampling, Target
 from draftwood.doors.defaults import end_ids, fill_sampling, new_tokens, refuse_settings
 from draftwood.doors.prompts import decoder
-from draftwood.doors.sources import Sources, check_tokenizer, predicting, save
+from draftwood.doors.sources import Sources, check_tokenizer, predicting, saving
 from draftwood.drafters.load import load as load_drafters
 from draftwood.ending import StopStrings
 from draftwood.errors import UsageError, VocabularyError
@@ -58,7 +58,7 @@ class Setup:
         self.drafters = sources.complete(load_drafters(drafters))
         self.planner = load_planner(planner)
         opened = sources.opened(self.drafters)
-        self._kept = opened.memory if opened.memory is not sources.memory else None
+        self._kept = sources.to_save(opened)
         if isinstance(model, str):
             from draftwood.models import load
 
@@ -89,14 +89,9 @@ class Setup:
         self.drafters = Sources(prediction).complete(self.drafters)
         return predicting(self.drafters, prediction, self.tokenizer, self.target.capabilities.vocab_size)
 
-    @contextmanager
-    def saving(self) -> Iterator[None]:
+    def saving(self) -> AbstractContextManager[None]:
         """Save a memory that was given as a file on the way out, however that is taken."""
-        try:
-            yield
-        finally:
-            if self._kept is not None:
-                save(self._kept)
+        return saving(self._kept)
 
     def open(self, requests: Sequence[Request]) -> AbstractContextManager[list[Row]]:
         """Open rows for these requests."""

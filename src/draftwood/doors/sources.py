@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from numbers import Integral
 from os import PathLike
@@ -101,6 +103,25 @@ class Sources:
             For files that are no memory or corpus, or damaged.
         """
         return replace(self, memory=self._memory(drafters), corpus=self._corpora())
+
+    def said(self) -> dict[str, str]:
+        """Return what tells these sources from others, for the header of a measurement."""
+        opened, found = self.opened(), {}
+        for name in ("prediction", "context"):
+            if getattr(self, name) is not None:
+                found[name] = _digest(repr(_several(getattr(self, name), name)).encode())
+        if isinstance(opened.memory, Memory):
+            answers = opened.memory.answers()
+            digest = _digest(b"".join(a.namespace.encode() + a.ids.tobytes() for a in answers))
+            found["memory"] = f"{len(answers)} answers" + (f", {digest}" if answers else "")
+        for number, corpus in enumerate(opened.corpus or ()):  # type: ignore[arg-type]
+            digest = corpus.header.checksum.hex()[:16] if corpus.header else ""
+            found[f"corpus {number}" if number else "corpus"] = f"{len(corpus)} tokens, {digest}"
+        return found
+
+    def to_save(self, opened: Sources) -> Memory | None:
+        """Return the memory of ``opened`` that was given as a file here, if one was."""
+        return opened.memory if isinstance(opened.memory, Memory) and opened.memory is not self.memory else None
 
     def _memory(self, drafters: Iterable[Drafter]) -> Memory | None:
         if self.memory is None or isinstance(self.memory, Memory):
@@ -236,6 +257,10 @@ def _needed(tokenizer: Any, what: str) -> Any:
     return tokenizer
 
 
+def _digest(said: bytes) -> str:
+    return hashlib.sha256(said).hexdigest()[:16]
+
+
 def _path(given: Any, what: str) -> Path:
     if not isinstance(given, str | PathLike) or not str(given):
         raise UsageError(f"{what} is a file or a {what.capitalize()}, not {given!r:.40}")
@@ -255,7 +280,7 @@ def check_tokenizer(drafters: Iterable[Drafter], tokenizer: Any) -> None:
     if not hasattr(tokenizer, "get_vocab"):
         return
     for drafter in drafters:
-        if isinstance(drafter, MemoryDrafter):
+        if isinstance(drafter, MemoryDrafter) and drafter.memory is not None:
             drafter.memory.check_fingerprint(tokenizer_fingerprint(tokenizer))
         elif isinstance(drafter, CorpusDrafter):
             for corpus in drafter.corpora:
@@ -274,11 +299,27 @@ def _compare(what: str, theirs: str | None, tokenizer: Any) -> None:
         )
 
 
-def save(memory: Memory) -> None:
-    """Save a memory that something came into; where that fails, say so: what was written stays with its reader."""
-    if not memory.changes:
-        return
+def detached(drafters: Iterable[Drafter]) -> tuple[Drafter, ...]:
+    """Return the drafters; those with a memory of a file as it stands there, shared with nobody and never saved."""
+    return tuple(
+        replace(d, file=None, memory=Memory.open(d.file, d.tokens))
+        if isinstance(d, MemoryDrafter) and d.file is not None
+        else d
+        for d in drafters
+    )
+
+
+@contextmanager
+def saving(memory: Memory | None) -> Iterator[None]:
+    """Save a memory on the way out, however that is taken, if something came into it.
+
+    Where that fails a warning is logged: who has the text must not lose it.
+    """
     try:
-        memory.save()
-    except DraftwoodError as error:
-        log.warning("the memory was not saved: %s", error)
+        yield
+    finally:
+        if memory is not None and memory.changed:
+            try:
+                memory.save()
+            except DraftwoodError as error:
+                log.warning("the memory was not saved: %s", error)

@@ -71,10 +71,10 @@ def generate(
         Of a list of prompts, so many are written together, sharing each pass; every text is the one that it would
         be alone. Targets that take one text per pass write one after another.
     prediction
-        Text that you expect in the answer (or its token ids): what of it comes is copied, and nothing else changes.
-        A list has alternatives; with a list of prompts it has an entry (a text, a list of texts or None) per prompt.
+        Text (or token ids) that you expect in the answer: what of it comes is copied. A list has alternatives;
+        with a list of prompts it has an entry per prompt: a text, a list of texts or None.
     memory
-        A `Memory` of earlier answers, in which these are remembered too, or its file, saved when all is written.
+        A `Memory` of earlier answers, in which these are remembered too, or its file, saved at the end.
     corpus
         A `Corpus`, the file of one (see ``draftwood corpus build``), or several.
     context

@@ -19,6 +19,7 @@ import numpy as np
 from draftwood.contracts import Drafter, Needs
 from draftwood.drafters.corpus import CorpusDrafter
 from draftwood.drafters.lookup import LookupDrafter
+from draftwood.drafters.memory import MemoryDrafter
 from draftwood.drafters.ngram import NgramDrafter
 from draftwood.drafters.ngram_cache import NgramCacheDrafter
 from draftwood.drafters.ngram_map import NgramMapK4vDrafter, NgramMapKDrafter
@@ -36,6 +37,7 @@ DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
         SuffixDrafter,
         LookupDrafter,
         CorpusDrafter,
+        MemoryDrafter,
         NgramCacheDrafter,
         NgramSimpleDrafter,
         NgramMapKDrafter,
@@ -47,7 +49,7 @@ DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
 }
 """The drafters of this package; a plug-in cannot take their names."""
 
-SETS: Mapping[str, tuple[str, ...]] = {"none": (), "default": ("suffix",)}
+SETS: Mapping[str, tuple[str, ...]] = {"none": (), "default": ("ngram",)}
 """Names that stand for sets of drafters."""
 
 GROUP = "draftwood.drafters"

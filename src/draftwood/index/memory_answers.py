@@ -1,4 +1,4 @@
-"""Finished answers, bounded by tokens, apart per namespace; the least useful go first. For one thread at a time."""
+"""Finished answers, bounded by tokens, apart per namespace; the least useful go first. For a thread at a time."""
 
 from __future__ import annotations
 

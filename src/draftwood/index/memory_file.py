@@ -6,6 +6,7 @@ them), float64[n] worths as of a clock that stands at 0, int32[sum of lengths] i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,8 +63,12 @@ def write_memory(path: Path, answers: Sequence[Saved], fingerprint: str | None) 
         np.array([names[answer.namespace] for answer in answers], dtype="<i8"),
         np.array([answer.worth for answer in answers], dtype="<f8"),
     )
-    texts = (np.ascontiguousarray(answer.ids, dtype="<i4") for answer in answers)
-    write_file(path, KIND, about, (*columns, *texts))
+    write_file(path, KIND, about, itertools.chain(columns, _texts(answers)))
+
+
+def _texts(answers: Sequence[Saved]) -> Iterator[NDArray[np.int32]]:
+    for answer in answers:
+        yield np.ascontiguousarray(answer.ids, dtype="<i4")
 
 
 def read_memory(path: Path) -> tuple[list[Saved], str | None]:

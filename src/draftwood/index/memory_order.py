@@ -13,10 +13,10 @@ import math
 from draftwood.errors import IntegrityError
 from draftwood.index.memory_namespace import Answer
 
-START = 1.0
+START = 10.0
 """Accepted tokens that an answer counts for when it comes, or comes again."""
 
-HALF_LIFE = 0.5
+HALF_LIFE = 1.0
 """Tokens that come in while a credit loses half its weight, in sizes of the memory."""
 
 

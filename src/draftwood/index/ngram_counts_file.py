@@ -171,7 +171,7 @@ def _decode(path: Path, content: bytes, order: str) -> Ints:
 
 def _heads(path: Path, stream: Ints, *, cut: bool) -> NDArray[np.int64]:
     """Where each n-gram begins."""
-    values, end, at, heads = memoryview(stream), len(stream), 0, []
+    values, end, at, heads = stream.data, len(stream), 0, []
     while at < end:
         if end - at < _LONGEST + 1:
             raise _cut(path)

@@ -152,7 +152,7 @@ def _advance(rows: Ints, index: Ints, ends: Ints, first: int, token: int) -> Non
 
 
 @njit
-def _wrapped(number: int) -> int:
+def _wrapped(number: np.int64) -> np.int64:
     return np.int64(np.int32(number))
 
 
@@ -161,7 +161,7 @@ def _enough(count: int, total: int, least: int, percent: int, faithful: bool) ->
     share, needed = 100 * np.int64(count), percent * np.int64(total)
     if faithful:
         share, needed = _wrapped(share), _wrapped(needed)
-    return count > 0 and total >= least and share >= needed
+    return bool(count > 0 and total >= least and share >= needed)
 
 
 @njit

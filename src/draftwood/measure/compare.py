@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -12,6 +12,7 @@ from draftwood.contracts import Planner
 from draftwood.doors.generation import Generation
 from draftwood.doors.prompts import Prompt, as_ids
 from draftwood.doors.setup import DrafterSpec, Setup
+from draftwood.doors.sources import CorpusGiven, MemoryGiven, Prediction, Sources, Text, detached
 from draftwood.doors.stream import Stream, stream
 from draftwood.doors.text import Piece
 from draftwood.errors import UsageError
@@ -88,6 +89,10 @@ def compare(
     into: Comparison | None = None,
     on_round: Callable[[str, int], None] = lambda _arm, _round: None,
     on_piece: Callable[[Piece], None] = lambda _piece: None,
+    prediction: Prediction | None = None,
+    memory: MemoryGiven | None = None,
+    corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
+    context: Text | Sequence[Text] | None = None,
     **settings: Any,
 ) -> Comparison:
     """Write one answer plainly and drafted, in turns.
@@ -99,6 +104,9 @@ def compare(
     ----------
     model, prompt, tokenizer, drafters, planner, seed, **settings
         As in `draftwood.generate`; both arms get the same seed.
+    prediction, memory, corpus, context
+        As there, for the drafted arm. A memory that is a file is read anew for every run and never saved, since a
+        run would else copy the answer of the one before.
     rounds
         Runs of each arm.
     into
@@ -116,19 +124,27 @@ def compare(
     if rounds < 1:
         raise UsageError(f"rounds is {rounds}: it must be at least 1")
     result = Comparison() if into is None else into
-    setup = Setup(model, tokenizer, drafters, planner)
+    sources = Sources(prediction, memory, corpus, context)
+    setup = Setup(model, tokenizer, drafters, planner, sources)
     settings["seed"] = secrets.randbits(32) if seed is None else seed
     ids = as_ids(prompt, setup.tokenizer)
-    arms: dict[str, DrafterSpec] = {"drafted": setup.drafters, "plain": "none"}
+    arms = ("drafted", "plain")
+
+    def made() -> DrafterSpec:
+        """Drafters that have seen no text of an earlier run."""
+        if not setup.drafters:
+            return ()
+        anew = Setup(setup.model, setup.tokenizer, drafters, setup.planner, sources)
+        return detached(anew.predicting(prediction) or anew.drafters)
 
     def run(arm: str, text: list[int], **changed: Any) -> Stream:
         options = {"tokenizer": setup.tokenizer, "planner": setup.planner, **settings, **changed}
-        return stream(setup.model, text, drafters=arms[arm], **options)
+        return stream(setup.model, text, drafters="none" if arm == "plain" else made(), **options)
 
     for arm in arms:
         _exhaust(run(arm, ids[:_WARM_PROMPT], max_new_tokens=_WARM_TOKENS))
     for number in range(rounds):
-        for arm in list(arms) if number % 2 == 0 else reversed(arms):
+        for arm in arms if number % 2 == 0 else reversed(arms):
             on_round(arm, number)
             with run(arm, ids) as answer:
                 getattr(result, arm).append(answer.generation)

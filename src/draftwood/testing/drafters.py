@@ -193,7 +193,7 @@ class LyingDrafter(RandomDrafter):
 
 @dataclass(frozen=True)
 class InvalidDrafter(_Toy):
-    """Proposes what breaks the contract: ``kind`` is ids, negative, parents, belief or type."""
+    """Proposes what breaks the contract: ``kind`` is ids, negative, parents, belief, evidence or type."""
 
     kind: str = "ids"
     name: ClassVar[str] = "invalid"
@@ -205,6 +205,8 @@ class InvalidDrafter(_Toy):
             return TokenTree.build([0, 0], [1, 0])
         if self.kind == "belief":
             return TokenTree.build([0], belief=float("nan"))
+        if self.kind == "evidence":
+            return TokenTree.build([0], evidence=len(self.prior))
         return TokenTree.build([-1 if self.kind == "negative" else 1 << 30])
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from draftwood.contracts import Planner
 from draftwood.doors.setup import Setup
+from draftwood.doors.sources import Sources, detached
 from draftwood.engines.peers import Peer
 from draftwood.loop import write
 from draftwood.measure.rows.records import Answer
@@ -46,16 +47,23 @@ class OurArm:
     Parameters
     ----------
     label
-        The drafters as typed.
+        The drafters as typed, those that ``sources`` add included.
     setup
         Model, tokenizer and target that all arms share.
     planner
         As typed.
+    sources
+        What the drafters draft from beside the prompts. A memory is this arm's alone, begins every round as its file
+        stands, or empty, and is never saved: neither another arm nor an earlier round has written the answer down.
+    drafters
+        The drafters as typed, where that is not the label.
     """
 
     label: str
     setup: Setup
     planner: str
+    sources: Sources = field(default_factory=Sources)
+    drafters: str | None = None
     engine = "draftwood"
     _chosen: Planner = field(init=False)
     _round: Setup = field(init=False)
@@ -66,7 +74,10 @@ class OurArm:
 
     def begin_round(self) -> None:
         # Drafters made anew hold no memory of the round before; the planner, and with it the beliefs, stays.
-        self._round = Setup(self.setup.model, self.setup.tokenizer, self.label, self._chosen)
+        drafters, sources = self.drafters or self.label, self.sources
+        self._round = Setup(self.setup.model, self.setup.tokenizer, drafters, self._chosen, sources)
+        bound = self._round.predicting(sources.prediction) or self._round.drafters
+        self._round.drafters = detached(bound)
 
     def run(self, request: Request, answer: Answer) -> None:
         answer.drafters, answer.planner = self._round.names, self.planner

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from draftwood.engines.replay import MAX_ID
 from draftwood.errors import RecordError, VocabularyError
 from draftwood.measure.rows.lines import read_lines, write_whole
 from draftwood.measure.rows.records import header
+from draftwood.models.fingerprint import tokenizer_fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +104,13 @@ def _rank(row: Mapping[str, Any]) -> int:
 
 def write_traces(path: Path, traces: Iterable[Trace], provenance: Mapping[str, Any], tokenizer: Any) -> None:
     """Write a trace file, whole or not at all."""
-    made_with = {"tokenizer": fingerprint(tokenizer)} if tokenizer is not None else {}
+    made_with = {"tokenizer": tokenizer_fingerprint(tokenizer)} if tokenizer is not None else {}
     write_whole(path, [header("trace", made_with, provenance), *(t.to_json() for t in traces)])
-
-
-def fingerprint(tokenizer: Any) -> str:
-    """Return a short hash of a tokenizer's vocabulary."""
-    vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    return hashlib.sha256(repr(vocabulary).encode()).hexdigest()[:16]
 
 
 def _refuse_other_tokenizer(path: Path, row: Mapping[str, Any], tokenizer: Any) -> None:
     made_with = row.get("settings", {}).get("tokenizer")
-    if tokenizer is not None and made_with is not None and made_with != fingerprint(tokenizer):
+    if tokenizer is not None and made_with is not None and made_with != tokenizer_fingerprint(tokenizer):
         raise VocabularyError(f"{path} was made with another tokenizer: give that one, or leave --tokenizer out")
 
 

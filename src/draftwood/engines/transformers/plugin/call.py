@@ -44,6 +44,13 @@ class GenerateCall:
     seed
         Keys the noise of a sampled text; None draws it from torch's generator.
 
+    Attributes
+    ----------
+    requests
+        One per row.
+    sequences
+        How many rows of each prompt follow each other.
+
     Raises
     ------
     UsageError, PromptError, UnsupportedModelError
@@ -83,6 +90,7 @@ class GenerateCall:
         sampled = bool(getattr(config, "do_sample", False))
         if sampled and seed is None:
             seed = int(torch.randint(2**62, (1,)))
+        self.sequences = max(1, int(getattr(config, "num_return_sequences", None) or 1))
         self._sampling = Sampling(temperature=float(sampled), seed=seed or 0)
         self.requests = [self._request(row) for row in range(len(input_ids))]
 

@@ -1,0 +1,293 @@
+"""The drafter of a memory: what its sessions remember and when, credit, options, files by their names."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from draftwood.contracts import Feedback
+from draftwood.drafters import memory_shared
+from draftwood.drafters.load import load
+from draftwood.drafters.memory import MemoryDrafter
+from draftwood.drafters.memory_shared import KeptMemory, save_all, shared_memory
+from draftwood.errors import FileFormatError, UsageError
+from draftwood.index.memory import Memory
+from draftwood.tree import TokenTree
+
+ANSWER = [11, 12, 13, 14, 15, 16, 17, 18]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_open(monkeypatch):
+    monkeypatch.setattr(memory_shared, "_open", {})
+
+
+def feedback(*emitted, proposal=None, path=()):
+    tree = proposal if proposal is not None else TokenTree.empty()
+    choice = np.full(1 + len(tree), -1, dtype=np.int32)
+    return Feedback(tree, tree, np.arange(len(tree), dtype=np.int32), tuple(path), emitted, choice)
+
+
+def answered(drafter, answer=ANSWER, prompt=(1, 2)):
+    """A session that has written an answer: its first token comes from the prefill."""
+    session = drafter.open(list(prompt), None)
+    session.extend(answer[:1])
+    for token in answer[1:]:
+        session.learn(feedback(token))
+    return session
+
+
+def held(drafter, namespace=""):
+    return [saved.ids.tolist() for saved in drafter.memory.answers() if saved.namespace == namespace]
+
+
+def proposed(drafter, text, nodes=4):
+    session = drafter.open(text, None)
+    tree = session.draft(nodes, 0, drafter.prior)
+    tree.check_integrity()
+    session.close()
+    return tree.tokens[tree.best_chain()].tolist()
+
+
+def test_an_answer_is_remembered_when_its_session_closes_and_its_prompt_is_not():
+    drafter = MemoryDrafter()
+    session = answered(drafter)
+    assert held(drafter) == []
+    session.close()
+    assert held(drafter) == [ANSWER]
+    session.close()
+    assert held(drafter) == [ANSWER]
+    assert proposed(drafter, [5, 11, 12, 13]) == [14, 15, 16, 17]
+
+
+def test_a_session_that_wrote_nothing_leaves_nothing():
+    drafter = MemoryDrafter()
+    drafter.open([1, 2, 3], None).close()
+    drafter.open([], None).close()
+    answered(drafter, [7]).close()
+    assert held(drafter) == []
+
+
+def test_each_turn_has_its_own_answer():
+    drafter = MemoryDrafter()
+    session = answered(drafter)
+    session.extend([3, 4, 5])
+    assert held(drafter) == [ANSWER]
+    session.extend([21])
+    session.learn(feedback(22, 23))
+    session.close()
+    assert held(drafter) == [ANSWER, [21, 22, 23]]
+
+
+def test_a_cut_ends_the_answer():
+    drafter = MemoryDrafter()
+    session = answered(drafter)
+    session.truncate(100)
+    assert held(drafter) == []
+    session.truncate(5)
+    session.extend([9, 9])
+    session.extend([21])
+    session.learn(feedback(22))
+    session.close()
+    assert held(drafter) == [ANSWER, [21, 22]]
+
+
+def test_a_cut_to_nothing():
+    drafter = MemoryDrafter()
+    session = answered(drafter)
+    session.truncate(-3)
+    assert len(session.draft(4, 0, drafter.prior)) == 0
+    session.extend([11, 12, 13])
+    assert session.draft(1, 0, drafter.prior).tokens.tolist() == [14]
+
+
+def test_a_fork_remembers_what_it_wrote_itself():
+    drafter = MemoryDrafter()
+    session = answered(drafter)
+    twin = session.fork()
+    twin.learn(feedback(31, 32))
+    session.learn(feedback(19))
+    twin.close()
+    session.close()
+    assert held(drafter) == [[31, 32], [*ANSWER, 19]]
+
+
+def test_what_closes_meanwhile_is_proposed_to_sessions_under_way():
+    drafter = MemoryDrafter()
+    under_way = drafter.open([11, 12, 13], None)
+    assert len(under_way.draft(4, 0, drafter.prior)) == 0
+    assert under_way.match_length == 0
+    answered(drafter).close()
+    assert under_way.draft(1, 0, drafter.prior).tokens.tolist() == [14]
+    assert under_way.match_length == 3
+
+
+def test_namespaces_do_not_see_each_other():
+    memory = Memory(10_000)
+    ann, bob = (MemoryDrafter(namespace=name, memory=memory) for name in ("ann", "bob"))
+    answered(ann).close()
+    assert proposed(bob, [11, 12, 13]) == []
+    assert proposed(ann, [11, 12, 13]) == [14, 15, 16, 17]
+    assert held(ann, "ann") == [ANSWER]
+
+
+def worth(drafter):
+    return [saved.worth for saved in drafter.memory.answers()]
+
+
+def test_accepted_tokens_are_credited_to_their_answer():
+    drafter = MemoryDrafter()
+    answered(drafter).close()
+    answered(drafter, [range_ + 50 for range_ in ANSWER]).close()
+    before = worth(drafter)
+    session = drafter.open([11, 12, 13], None)
+    tree = session.draft(3, 0, drafter.prior)
+    chain = tree.best_chain().tolist()
+    session.learn(feedback(*tree.tokens[chain[:2]].tolist(), 99, proposal=tree, path=chain[:2]))
+    after = worth(drafter)
+    assert 2 ** after[0] == pytest.approx(2 ** before[0] + 2)
+    assert after[1] == before[1]
+
+
+def test_what_was_rejected_or_pruned_is_credited_to_nobody():
+    drafter = MemoryDrafter()
+    answered(drafter).close()
+    before = worth(drafter)
+    session = drafter.open([11, 12, 13], None)
+    tree = session.draft(3, 0, drafter.prior)
+    session.learn(feedback(99, proposal=tree))
+    lesson = feedback(14, 15, 99, proposal=tree, path=[0, 1])
+    session.learn(dataclasses.replace(lesson, rows=np.full(3, -1, dtype=np.int32)))
+    session.draft(0, 0, drafter.prior)
+    session.learn(feedback(3))
+    assert worth(drafter) == before
+
+
+def test_branches_are_no_longer_than_asked_for():
+    drafter = MemoryDrafter(length=2)
+    answered(drafter).close()
+    session = drafter.open([11, 12, 13], None)
+    assert session.draft(16, 0, drafter.prior).depth.max() == 2
+    assert len(session.draft(0, 5, drafter.prior)) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"length": 0}, "length must lie between"),
+        ({"length": 1 << 17}, "length must lie between"),
+        ({"tokens": 0}, "a memory holds 1 to"),
+        ({"tokens": 1 << 40}, "a memory holds 1 to"),
+    ],
+)
+def test_options_out_of_range(options, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        MemoryDrafter(**options)
+
+
+def test_a_door_brings_a_memory_of_its_own():
+    memory = Memory(500)
+    drafter = MemoryDrafter(memory=memory)
+    assert drafter.memory is memory
+    assert dataclasses.replace(drafter, namespace="ann").memory is memory
+    assert MemoryDrafter().memory is not MemoryDrafter().memory
+
+
+def test_numba_comes_with_the_first_answer():
+    code = (
+        "import sys; from draftwood.drafters.memory import MemoryDrafter; d = MemoryDrafter(); d.prior;"
+        "d.open([1, 2], None).close(); assert 'numba' not in sys.modules;"
+        "d.memory.add([1, 2, 3]); assert 'numba' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- files by their names ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "mine.dwm"
+
+
+def test_drafters_of_one_file_share_one_memory(path, monkeypatch):
+    one, other = (load(f"memory:file={path}:namespace={name}")[0] for name in ("ann", "bob"))
+    assert one.memory is other.memory
+    monkeypatch.chdir(path.parent)
+    assert MemoryDrafter(file=path.name).memory is one.memory
+    assert dataclasses.replace(one, namespace="carl").memory is one.memory
+    with pytest.raises(UsageError, match="is open with tokens=1000000, not 5"):
+        MemoryDrafter(file=str(path), tokens=5)
+    with pytest.raises(UsageError, match="leave one of them out"):
+        MemoryDrafter(file=str(path), memory=Memory(5))
+
+
+def test_a_file_is_saved_at_the_end_and_read_the_next_time(path):
+    drafter = MemoryDrafter(file=str(path))
+    answered(drafter).close()
+    assert not path.exists()
+    save_all()
+    memory_shared._open.clear()
+    again = MemoryDrafter(file=str(path))
+    assert again.memory is not drafter.memory
+    assert proposed(again, [11, 12, 13]) == [14, 15, 16, 17]
+
+
+def test_the_interpreter_saves_it_when_it_ends(path):
+    code = (
+        f"from draftwood.drafters.memory import MemoryDrafter; d = MemoryDrafter(file={str(path)!r});"
+        "s = d.open([1], None); s.extend([4]); s.extend([5, 6]); s.close(); d.memory.add([7, 8, 9])"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert [saved.ids.tolist() for saved in Memory.open(path).answers()] == [[7, 8, 9]]
+
+
+def test_a_session_saves_it_now_and_then(path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(memory_shared.time, "monotonic", lambda: now[0])
+    drafter = MemoryDrafter(file=str(path))
+    answered(drafter).close()
+    assert not path.exists()
+    now[0] = memory_shared.SAVE_EVERY
+    drafter.open([1], None).close()
+    first = path.stat()
+    answered(drafter, [1, 2, 3]).close()
+    assert path.stat() == first
+    now[0] *= 2
+    drafter.open([1], None).close()
+    assert len(Memory.open(path).answers()) == 2
+    second = path.stat()
+    now[0] *= 2
+    drafter.open([1], None).close()
+    assert path.stat() == second
+
+
+def test_a_save_that_fails_is_reported_and_costs_no_text(path, monkeypatch, caplog):
+    monkeypatch.setattr(memory_shared, "SAVE_EVERY", 0.0)
+    drafter = MemoryDrafter(file=str(path))
+    path.mkdir()
+    with caplog.at_level(logging.WARNING, "draftwood"):
+        answered(drafter).close()
+    assert "what requests taught could not be saved" in caplog.text
+    path.rmdir()
+    drafter.open([1], None).close()
+    assert len(Memory.open(path).answers()) == 1
+
+
+def test_a_file_that_is_no_memory_is_told_at_once(path):
+    path.write_text("notes")
+    with pytest.raises(FileFormatError, match=r"mine\.dwm is no file of draftwood"):
+        load(f"memory:file={path}")
+
+
+def test_a_memory_of_somebody_else_is_not_saved_by_sessions(path, monkeypatch):
+    monkeypatch.setattr(memory_shared, "SAVE_EVERY", 0.0)
+    memory = Memory.open(path)
+    answered(MemoryDrafter(memory=memory)).close()
+    assert not path.exists()
+    assert isinstance(shared_memory(str(path), 500), KeptMemory)

@@ -1,0 +1,92 @@
+"""Beliefs: labels from what a pass taught, and rates that learn from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from draftwood.contracts import Feedback
+from draftwood.drafters.ngram import NgramDrafter
+from draftwood.planning.beliefs import Beliefs, Rates, labels
+from draftwood.tree import TokenTree, merge
+
+
+def lesson(proposal, path, emitted, choice, rows=None, tree=None):
+    where = np.arange(len(proposal), dtype=np.int32) if rows is None else np.array(rows, dtype=np.int32)
+    scored = proposal if tree is None else tree
+    return Feedback(scored, proposal, where, tuple(path), tuple(emitted), np.array(choice, dtype=np.int32))
+
+
+def test_only_nodes_whose_parent_was_accepted_are_labels():
+    tree = TokenTree.build([5, 6, 7, 8], [-1, -1, 0, 1], evidence=[0, 1, 2, 3])
+    assert labels(lesson(tree, [0], [5, 9], [5, 9, -1, -1, -1])) == ([0, 1, 2], [True, False, False])
+
+
+def test_nodes_that_were_pruned_are_labels_too():
+    proposal = TokenTree.build([5, 6, 7], [-1, 0, 0], evidence=[0, 1, 2])
+    scored = proposal.take(np.array([0]))
+    found = labels(lesson(proposal, [0], [5, 7], [5, 7], rows=[0, -1, -1], tree=scored))
+    assert found == ([0, 1, 2], [True, False, True])
+
+
+def test_what_nobody_scored_says_nothing():
+    proposal = TokenTree.build([5, 6], evidence=[0, 1])
+    nothing = TokenTree.empty()
+    assert labels(lesson(proposal, [], [5], [5], rows=[-1, -1], tree=nothing)) == ([0], [True])
+    assert labels(lesson(nothing, [], [5], [5])) == ([], [])
+
+
+def test_a_node_that_another_source_proposed_as_well_is_a_label_for_both():
+    one, other = TokenTree.build([5, 6], evidence=[0, 1]), TokenTree.build([5, 7], evidence=[2, 3])
+    tree, rows = merge([one, other])
+    for proposal, row, expected in ((one, rows[0], [True, False]), (other, rows[1], [True, True])):
+        taught = lesson(proposal, [0, 2], [5, 7, 1], [5, 7, -1, 1], rows=row, tree=tree)
+        assert labels(taught)[1] == expected
+
+
+def test_probes_and_unknown_choices_are_no_labels():
+    tree = TokenTree.build([5, 6, 7], [-1, -1, 0], evidence=[0, 1, 2], probe=[False, True, False])
+    assert labels(lesson(tree, [0], [5], [5, -1, -1, -1])) == ([0], [True])  # the text ended with node 0
+
+
+def test_a_rate_goes_from_its_prior_to_what_comes():
+    rates = Rates(np.array([0.5, 0.5], dtype=np.float32))
+    assert rates.odds.dtype == np.float32
+    assert rates.odds.tolist() == [0.5, 0.5]
+    random = np.random.default_rng(0)
+    for _ in range(2000):
+        rates.learn([0, 1], [bool(random.random() < 0.1), bool(random.random() < 0.8)])
+    assert rates.odds == pytest.approx([0.1, 0.8], abs=0.06)
+
+
+def test_twenty_labels_move_classes_that_were_never_seen():
+    rates = Rates(np.array([0.6, 0.3], dtype=np.float32))
+    for _ in range(20):
+        rates.learn([0], [False])
+    assert rates.odds[1] < 0.27
+    assert 0 < rates.odds[0] < 0.4
+
+
+def test_a_change_of_topic_is_noticed_within_some_fifty_steps():
+    rates = Rates(np.full(30, 0.5, dtype=np.float32))
+    random = np.random.default_rng(1)
+    for truth in (0.9, 0.1):
+        for _ in range(50):
+            rates.learn([int(which) for which in random.integers(0, 30, 4)], (random.random(4) < truth).tolist())
+        assert abs(float(rates.odds.mean()) - truth) < 0.25
+
+
+def test_odds_stay_probabilities_whatever_comes():
+    rates = Rates(np.array([0.0, 1.0], dtype=np.float32))
+    for right in (True, False):
+        for _ in range(500):
+            rates.learn([0, 1, 0, 1], [right] * 4)
+            assert ((rates.odds > 0) & (rates.odds < 1)).all()
+
+
+def test_greedy_and_sampled_requests_have_rates_of_their_own_and_equal_drafters_share_them():
+    beliefs, one, twin, other = Beliefs(), NgramDrafter(), NgramDrafter(), NgramDrafter(length=8)
+    assert beliefs.rates(one, greedy=True) is beliefs.rates(twin, greedy=True)
+    assert beliefs.rates(one, greedy=True) is not beliefs.rates(one, greedy=False)
+    assert beliefs.rates(one, greedy=True) is not beliefs.rates(other, greedy=True)
+    assert (beliefs.odds(one, greedy=False) == one.prior).all()
