@@ -17,7 +17,6 @@ The same command goes on with a file that was left unfinished.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import sysconfig
 import time
@@ -44,6 +43,8 @@ EMITTED = 3
 EVICTED = 64 << 20
 REQUESTS = 64
 CALLS = 30
+SAME = (("provenance", "commit"), ("provenance", "packages"), ("provenance", "processor"))
+"""What a file that is gone on with must agree in, settings apart."""
 HERE = Path(__file__).parent
 
 
@@ -207,8 +208,9 @@ class Output:
         first = header("drafting", settings, provenance())
         if path is not None:
             known = [row for _, row in read_lines(path, cut=True)] if path.exists() else []
-            if known and known[0].get("settings") != json.loads(json.dumps(settings)):
-                sys.exit(f"{path} was measured with other settings: choose another -o")
+            for part, name in (*(("settings", n) for n in settings), *SAME):
+                if known and known[0].get(part, {}).get(name) != first[part].get(name):
+                    sys.exit(f"{path} was measured with another {name}: choose another -o")
             self.rows = known[1:]
             self._file = Appender(path)
             if not known:

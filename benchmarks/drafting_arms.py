@@ -211,7 +211,8 @@ _BOUND = {"prediction": _prediction, "memory": _memory, "corpus": _corpus}
 
 def accepted(tokens: Sequence[int], parents: Sequence[int], truth: Sequence[int]) -> dict[int, int]:
     """Return which nodes of a tree are on the path of the true text, and at which depth from 0."""
-    found, depth = {}, {-1: -1}
+    found: dict[int, int] = {}
+    depth = {-1: -1}
     for node, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
         below = depth.get(parent, len(truth)) + 1
         if below < len(truth) and token == truth[below] and below not in found.values():

@@ -1,8 +1,10 @@
 """Other projects' proposers of copied text, behind the calls that `drafting.py` times. Each at its own defaults.
 
 vLLM's n-gram proposer is numba and numpy, and its file is read out of the wheel: nothing of vLLM is installed.
-ArcticInference's suffix cache is C++: ``pip install arctic-inference`` builds it (or name a folder that holds the
-package with its built extension). Transformers' prompt lookup is part of transformers.
+ArcticInference's suffix cache is C++. ``pip install arctic-inference`` builds it; alone it comes from the unpacked
+source: ``pip install nanobind``, ``cmake csrc/suffix_decoding -DCMAKE_BUILD_TYPE=Release
+-DCMAKE_LIBRARY_OUTPUT_DIRECTORY=$PWD/arctic_inference/suffix_decoding``, ``make``; then name that folder.
+Transformers' prompt lookup is part of transformers.
 """
 
 from __future__ import annotations
@@ -156,7 +158,9 @@ class ArcticSuffix:
         try:
             self.version = version("arctic_inference")
         except PackageNotFoundError:
-            self.version = "unpacked"
+            about = folder / "PKG-INFO" if folder is not None else Path()
+            lines = about.read_text(encoding="utf-8").splitlines() if about.is_file() else []
+            self.version = next((line[9:] for line in lines if line.startswith("Version: ")), "unknown")
 
     def open(self, ids: Ints, nodes: int) -> ArcticSession:  # noqa: ARG002
         return ArcticSession(self._make(max_tree_depth=ARCTIC["max_tree_depth"]), ids)

@@ -117,6 +117,8 @@ BROKEN: Mapping[str, Make] = {
 
 COMBINED: Mapping[str, Make] = {
     "suffix+lookup": lambda *_: load("suffix+lookup"),
+    "suffix without branches": lambda *_: load("suffix:branches=1"),
+    "suffix without branches+suffix": lambda *_: load("suffix:branches=1+suffix"),
     "ngram+suffix": lambda *_: load("ngram:frequent=3+suffix"),
     "ngram with context": lambda *_: [NgramDrafter(context=((1, 2, 3, 4), (), (5, 1, 2)))],
     "ngram-mod of short n-grams+lookup": lambda *_: load("ngram-mod:n_match=2:n_min=0+lookup"),
@@ -149,6 +151,6 @@ EVERY: Mapping[str, Make] = {**WELL_BEHAVED, **GREEDIER_THAN_ASKED, **BROKEN, **
 ANSWERING = frozenset({"prediction", "parrot"})
 """Drafters that tell the answer from its prompt: where it began is nowhere in the text."""
 
-SHARING = frozenset({"ngram-mod", "ngram-mod of short n-grams+lookup", "faithful ngram-mod+suffix"})
+SHARING = frozenset({"memory", "ngram-mod", "ngram-mod of short n-grams+lookup", "faithful ngram-mod+suffix"})
 """Sets whose requests learn from each other while they are written: their steps depend on what else was read, the
 text on the target alone."""

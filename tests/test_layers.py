@@ -36,7 +36,7 @@ PACKAGES = {
     "torch": ("engines.transformers", "models", "cli.info"),  # the last asks it what this machine can do
     "transformers": ("engines.transformers", "models"),
     "accelerate": ("engines.transformers",),
-    "filelock": ("models",),
+    "filelock": ("models", "index"),
     "gguf": ("models",),
     "huggingface_hub": ("models",),
     "safetensors": ("models",),

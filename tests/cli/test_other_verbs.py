@@ -102,7 +102,7 @@ def test_the_demo(draftwood, tiny, monkeypatch):
     monkeypatch.setattr("draftwood.cli.demo._MODEL", tiny)
     ran = draftwood("demo", "--max-new-tokens", "60")
     assert ran.code == 0
-    for word in ("code-edit", "grammar", "chat", "speedup", "times as fast (geometric mean)", "drafted by suffix"):
+    for word in ("code-edit", "grammar", "chat", "speedup", "times as fast (geometric mean)", "drafted by ngram"):
         assert word in ran.out
     assert ran.out.count("identical to the last token") == 3
     assert "NO" not in ran.out.rpartition("kind")[2]

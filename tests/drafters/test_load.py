@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from draftwood.contracts import Needs
 from draftwood.drafters.load import arms, known, load
 from draftwood.drafters.lookup import LookupDrafter
+from draftwood.drafters.ngram import NgramDrafter
 from draftwood.drafters.suffix import SuffixDrafter
 from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
 
@@ -26,9 +27,9 @@ from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, Usa
     ("spec", "expected"),
     [
         ("none", ()),
-        ("default", (SuffixDrafter(),)),
+        ("default", (NgramDrafter(),)),
         ("suffix", (SuffixDrafter(),)),
-        ("default+lookup", (SuffixDrafter(), LookupDrafter())),
+        ("default+lookup", (NgramDrafter(), LookupDrafter())),
         (" suffix + lookup : length = 4 ", (SuffixDrafter(), LookupDrafter(length=4))),
         ("lookup:max_ngram=3:length=10", (LookupDrafter(max_ngram=3, length=10),)),
         ("suffix:factor=1.5:offset=2", (SuffixDrafter(factor=1.5, offset=2),)),
@@ -62,8 +63,8 @@ def test_several_arms():
         (["none", SuffixDrafter()], "cannot be combined"),
         ("none:length=3", "takes no options"),
         ("default:length=3", "takes no options"),
-        ("default+suffix", "named twice"),
-        ("suffix+suffix:length=16", "named twice"),
+        ("default+ngram", "named twice"),
+        ("suffix+suffix:offset=4", "named twice"),
         ([SuffixDrafter(), "suffix"], "named twice"),
         ("suffix,lookup", "',' lists several"),
         ("suffix:length", "written key=value"),
@@ -280,7 +281,7 @@ def test_a_plugin_cannot_take_our_names_nor_anothers(install):
 
 def test_plugins_are_not_imported_for_our_own_names(install):
     install("raise SystemExit", "echo = example_drafters:Echo")
-    assert load("default+lookup") == (SuffixDrafter(), LookupDrafter())
+    assert load("default+lookup") == (NgramDrafter(), LookupDrafter())
 
 
 def test_names_bring_neither_numba_nor_torch():

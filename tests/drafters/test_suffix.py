@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.contracts import Feedback
-from draftwood.drafters.suffix import FLOORS, PRIOR, SuffixDrafter
+from draftwood.drafters.suffix import FLOORS, MOST_NODES, PRIOR, SuffixDrafter
 from draftwood.errors import UsageError
 from draftwood.index.naive_suffix import NaiveSuffix
+from draftwood.testing import check_drafter
 from draftwood.tree import TokenTree
 
 TEXT = st.lists(st.integers(0, 3), max_size=50)
+CHAIN = SuffixDrafter(branches=1)
 
 
 def feedback(*emitted):
@@ -27,14 +29,14 @@ def feedback(*emitted):
     return Feedback(tree, tree, none, (), emitted, np.array([-1], dtype=np.int32))
 
 
-def draft(session, nodes=16, drafter=None):
-    return session.draft(nodes, 0, (drafter or SuffixDrafter()).prior)
+def draft(session, nodes=16, drafter=CHAIN):
+    return session.draft(nodes, 0, drafter.prior)
 
 
 @settings(max_examples=200, deadline=None)
 @given(text=TEXT, nodes=st.integers(0, 20), length=st.integers(1, 18), least=st.integers(1, 4))
-def test_proposes_what_followed_the_longest_earlier_suffix(text, nodes, length, least):
-    drafter = SuffixDrafter(length=length, min_match=least, factor=math.inf)
+def test_a_chain_is_what_followed_the_longest_earlier_suffix(text, nodes, length, least):
+    drafter = SuffixDrafter(length=length, min_match=least, factor=math.inf, branches=1)
     odds = np.linspace(0.1, 0.9, len(FLOORS), dtype=np.float32)
     tree = drafter.open(text, None).draft(nodes, 3, odds)
     tree.check_integrity(4)
@@ -50,8 +52,14 @@ def test_proposes_what_followed_the_longest_earlier_suffix(text, nodes, length, 
     assert np.isnan(tree.draft_prob).all()
 
 
-def test_prior_rises_with_the_match():
-    prior = SuffixDrafter().prior
+@pytest.mark.parametrize("drafter", [CHAIN, SuffixDrafter(branches=2, length=3), SuffixDrafter(min_match=3)])
+def test_options_keep_the_contract(drafter):
+    check_drafter(drafter)
+    check_drafter(drafter, prompt=list(range(8)) * 3)
+
+
+def test_the_prior_of_a_chain_rises_with_the_match():
+    prior = CHAIN.prior
     assert prior.dtype == np.float32
     assert len(prior) == len(FLOORS) == len(PRIOR)
     assert (np.diff(prior) > 0).all()
@@ -59,7 +67,7 @@ def test_prior_rises_with_the_match():
 
 
 def test_classes_of_a_long_match_and_a_long_draft():
-    drafter = SuffixDrafter(length=100, factor=math.inf)
+    drafter = SuffixDrafter(length=100, factor=math.inf, branches=1)
     tree = drafter.open([1] * 2000, None).draft(100, 0, drafter.prior)
     assert len(tree) == 100
     assert set(tree.evidence.tolist()) == {len(FLOORS) - 1}
@@ -73,12 +81,29 @@ def test_classes_of_a_long_match_and_a_long_draft():
     [(2.0, 0, 6), (1.0, 1, 4), (0.0, 2, 2), (0.0, 0, 0), (0.4, 0, 1), (99.0, 0, 16)],
 )
 def test_factor_and_offset_limit_by_match_length(factor, offset, proposed):
-    drafter = SuffixDrafter(factor=factor, offset=offset)
-    assert len(draft(drafter.open([1, 2, 3, 4, 5, 1, 2, 3], None))) == proposed
+    session = SuffixDrafter(factor=factor, offset=offset, branches=1).open([1, 2, 3, 4, 5, 1, 2, 3], None)
+    assert len(draft(session)) == proposed
+    drafter = SuffixDrafter(length=16, factor=factor, offset=offset)
+    tree = draft(drafter.open([1, 2, 3, 4, 5, 1, 2, 3], None), 99, drafter)
+    assert max(tree.depth, default=0) == proposed
+
+
+def test_limits_that_are_not_given_are_those_of_a_chain_or_of_a_tree():
+    def drafted(text, **options):
+        drafter = SuffixDrafter(**options)
+        return max(draft(drafter.open(text, None), 99, drafter).depth, default=0)
+
+    once = [*range(90), 0]
+    assert drafted(once, branches=1) == 5
+    assert drafted(once, branches=1, factor=math.inf) == 16
+    assert drafted(once, branches=1, length=3) == 3
+    assert drafted(once) == 64
+    assert drafted(once, factor=1.0) == 5
+    assert drafted(once, length=70) == 70
 
 
 def test_learn_extend_truncate_fork_close():
-    session = SuffixDrafter().open([1, 2, 3], None)
+    session = CHAIN.open([1, 2, 3], None)
     assert len(draft(session)) == 0
     session.learn(feedback(1))
     assert draft(session, 3).tokens.tolist() == [2, 3, 1]
@@ -95,7 +120,7 @@ def test_learn_extend_truncate_fork_close():
 
 
 def test_drafting_changes_nothing():
-    session = SuffixDrafter().open([1, 2, 1, 2, 1], None)
+    session = CHAIN.open([1, 2, 1, 2, 1], None)
     first = draft(session)
     first.tokens[:] = 7
     assert draft(session, 4).tokens.tolist() == [2, 1, 2, 1]
@@ -103,7 +128,77 @@ def test_drafting_changes_nothing():
 
 @pytest.mark.parametrize("prompt", [[], [5], (5, 5), np.array([5, 5])])
 def test_prompts_of_any_kind(prompt):
-    assert len(draft(SuffixDrafter().open(prompt, None), 2)) == (2 if len(prompt) == 2 else 0)
+    assert len(draft(CHAIN.open(prompt, None), 2)) == (2 if len(prompt) == 2 else 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=TEXT,
+    nodes=st.integers(0, 20),
+    length=st.integers(1, 18),
+    least=st.integers(1, 4),
+    branches=st.integers(2, 9),
+)
+def test_a_tree_is_what_followed_the_longest_earlier_suffixes(text, nodes, length, least, branches):
+    drafter = SuffixDrafter(length=length, min_match=least, factor=math.inf, branches=branches)
+    odds = np.random.default_rng(0).random(len(drafter.prior), dtype=np.float32)
+    session = drafter.open(text, None)
+    tree = session.draft(nodes, 3, odds)
+    tree.check_integrity(4)
+    limits = {"depth": min(nodes, length), "branches": branches, "least": least}
+    expected = NaiveSuffix(text).grow(odds, nodes, **limits)
+    assert list(zip(tree.tokens, tree.parents, tree.evidence, strict=True)) == expected
+    assert tree.belief.tolist() == odds[tree.evidence].tolist()
+    assert session.match_length == NaiveSuffix(text).match()[0]
+    assert not tree.probe.any()
+    assert np.isnan(tree.draft_prob).all()
+
+
+def test_a_tree_offers_what_followed_each_occurrence_and_what_followed_shorter_strings():
+    drafter = SuffixDrafter()
+    text = [7, 1, 2, 3, 9, 1, 2, 4, 8, 2, 5, 6, 1, 2]
+    tree = draft(drafter.open(text, None), 64, drafter)
+    first = {int(t) for t, parent in zip(tree.tokens, tree.parents, strict=True) if parent == -1}
+    assert first == {3, 4, 5}, "behind 1 2 stood 3 and 4, behind 2 also 5"
+    assert tree.child(tree.child(-1, 4), 8) >= 0
+    assert not tree.is_chain
+    trusting = SuffixDrafter(min_match=2)
+    tree = draft(trusting.open(text, None), 64, trusting)
+    assert {int(t) for t, parent in zip(tree.tokens, tree.parents, strict=True) if parent == -1} == {3, 4}
+
+
+def test_a_tree_without_forks_is_a_chain():
+    drafter = SuffixDrafter()
+    tree = draft(drafter.open([1, 2, 3, 4, 5, 6, 1, 2], None), 4, drafter)
+    assert tree.is_chain
+    assert tree.tokens.tolist() == [3, 4, 5, 6]
+    assert draft(CHAIN.open([1, 2, 3, 4, 5, 6, 1, 2], None), 4).tokens.tolist() == [3, 4, 5, 6]
+
+
+def test_a_tree_goes_on_round_a_period_and_stays_bounded():
+    drafter = SuffixDrafter(length=1 << 16, factor=math.inf)
+    tree = draft(drafter.open([1, 2, 3] * 50, None), 1 << 16, drafter)
+    assert len(tree) == MOST_NODES
+    assert tree.tokens[:6].tolist() == [1, 2, 3, 1, 2, 3]
+
+
+def test_trees_learn_extend_truncate_fork_close():
+    drafter = SuffixDrafter()
+    session = drafter.open([1, 2, 3], None)
+    assert len(draft(session, 16, drafter)) == 0
+    session.learn(feedback(1))
+    first = draft(session, 3, drafter).tokens.tolist()
+    assert first == [2, 3, 1]
+    twin = session.fork()
+    twin.extend([2, 9, 1, 2])
+    assert {3, 9} <= set(draft(twin, 8, drafter).tokens.tolist())
+    assert draft(session, 3, drafter).tokens.tolist() == first
+    twin.truncate(4)
+    assert draft(twin, 3, drafter).tokens.tolist() == first
+    twin.close()
+    twin.close()
+    assert len(draft(twin, 8, drafter)) == 0
+    assert draft(session, 3, drafter).tokens.tolist() == first
 
 
 @pytest.mark.parametrize(
@@ -115,6 +210,8 @@ def test_prompts_of_any_kind(prompt):
         {"factor": -1.0},
         {"factor": float("nan")},
         {"offset": -1},
+        {"branches": 0},
+        {"branches": 33},
     ],
 )
 def test_options_out_of_range(options):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,8 @@ import typer
 from draftwood.cli import measuring, options
 
 if TYPE_CHECKING:
+    from draftwood.doors.setup import Setup
+    from draftwood.doors.sources import Sources
     from draftwood.measure.bench.arms import Arm
     from draftwood.measure.bench.run import Bench
     from draftwood.measure.rows.writer import RowsWriter
@@ -45,6 +48,10 @@ def bench(
     drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
     peers: Peers = None,
     planner: Planner = None,
+    prediction: options.Prediction = None,
+    memory: options.Memory = None,
+    corpus: options.Corpus = None,
+    context: options.Context = None,
     draft: Draft = None,
     temperature: Temperature = None,
     max_new_tokens: measuring.MaxNewTokens = 192,
@@ -57,18 +64,27 @@ def bench(
     threads: options.Threads = None,
     pack: options.Pack = True,
 ) -> None:
-    """Compare drafters, and peers, on the same prompts."""
+    """Compare drafters, and peers, on the same prompts.
+
+    Every arm of ours but none drafts from what --prediction, --memory, --corpus and --context give. A memory
+    carries over from prompt to prompt within an arm; every round begins with what its file holds, which is
+    not written to.
+    """
     from draftwood.cli.bench_table import show
+    from draftwood.doors.sources import Sources
     from draftwood.drafters.load import arms
     from draftwood.measure.bench.differences import differences
     from draftwood.measure.bench.run import BenchSettings
     from draftwood.measure.bench.table import table
 
     chosen = measuring.planner_of(planner, draft, options.PLANNER_DEFAULT)
-    labels = list(dict.fromkeys(["none", *(label for label, _ in arms(drafters))]))
+    specs = list(dict.fromkeys(["none", *(spec for spec, _ in arms(drafters))]))
+    sources = options.read_sources(prediction, memory, corpus, context)
+    for spec in specs:
+        options.check_sources(spec, {} if spec == "none" else sources)
     jobs = measuring.jobs_of(tasks, prompts, limit)
     settings = BenchSettings(chosen, max_new_tokens, temperature, seed)
-    run = _Run(model, dtype, threads, pack, labels, peers, settings, output)
+    run = _Run(model, dtype, threads, pack, specs, peers, settings, output, Sources(**sources))
     run.load()
     try:
         with measuring.progress() as bar:
@@ -95,8 +111,8 @@ class _Run:
     """Model, arms and rows of one bench."""
 
     def __init__(
-        self, model: str, dtype: str, threads: int | None, pack: bool, labels: list[str], peers: str | None,
-        settings: Any, output: Path | None,
+        self, model: str, dtype: str, threads: int | None, pack: bool, specs: list[str], peers: str | None,
+        settings: Any, output: Path | None, sources: Sources,
     ) -> None:  # fmt: skip
         from draftwood.engines.peers import peer_names
         from draftwood.planning.load import load as load_planner
@@ -106,7 +122,8 @@ class _Run:
             engines = [peer.engine for peer in peer_names(peers)]
             peers = ",".join([*dict.fromkeys(engines), peers])  # each with its engine's plain decoding beside it
         self.names = {"model": model, "dtype": dtype}
-        self._threads, self._pack, self._labels, self._peers = threads, pack, labels, peers
+        self._threads, self._pack, self._specs, self._peers = threads, pack, specs, peers
+        self._sources = sources
         self._settings, self._output = settings, output
         self.arms: list[Arm] = []
         self.writer: RowsWriter
@@ -122,7 +139,7 @@ class _Run:
         """Open the rows file, make the arms."""
         from draftwood.doors.setup import Setup
         from draftwood.engines.peers import load_peers
-        from draftwood.measure.bench.arms import OurArm, PeerArm
+        from draftwood.measure.bench.arms import PeerArm
         from draftwood.measure.bench.run import Bench
         from draftwood.measure.rows.provenance import provenance
         from draftwood.measure.rows.records import header
@@ -141,12 +158,26 @@ class _Run:
         }
         if not self._pack:
             said["pack"] = False
+        said |= self._sources.said()
         self.writer = RowsWriter(self._output, header("bench", said, provenance(**self.names, threads=threads)))
-        self.arms = [OurArm(label, setup, self._settings.planner) for label in self._labels]
+        self.arms = [*self._ours(setup)]
         if self._peers:
             found = load_peers(self._peers, self._model, self._tokenizer, self.names["model"], threads)
             self.arms += [PeerArm(peer) for peer in found]
         return Bench(setup, self.arms, jobs, self._settings, self.writer, bar)
+
+    def _ours(self, setup: Setup) -> Iterator[Arm]:
+        """Yield the arms of ours; what two of them have become alike is one."""
+        from draftwood.doors.sources import Sources
+        from draftwood.measure.bench.arms import OurArm
+
+        seen: set[str] = set()
+        for spec in self._specs:
+            sources = self._sources if spec != "none" else Sources()
+            label = sources.label(spec)
+            if label not in seen:
+                seen.add(label)
+                yield OurArm(label, setup, self._settings.planner, sources, spec)
 
     def rounds(self, work: Bench, rounds: int) -> bool:
         """Run; returns whether it was interrupted."""

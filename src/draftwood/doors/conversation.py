@@ -11,7 +11,8 @@ from draftwood.contracts import Planner
 from draftwood.doors.generation import Generation, pieces
 from draftwood.doors.prompts import render
 from draftwood.doors.setup import DrafterSpec, Setup
-from draftwood.doors.sources import CorpusGiven, MemoryGiven, Prediction, Sources, Text
+from draftwood.doors.source_texts import Prediction, Text
+from draftwood.doors.sources import CorpusGiven, MemoryGiven, Sources
 from draftwood.doors.text import Piece
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.request import Row

@@ -10,14 +10,12 @@ from typing import Any
 from draftwood.contracts import Planner
 from draftwood.doors.generation import Generation, noted
 from draftwood.doors.setup import DrafterSpec, affordable
+from draftwood.doors.source_texts import Prediction, Text, per_prompt
 from draftwood.doors.sources import (
     CorpusGiven,
     MemoryGiven,
-    Prediction,
     Sources,
-    Text,
     check_tokenizer,
-    per_prompt,
     predicting,
     saving,
 )

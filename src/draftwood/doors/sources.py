@@ -7,13 +7,12 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from draftwood.contracts import Drafter
-from draftwood.doors.prediction_text import predictions
+from draftwood.doors.source_texts import Ids, Prediction, Text, read_prediction, read_texts, several
 from draftwood.drafters.corpus import CorpusDrafter
 from draftwood.drafters.load import load as load_drafters
 from draftwood.drafters.memory import MemoryDrafter
@@ -25,11 +24,8 @@ from draftwood.errors import DraftwoodError, UsageError, VocabularyError
 from draftwood.index.corpus import Corpus
 from draftwood.index.memory import Memory
 
-Text = str | Sequence[int]
-Prediction = Text | Sequence[Text | Sequence[Text] | None]
 MemoryGiven = Memory | str | PathLike[str]
 CorpusGiven = Corpus | str | PathLike[str]
-Ids = tuple[int, ...]
 
 log = logging.getLogger("draftwood")
 
@@ -89,6 +85,8 @@ class Sources:
 
     def label(self, spec: str) -> str:
         """Return the name of these drafters with what `complete` adds: ``suffix+prediction``."""
+        if not self.given:
+            return spec
         drafters = load_drafters(spec)
         return "+".join([spec, *(d.name for d in self.complete(drafters)[len(drafters) :])])
 
@@ -109,12 +107,12 @@ class Sources:
         opened, found = self.opened(), {}
         for name in ("prediction", "context"):
             if getattr(self, name) is not None:
-                found[name] = _digest(repr(_several(getattr(self, name), name)).encode())
+                found[name] = _digest(repr(several(getattr(self, name), name)).encode())
         if isinstance(opened.memory, Memory):
             answers = opened.memory.answers()
             digest = _digest(b"".join(a.namespace.encode() + a.ids.tobytes() for a in answers))
             found["memory"] = f"{len(answers)} answers" + (f", {digest}" if answers else "")
-        for number, corpus in enumerate(opened.corpus or ()):  # type: ignore[arg-type]
+        for number, corpus in enumerate(opened._corpora() or ()):
             digest = corpus.header.checksum.hex()[:16] if corpus.header else ""
             found[f"corpus {number}" if number else "corpus"] = f"{len(corpus)} tokens, {digest}"
         return found
@@ -134,8 +132,8 @@ class Sources:
         given: Any = self.corpus
         if given is None:
             return None
-        several = given if isinstance(given, list | tuple) else [given]
-        return tuple(c if isinstance(c, Corpus) else Corpus.open(_path(c, "corpus")) for c in several)
+        files = given if isinstance(given, list | tuple) else [given]
+        return tuple(c if isinstance(c, Corpus) else Corpus.open(_path(c, "corpus")) for c in files)
 
     def bind(self, drafters: tuple[Drafter, ...], tokenizer: Any, vocab_size: int | None) -> tuple[Drafter, ...]:
         """Return the drafters with everything `opened` at hand, but predictions, which belong to a prompt."""
@@ -159,115 +157,15 @@ def _reads_context(drafter: Any) -> bool:
     return is_dataclass(drafter) and isinstance(getattr(drafter, "context", None), tuple)
 
 
-# --- predictions ---------------------------------------------------------------------------------------------
-
-
-def per_prompt(prediction: Any, prompts: int | None) -> list[Any]:
-    """Return what is expected of each prompt.
-
-    Parameters
-    ----------
-    prediction
-        One text (or the token ids of one), which is for every prompt; else a list. For a single prompt it has
-        alternatives; for a list of prompts an entry per prompt: a text, a list of alternatives, or None.
-    prompts
-        How many prompts the list has; None is a single one.
-
-    Raises
-    ------
-    UsageError
-        If there are not as many entries as prompts.
-    """
-    if prompts is None:
-        return [prediction]
-    if prediction is None or _is_text(prediction):
-        return [prediction] * prompts
-    entries = list(_listed(prediction, "prediction"))
-    if len(entries) != prompts:
-        raise UsageError(
-            f"{prompts} prompts and {len(entries)} predictions: give one text for all, or a list with an entry (a "
-            "text, a list of texts or None) per prompt"
-        )
-    return entries
-
-
 def predicting(
     drafters: tuple[Drafter, ...], prediction: Any, tokenizer: Any, vocab_size: int | None = None
 ) -> tuple[Drafter, ...]:
     """Return the drafters, those that follow a prediction bound to the texts of one prompt."""
-    texts: list[Ids] = []
-    for one in [] if prediction is None else _several(prediction, "prediction"):
-        if isinstance(one, str):
-            texts += predictions(one, _needed(tokenizer, "prediction")) if one else ()
-        else:
-            texts.append(_ids(one, "prediction", tokenizer, vocab_size))
-    bound = tuple(text for text in dict.fromkeys(texts) if text)
+    texts = () if prediction is None else read_prediction(prediction, tokenizer, vocab_size)
     return tuple(
-        replace(d, texts=tuple(dict.fromkeys((*d.texts, *bound)))) if isinstance(d, PredictionDrafter) else d
+        replace(d, texts=tuple(dict.fromkeys((*d.texts, *texts)))) if isinstance(d, PredictionDrafter) else d
         for d in drafters
     )
-
-
-# --- texts ---------------------------------------------------------------------------------------------------
-
-
-def read_texts(given: Any, what: str, tokenizer: Any, vocab_size: int | None) -> tuple[Ids, ...]:
-    """Return the token ids of one text or several; empty ones are left out.
-
-    Raises
-    ------
-    UsageError
-        For what is no text, text without a tokenizer, and ids outside the vocabulary.
-    """
-    texts = (_ids(one, what, tokenizer, vocab_size) for one in _several(given, what))
-    return tuple(text for text in texts if text)
-
-
-def _several(given: Any, what: str) -> list[Any]:
-    return [given] if _is_text(given) else list(_listed(given, what))
-
-
-def _is_text(given: Any) -> bool:
-    if isinstance(given, str) or getattr(given, "ndim", 0) == 1:
-        return True
-    return isinstance(given, Sequence) and len(given) > 0 and isinstance(given[0], Integral)
-
-
-def _listed(given: Any, what: str) -> Iterable[Any]:
-    if not isinstance(given, Iterable) or isinstance(given, bytes | dict) or getattr(given, "ndim", 1) == 0:
-        raise UsageError(f"{what} is text, token ids or a list of these, not {type(given).__name__}")
-    return given
-
-
-def _ids(text: Any, what: str, tokenizer: Any, vocab_size: int | None) -> Ids:
-    if isinstance(text, str):
-        known = _needed(tokenizer, what)
-        return tuple(known(text, add_special_tokens=False)["input_ids"]) if text else ()
-    ids = text.tolist() if hasattr(text, "tolist") else list(_listed(text, what))
-    if odd := [i for i in ids if not isinstance(i, Integral)]:
-        raise UsageError(f"{what} is text, token ids or a list of these; {type(odd[0]).__name__} is none of them")
-    if ids and (min(ids) < 0 or max(ids) >= (vocab_size or 1 << 31)):
-        raise UsageError(f"{what} has token ids outside the vocabulary [0, {vocab_size or 1 << 31})")
-    return tuple(int(i) for i in ids)
-
-
-def _needed(tokenizer: Any, what: str) -> Any:
-    if tokenizer is None:
-        raise UsageError(f"{what} as text needs a tokenizer: pass tokenizer=, or give token ids")
-    return tokenizer
-
-
-def _digest(said: bytes) -> str:
-    return hashlib.sha256(said).hexdigest()[:16]
-
-
-def _path(given: Any, what: str) -> Path:
-    if not isinstance(given, str | PathLike) or not str(given):
-        raise UsageError(f"{what} is a file or a {what.capitalize()}, not {given!r:.40}")
-    return Path(given).expanduser()
-
-
-# --- files ---------------------------------------------------------------------------------------------------
 
 
 def check_tokenizer(drafters: Iterable[Drafter], tokenizer: Any) -> None:
@@ -300,7 +198,7 @@ def _compare(what: str, theirs: str | None, tokenizer: Any) -> None:
 
 
 def detached(drafters: Iterable[Drafter]) -> tuple[Drafter, ...]:
-    """Return the drafters; those with a memory of a file as it stands there, shared with nobody and never saved."""
+    """Return the drafters; those with a memory of a file as it stands there, nobody's else, never saved."""
     return tuple(
         replace(d, file=None, memory=Memory.open(d.file, d.tokens))
         if isinstance(d, MemoryDrafter) and d.file is not None
@@ -323,3 +221,13 @@ def saving(memory: Memory | None) -> Iterator[None]:
                 memory.save()
             except DraftwoodError as error:
                 log.warning("the memory was not saved: %s", error)
+
+
+def _digest(said: bytes) -> str:
+    return hashlib.sha256(said).hexdigest()[:16]
+
+
+def _path(given: Any, what: str) -> Path:
+    if not isinstance(given, str | PathLike) or not str(given):
+        raise UsageError(f"{what} is a file or a {what.capitalize()}, not {given!r:.40}")
+    return Path(given).expanduser()

@@ -9,7 +9,8 @@ from draftwood.contracts import Planner
 from draftwood.doors.generation import Generation, pieces
 from draftwood.doors.prompts import Prompt, as_prompts
 from draftwood.doors.setup import DrafterSpec, Setup
-from draftwood.doors.sources import CorpusGiven, MemoryGiven, Prediction, Sources, Text, per_prompt
+from draftwood.doors.source_texts import Prediction, Text, per_prompt
+from draftwood.doors.sources import CorpusGiven, MemoryGiven, Sources
 from draftwood.doors.text import Piece
 from draftwood.errors import UsageError
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER

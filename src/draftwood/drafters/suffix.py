@@ -1,7 +1,8 @@
-"""Drafter ``suffix``: goes on as the text did after the longest of its suffixes that occurred before."""
+"""Drafter ``suffix``: the tree of what followed the longest suffixes of the text that occurred before."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Ints, Noise
 from draftwood.drafters.base import BaseDrafter
+from draftwood.drafters.ngram import tree_of
+from draftwood.drafters.suffix_prior import PRIOR as TREE_PRIOR
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
@@ -19,50 +22,64 @@ if TYPE_CHECKING:
     from draftwood.index.suffix_automaton import SuffixAutomaton
 
 FLOORS = (1, 2, 3, 4, 6, 8, 12, 18, 28, 48)
-"""Evidence class ``c`` of a node: the tokens that matched before it, drafted ones included, number at least
-``FLOORS[c]`` and fewer than ``FLOORS[c + 1]``."""
+"""Evidence class ``c`` of a chain's node: the tokens that matched before it, drafted ones included, number at
+least ``FLOORS[c]`` and fewer than ``FLOORS[c + 1]``. A tree's classes: `draftwood.index.suffix_grow_kernel`."""
 
 PRIOR = (0.21, 0.38, 0.50, 0.60, 0.73, 0.80, 0.87, 0.89, 0.91, 0.95)
-"""Acceptance rate per class; from following ten modules of the standard library and fourteen package descriptions,
-250,000 SmolLM2 tokens, as if a model had written them."""
+"""Acceptance rate per class of a chain; from following ten modules of the standard library and fourteen package
+descriptions, 250,000 SmolLM2 tokens, as if a model had written them."""
 
 _PRIOR = np.array(PRIOR, dtype=np.float32)
 _PRIOR.flags.writeable = False
 
 
+MOST_NODES = 1024  # of a tree: a larger one pays on no machine, and growing takes time that rises with its square
+
+
 @dataclass(frozen=True)
 class SuffixDrafter(BaseDrafter):
-    """Copies what followed the longest suffix that occurred before (suffix automaton).
+    """Copies what followed the longest suffix that occurred before, branching where occurrences disagree.
 
     Parameters
     ----------
     length
-        Most tokens it proposes.
+        Longest branch that it proposes; without a number 64, or 16 for a chain. A tree has at most 1024 nodes.
     min_match
         Shortest suffix it trusts.
     factor, offset
-        It proposes at most ``offset + factor * match_length`` tokens: a short match says little about what comes
-        far behind it. ``factor=inf`` lifts the limit.
+        No branch is longer than ``offset + factor * match_length`` tokens: a short match says little about what
+        comes far behind it. ``factor=inf`` lifts the limit. Without a number it is 1 for a chain and none for a
+        tree, where odds decide how deep to go.
+    branches
+        Most children of a node. 1 gives one chain, the latest continuation, and evidence by match length alone.
+
+    Raises
+    ------
+    UsageError
+        For an option out of range.
     """
 
     name: ClassVar[str] = "suffix"
 
-    length: int = 16
+    length: int | None = None
     min_match: int = 1
-    factor: float = 1.0
+    factor: float | None = None
     offset: int = 4
+    branches: int = 12
 
     def __post_init__(self) -> None:
-        if not 1 <= self.length <= 1 << 16:
+        if self.length is not None and not 1 <= self.length <= 1 << 16:
             raise UsageError("suffix: length must lie between 1 and 65536")
         if self.min_match < 1:
             raise UsageError("suffix: min_match must be at least 1")
-        if not self.factor >= 0 or self.offset < 0:
+        if (self.factor is not None and not self.factor >= 0) or self.offset < 0:
             raise UsageError("suffix: factor and offset must be 0 or more")
+        if not 1 <= self.branches <= 32:
+            raise UsageError("suffix: branches must lie between 1 and 32")
 
     @property
     def prior(self) -> Floats:
-        return _PRIOR
+        return _PRIOR if self.branches == 1 else TREE_PRIOR
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> SuffixSession:  # noqa: ARG002
         from draftwood.index.suffix_automaton import SuffixAutomaton  # brings numba, so not before it is used
@@ -76,15 +93,27 @@ class SuffixSession:
     def __init__(self, drafter: SuffixDrafter, automaton: SuffixAutomaton) -> None:
         self._drafter, self._automaton = drafter, automaton
         self.match_length = 0
-        self._parents, self._source, self._classes, self._nan, self._drafts = _columns(drafter.length)
+        chain = drafter.branches == 1
+        self._length = drafter.length or (16 if chain else 64)
+        self._factor = drafter.factor if drafter.factor is not None else 1.0 if chain else math.inf
+        if chain:
+            self._parents, self._source, self._classes, self._nan, self._drafts = _columns(self._length)
 
     def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:  # noqa: ARG002
         drafter = self._drafter
         match, end = self._automaton.match()
         self.match_length = match
-        n = int(min(nodes, drafter.length, drafter.offset + drafter.factor * match)) if match else 0
-        if match < drafter.min_match or n < 1:
+        depth = int(min(nodes, self._length, drafter.offset + self._factor * match)) if match else 0
+        if match < drafter.min_match or depth < 1:
             return TokenTree.empty()
+        if drafter.branches == 1:
+            return self._chain(match, end, depth, odds)
+        columns, belief = self._automaton.grow(
+            odds, min(nodes, MOST_NODES), depth=depth, branches=drafter.branches, least=drafter.min_match
+        )
+        return tree_of(columns, belief)
+
+    def _chain(self, match: int, end: int, n: int, odds: Floats) -> TokenTree:
         first = match if match < FLOORS[-1] else FLOORS[-1]
         evidence = self._classes[first : first + n]
         return TokenTree(

@@ -18,10 +18,9 @@ answer and size of what it became, and how often in a row it did.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled
+from draftwood.index.compiling import compiled, inner
 
 Ints = NDArray[np.int32]
 State = NDArray[np.int64]
@@ -53,7 +52,7 @@ PLACE, KIND, SIZE, CLASS, NODE, INSTEAD, LEFT_OVER = range(7)
 COLUMNS = 7
 
 
-@njit
+@inner
 def _hash(flat: Ints, end: int, order: int) -> np.int64:
     """Hash of the n-gram that ends at ``end``; -1 where it would cross the border of a text."""
     key = np.uint64(order)
@@ -78,7 +77,7 @@ def index(flat: Ints, heads: Ints, chain: Ints) -> None:
                 heads[level, slot] = end
 
 
-@njit
+@inner
 def _matched(flat: Ints, text: Ints, start: int, end: int, place: int) -> int:
     """How many tokens before ``place`` of ``flat`` equal the answer's last ones before ``end``."""
     m = 0
@@ -87,13 +86,13 @@ def _matched(flat: Ints, text: Ints, start: int, end: int, place: int) -> int:
     return m
 
 
-@njit
+@inner
 def _distance(place: int, expected: int) -> int:
     """How far a place is from the expected one; backwards counts twice."""
     return place - expected if place >= expected else 2 * (expected - place)
 
 
-@njit
+@inner
 def _nearest(flat: Ints, text: Ints, state: State, end: int, window: int, places: State, sizes: State) -> int:
     """The best matches within the window around the anchor: longest first, then nearest to the expected place."""
     found, start, anchor = 0, state[START], state[ANCHOR]
@@ -116,7 +115,7 @@ def _nearest(flat: Ints, text: Ints, state: State, end: int, window: int, places
     return found
 
 
-@njit
+@inner
 def _anywhere(
     flat: Ints, heads: Ints, chain: Ints, text: Ints, state: State, end: int
 ) -> tuple[np.int64, np.int64]:
@@ -139,7 +138,7 @@ def _anywhere(
     return best, size
 
 
-@njit
+@inner
 def _same(flat: Ints, place: int, other: int, size: int) -> bool:
     """Whether the ``size`` tokens at both places are equal."""
     k = 0
@@ -148,7 +147,7 @@ def _same(flat: Ints, place: int, other: int, size: int) -> bool:
     return k == size
 
 
-@njit
+@inner
 def _settle(flat: Ints, text: Ints, state: State, end: int) -> None:
     """Move the anchor to the cursor; what stood between both was replaced, and may be so again."""
     old, new = state[ANCHOR], end - state[GAP]
@@ -173,7 +172,7 @@ def _settle(flat: Ints, text: Ints, state: State, end: int) -> None:
     state[row + NEW_SIZE], state[row + TIMES] = new_size, times
 
 
-@njit
+@inner
 def _rename(flat: Ints, state: State, place: int) -> np.int64:
     """Row in ``state`` of the replacement of what stands at this place of the prediction; -1 without."""
     for k in range(min(state[RENAMED], RENAMES)):
@@ -183,7 +182,7 @@ def _rename(flat: Ints, state: State, place: int) -> np.int64:
     return np.int64(-1)
 
 
-@njit
+@inner
 def _follow(
     flat: Ints,
     heads: Ints,
@@ -233,7 +232,7 @@ def _follow(
         _settle(flat, text, state, end)
 
 
-@njit
+@inner
 def _class(kind: int, m: int) -> int:
     """Evidence class of a node before which ``m`` tokens match."""
     if kind == KIND_GONE:
@@ -247,7 +246,7 @@ def _class(kind: int, m: int) -> int:
     return NEAR_1 if m == 1 else NEAR_M + min(m - 2, 2)
 
 
-@njit
+@inner
 def _add(table: State, count: int, flat: Ints, place: int, kind: int, m: int, evidence: int) -> int:
     """Add a branch that begins at ``place``, unless one does already or no text goes on there."""
     if count == BRANCHES or place < 0 or place >= len(flat) - 1 or flat[place] < 0:
@@ -261,7 +260,7 @@ def _add(table: State, count: int, flat: Ints, place: int, kind: int, m: int, ev
     return count + 1
 
 
-@njit
+@inner
 def _positions(table: State, count: int, flat: Ints, state: State) -> int:
     """Branches that go by the position alone; one class for all of them where little had matched before."""
     anchor, gap = state[ANCHOR], state[GAP]
@@ -277,7 +276,7 @@ def _positions(table: State, count: int, flat: Ints, state: State) -> int:
     return count
 
 
-@njit
+@inner
 def _branches(
     flat: Ints,
     heads: Ints,
@@ -323,7 +322,7 @@ def _branches(
     return count if lost else _positions(table, count, flat, state)
 
 
-@njit
+@inner
 def _go_on(
     flat: Ints,
     state: State,
@@ -357,7 +356,7 @@ def _go_on(
     return count
 
 
-@njit
+@inner
 def _grow(
     flat: Ints,
     text: Ints,

@@ -13,8 +13,12 @@ def compiled(signature: str) -> Callable[[Any], Any]:
 
     def compile_now(function: Any) -> Any:
         try:
-            return njit(signature, cache=True)(function)
+            return njit(signature, cache=True, error_model="numpy")(function)
         except RuntimeError:  # numba finds no folder that it may write to: compile anew in every process
-            return njit(signature)(function)
+            return njit(signature, error_model="numpy")(function)
 
     return compile_now
+
+
+inner = njit(error_model="numpy")
+"""What kernels call; with the kernels' arithmetic, which raises no errors and so compiles faster."""

@@ -11,10 +11,9 @@ Nothing here trusts the file: a place beyond the text reads as the end of a docu
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled
+from draftwood.index.compiling import compiled, inner
 from draftwood.index.corpus_evidence import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
 
 Ints = NDArray[np.int32]
@@ -23,13 +22,13 @@ Floats = NDArray[np.float32]
 TOKEN, PARENT, CLASS, DEPTH, LOW, HIGH, FIRST, LAST, SEEN = range(9)  # a row of what waits to become a node
 
 
-@njit
+@inner
 def _at(tokens: Ints, place: int) -> int:
     """The token at a place of the text, -1 beyond it."""
     return tokens[place] if 0 <= place < len(tokens) else -1
 
 
-@njit
+@inner
 def _compare(tokens: Ints, place: int, context: Ints, first: int, same: int) -> tuple[int, int]:
     """Compare what stands at ``place`` with ``context[first:]``, ``same`` tokens of which are known to agree.
 
@@ -44,7 +43,7 @@ def _compare(tokens: Ints, place: int, context: Ints, first: int, same: int) -> 
     return same, 0
 
 
-@njit
+@inner
 def _interval(tokens: Ints, suffixes: Ints, context: Ints, first: int) -> tuple[int, int]:
     """Where in the suffix array the occurrences of ``context[first:]`` lie."""
     low, high, below, above = 0, len(suffixes), 0, 0
@@ -71,7 +70,7 @@ def _interval(tokens: Ints, suffixes: Ints, context: Ints, first: int) -> tuple[
     return start, outside
 
 
-@njit
+@inner
 def _longest(tokens: Ints, suffixes: Ints, context: Ints, most: int) -> tuple[int, int, int]:
     """Return the longest suffix of the context, of at most ``most`` tokens, that occurs, and its interval."""
     known, low, high = 0, 0, 0
@@ -91,7 +90,7 @@ def _longest(tokens: Ints, suffixes: Ints, context: Ints, most: int) -> tuple[in
     return known, low, high
 
 
-@njit
+@inner
 def _edge(tokens: Ints, suffixes: Ints, inside: int, outside: int, depth: int, token: int) -> int:
     """Index nearest to ``outside`` (itself left out) of the run around ``inside`` with ``token`` at ``depth``."""
     step = 1 if outside > inside else -1
@@ -111,7 +110,7 @@ def _edge(tokens: Ints, suffixes: Ints, inside: int, outside: int, depth: int, t
     return inside
 
 
-@njit
+@inner
 def _class(depth: int, added: bool, seen: int, samples: int, total: int) -> int:
     """Evidence class; `draftwood.index.corpus_evidence` says it in words."""
     row, column = 0, 0
@@ -126,7 +125,7 @@ def _class(depth: int, added: bool, seen: int, samples: int, total: int) -> int:
     return row * COLUMNS + column
 
 
-@njit
+@inner
 def _waits(waiting: Ints, count: int, token: int) -> bool:
     """Is this token a candidate for the first place already?"""
     for row in range(count):  # noqa: SIM110 - numba compiles no generators
@@ -135,7 +134,7 @@ def _waits(waiting: Ints, count: int, token: int) -> bool:
     return False
 
 
-@njit
+@inner
 def _offer(
     tokens: Ints, suffixes: Ints, low: int, high: int, depth: int, parent: int, waiting: Ints, count: int
 ) -> int:

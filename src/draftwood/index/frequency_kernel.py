@@ -14,10 +14,9 @@ row each: SIZE is -1 - size there, and TOTAL says how often. A row is found by h
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled
+from draftwood.index.compiling import compiled, inner
 
 Ints = NDArray[np.int32]
 
@@ -30,13 +29,13 @@ SIZES, SHARES = 4, 5
 more, always (but the context was seen once), always."""
 
 
-@njit
+@inner
 def _mix(key: np.uint64, token: int) -> np.uint64:
     key = (key ^ np.uint64(np.uint32(token))) * np.uint64(0x9E3779B97F4A7C15)
     return key ^ (key >> np.uint64(32))
 
 
-@njit
+@inner
 def _slot(table: Ints, text: Ints, key: np.uint64, end: int, size: int, token: int) -> np.int64:
     """Row of the context of ``size`` tokens that ends at ``end``, before ``token`` unless -1; or a free one."""
     wanted = size if token < 0 else -1 - size
@@ -54,7 +53,7 @@ def _slot(table: Ints, text: Ints, key: np.uint64, end: int, size: int, token: i
     return row
 
 
-@njit
+@inner
 def _bigger(table: Ints, text: Ints) -> Ints:
     bigger = np.empty((2 * len(table), COLUMNS), np.int32)
     for row in range(len(bigger)):
@@ -76,13 +75,13 @@ def _bigger(table: Ints, text: Ints) -> Ints:
     return bigger
 
 
-@njit
+@inner
 def _put(table: Ints, row: int, where: int, size: int, total: int, token: int, count: int) -> None:
     table[row, WHERE], table[row, SIZE], table[row, TOTAL] = where, size, total
     table[row, TOKEN], table[row, COUNT] = token, count
 
 
-@njit
+@inner
 def _class(size: int, total: int, count: int, depth: int) -> int:
     if size == 0:
         return 0

@@ -137,6 +137,8 @@ class Namespace:
             places = self._fresh.read_documents([self.ids(answer) for answer in moving]) if moving else []
         except BaseException:  # Ctrl-C: begin again another time
             self._fresh = None
+            for answer in self.answers.values():
+                answer.moved = -1
             raise
         for answer, place in zip(moving, places, strict=True):
             answer.moved = place

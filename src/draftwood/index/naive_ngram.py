@@ -19,6 +19,7 @@ class Candidate:
     evidence: int
     source: int
     cursor: tuple[int, int, int]
+    length: int = 0
 
 
 class NaiveNgram:
@@ -108,7 +109,7 @@ class NaiveNgram:
             behind = (max(best) + 1, 0, length + 1)
         else:
             behind = (place + 1 if place >= 0 else -1, age + 1, run)
-        return Candidate(token, evidence, max(best), behind)
+        return Candidate(token, evidence, max(best), behind, length)
 
     def follow(self, tail: Sequence[int], length: int, cursor: tuple[int, int, int]) -> tuple[int, int, int]:
         """Where the cursor stands after the last token of ``tail``; ``length`` tokens were indexed before it."""
@@ -136,15 +137,27 @@ class NaiveNgram:
         order = count()
         waiting: list[tuple[float, int, int, int, list[int], Candidate]] = []
 
-        def expand(parent: int, path: list[int], chance: float, behind: tuple[int, int, int]) -> None:
-            if len(path) < depth:
+        def expand(parent: int, path: list[int], chance: float, behind: tuple[int, int, int], length: int) -> None:
+            room = nodes - len(tree)
+            best = chance * self._reach(odds, behind[0] >= 0, length + 1)
+            hopeless = len(waiting) >= room and best <= -heapq.nsmallest(room, waiting)[-1][0]
+            if len(path) < depth and not hopeless:
                 for c in self.candidates([*tail, *path], behind, frequent):
                     likely = chance * float(odds[c.evidence])
                     heapq.heappush(waiting, (-likely, next(order), parent, len(path), [*path, c.token], c))
 
-        expand(-1, [], 1.0, cursor)
+        expand(-1, [], 1.0, cursor, kernel.REACH)
         while waiting and len(tree) < nodes:
             likely, _, parent, _, path, c = heapq.heappop(waiting)
             tree.append((c.token, parent, c.evidence, c.source))
-            expand(len(tree) - 1, path, -likely, c.cursor)
+            if len(tree) < nodes:
+                expand(len(tree) - 1, path, -likely, c.cursor, c.length)
         return tree
+
+    def _reach(self, odds: Sequence[float], follows: bool, length: int) -> float:
+        """The best odds that a child can have whose match is this long at most."""
+        longest = kernel._length_class.py_func(min(length, kernel.REACH))
+        best = [float(o) for o in odds[kernel.MATCHED + (not follows) * kernel.FOLLOWED :]]
+        told = range((longest + 1) * kernel.MATCHED // kernel.LENGTHS_TOLD)
+        best += [float(odds[which]) for which in told if follows or which % 4 == 0]
+        return max(best)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled
+from draftwood.index.compiling import compiled, inner
 
 Ints = NDArray[np.int32]
 
@@ -33,7 +32,7 @@ STRETCH = 4
 passes, that of SmolLM2's from 19 to 29 % for 1 %."""
 
 
-@njit
+@inner
 def _read(
     text: Ints, length: int, heads: Ints, links: Ints, state: NDArray[np.int64], size: int, shift: int
 ) -> None:
@@ -109,7 +108,7 @@ def occurrences(
     return count
 
 
-@njit
+@inner
 def _after(text: Ints, length: int, end: int, depth: int) -> int:
     """Token ``depth`` after index ``end``; a copy that runs into the text's end repeats what it copied."""
     if end + 1 + depth < length:
@@ -117,7 +116,7 @@ def _after(text: Ints, length: int, end: int, depth: int) -> int:
     return text[end + 1 + depth % (length - 1 - end)]
 
 
-@njit
+@inner
 def _same(text: Ints, length: int, one: int, other: int, most: int) -> int:
     same = 0
     while same < most and _after(text, length, one, same) == _after(text, length, other, same):
@@ -125,7 +124,7 @@ def _same(text: Ints, length: int, one: int, other: int, most: int) -> int:
     return same
 
 
-@njit
+@inner
 def _trusted(found: Ints, count: int, size: int, longest: int, hits: int) -> int:
     """Largest match length, at most ``longest``, that ``hits`` occurrences reach; below ``size`` without."""
     length = longest
@@ -142,7 +141,7 @@ def _trusted(found: Ints, count: int, size: int, longest: int, hits: int) -> int
     return 0
 
 
-@njit
+@inner
 def _class(parent: int, node: int, matched: int) -> int:
     support = 3
     if parent == 1:
@@ -162,7 +161,7 @@ END, MATCH, HITS, AT, DEPTH = 0, 1, 2, 3, 4
 tree grows (-1: the root) and that node's depth."""
 
 
-@njit
+@inner
 def _tell_apart(
     text: Ints, length: int, found: Ints, count: int, least: int, reach: int, most: int, kind: Any
 ) -> tuple[int, int]:
@@ -186,7 +185,7 @@ def _tell_apart(
     return known, total
 
 
-@njit
+@inner
 def _going(text: Ints, length: int, kind: Any, known: int, which: int) -> tuple[int, int]:
     """Next token of a continuation, and how many occurrences that stand where it does go on with it."""
     at, depth, hits = kind[which, AT], kind[which, DEPTH], 0

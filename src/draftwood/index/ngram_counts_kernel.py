@@ -20,10 +20,9 @@ table of row numbers with linear probing.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled
+from draftwood.index.compiling import compiled, inner
 
 Ints = NDArray[np.int32]
 Head = NDArray[np.int64]
@@ -45,7 +44,7 @@ STATIC_LEAST, STATIC_PERCENT, STATIC_WEIGHT = 2, 50, 100
 CONFIRMED, DYNAMIC, STATIC, CLASSES = 16, 20, 28, 31  # where groups of evidence classes begin, and their number
 
 
-@njit
+@inner
 def _slot(rows: Ints, index: Ints, node: int, token: int) -> np.int64:
     """Place of this continuation in the index, or the free place where it belongs."""
     key = (np.uint64(np.uint32(node)) << np.uint64(32)) | np.uint64(np.uint32(token))
@@ -60,7 +59,7 @@ def _slot(rows: Ints, index: Ints, node: int, token: int) -> np.int64:
     return slot
 
 
-@njit
+@inner
 def _find(rows: Ints, index: Ints, node: int, token: int) -> int:
     first = rows[node, CHILD]
     if first == 0 or rows[first, TOKEN] == token:
@@ -70,7 +69,7 @@ def _find(rows: Ints, index: Ints, node: int, token: int) -> int:
     return index[_slot(rows, index, node, token)]
 
 
-@njit
+@inner
 def _child(rows: Ints, index: Ints, head: Head, node: int, token: int) -> int:
     """Row of this continuation, made where it is missing."""
     found = _find(rows, index, node, token)
@@ -90,7 +89,7 @@ def _child(rows: Ints, index: Ints, head: Head, node: int, token: int) -> int:
     return new
 
 
-@njit
+@inner
 def _count(rows: Ints, node: int, pair: int, times: int) -> None:
     times = min(times, MOST - rows[node, TOTAL])
     if times <= 0:
@@ -103,7 +102,7 @@ def _count(rows: Ints, node: int, pair: int, times: int) -> None:
         rows[node, BEST] = pair
 
 
-@njit
+@inner
 def _ready(rows: Ints, index: Ints, head: Head) -> bool:
     """Fill an index that is new; whether there is room for one more token."""
     if head[STALE] != 0:
@@ -143,7 +142,7 @@ def add(rows: Ints, index: Ints, head: Head, records: Ints) -> None:
         head[DONE] += 1
 
 
-@njit
+@inner
 def _advance(rows: Ints, index: Ints, ends: Ints, first: int, token: int) -> None:
     """Let the n-grams that end the text, four from ``ends[first]`` on, end with one more token."""
     for place in range(first + LONGEST - 1, first, -1):
@@ -151,12 +150,12 @@ def _advance(rows: Ints, index: Ints, ends: Ints, first: int, token: int) -> Non
     ends[first] = _find(rows, index, 0, token)
 
 
-@njit
+@inner
 def _wrapped(number: np.int64) -> np.int64:
     return np.int64(np.int32(number))
 
 
-@njit
+@inner
 def _enough(count: int, total: int, least: int, percent: int, faithful: bool) -> bool:
     share, needed = 100 * np.int64(count), percent * np.int64(total)
     if faithful:
@@ -164,7 +163,7 @@ def _enough(count: int, total: int, least: int, percent: int, faithful: bool) ->
     return bool(count > 0 and total >= least and share >= needed)
 
 
-@njit
+@inner
 def _heaviest_faithful(rows: Ints, node: int, static: Ints, places: Ints, known: int) -> int:
     """Continuation of largest count x weight in 32 bits; 0 if none is positive.
 
@@ -181,7 +180,7 @@ def _heaviest_faithful(rows: Ints, node: int, static: Ints, places: Ints, known:
     return chosen
 
 
-@njit
+@inner
 def _preferred(rows: Ints, node: int, static: Ints, places: Ints, known: int) -> int:
     """Most frequent continuation; of two that share the samples equally, the one that the static level prefers.
 
@@ -199,7 +198,7 @@ def _preferred(rows: Ints, node: int, static: Ints, places: Ints, known: int) ->
     return other if static[_find(static, places, known, rows[other, TOKEN]), COUNT] > weight else best
 
 
-@njit
+@inner
 def _class(level: int, size: int, count: int, total: int, confirmed: bool) -> int:
     if level == 0 and confirmed:
         return CONFIRMED + size - 1
@@ -209,7 +208,7 @@ def _class(level: int, size: int, count: int, total: int, confirmed: bool) -> in
     return 4 * (size - 1) + (0 if total == 1 else 3 if not pure else 2 if total > 3 else 1)
 
 
-@njit
+@inner
 def _choose(
     rows: Ints, ends: Ints, level: int, static: Ints, places: Ints, known: int, faithful: bool,
     out: Ints, row: int,
@@ -231,7 +230,7 @@ def _choose(
     return False
 
 
-@njit
+@inner
 def _choose_static(static: Ints, places: Ints, known: int, faithful: bool, out: Ints, row: int) -> bool:
     best = _heaviest_faithful(static, known, static, places, 0) if faithful else static[known, BEST]
     count, total = np.int64(static[best, COUNT]), np.int64(static[known, TOTAL])

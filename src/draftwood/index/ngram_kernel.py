@@ -18,14 +18,14 @@ a replaced word, where no suffix matches.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled
+from draftwood.index.compiling import compiled, inner
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Reals = NDArray[np.float64]
 Lists = tuple[Ints, Ints, Ints, Ints, Longs]  # text, links, buckets, tokens, head
 _LISTS = "Tuple((i4[::1], i4[:,::1], i4[:,::1], i4[:,::1], i8[::1]))"
 
@@ -47,18 +47,19 @@ _MOST = 16 + 16 + 8 + NEARBY  # occurrences looked at per context
 # their own, places and lengths of all occurrences, and how many there are of each length.
 TOKEN, CLASS, GOES, AGED, RAN, SOURCE, LENGTH, COUNT, NEAR, PLACES, LENGTHS, TOTALS = range(12)
 
-MATCHED, FOLLOWED, BY_COUNT = 8 * 3 * 6 * 4, (2 * SHIFT + 1) * 4 * 3, 2 * FREQUENT
+LENGTHS_TOLD = 8
+MATCHED, FOLLOWED, BY_COUNT = LENGTHS_TOLD * 3 * 6 * 4, (2 * SHIFT + 1) * 4 * 3, 2 * FREQUENT
 CLASSES = MATCHED + FOLLOWED + BY_COUNT
 """Evidence classes: of matches, of the cursor alone, of frequent tokens; see `draftwood.drafters.ngram`."""
 
 
-@njit
+@inner
 def _mix(h: np.uint64, token: int) -> np.uint64:
     h = (h + np.uint64(np.uint32(token)) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     return h ^ (h >> np.uint64(29))
 
 
-@njit
+@inner
 def _bucket(ids: Ints, end: int, size: int, buckets: int) -> np.int64:
     h = np.uint64(size)
     for back in range(1, size + 1):
@@ -66,7 +67,7 @@ def _bucket(ids: Ints, end: int, size: int, buckets: int) -> np.int64:
     return np.int64(h & np.uint64(buckets - 1))
 
 
-@njit
+@inner
 def _row(tokens: Ints, token: int) -> np.int64:
     """Row of this token, or the free row where it belongs."""
     row = np.int64(_mix(np.uint64(0), token) & np.uint64(len(tokens) - 1))
@@ -75,7 +76,7 @@ def _row(tokens: Ints, token: int) -> np.int64:
     return row
 
 
-@njit
+@inner
 def _count(tokens: Ints, head: Longs, token: int) -> None:
     row = _row(tokens, token)
     if tokens[row, 0] < 0:
@@ -94,7 +95,7 @@ def _count(tokens: Ints, head: Longs, token: int) -> None:
     head[TOP + 2 * at], head[TOP + 2 * at + 1] = token, count
 
 
-@njit
+@inner
 def _append(index: Lists, token: int) -> None:
     text, links, buckets, tokens, head = index
     n = head[READ]
@@ -115,7 +116,7 @@ def _append(index: Lists, token: int) -> None:
             links[n, order + 1], buckets[order, slot] = buckets[order, slot], n
 
 
-@njit
+@inner
 def _common(text: Ints, place: int, tail: Ints, m: int) -> int:
     """How many tokens before ``place`` equal the last ones of ``tail[:m]``."""
     most = min(REACH, min(m, place))
@@ -125,7 +126,7 @@ def _common(text: Ints, place: int, tail: Ints, m: int) -> int:
     return length
 
 
-@njit
+@inner
 def _occurrences(index: Lists, tail: Ints, m: int, places: Longs, lengths: Longs) -> int:
     """The latest 8, 16, 16 occurrences of the last 4, 2, 1 tokens, none twice; returns how many."""
     text, links, buckets, tokens, _ = index
@@ -153,7 +154,7 @@ def _occurrences(index: Lists, tail: Ints, m: int, places: Longs, lengths: Longs
     return found
 
 
-@njit
+@inner
 def _nearby(index: Lists, tail: Ints, m: int, cursor: int, places: Longs, lengths: Longs, found: int) -> int:
     """Add the first occurrences of the last token around the cursor: a copy that skipped text goes on there."""
     text, n = index[0], index[4][READ]
@@ -173,19 +174,19 @@ def _nearby(index: Lists, tail: Ints, m: int, cursor: int, places: Longs, length
     return found
 
 
-@njit
+@inner
 def _near_class(off: int) -> int:
     return 3 if off == 0 else 2 if -4 < off < LOST else 1 if -BEHIND <= off < AHEAD else 0
 
 
-@njit
+@inner
 def _length_class(length: int) -> int:
     if length <= 4:
         return length - 1
     return 3 if length == 5 else 4 if length <= 8 else 5 if length <= 15 else 6 if length <= 31 else 7
 
 
-@njit
+@inner
 def _match_class(length: int, longest: int, count: int, total: int, near: int) -> int:
     gap = _length_class(longest) - _length_class(length)
     gap = 0 if gap == 0 else 1 if gap <= 2 else 2
@@ -200,14 +201,14 @@ def _match_class(length: int, longest: int, count: int, total: int, near: int) -
     return ((_length_class(length) * 3 + gap) * 6 + share) * 4 + near
 
 
-@njit
+@inner
 def _follow_class(shift: int, age: int, run: int) -> int:
     old = age if age < 2 else 2 if age < 4 else 3
     trust = 0 if run < 6 else 1 if run < 16 else 2
     return MATCHED + ((shift + SHIFT) * 4 + old) * 3 + trust
 
 
-@njit
+@inner
 def _known(work: Longs, k: int, token: int) -> int:
     """Row of this token among the first ``k`` candidates, or ``k``."""
     c = 0
@@ -216,12 +217,12 @@ def _known(work: Longs, k: int, token: int) -> int:
     return c
 
 
-@njit
+@inner
 def _point(work: Longs, row: int, place: int, age: int, run: int) -> None:
     work[row, GOES], work[row, AGED], work[row, RAN] = place, age, run
 
 
-@njit
+@inner
 def _candidates(index: Lists, tail: Ints, m: int, place: int, age: int, run: int, work: Longs) -> tuple[int, int]:
     """What followed the occurrences of the end of ``tail[:m]``; returns how many tokens, and the longest match."""
     text, n = index[0], index[4][READ]
@@ -264,7 +265,7 @@ def _candidates(index: Lists, tail: Ints, m: int, place: int, age: int, run: int
     return k, longest
 
 
-@njit
+@inner
 def _more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequent: int, work: Longs) -> int:
     """Add what the cursor alone and what mere frequency suggest; returns the new count."""
     text, head = index[0], index[4]
@@ -276,6 +277,7 @@ def _more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, freq
                 _follow_class(place - cursor, age, run),
                 place,
             )
+            work[k, LENGTH] = 0
             _point(work, k, place + 1, 0 if place == cursor else 1, run)
             k += 1
     for rank in range(frequent):
@@ -284,13 +286,13 @@ def _more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, freq
             break
         if _known(work, k, token) == k:
             kind = MATCHED + FOLLOWED + rank + (0 if matched else FREQUENT)
-            work[k, TOKEN], work[k, CLASS], work[k, SOURCE] = token, kind, -1
+            work[k, TOKEN], work[k, CLASS], work[k, SOURCE], work[k, LENGTH] = token, kind, -1, 0
             _point(work, k, cursor + 1 if cursor >= 0 else -1, age + 1, run)
             k += 1
     return k
 
 
-@njit
+@inner
 def _follow(index: Lists, tail: Ints, m: int, n: int, cursor: Longs, work: Longs) -> None:
     """Move the cursor past the last token of ``tail[:m]``, before which the index held ``n``."""
     text, token, place = index[0], tail[m - 1], cursor[PLACE]
@@ -348,6 +350,21 @@ def rehash(old: Ints, new: Ints) -> None:
                 new[place, column] = old[row, column]
 
 
+@inner
+def _reach(odds: Floats) -> Reals:
+    """The best odds that a child can have, by the class of its match's length; without a cursor, and with one."""
+    reach = np.empty((2, LENGTHS_TOLD), np.float64)
+    for follows in range(2):
+        best = 0.0
+        for which in range(MATCHED + (1 - follows) * FOLLOWED, CLASSES):
+            best = max(best, odds[which])
+        for which in range(MATCHED):
+            if follows or which % 4 == 0:
+                best = max(best, odds[which])
+            reach[follows, which * LENGTHS_TOLD // MATCHED] = best
+    return reach
+
+
 @compiled(f"i8({_LISTS}, i8[::1], i4[::1], f4[::1], i8, i8, i8, i4[:,::1], f4[::1])")
 def grow(
     index: Lists, cursor: Longs, tail: Ints, odds: Floats, nodes: int, depth: int, frequent: int, out: Ints,
@@ -356,14 +373,15 @@ def grow(
     """Grow a tree of at most ``nodes`` nodes behind ``tail``, likeliest first; returns how many there are.
 
     Rows of ``out`` are tokens, parents, classes, and the places of the occurrences behind them (-1: mere
-    frequency). The frontier is kept sorted and never holds more than what can still be taken.
+    frequency). The frontier is kept sorted and never holds more than what can still be taken; a node is not looked
+    behind where even a match longer by one would come too late.
     """
     work = np.empty((_MOST + 2 * SHIFT + 1 + FREQUENT, 12), np.int64)
     m = len(tail)
     path = np.empty(m + depth, np.int32)
     for i in range(m):
         path[i] = tail[i]
-    entry = np.empty((nodes, 8), np.int64)  # columns TOKEN to SOURCE, then parent and depth
+    entry = np.empty((nodes, 9), np.int64)  # columns TOKEN to LENGTH, then parent and depth
     chance = np.empty(nodes, np.float64)
     order = np.empty(nodes, np.int64)  # entries of the frontier, likeliest first; the unused ones behind
     for i in range(nodes):
@@ -372,14 +390,16 @@ def grow(
     parent, below, likely = -1, 0, 1.0
     place, age, run = cursor[PLACE], cursor[AGE], cursor[RUN]
     longest = 0
+    reach, length = _reach(odds), REACH
     while True:
-        if below < depth:
+        room = nodes - size
+        waiting = min(waiting, room)
+        best = likely * reach[1 if place >= 0 else 0, _length_class(min(length + 1, REACH))]
+        if below < depth and (waiting < room or best > chance[order[waiting - 1]]):  # else no child would be taken
             k, matched = _candidates(index, path, m + below, place, age, run, work)
             k = _more_candidates(index, k, place, age, run, frequent, work)
             if size == 0:
                 longest = matched
-            room = nodes - size
-            waiting = min(waiting, room)
             for c in range(k):
                 p = likely * odds[work[c, CLASS]]
                 if waiting == room:
@@ -392,9 +412,9 @@ def grow(
                     at -= 1
                 order[at], chance[slot] = slot, p
                 waiting += 1
-                for field in range(SOURCE + 1):
+                for field in range(LENGTH + 1):
                     entry[slot, field] = work[c, field]
-                entry[slot, 6], entry[slot, 7] = parent, below + 1
+                entry[slot, 7], entry[slot, 8] = parent, below + 1
         if waiting == 0:
             break
         slot = order[0]
@@ -402,11 +422,12 @@ def grow(
         for i in range(waiting):
             order[i] = order[i + 1]
         order[waiting] = slot
-        out[0, size], out[1, size], out[2, size] = entry[slot, TOKEN], entry[slot, 6], entry[slot, CLASS]
+        out[0, size], out[1, size], out[2, size] = entry[slot, TOKEN], entry[slot, 7], entry[slot, CLASS]
         out[3, size] = entry[slot, SOURCE]
         belief[size] = odds[entry[slot, CLASS]]
-        parent, below, likely = size, entry[slot, 7], chance[slot]
+        parent, below, likely = size, entry[slot, 8], chance[slot]
         place, age, run = entry[slot, GOES], entry[slot, AGED], entry[slot, RAN]
+        length = entry[slot, LENGTH]
         size += 1
         if size == nodes:
             break

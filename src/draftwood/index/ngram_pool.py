@@ -6,10 +6,9 @@ Source: ``ngram-mod`` of llama.cpp (ggml-org/llama.cpp, common/ngram-mod.h), who
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled
+from draftwood.index.compiling import compiled, inner
 
 Ints = NDArray[np.int32]
 
@@ -19,7 +18,7 @@ EMPTY = -1
 _BASE = np.uint64(6364136223846793005)
 
 
-@njit
+@inner
 def _check(key: np.uint64) -> np.int32:
     """Bits of the key that its slot does not tell, mixed: the slot is its low bits."""
     return np.int32(((key ^ (key >> np.uint64(29))) >> np.uint64(22)) & np.uint64(0x7FFFFFFF))

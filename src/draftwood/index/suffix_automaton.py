@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import IntegrityError, UsageError
+from draftwood.index.suffix_grow_kernel import CLASSES, grow
 from draftwood.index.suffix_kernel import LABEL, LAST, LINK, SIZE, TOKEN, append, find_slot
 
 Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
 
 _ROWS = 1024  # of each array at first: 32 KiB
 
@@ -103,6 +105,44 @@ class SuffixAutomaton:
         if start + count <= self._length:
             return self._states[start : start + count, TOKEN].copy()
         return self._states[start + np.arange(count) % (self._length - start), TOKEN]
+
+    def grow(
+        self, odds: Floats, nodes: int, *, depth: int, branches: int, least: int = 1
+    ) -> tuple[Ints, Floats]:  # fmt: skip
+        """Grow the tree of what followed the longest suffix that occurred before, best first by the odds.
+
+        A node offers what followed the longest string that ends with it, and where that is less than ``branches``
+        tokens, what followed up to three shorter ones. Where more than 32 tokens followed one string, only some of
+        them are looked at: such strings are short, and say little.
+
+        Parameters
+        ----------
+        odds : float32[CLASSES]
+            Acceptance rate per evidence class (`draftwood.index.suffix_grow_kernel`).
+        nodes, depth
+            Most nodes of the tree and of its longest branch.
+        branches
+            Most children of a node, the latest of each string first.
+        least
+            Shortest string that is trusted.
+
+        Returns
+        -------
+        columns : int32[3, n]
+            Tokens, parents (-1: the root) and evidence classes.
+        belief : float32[n]
+            Their odds.
+        """
+        if len(odds) != CLASSES:
+            raise IntegrityError(f"{CLASSES} odds are needed, one per evidence class, not {len(odds)}")
+        if not odds.flags.writeable:  # the kernel takes no read-only arrays
+            odds = odds.copy()
+        out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
+        state = self._states[self._length, LINK] if self._length else 0
+        n = grow(
+            self._states, self._edges, state, self._match[0], odds, depth, branches, least, out, belief
+        )  # fmt: skip
+        return out[:, :n], belief[:n]
 
     def truncate(self, length: int) -> None:
         """Cut the text to its first ``length`` tokens; reads them again."""

@@ -21,10 +21,9 @@ with linear probing: finding a transition costs one probe whatever the vocabular
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled
+from draftwood.index.compiling import compiled, inner
 
 Ints = NDArray[np.int32]
 
@@ -34,7 +33,7 @@ OWNER, LABEL, TARGET, NEXT = 0, 1, 2, 3
 READ, CLONES, USED, MATCH, END = 0, 1, 2, 3, 4  # the header: tokens, clones, edges, then the match and its place
 
 
-@njit
+@inner
 def find_slot(edges: Ints, state: int, token: int) -> np.int64:
     """Row of this edge, or the free row where it belongs."""
     key = (np.uint64(np.uint32(state)) << np.uint64(32)) | np.uint64(np.uint32(token))
@@ -50,12 +49,12 @@ def find_slot(edges: Ints, state: int, token: int) -> np.int64:
     return slot
 
 
-@njit
+@inner
 def _size(states: Ints, state: int) -> int:
     return state if state >= 0 else states[state, SIZE]
 
 
-@njit
+@inner
 def _put(states: Ints, edges: Ints, slot: int, state: int, token: int, target: int) -> None:
     edges[slot, OWNER] = state
     edges[slot, LABEL] = token
@@ -64,7 +63,7 @@ def _put(states: Ints, edges: Ints, slot: int, state: int, token: int, target: i
     states[state, EDGE] = slot
 
 
-@njit
+@inner
 def _more_states(states: Ints, prefixes: int, clones: int) -> Ints:
     bigger = np.empty((len(states) + len(states) // 2, 4), np.int32)
     for state in range(-clones, prefixes):  # loops: slices and np.full would triple the time to compile
@@ -73,7 +72,7 @@ def _more_states(states: Ints, prefixes: int, clones: int) -> Ints:
     return bigger
 
 
-@njit
+@inner
 def _more_edges(states: Ints, edges: Ints) -> Ints:
     bigger = np.empty((len(edges) + len(edges) // 2, 4), np.int32)
     for slot in range(len(bigger)):
@@ -88,7 +87,7 @@ def _more_edges(states: Ints, edges: Ints) -> Ints:
     return bigger
 
 
-@njit
+@inner
 def _split(states: Ints, edges: Ints, used: int, state: int, clone: int, size: int) -> tuple[Ints, int]:
     """Give the strings of ``state`` up to ``size`` to ``clone``, with a copy of all edges."""
     needed, edge = used + 1, states[state, EDGE]

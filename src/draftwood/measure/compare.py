@@ -12,7 +12,8 @@ from draftwood.contracts import Planner
 from draftwood.doors.generation import Generation
 from draftwood.doors.prompts import Prompt, as_ids
 from draftwood.doors.setup import DrafterSpec, Setup
-from draftwood.doors.sources import CorpusGiven, MemoryGiven, Prediction, Sources, Text, detached
+from draftwood.doors.source_texts import Prediction, Text
+from draftwood.doors.sources import CorpusGiven, MemoryGiven, Sources, detached
 from draftwood.doors.stream import Stream, stream
 from draftwood.doors.text import Piece
 from draftwood.errors import UsageError

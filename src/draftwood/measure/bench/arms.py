@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Protocol
@@ -9,6 +10,7 @@ from typing import Protocol
 from draftwood.contracts import Planner
 from draftwood.doors.setup import Setup
 from draftwood.doors.sources import Sources, detached
+from draftwood.drafters.memory import MemoryDrafter
 from draftwood.engines.peers import Peer
 from draftwood.loop import write
 from draftwood.measure.rows.records import Answer
@@ -33,6 +35,10 @@ class Arm(Protocol):
         """Forget tokens (memories, pools), keep beliefs."""
         ...
 
+    def remember(self, ids: Sequence[int]) -> None:
+        """Take in an answer of this round that was written before an interrupt."""
+        ...
+
     def run(self, request: Request, answer: Answer) -> None:
         """Write one answer into ``answer``: ids, steps or arrivals, seconds."""
         ...
@@ -53,8 +59,8 @@ class OurArm:
     planner
         As typed.
     sources
-        What the drafters draft from beside the prompts. A memory is this arm's alone, begins every round as its file
-        stands, or empty, and is never saved: neither another arm nor an earlier round has written the answer down.
+        What the drafters draft from beside the prompts. A memory is this arm's alone, begins every round as its
+        file stands or empty, and is never saved, so that no answer is copied from another arm or round.
     drafters
         The drafters as typed, where that is not the label.
     """
@@ -78,6 +84,11 @@ class OurArm:
         self._round = Setup(self.setup.model, self.setup.tokenizer, drafters, self._chosen, sources)
         bound = self._round.predicting(sources.prediction) or self._round.drafters
         self._round.drafters = detached(bound)
+
+    def remember(self, ids: Sequence[int]) -> None:
+        for drafter in self._round.drafters:
+            if isinstance(drafter, MemoryDrafter) and drafter.memory is not None:
+                drafter.memory.add(ids, drafter.namespace)
 
     def run(self, request: Request, answer: Answer) -> None:
         answer.drafters, answer.planner = self._round.names, self.planner
@@ -112,6 +123,9 @@ class PeerArm:
 
     def begin_round(self) -> None:
         """Nothing to forget: peers hold no token from one answer to the next."""
+
+    def remember(self, ids: Sequence[int]) -> None:
+        """As little as there is to forget."""
 
     def run(self, request: Request, answer: Answer) -> None:
         given = self.peer.answer(

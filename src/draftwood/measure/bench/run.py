@@ -93,6 +93,7 @@ class Bench:
         self._sensors = Sensors()
         self._requests = {(j.task, j.name): self._request(j) for j in jobs}
         self._warmed: set[str] = set()
+        self._round = -1
 
     def run(self, rounds: int) -> None:
         """Run what is missing of so many rounds.
@@ -108,14 +109,20 @@ class Bench:
         current = -1
         for count, (key, job, arm) in enumerate(plan):
             if key[3] != current:
-                current = key[3]
+                self._round = current = key[3]
                 for each in self._arms:
-                    each.begin_round()
+                    self._begin_round(each)
             self._on_run(
                 total - len(plan) + count, total, f"round {current + 1}: {job.task} {job.name}, {arm.label}"
             )
             self.warm(arm, job)
             self._writer.answer(self.answer(arm, job, current))
+
+    def _begin_round(self, arm: Arm) -> None:
+        arm.begin_round()
+        for answer in self._writer.rows.answers:  # of a round that was interrupted
+            if (answer.arm, answer.round) == (arm.label, self._round):
+                arm.remember(answer.output_ids)
 
     def answer(self, arm: Arm, job: Job, number: int) -> Answer:
         """Run one arm on one prompt once."""
@@ -158,7 +165,7 @@ class Bench:
         request = self._requests[job.task, job.name]
         short = dataclasses.replace(request, prompt=list(request.prompt)[:_WARM_PROMPT], limit=_WARM_TOKENS)
         arm.run(short, Answer(-1, job.task, job.name, arm.label))
-        arm.begin_round()
+        self._begin_round(arm)
 
     def _warm_widths(self) -> None:
         """Let the target meet every width of a pass: its first time may compile or pick a kernel."""

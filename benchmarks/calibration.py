@@ -1,0 +1,287 @@
+"""How well promises hold: replays recorded answers, and compares each node's belief with what came.
+
+    python benchmarks/calibration.py TRACE... [--drafters ngram] [--tokenizer smollm2] [-o rows.jsonl]
+        [--picture reliability.png]
+
+A label is a proposed node whose parent was accepted: its belief when it was proposed, and whether the answer has
+this token. The expected calibration error (ECE) is the mean distance of belief and rate over ten bins, of equal
+width or of as many labels each; ``chance`` is the ECE (equal counts) that labels drawn by the very beliefs would
+have: with few labels it is not 0. ``likeliest`` counts only the likeliest child of each place.
+
+Tasks are replayed apart, beliefs are carried from answer to answer (no token is), as ``simulate`` does. Beside it
+
+- ``no drift``: classes learn, but nothing moves all classes at once; ``prior``: nothing is learnt;
+- ``fresh``: every request begins with the prior;
+- ``raw frequencies``: the likeliest token's relative frequency behind the longest context of at most three tokens
+  in prompt and answer so far, which is what an n-gram model promises (`parrot`);
+- ``A|B``: answers of two tasks take turns, so that each request is a change of the topic; ``A after B`` are those
+  of the one alone, whose errors may hide behind the other's.
+
+The first 20, 50 and 100 labels of each request stand apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from calibration_error import by_source, equal_count, equal_width, noise
+from calibration_picture import draw
+from numpy.typing import NDArray
+
+from draftwood.contracts import Drafter, Feedback
+from draftwood.drafters.load import load
+from draftwood.engines.replay import ReplayTarget
+from draftwood.loop import write
+from draftwood.measure.rows.lines import write_whole
+from draftwood.measure.rows.provenance import provenance
+from draftwood.measure.rows.records import header
+from draftwood.measure.rows.traces import Trace, grouped, read_traces
+from draftwood.measure.simulate import recorded_request
+from draftwood.models import load_tokenizer
+from draftwood.planning import beliefs
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.request import open_rows
+from draftwood.verify.exact import SampleAndMatch
+
+FIRST = (20, 50, 100)
+ORDER = 4  # of the raw frequencies, as in `parrot`
+MODES = ("learning", "no drift", "prior")
+
+
+@dataclass
+class Labels:
+    """Promises and what came, one entry per label.
+
+    Attributes
+    ----------
+    belief, right
+        What was promised, and whether it came.
+    source
+        Number of the drafter in the set.
+    request, number
+        Which answer it was, from 0, and how many labels that had before.
+    likeliest
+        No sibling was believed more.
+    """
+
+    belief: list[float] = field(default_factory=list)
+    right: list[bool] = field(default_factory=list)
+    source: list[int] = field(default_factory=list)
+    request: list[int] = field(default_factory=list)
+    number: list[int] = field(default_factory=list)
+    likeliest: list[bool] = field(default_factory=list)
+
+    def add(self, belief: float, right: bool, source: int, place: tuple[int, int], likeliest: bool) -> None:
+        self.belief.append(belief)
+        self.right.append(right)
+        self.source.append(source)
+        self.request.append(place[0])
+        self.number.append(place[1])
+        self.likeliest.append(likeliest)
+
+    def arrays(
+        self, first: int | None = None, *, likeliest: bool = False, turn: int | None = None
+    ) -> tuple[NDArray[Any], ...]:
+        """Return beliefs, rights and sources: of first labels, of likeliest children, of every second request."""
+        chosen = np.ones(len(self.belief), dtype=bool) if first is None else np.array(self.number) < first
+        if turn is not None:
+            chosen &= np.array(self.request, dtype=np.int64) % 2 == turn
+        if likeliest:
+            chosen &= np.array(self.likeliest, dtype=bool)
+        columns = (np.array(self.belief), np.array(self.right, dtype=float), np.array(self.source, dtype=np.int64))
+        return tuple(column[chosen] for column in columns)
+
+
+class Watched(beliefs.Beliefs):
+    """Beliefs that keep what was promised and what came."""
+
+    def __init__(self, mode: str, drafters: Sequence[Drafter]) -> None:
+        super().__init__()
+        self.labels = Labels()
+        self.place = (0, 0)  # the request under way, and how many labels it had
+        self._mode, self._order = mode, {id(drafter): i for i, drafter in enumerate(drafters)}
+
+    def learn(self, drafter: Drafter, lesson: Feedback, *, greedy: bool) -> None:
+        self._keep(self._order[id(drafter)], lesson)
+        if self._mode == "prior":
+            return
+        before = beliefs.RATE
+        beliefs.RATE = 0.0 if self._mode == "no drift" else before
+        try:
+            super().learn(drafter, lesson, greedy=greedy)
+        finally:
+            beliefs.RATE = before
+
+    def _keep(self, source: int, lesson: Feedback) -> None:
+        proposal = lesson.proposal
+        numbered = replace(proposal, evidence=np.arange(len(proposal), dtype=np.int16))
+        nodes, right = beliefs.labels(replace(lesson, proposal=numbered))  # nodes in place of their classes
+        best: dict[int, int] = {}
+        for node in nodes:
+            parent = int(proposal.parents[node])
+            if parent not in best or proposal.belief[node] > proposal.belief[best[parent]]:
+                best[parent] = node
+        for node, hit in zip(nodes, right, strict=True):
+            likeliest = best[int(proposal.parents[node])] == node
+            self.labels.add(float(proposal.belief[node]), hit, source, self.place, likeliest)
+            self.place = (self.place[0], self.place[1] + 1)
+
+
+def replay(traces: Iterable[Trace], names: str, nodes: int, mode: str, *, fresh: bool = False) -> Labels:
+    """Replay answers one after the other; returns every label."""
+    drafters = load(names)
+    watched = Watched(mode, drafters)
+    for number, trace in enumerate(traces):
+        if fresh:
+            kept, watched = watched.labels, Watched(mode, drafters)
+            watched.labels = kept
+        watched.place = (number, 0)
+        target = ReplayTarget(trace.prompt_ids, trace.output_ids)
+        with open_rows(target, drafters, [recorded_request(trace)], SampleAndMatch()) as rows:
+            for _ in write(target, FixedPlanner(nodes, watched), rows):
+                pass
+    return watched.labels
+
+
+def raw_frequencies(traces: Iterable[Trace]) -> Labels:
+    """What an n-gram model promises for the token it holds likeliest, the latest among equals."""
+    found = Labels()
+    for number, trace in enumerate(traces):
+        counts: dict[tuple[int, ...], dict[int, int]] = {}
+        text: list[int] = []
+        for at, token in enumerate([*trace.prompt_ids, *trace.output_ids]):
+            contexts = [tuple(text[len(text) - size :]) for size in range(min(ORDER - 1, len(text)), -1, -1)]
+            answered = at - len(trace.prompt_ids) - 1  # the answer's first token is of no step
+            known = next((counts[c] for c in contexts if c in counts), None)
+            if answered >= 0 and known:
+                best = max(reversed(known), key=known.__getitem__)
+                found.add(known[best] / sum(known.values()), best == token, 0, (number, answered), True)
+            for context in contexts:
+                followers = counts.setdefault(context, {})
+                followers[token] = followers.pop(token, 0) + 1  # the latest stands last
+            text.append(token)
+    return found
+
+
+def row(
+    labels: Labels,
+    names: Sequence[str],
+    first: int | None = None,
+    *,
+    likeliest: bool = False,
+    turn: int | None = None,
+    **what: Any,
+) -> dict[str, Any]:
+    """Return one row of figures."""
+    belief, right, source = labels.arrays(first, likeliest=likeliest, turn=turn)
+    if not len(belief):
+        return {"row": "calibration", **what, "first": first, "likeliest": likeliest, "labels": 0}
+    bins, (errors, mean) = equal_count(belief, right), by_source(belief, right, source)
+    return {
+        "row": "calibration",
+        **what,
+        "first": first,
+        "likeliest": likeliest,
+        "labels": len(belief),
+        "promised": round(float(belief.mean()), 4),
+        "came": round(float(right.mean()), 4),
+        "ece": round(equal_width(belief, right).error, 4),
+        "ece_equal_count": round(bins.error, 4),
+        "chance": round(noise(belief), 4),
+        "by_source": {names[one]: round(error, 4) for one, error in errors.items()},
+        "ece_weighted_by_source": round(mean, 4),
+        "bins": [[round(float(x), 4), round(float(y), 4), int(n)]
+                 for x, y, n in zip(bins.belief, bins.rate, bins.count, strict=True)],
+    }  # fmt: skip
+
+
+def measure(tasks: Sequence[str], traces: Sequence[Trace], names: str, nodes: int) -> list[dict[str, Any]]:
+    """Rows of one task, or of two that take turns."""
+    sources = [drafter.name for drafter in load(names)]
+    titles: dict[str, int | None] = {"|".join(tasks): None}
+    if len(tasks) > 1:
+        titles |= {f"{tasks[0]} after {tasks[1]}": 0, f"{tasks[1]} after {tasks[0]}": 1}
+    found = {mode: replay(traces, names, nodes, mode) for mode in MODES}
+    found["fresh"] = replay(traces, names, nodes, "learning", fresh=True)
+    raw, rows = raw_frequencies(traces), []
+    for task, turn in titles.items():
+        for mode, labels in found.items():
+            rows += [row(labels, sources, first, turn=turn, task=task, mode=mode) for first in (None, *FIRST)]
+            rows.append(row(labels, sources, likeliest=True, turn=turn, task=task, mode=mode))
+        for first in (None, *FIRST):
+            what = {"task": task, "mode": "raw frequencies"}
+            rows.append(row(raw, ["raw"], first, likeliest=True, turn=turn, **what))
+    return rows
+
+
+def alternating(first: Sequence[Trace], second: Sequence[Trace]) -> list[Trace]:
+    """Answers of two tasks in turns, as long as both have some."""
+    pairs = zip_longest(first, second)
+    return list(chain.from_iterable(pair for pair in pairs if None not in pair))
+
+
+def show(rows: Sequence[dict[str, Any]]) -> None:
+    for one in rows:
+        if not one["labels"]:
+            continue
+        what = ("likeliest" if one["likeliest"] else "all") + (f", first {one['first']}" if one["first"] else "")
+        print(
+            f"{one['task']:<25.25} {one['mode']:<16}{what:<21}{one['labels']:8}{one['promised']:10.3f}"
+            f"{one['came']:8.3f}{one['ece']:9.4f}{one['ece_equal_count']:9.4f}{one['chance']:9.4f}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("traces", nargs="+", type=Path)
+    parser.add_argument("--drafters", default="ngram", help="one set, as everywhere")
+    parser.add_argument("--tokenizer", help="for files that hold text")
+    parser.add_argument("--draft", type=int, default=16, help="draft nodes per pass")
+    parser.add_argument(
+        "--alternate", default=None, metavar="A,B", help="two tasks; by default the most different"
+    )
+    parser.add_argument("--limit", type=int, help="answers per task")
+    parser.add_argument("-o", "--output", type=Path, help="rows as JSON lines")
+    parser.add_argument("--picture", type=Path, help="reliability diagrams, a PNG or SVG")
+    args = parser.parse_args()
+    tokenizer = load_tokenizer(args.tokenizer) if args.tokenizer else None
+    tasks = dict(grouped(trace for path in args.traces for trace in read_traces(path, tokenizer)))
+    tasks = {task: traces[: args.limit] for task, traces in tasks.items()}
+    chosen = tuple(args.alternate.split(",")) if args.alternate else ()
+    if chosen and not (len(set(chosen)) == 2 and set(chosen) <= set(tasks)):
+        parser.error(f"--alternate takes two of the tasks {', '.join(tasks)}, as in A,B")
+    print(f"{'task':<26}{'mode':<16}{'labels of':<21}{'labels':>8}{'promised':>10}{'came':>8}{'ECE':>9}"
+          f"{'= count':>9}{'chance':>9}")  # fmt: skip
+    rows: list[dict[str, Any]] = []
+    for task, traces in tasks.items():
+        found = measure([task], traces, args.drafters, args.draft)
+        show(found)
+        rows += found
+    if len(tasks) > 1:
+        pair = chosen or _most_different(rows)
+        found = measure(pair, alternating(tasks[pair[0]], tasks[pair[1]]), args.drafters, args.draft)
+        show(found)
+        rows += found
+    if not any(one["labels"] for one in rows):
+        parser.error(f"{args.drafters} proposed nothing for these answers")
+    if args.picture:
+        draw(rows, args.picture, f"{args.drafters}, {args.draft} nodes per pass")
+    if args.output:
+        settings = {"drafters": args.drafters, "draft": args.draft, "traces": [p.name for p in args.traces]}
+        write_whole(args.output, [header("calibration", settings, provenance()), *rows])
+
+
+def _most_different(rows: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    came = {r["task"]: r.get("came", 0.0) for r in rows if r["mode"] == "learning" and r["likeliest"]}
+    return max(came, key=came.__getitem__), min(came, key=came.__getitem__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""--prediction, --memory, --corpus and --context in generate, chat and bench, on a tiny random model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from draftwood.index.memory import Memory
+from draftwood.measure.rows.records import read_rows
+
+PROMPT = "abcabcabcabc"
+PLAIN = ("--drafters", "lookup:length=1")
+SHORT = ("--max-new-tokens", "40", "--threads", "1")
+
+
+@pytest.fixture
+def answered(draftwood, tiny):
+    """What the model answers, and in how many passes it does with next to no drafting."""
+    return document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, "--json"))
+
+
+@pytest.fixture
+def corpus(draftwood, tiny, answered, tmp_path):
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "answer.txt").write_text(answered["text"])
+    ran = draftwood("corpus", "build", str(tmp_path / "texts"), "-o", str(tmp_path / "c.dwc"), "--tokenizer", tiny)
+    assert ran.code == 0, ran.err
+    return str(tmp_path / "c.dwc")
+
+
+def document(ran):
+    assert (ran.code, ran.err) == (0, "")
+    return json.loads(ran.out)
+
+
+def write(path, text):
+    path.write_text(text)
+    return f"@{path}"
+
+
+# --- generate ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["prediction", "context"])
+@pytest.mark.parametrize("given", ["text", "file", "several"])
+def test_text_is_drafted_from(draftwood, tiny, answered, tmp_path, name, given):
+    text = answered["text"]
+    flags = {
+        "text": [f"--{name}", text.removeprefix("@")],
+        "file": [f"--{name}", write(tmp_path / "t", text + "\n")],
+        "several": [f"--{name}", "other", f"--{name}", write(tmp_path / "t", text)],
+    }[given]
+    found = document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, *flags, "--json"))
+    assert found["ids"] == answered["ids"]
+    assert found["passes"] < answered["passes"] / 2
+    drafter = {"prediction": "prediction", "context": "ngram"}[name]
+    assert found["drafters"] == f"lookup:length=1+{drafter}"
+    assert drafter in found["sources"]
+
+
+@pytest.mark.parametrize("empty", ["", "@"])
+def test_an_empty_prediction_is_none(draftwood, tiny, answered, tmp_path, empty):
+    given = write(tmp_path / "empty", "") if empty else ""
+    ran = draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, "--prediction", given, "--json")
+    assert document(ran)["ids"] == answered["ids"]
+
+
+def test_a_corpus_is_drafted_from(draftwood, tiny, answered, corpus):
+    flags = ("--corpus", corpus, "--corpus", corpus)
+    found = document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, *flags, "--json"))
+    assert found["ids"] == answered["ids"]
+    assert found["passes"] < answered["passes"] / 2
+    assert "corpus" in found["sources"]
+
+
+def test_a_memory_is_made_used_and_kept(draftwood, tiny, answered, tmp_path):
+    path = tmp_path / "folder" / "m.dwm"
+    flags = ("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, "--memory", str(path), "--json")
+    first, second = document(draftwood(*flags)), document(draftwood(*flags))
+    assert first["ids"] == second["ids"] == answered["ids"]
+    assert second["passes"] < first["passes"]
+    (only,) = Memory.open(path).answers()
+    assert only.ids.tolist() == answered["ids"]
+
+
+def test_a_memory_keeps_what_was_written_before_an_interrupt(draftwood, tiny, answered, tmp_path, interrupt):
+    interrupt(9)
+    ran = draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, "--memory", str(tmp_path / "m.dwm"))
+    assert ran.code == 130
+    (only,) = Memory.open(tmp_path / "m.dwm").answers()
+    assert 2 <= len(only.ids) < 40
+    assert answered["ids"][: len(only.ids)] == only.ids.tolist()
+
+
+def test_the_legend_and_the_rows_name_what_drafted(draftwood, tiny, answered, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    flags = ("--prediction", answered["text"], "-o", str(rows))
+    ran = draftwood("generate", PROMPT, "-m", tiny, "--drafters", "suffix", *SHORT, *flags)
+    assert ran.code == 0
+    assert "drafted by prediction" in ran.err
+    (kept,) = read_rows(rows).answers
+    assert (kept.arm, kept.drafters) == ("suffix+prediction", ["suffix", "prediction"])
+
+
+def test_a_comparison_begins_every_run_with_the_memory_as_it_stood(draftwood, tiny, answered, tmp_path, corpus):
+    path = tmp_path / "m.dwm"
+    call = ("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, "--memory", str(path), "--compare", "--json")
+    found = document(draftwood(*call))
+    assert found["identical"] is True
+    assert found["passes"] == answered["passes"]
+    assert not path.exists()
+    found = document(draftwood(*call, "--prediction", answered["text"], "--corpus", corpus, "--context", "abc"))
+    assert found["identical"] is True
+    assert found["passes"] < answered["passes"] / 2
+
+
+# --- chat ----------------------------------------------------------------------------------------------------
+
+
+def test_chat_takes_them_all(draftwood, tiny, corpus, tmp_path):
+    said = b"abc abc\n/undo\nabc abc\n"
+    plain = draftwood("chat", "-m", tiny, *PLAIN, *SHORT, stdin=said)
+    assert plain.code == 0
+    flags = ("--prediction", "abc", "--corpus", corpus, "--context", "abc", "--memory", str(tmp_path / "m.dwm"))
+    ran = draftwood("chat", "-m", tiny, *PLAIN, *SHORT, *flags, stdin=said)
+    assert (ran.code, ran.out) == (0, plain.out)
+    (only,) = Memory.open(tmp_path / "m.dwm").answers()
+    assert len(only.ids) == 40
+
+
+def test_chat_saves_a_memory_after_an_interrupt(draftwood, tiny, tmp_path, interrupt):
+    interrupt(5)
+    ran = draftwood("chat", "-m", tiny, *PLAIN, *SHORT, "--memory", str(tmp_path / "m.dwm"), stdin=b"abc\n")
+    assert ran.code == 130
+    assert len(Memory.open(tmp_path / "m.dwm").answers()) == 1
+
+
+# --- bench ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    rows = [{"task": "mine", "name": name, "prompt": PROMPT} for name in ("a", "again")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def bench(draftwood, tiny, prompts, *flags):
+    return draftwood("bench", "-m", tiny, "--prompts", prompts, *PLAIN, *SHORT, *flags, "--json")
+
+
+def passes(rows):
+    return {(a.arm, a.round, a.name): len(a.steps) for a in rows.answers if a.arm != "none"}
+
+
+def test_a_bench_adds_sources_to_every_arm_but_plain(draftwood, tiny, prompts, corpus, answered, tmp_path):
+    flags = (
+        "--prediction",
+        answered["text"],
+        "--corpus",
+        corpus,
+        "--context",
+        "abc",
+        "-o",
+        str(tmp_path / "r.jsonl"),
+    )
+    arms = ("--drafters", "lookup:length=1,suffix+prediction:length=4", "--rounds", "1")
+    found = document(bench(draftwood, tiny, prompts, *flags, *arms))
+    assert {row["drafter"] for row in found["rows"]} == {
+        "none", "lookup:length=1+prediction+corpus+ngram", "suffix+prediction:length=4+corpus+ngram",
+    }  # fmt: skip
+    assert all(row["identical"] for row in found["rows"])
+    settings = found["header"]["settings"]
+    assert {"prediction", "corpus", "context"} <= set(settings)
+    assert "memory" not in settings
+    ran = bench(draftwood, tiny, prompts, *flags, *arms, "--prediction", "more")
+    assert ran.code == 2
+    assert "was written with prediction" in ran.err
+
+
+def test_a_memory_goes_from_prompt_to_prompt_and_begins_each_round_anew(
+    draftwood, tiny, prompts, answered, tmp_path
+):
+    path, rows = tmp_path / "m.dwm", tmp_path / "r.jsonl"
+    arms = ("--drafters", "lookup:length=1,lookup:length=2", "--memory", str(path), "-o", str(rows))
+    found = document(bench(draftwood, tiny, prompts, *arms))
+    assert found["header"]["settings"]["memory"] == "0 answers"
+    assert not path.exists()
+    counts = passes(read_rows(rows))
+    for arm in ("lookup:length=1+memory", "lookup:length=2+memory"):
+        assert counts[arm, 0, "again"] < counts[arm, 0, "a"], "what it wrote helps with the next prompt"
+        assert counts[arm, 1, "a"] == counts[arm, 0, "a"], "a round knows nothing of the one before"
+    assert counts["lookup:length=1+memory", 0, "a"] == answered["passes"], (
+        "an arm knows nothing of another's answers"
+    )
+
+
+def test_a_bench_that_goes_on_remembers_the_round_so_far(draftwood, tiny, prompts, tmp_path, interrupt):
+    flags = ("--memory", str(tmp_path / "m.dwm"), "--rounds", "1", "-o")
+    document(bench(draftwood, tiny, prompts, *flags, str(tmp_path / "whole.jsonl")))
+    document(bench(draftwood, tiny, prompts, "--limit", "1", *flags, str(tmp_path / "cut.jsonl")))
+    document(bench(draftwood, tiny, prompts, *flags, str(tmp_path / "cut.jsonl")))
+    whole, cut = (passes(read_rows(tmp_path / name)) for name in ("whole.jsonl", "cut.jsonl"))
+    assert cut.keys() == whole.keys()
+    assert cut["lookup:length=1+memory", 0, "again"] < cut["lookup:length=1+memory", 0, "a"]
+
+
+def test_a_bench_starts_from_a_memory_file_and_leaves_it(draftwood, tiny, prompts, answered, tmp_path):
+    path = tmp_path / "m.dwm"
+    document(draftwood("generate", PROMPT, "-m", tiny, *SHORT, "--memory", str(path), "--json"))
+    before = path.read_bytes()
+    for way in (["--memory", str(path)], ["--drafters", f"lookup:length=1+memory:file={path}"]):
+        rows = tmp_path / f"{len(way[1])}.jsonl"
+        document(bench(draftwood, tiny, prompts, *way, "--rounds", "1", "-o", str(rows)))
+        counts = passes(read_rows(rows))
+        assert max(counts.values()) < answered["passes"]
+        assert path.read_bytes() == before
+
+
+def test_a_sustained_bench_forgets_between_answers(draftwood, tiny, prompts, tmp_path):
+    ran = bench(draftwood, tiny, prompts, "--sustain", "1", "--memory", str(tmp_path / "m.dwm"))
+    assert ran.code == 0
+    assert {found["drafter"] for found in json.loads(ran.out)["sustained"]} == {"none", "lookup:length=1+memory"}
+
+
+# --- mistakes ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["generate", "chat", "bench"])
+def call(request, draftwood, prompts):
+    """A verb that names no model: nothing may be loaded before the mistake is told."""
+    first = {"generate": ["generate", PROMPT], "chat": ["chat"], "bench": ["bench", "--prompts", prompts]}
+    return lambda *flags: draftwood(*first[request.param], "-m", "no such model", *flags)
+
+
+@pytest.mark.parametrize("name", ["prediction", "context"])
+def test_files_that_are_no_text(call, tmp_path, name):
+    (tmp_path / "binary").write_bytes(b"a\0b")
+    (tmp_path / "latin").write_bytes("é".encode("latin-1"))
+    for given, said in (
+        (tmp_path / "nothing", f"the {name} file {tmp_path}/nothing cannot be read (No such file or directory)"),
+        (tmp_path, "cannot be read (Is a directory): check its name"),
+        (tmp_path / "binary", "is binary: give a text file"),
+        (tmp_path / "latin", "is no UTF-8 text: give a text file"),
+        ("", "(no name)"),
+    ):
+        ran = call(f"--{name}", f"@{given}")
+        assert (ran.code, ran.out) == (2, "")
+        assert said in ran.err
+
+
+@pytest.mark.parametrize("name", ["memory", "corpus"])
+def test_files_of_another_kind(call, tmp_path, name):
+    (tmp_path / "binary").write_bytes(b"a\0b" * 100)
+    ran = call(f"--{name}", str(tmp_path))
+    assert (ran.code, ran.out) == (2, "")
+    ran = call(f"--{name}", str(tmp_path / "binary"))
+    assert (ran.code, ran.out) == (1, "")
+    assert str(tmp_path / "binary") in ran.err
+    assert "no such model" not in ran.err
+
+
+def test_a_corpus_must_be_there(call):
+    ran = call("--corpus", "nothing.dwc")
+    assert (ran.code, ran.out) == (2, "")
+    assert "nothing.dwc" in ran.err
+
+
+@pytest.mark.parametrize("verb", [["generate", PROMPT], ["chat"]])
+def test_plain_decoding_drafts_from_nothing(draftwood, verb):
+    ran = draftwood(*verb, "-m", "no such model", "--drafters", "none", "--prediction", "abc")
+    assert (ran.code, ran.out) == (2, "")
+    assert "leave prediction out, or name drafters other than 'none'" in ran.err
+
+
+def test_a_corpus_of_another_tokenizer(draftwood, tiny, corpus, tmp_path):
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+    words = Tokenizer(BPE({chr(c): c - 32 for c in range(126, 31, -1)}, [], unk_token="~"))
+    words.add_tokens(["another"])
+    AutoModelForCausalLM.from_pretrained(tiny).save_pretrained(tmp_path / "other")
+    PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path / "other")
+    ran = draftwood("generate", PROMPT, "-m", str(tmp_path / "other"), *SHORT, "--corpus", corpus)
+    assert (ran.code, ran.out) == (1, "")
+    assert "holds the ids of another tokenizer" in ran.err

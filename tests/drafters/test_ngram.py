@@ -1,0 +1,79 @@
+"""The drafter ``ngram``: what it offers, in which order, and its options. What its index promises: test_ngram_index."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from draftwood.drafters.load import load
+from draftwood.drafters.ngram import NgramDrafter
+from draftwood.errors import UsageError
+from draftwood.index.ngram_kernel import BY_COUNT, CLASSES, FOLLOWED, MATCHED
+
+
+def draft(drafter, text, nodes=16, odds=None):
+    session = drafter.open(text, None)
+    return session.draft(nodes, 0, drafter.prior if odds is None else odds)
+
+
+def test_its_classes_are_those_of_its_index():
+    assert CLASSES == MATCHED + FOLLOWED + BY_COUNT == len(NgramDrafter().prior) == 660
+    assert NgramDrafter().prior.dtype == np.float32
+
+
+def test_a_long_match_is_a_chain():
+    text = [*range(50, 90), 1, *range(50, 70)]
+    tree = draft(NgramDrafter(), text, nodes=8)
+    assert tree.is_chain
+    assert tree.tokens.tolist() == list(range(70, 78))
+
+
+def test_where_occurrences_disagree_it_branches():
+    text = [7, 1, 5, 9, 2, 5, 7, 1, 6, 9, 2, 6, 7, 1]
+    tree = draft(NgramDrafter(frequent=0), text, nodes=2, odds=np.full(CLASSES, 0.5, np.float32))
+    assert sorted(tree.tokens.tolist()) == [5, 6]
+    assert tree.parents.tolist() == [-1, -1]
+
+
+def test_it_asks_only_the_odds():
+    text = [7, 1, 5, 9, 2, 5, 7, 1, 6, 9, 2, 6, 7, 1]
+    odds = np.full(CLASSES, 0.01, np.float32)
+    odds[MATCHED + FOLLOWED :] = 0.9
+    tree = draft(NgramDrafter(), text, nodes=4, odds=odds)
+    assert (tree.evidence >= MATCHED).all()
+    assert (tree.belief == np.float32(0.9)).all()
+
+
+def test_a_branch_is_no_longer_than_asked_for():
+    assert draft(NgramDrafter(length=3), [1, 2] * 20, nodes=40).depth.max() == 3
+
+
+def test_further_texts_are_copied_from_too_and_survive_cutting():
+    drafter = NgramDrafter(context=(tuple(range(30, 50)), (), (5, 6, 7)), frequent=0)
+    session = drafter.open([1, 30, 31, 32, 33], None)
+    assert session.draft(3, 0, drafter.prior).tokens.tolist() == [34, 35, 36]
+    session.truncate(3)
+    session.extend([5, 6])
+    assert session.draft(1, 0, drafter.prior).tokens.tolist() == [7]
+    session.close()
+    assert len(session.draft(4, 0, drafter.prior)) == 0
+    assert "30" not in repr(drafter)
+
+
+def test_nothing_asked_or_nothing_known_is_nothing():
+    assert len(draft(NgramDrafter(), [1, 2, 1], nodes=0)) == 0
+    assert len(draft(NgramDrafter(), [])) == 0
+    assert len(draft(NgramDrafter(frequent=0), [1, 2, 3])) == 0
+
+
+def test_the_match_length_is_that_of_the_longest_match():
+    drafter = NgramDrafter()
+    session = drafter.open([1, 2, 3, 4, 9, 2, 3, 4], None)
+    session.draft(4, 0, drafter.prior)
+    assert session.match_length == 3
+
+
+@pytest.mark.parametrize("options", ["length=0", "frequent=13", "frequent=-1", "length=x", "context=1"])
+def test_options_out_of_range_are_refused(options):
+    with pytest.raises(UsageError):
+        load(f"ngram:{options}")
