@@ -92,7 +92,7 @@ def recording(answers: list[Answer]) -> dict[str, Any]:
 
 def replaying(traces: list[Trace]) -> tuple[dict[str, Any], list[Answer]]:
     """Replayed tokens per second with `suffix` and chains of at most 8, and where the time of a step goes."""
-    arm = "suffix:length=8:factor=inf"
+    arm = "suffix:branches=1:length=8:factor=inf"
     list(simulate(traces[:1], arm, "fixed:8"))
     started = perf_counter()
     answers = list(simulate(traces, arm, "fixed:8"))

@@ -3,14 +3,16 @@
     python benchmarks/priors.py ngram TRACES.jsonl... [--tokenizer smollm2] [--weight chat=0.3] [--write]
 
 Replays the answers, counts per class how often a proposed token was right, and does so again with what it found,
-since odds decide what is proposed. A class that was hardly seen leans on the prior of before. Prints the array;
+since odds decide what is proposed. A class that was hardly seen leans on its neighbours. Prints the array;
 ``--write`` replaces it in the module ``drafters/<name>_prior.py``.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +30,29 @@ from draftwood.planning.fixed import FixedPlanner
 from draftwood.request import open_rows
 from draftwood.verify.exact import SampleAndMatch
 
-LEAN = 4.0
-"""What the prior of before counts, in labels."""
+LEAN = 10.0
+"""What the rate of its neighbours counts for a class, in labels."""
+
+
+SHAPES = {"ngram": ((8, 3, 6, 4), (5, 4, 3), (2, 12))}
+"""How a drafter numbers its classes, in blocks: of each, the sizes of its features, the most telling one first."""
+
+
+def leaning(
+    hits: NDArray[np.float64], totals: NDArray[np.float64], blocks: Sequence[Sequence[int]]
+) -> NDArray[Any]:
+    """Rates of which a class that was hardly seen leans on all that share its features but the last, and so on."""
+    found, start = [], 0
+    for sizes in blocks:
+        end = start + int(np.prod(sizes))
+        right, seen = hits[start:end].reshape(sizes), totals[start:end].reshape(sizes)
+        rates = np.full((1,) * len(sizes), (right.sum() + 0.1) / (seen.sum() + 1))
+        for known in range(1, len(sizes) + 1):
+            rest = tuple(range(known, len(sizes)))
+            rates = (right.sum(rest, keepdims=True) + LEAN * rates) / (seen.sum(rest, keepdims=True) + LEAN)
+        found.append(rates.ravel())
+        start = end
+    return np.concatenate(found)
 
 
 class Fixed(beliefs.Rates):
@@ -58,7 +81,7 @@ def main() -> None:
     parser.add_argument("traces", type=Path, nargs="+")
     parser.add_argument("--tokenizer", default="smollm2")
     parser.add_argument("--nodes", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--weight", action="append", default=[], help="task=number: what its labels count")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
@@ -66,14 +89,15 @@ def main() -> None:
     tokenizer = load_tokenizer(args.tokenizer)
     traces = [trace for path in args.traces for trace in read_traces(path, tokenizer)]
     weights = {task: float(number) for task, _, number in (given.partition("=") for given in args.weight)}
-    prior = drafter.prior.copy()
+    shape = SHAPES.get(drafter.name, ((len(drafter.prior),),))
+    prior = np.full(len(drafter.prior), 0.3, dtype=np.float32)
     for _ in range(args.rounds):
-        hits, totals = LEAN * prior.astype(np.float64), np.full(len(prior), LEAN)
+        hits, totals = np.zeros(len(prior)), np.zeros(len(prior))
         for task, members in grouped(traces):
             found = count(members, drafter, prior, args.nodes)
             hits += weights.get(task, 1.0) * found.hits
             totals += weights.get(task, 1.0) * found.totals
-        prior = (hits / totals).clip(0.001, 0.995).astype(np.float32)
+        prior = leaning(hits, totals, shape).clip(0.001, 0.995).astype(np.float32)
     text = listed(prior)
     print(text, f"{int(totals.sum())} labels")
     if args.write:

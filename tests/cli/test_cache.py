@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from draftwood.index.memory import Memory
 from draftwood.index.ngram_counts import NgramCounts
 from draftwood.index.ngram_counts_file import read_counts, write_counts
 
@@ -52,15 +53,29 @@ def test_create_from_texts_records_and_folders(draftwood, tiny, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.txt").write_text("abab")
     (tmp_path / "folder" / "b.bin").write_bytes(b"a\0b")
+    (tmp_path / "folder" / "empty.jsonl").touch()
+    (tmp_path / "folder" / "foreign.jsonl").write_text("hh\n")
+    with (tmp_path / "folder" / "large").open("wb") as large:
+        large.truncate(9 << 20)
     rows = [{"text": "cdcd"}, {"prompt": "ef", "output": "ge"}]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = tmp_path / "made"
     arguments = (str(tmp_path / "folder"), str(tmp_path / "records.jsonl"), "-o", str(out), "--tokenizer", tiny)
     ran = draftwood("cache", "create", *arguments)
-    assert (ran.code, ran.err) == (0, "left out: 1 binary\n")
+    assert (ran.code, ran.err) == (0, "left out: 1 binary, 1 empty, 1 too large\n")
     texts = [[ord(letter) - 32 for letter in text] for text in ("abab", "cdcd", "efge")]
     assert read_counts(out).records.tolist() == counts_of(*texts)
     assert len(read_counts(out).tokenizer) == 16
+
+
+def test_what_is_no_counts_is_not_replaced(draftwood, ids, tmp_path):
+    with Memory.open(tmp_path / "m.dwm") as memory:
+        memory.add([1, 2, 3])
+    before = (tmp_path / "m.dwm").read_bytes()
+    ran = draftwood("cache", "create", ids, "-o", str(tmp_path / "m.dwm"))
+    assert (ran.code, ran.out) == (2, "")
+    assert "m.dwm is there and is no file of ngram counts: choose another -o" in ran.err
+    assert (tmp_path / "m.dwm").read_bytes() == before
 
 
 def test_create_from_what_draftwood_recorded(draftwood, tmp_path):
@@ -104,7 +119,7 @@ def test_create_from_broken_records(draftwood, tmp_path, row, sentence):
         (("create", "ids.jsonl", "-o", "made", "--sizes", "3-2"), 2, "--sizes is written"),
         (("create", "ids.jsonl", "-o", "made", "--format", "other"), 2, "llama"),
         (("create", "ids.jsonl", "-o", "."), 2, "is a folder"),
-        (("create", "ids.jsonl", "-o", "ids.jsonl"), 2, "no whole file of counts"),
+        (("create", "ids.jsonl", "-o", "ids.jsonl"), 2, "no whole file of ngram counts"),
         (("merge", "none", "-o", "made"), 2, "none cannot be read"),
         (("merge", "ids.jsonl", "-o", "made"), 1, "ids.jsonl"),
         (("stats", "none"), 2, "none cannot be read"),

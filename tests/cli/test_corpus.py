@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from draftwood.index.corpus import Corpus
+from draftwood.index.memory import Memory
+from draftwood.index.ngram_counts_file import write_counts
 
 
 @pytest.fixture
@@ -122,10 +125,14 @@ def test_a_damaged_corpus_is_noticed_by_stats(draftwood, corpus):
 def test_what_is_no_corpus_is_not_replaced(draftwood, folder, tiny, tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("mine")
-    for output in (precious, tmp_path):
+    with Memory.open(tmp_path / "m.dwm") as memory:
+        memory.add([1, 2, 3])
+    write_counts(tmp_path / "c.dwn", np.array([[1, 2, -1, -1, 3, 1]], dtype=np.int32))
+    before = {path: path.read_bytes() for path in (precious, tmp_path / "m.dwm", tmp_path / "c.dwn")}
+    for output in (tmp_path, *before):
         ran = draftwood("corpus", "build", str(folder), "-o", str(output), "--tokenizer", tiny)
         assert (ran.code, ran.out) == (2, "")
-    assert precious.read_text() == "mine"
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_another_tokenizer_is_refused(draftwood, corpus, tiny, tmp_path):

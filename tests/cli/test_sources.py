@@ -100,6 +100,7 @@ def test_the_legend_and_the_rows_name_what_drafted(draftwood, tiny, answered, tm
     assert ran.code == 0
     assert "drafted by prediction" in ran.err
     (kept,) = read_rows(rows).answers
+    assert set(read_rows(rows).header["provenance"]["sources"]) == {"prediction"}
     assert (kept.arm, kept.drafters) == ("suffix+prediction", ["suffix", "prediction"])
 
 
@@ -268,7 +269,7 @@ def test_a_corpus_must_be_there(call):
     assert "nothing.dwc" in ran.err
 
 
-@pytest.mark.parametrize("verb", [["generate", PROMPT], ["chat"]])
+@pytest.mark.parametrize("verb", [["generate", PROMPT], ["chat"], ["bench"]])
 def test_plain_decoding_drafts_from_nothing(draftwood, verb):
     ran = draftwood(*verb, "-m", "no such model", "--drafters", "none", "--prediction", "abc")
     assert (ran.code, ran.out) == (2, "")
@@ -287,3 +288,13 @@ def test_a_corpus_of_another_tokenizer(draftwood, tiny, corpus, tmp_path):
     ran = draftwood("generate", PROMPT, "-m", str(tmp_path / "other"), *SHORT, "--corpus", corpus)
     assert (ran.code, ran.out) == (1, "")
     assert "holds the ids of another tokenizer" in ran.err
+
+
+def test_rows_of_a_memory_that_grows_go_into_one_file(draftwood, tiny, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    for _ in range(2):
+        flags = ("--memory", str(tmp_path / "m.dwm"), "-o", str(rows), "--json")
+        document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, *flags))
+    assert read_rows(rows).header["provenance"]["sources"] == {"memory": "0 answers"}
+    (resumed,) = read_rows(rows).of_kind("resumed")
+    assert resumed["provenance"]["sources"]["memory"].startswith("1 answers, ")

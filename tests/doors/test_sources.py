@@ -16,14 +16,18 @@ from tests.helpers import ONE_BY_ONE
 from draftwood import Conversation, Corpus, Memory, decode_with, generate, stream
 from draftwood.doors.setup import Setup
 from draftwood.doors.source_texts import per_prompt
-from draftwood.doors.sources import Sources
+from draftwood.doors.sources import Sources, detached
 from draftwood.drafters.corpus import CorpusDrafter
+from draftwood.drafters.load import load
 from draftwood.drafters.memory import MemoryDrafter
 from draftwood.drafters.ngram import NgramDrafter
+from draftwood.drafters.ngram_cache import NgramCacheDrafter
 from draftwood.drafters.parrot import ParrotDrafter
 from draftwood.drafters.prediction import PredictionDrafter
 from draftwood.errors import CapabilityError, FileFormatError, UsageError, VocabularyError
 from draftwood.index.corpus_file import write_corpus
+from draftwood.index.ngram_counts_file import read_counts, write_counts
+from draftwood.measure.compare import compare
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.testing import ToyTarget
 
@@ -490,3 +494,123 @@ def test_a_memory_takes_on_the_tokenizer_of_its_first_answer():
 def test_a_target_that_takes_nothing_back_is_no_place_for_sources():
     with pytest.raises(CapabilityError, match="one token per pass"):
         generate(ToyTarget(**ONE_BY_ONE), [1, 2], prediction=[1, 2])
+
+
+# --- sources that are shared, detached or not of here ---------------------------------------------------------
+
+
+def fingerprinted(path):
+    with Memory.open(path) as made:
+        made.add(IDS)
+        made.check_fingerprint(tokenizer_fingerprint(KNOWN))
+    return path
+
+
+def test_a_file_that_tells_its_tokenizer_wants_to_be_compared(tmp_path):
+    path = fingerprinted(tmp_path / "m.dwm")
+    kept(tmp_path / "c.dwc", corpus(IDS))
+    write_counts(tmp_path / "n.dwn", np.array([[3, 4, -1, -1, 5, 2]], dtype=np.int32), tokenizer="abc")
+    for given in (
+        {"memory": path},
+        {"corpus": tmp_path / "c.dwc"},
+        {"drafters": f"memory:file={path}"},
+        {"drafters": f"corpus:file={tmp_path / 'c.dwc'}"},
+        {"drafters": f"ngram-cache:static={tmp_path / 'n.dwn'}"},
+    ):
+        with pytest.raises(UsageError, match="belongs to one tokenizer, and none is known here to compare"):
+            generate(toy(), IDS, **given)
+        with pytest.raises(UsageError, match="pass tokenizer="):
+            decode_with(**given)
+
+
+def test_counts_know_the_tokenizer_that_they_were_learnt_with(tmp_path):
+    path = tmp_path / "mine.dwn"
+    generate(toy(), IDS, **SETTINGS, drafters=f"ngram-cache:dynamic={path}:save=true")
+    assert read_counts(path).tokenizer == tokenizer_fingerprint(KNOWN)
+    with pytest.raises(VocabularyError, match="of another tokenizer"):
+        generate(toy(), IDS, tokenizer=AnotherTokenizer(), drafters=f"ngram-cache:dynamic={path}")
+    foreign = NgramCacheDrafter(static_counts=corpus(IDS, AnotherTokenizer()))
+    with pytest.raises(VocabularyError, match="the static level of ngram-cache holds the ids of another"):
+        generate(toy(), IDS, tokenizer=KNOWN, drafters=foreign)
+
+
+def test_drafters_of_one_memory_agree_on_its_size(tmp_path):
+    path = tmp_path / "m.dwm"
+    spec = "memory:namespace=a:tokens=5000+memory:namespace=b"
+    found = drafters(spec, memory=path)
+    assert {d.memory.size for d in found} == {5000}
+    with pytest.raises(UsageError, match="its drafters say tokens=500 and tokens=5000: give the same everywhere"):
+        drafters("memory:namespace=a:tokens=500+memory:namespace=b:tokens=5000", memory=path)
+
+
+def test_detached_drafters_know_what_was_known_and_teach_nobody(tmp_path):
+    mine, counts = memory(IDS), tmp_path / "c.dwn"
+    given = (
+        MemoryDrafter(memory=mine, namespace="a"),
+        MemoryDrafter(memory=mine),
+        MemoryDrafter(file=str(tmp_path / "m.dwm")),
+        NgramCacheDrafter(dynamic=str(counts), save=True),
+        NgramDrafter(),
+    )
+    one, other, of_file, counting, plain = detached(given)
+    assert one.memory is other.memory is not mine
+    assert of_file.memory is not given[2].memory
+    assert (of_file.file, counting.save, plain) == (None, False, given[-1])
+    one.memory.add([1, 2, 3])
+    of_file.memory.add([1, 2, 3])
+    assert [len(d.memory.answers()) for d in (one, given[0], given[2])] == [2, 1, 0]
+    session = counting.open([1, 2, 3, 4], None)
+    session.close()
+    assert not counts.exists()
+    assert load((one, other, of_file))
+
+
+def test_a_comparison_copies_nothing_from_an_earlier_run():
+    mine = Memory()
+    found = compare(toy(), IDS, **SETTINGS, drafters=MemoryDrafter(memory=mine), planner="fixed:16", rounds=3)
+    assert found.identical
+    assert len({len(g.steps) for g in found.drafted}) == 1
+    assert mine.answers() == []
+
+
+def test_a_comparison_of_two_memories_of_files(tmp_path):
+    spec = f"memory:file={tmp_path / 'a.dwm'}+memory:file={tmp_path / 'b.dwm'}"
+    assert compare(toy(), IDS, **SETTINGS, drafters=spec, rounds=1).identical
+
+
+def test_decode_with_reads_a_prediction_once(llama, monkeypatch):
+    asked = []
+
+    class Counting:
+        def __call__(self, text, **settings):
+            asked.append(text)
+            return speller()(text, **settings)
+
+        def __getattr__(self, name):
+            return getattr(speller(), name)
+
+    decoding = decode_with("lookup:length=1", prediction=["abc", "abd"], tokenizer=Counting())
+    model = llama
+    for _ in range(3):
+        model.generate(**ONE, **LONG, custom_generate=decoding)
+    assert len(asked) == len(set(asked))
+
+
+@pytest.mark.parametrize("listed", [lambda new: [[new, [5, 6]]], lambda new: [[new]]])
+def test_decode_with_reads_a_list_of_lists_per_row_even_of_one(llama, listed):
+    theirs = llama.generate(**ONE, **LONG)
+    new = theirs[0, len(PROMPT) :].tolist()
+    decoding = decode_with("lookup:length=1", prediction=listed(new))
+    assert torch.equal(llama.generate(**ONE, **LONG, custom_generate=decoding), theirs)
+    assert "prediction" in decoding.generations[0].sources
+    nothing = decode_with("lookup:length=1", prediction=[None])
+    assert torch.equal(llama.generate(**ONE, **LONG, custom_generate=nothing), theirs)
+    for many in ([None, new], [[new], [new]]):
+        with pytest.raises(UsageError, match="1 prompts and 2 predictions"):
+            llama.generate(**ONE, **LONG, custom_generate=decode_with(prediction=many))
+
+
+def test_decode_with_refuses_context_outside_the_vocabulary(llama):
+    decoding = decode_with(context=[1 << 20])
+    with pytest.raises(UsageError, match="context has token ids outside the vocabulary"):
+        llama.generate(**ONE, **LONG, custom_generate=decoding)

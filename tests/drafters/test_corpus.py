@@ -174,3 +174,14 @@ def test_numba_comes_with_the_first_open(file):
         "assert 'numba' not in sys.modules; drafter.open([1, 2], None); assert 'numba' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_file_is_one_corpus_however_it_is_spelt(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    name = file.name
+    for spelling in (name, f"./{name}", f"~/{name}"):
+        drafter = CorpusDrafter(file=spelling)
+        assert len(drafter.corpora) == 1
+        assert len(dataclasses.replace(drafter, corpora=(*drafter.corpora, Corpus.of([[1]]))).corpora) == 2
+        assert len(CorpusDrafter(file=spelling, corpora=(Corpus.open(f"./{name}"),)).corpora) == 1

@@ -14,11 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.contracts import Needs
+from draftwood.drafters.corpus import CorpusDrafter
 from draftwood.drafters.load import arms, known, load
 from draftwood.drafters.lookup import LookupDrafter
+from draftwood.drafters.memory import MemoryDrafter
 from draftwood.drafters.ngram import NgramDrafter
+from draftwood.drafters.prediction import PredictionDrafter
 from draftwood.drafters.suffix import SuffixDrafter
 from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
+from draftwood.index.corpus import Corpus
 
 # --- names -------------------------------------------------------------------------------------------------
 
@@ -290,3 +294,16 @@ def test_names_bring_neither_numba_nor_torch():
         "assert not {'numba', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_objects_that_are_bound_to_different_things_stand_side_by_side():
+    corpora = [Corpus.of([[1, 2, 3]]) for _ in range(2)]
+    several = [CorpusDrafter(corpora=(corpus,)) for corpus in corpora]
+    several += [PredictionDrafter(texts=((1, 2),)), PredictionDrafter(texts=((3, 4),))]
+    several += [MemoryDrafter(), MemoryDrafter()]
+    assert load(several) == tuple(several)
+    for same in (several[0], PredictionDrafter(texts=((3, 4),)), MemoryDrafter(memory=several[-1].memory)):
+        with pytest.raises(UsageError, match="named twice"):
+            load([*several, same])
+    with pytest.raises(UsageError, match="named twice"):
+        load(["memory", "memory"])

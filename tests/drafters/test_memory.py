@@ -220,6 +220,11 @@ def test_drafters_of_one_file_share_one_memory(path, monkeypatch):
     assert one.memory is other.memory
     monkeypatch.chdir(path.parent)
     assert MemoryDrafter(file=path.name).memory is one.memory
+    monkeypatch.setenv("HOME", str(path.parent))
+    (path.parent / "folder").mkdir()
+    (path.parent / "link").symlink_to(path)
+    for spelling in ("~/mine.dwm", "folder/../mine.dwm", "link"):
+        assert MemoryDrafter(file=spelling).memory is one.memory
     assert dataclasses.replace(one, namespace="carl").memory is one.memory
     with pytest.raises(UsageError, match="is open with tokens=1000000, not 5"):
         MemoryDrafter(file=str(path), tokens=5)

@@ -84,6 +84,7 @@ def test_the_answer_is_not_learnt_and_the_next_turn_learns_it():
     session.extend([9, 5])
     assert draft(session, 2).tokens.tolist() == [9, 5]
     session.truncate(3)
+    session.extend([])  # the rest of the new turn's prompt: nothing
     session.extend([5])
     assert draft(session, 1).tokens.tolist() == [3]
 

@@ -311,8 +311,17 @@ def test_truncating_goes_back_within_an_answer_or_before_it():
     assert best(session)[0] == 112
     session.truncate(1)
     assert best(session)[0] == 100
+    session.extend([])  # the rest of the new turn's prompt: nothing
     session.extend([100])
     assert best(session)[0] == 101
+
+
+def test_a_turn_that_changes_one_token_of_the_prompt_is_no_answer():
+    session = drafted(EXPECTED, EXPECTED[0], prompt=(1, 2, 3))
+    session.truncate(2)
+    session.extend([9])
+    session.extend([EXPECTED[0]])
+    assert best(session)[0] == EXPECTED[1]
 
 
 def test_a_fork_goes_its_own_way():

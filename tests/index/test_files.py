@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,11 +16,13 @@ from draftwood.index.files import (
     MAGIC,
     is_ours,
     kind_of,
+    open_payload,
     read_header,
     read_payload,
-    whole_file,
+    refuse_to_replace,
     write_file,
 )
+from draftwood.index.paths import named, whole_file
 
 ABOUT = {"tokenizer": "abc", "count": 3}
 
@@ -166,3 +171,68 @@ def test_what_begins_as_ours():
     assert is_ours(MAGIC[:3])
     assert not is_ours(b"")
     assert not is_ours(b"draftwood")
+
+
+# --- what is there already -----------------------------------------------------------------------------------
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_file_that_is_replaced_keeps_its_permissions_and_links_lead_to_it(path, tmp_path):
+    path.chmod(0o640)
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    write_file(link, "test", {}, [b"new"])
+    assert link.is_symlink()
+    assert mode(path) == 0o640
+    assert read_payload(path, "test")[1] == b"new"
+    write_file(tmp_path / "private", "test", {}, [], private=True)
+    assert mode(tmp_path / "private") == 0o600
+    path.chmod(0o400)
+    write_file(path, "test", {}, [], private=True)
+    assert mode(path) == 0o400
+
+
+def test_header_and_payload_are_of_one_file_though_another_takes_its_place(path):
+    with open_payload(path, "test") as (header, file):
+        write_file(path, "test", {}, [b"another one"])
+        assert len(file.read(header.length)) == header.length
+    with pytest.raises(FileFormatError, match="was replaced since it was opened: open it again"):
+        header.verify()
+
+
+def test_two_spellings_of_a_file_are_one(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(path)
+    given = ("~/made", "made", "./made", f"~/../{tmp_path.name}/made", "link", path)
+    assert {named(spelling) for spelling in given} == {path.resolve()}
+    assert named("~no such user/made").name == "made"
+
+
+def test_an_output_replaces_nothing_but_its_own_kind(path, tmp_path):
+    for free in (tmp_path / "none", path / "below"):
+        refuse_to_replace(free, "test")
+    (tmp_path / "empty").touch()
+    refuse_to_replace(tmp_path / "empty", "test")
+    refuse_to_replace(path, "test")
+    with pytest.raises(UsageError, match="is there and is no file of other: choose another -o"):
+        refuse_to_replace(path, "other")
+    with pytest.raises(UsageError, match="is a folder"):
+        refuse_to_replace(tmp_path, "test")
+    (tmp_path / "text").write_text("precious")
+    with pytest.raises(UsageError, match="is no file of test"):
+        refuse_to_replace(tmp_path / "text", "test")
+    refuse_to_replace(tmp_path / "text", "test", check=lambda _: None)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UsageError, match="is there and is no whole file of test"):
+        refuse_to_replace(path, "test")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_an_output_that_may_not_be_read_is_not_replaced(path):
+    path.chmod(0)
+    with pytest.raises(UsageError, match="cannot be read"):
+        refuse_to_replace(path, "test")

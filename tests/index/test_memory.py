@@ -77,6 +77,11 @@ def test_an_answer_longer_than_the_memory_drives_nobody_out():
 def test_negative_ids_change_nothing():
     memory = Memory(20)
     memory.add(unique(1))
+    for odd in (["a"], [1.5], [[1, 2], [3, 4]], [[1], [2, 3]], 7, [None]):
+        with pytest.raises(UsageError, match="keeps token ids: give a list of whole numbers"):
+            memory.add(odd)
+    with pytest.raises(UsageError, match="or larger than 2147483647"):
+        memory.add([1 << 40, 2])
     with pytest.raises(UsageError, match="must not be negative"):
         memory.add([3, -1, 4])
     assert texts(memory) == [unique(1)]

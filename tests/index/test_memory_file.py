@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import subprocess
@@ -14,7 +15,7 @@ from tests.index.answers import credit, follow, texts, unique
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
 from draftwood.index import files, memory_file
 from draftwood.index.memory import Memory
-from draftwood.index.memory_file import KIND, Saved, alone, read_memory, write_memory
+from draftwood.index.memory_file import KIND, MemoryFile, Saved, alone, read_memory, write_memory
 
 
 @pytest.fixture
@@ -214,6 +215,8 @@ IDS = np.array([4, 5], dtype="<i4")
     [
         ({}, []),
         ({"answers": 1, "namespaces": 3}, [LONGS, WORTH, IDS]),
+        ({"answers": 1, "namespaces": [""], "tokens": 0}, [LONGS, WORTH, IDS]),
+        ({"answers": 1, "namespaces": [""], "forgotten": {"": "x"}}, [LONGS, WORTH, IDS]),
         ({"answers": -1, "namespaces": [""]}, [LONGS, WORTH, IDS]),
         ({"answers": 2, "namespaces": [""]}, [LONGS, WORTH, IDS]),
         ({"answers": 1, "namespaces": []}, [LONGS, WORTH, IDS]),
@@ -235,10 +238,10 @@ def test_the_file_reads_as_it_was_written(path):
         Saved("", np.arange(5, dtype=np.int32), 1.5),
         Saved("ä:b", np.arange(9, dtype=np.int32)[::2], -3.25),
     ]
-    write_memory(path, answers, "abc")
-    found, fingerprint = read_memory(path)
-    assert fingerprint == "abc"
-    assert [(a.namespace, a.ids.tolist(), a.worth) for a in found] == [
+    write_memory(path, MemoryFile(answers, "abc", 500, {"gone": 3.5}))
+    found = read_memory(path)
+    assert (found.fingerprint, found.tokens, found.forgotten) == ("abc", 500, {"gone": 3.5})
+    assert [(a.namespace, a.ids.tolist(), a.worth) for a in found.answers] == [
         ("", [0, 1, 2, 3, 4], 1.5),
         ("ä:b", [0, 2, 4, 6, 8], -3.25),
     ]
@@ -307,3 +310,106 @@ def test_processes_that_save_at_once_lose_nothing(path):
     memory = Memory.open(path)
     memory.check_integrity()
     assert sorted(ids[0] // 1000 for ids in texts(memory)) == [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]
+
+
+# --- forgetting, sizes and permissions -----------------------------------------------------------------------
+
+
+def test_a_namespace_that_was_forgotten_stays_so_though_other_processes_still_hold_it(path):
+    filled().save(path)
+    one, other, third = filled(path, 0), filled(path, 1, 11), filled(path, 0)
+    one.forget("ann")
+    one.save()
+    other.save()
+    assert other.namespaces == {"": 2}
+    assert Memory.open(path).namespaces == {"": 2}
+    one.add(unique(60))
+    one.save()
+    third.add(unique(61))
+    third.save()
+    one.save()
+    assert one.namespaces == third.namespaces == Memory.open(path).namespaces == {"": 4}
+    for memory in (one, other, third):
+        memory.check_integrity()
+
+
+def test_who_was_forgotten_may_come_again(path):
+    filled().save(path)
+    one, other = filled(path, 0), filled(path, 0)
+    one.forget("ann")
+    one.add(unique(1), "ann")
+    one.save()
+    other.save()
+    assert other.namespaces == {"": 2, "ann": 1}
+    other.forget("ann")
+    other.save()
+    one.save()
+    assert one.namespaces == {"": 2}
+
+
+def test_the_name_of_who_was_forgotten_does_not_stay(path):
+    memory = filled(path)
+    memory.add(unique(9), "somebody in particular")
+    memory.forget("somebody in particular")
+    memory.save()
+    assert b"somebody" not in path.read_bytes()
+
+
+def test_it_has_the_size_with_which_it_was_saved(path, caplog):
+    filled().save(path)
+    assert Memory.open(path).size == 10_000
+    assert Memory.open(path, 20_000).size == 20_000
+    assert caplog.text == ""
+    with caplog.at_level(logging.WARNING, "draftwood"):
+        assert Memory.open(path, 2 * 13).size == 2 * 13
+    assert "holds 4 answers and 3 of them do not fit into 26 tokens: the next save drops them" in caplog.text
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of another kind")
+def test_nobody_else_may_read_a_new_file_and_an_old_one_keeps_its_permissions(path):
+    memory = filled(path)
+    memory.save()
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o640)
+    memory.add(unique(9))
+    memory.save()
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_copy_goes_its_own_way(path):
+    memory = filled(path)
+    twin = memory.copy()
+    assert texts(twin) == texts(memory)
+    assert (twin.path, twin.changed, twin.fingerprint) == (None, False, memory.fingerprint)
+    twin.add(unique(9))
+    assert unique(9) not in texts(memory)
+    twin.check_integrity()
+
+
+@pytest.mark.parametrize("place", [".", "..", "/"])
+def test_a_folder_is_no_file(place):
+    with pytest.raises(UsageError, match="is a folder"):
+        filled().save(place)
+
+
+def test_a_block_needs_a_file_and_its_errors_are_not_hidden(path, caplog):
+    with pytest.raises(UsageError, match="was not opened from a file"), Memory(10):
+        raise AssertionError("never comes here")
+    memory = Memory.open(path)
+    path.write_bytes(b"somebody else's")
+    with pytest.raises(ZeroDivisionError), memory:
+        raise ZeroDivisionError
+    assert "the memory was not saved: " in caplog.text
+
+
+def test_a_file_that_is_saved_over_and_over_can_be_opened_at_any_moment(path):
+    memory = filled(path)
+    memory.save()
+    code = (
+        "import sys; from draftwood.index.memory import Memory; m = Memory.open(sys.argv[1]);"
+        "[(m.add(range(1000 * n, 1000 * n + 9)), m.save()) for n in range(1, 60)]"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(path)]) as process:
+        while process.poll() is None:
+            assert len(Memory.open(path).answers()) >= 4
+    assert process.returncode == 0

@@ -14,7 +14,8 @@ from draftwood.index.ngram_kernel import CLASSES, FREQUENT, REACH
 
 ODDS = np.random.default_rng(3).uniform(0.05, 0.95, CLASSES).astype(np.float32)  # all different: no ties
 
-documents = st.lists(st.lists(st.integers(0, 5), max_size=40), min_size=1, max_size=3)
+tokens = st.integers(0, 5) | st.integers(0, 40)  # the second overflows the list of frequent tokens
+documents = st.lists(st.lists(tokens, max_size=40), min_size=1, max_size=3)
 
 
 def read(texts: list[list[int]]) -> tuple[NgramIndex, Cursor, NaiveNgram]:
@@ -131,6 +132,23 @@ def test_a_copy_is_independent() -> None:
     index.read([5, 6], cursor)
     assert twin.text.tolist() == [1, 2, 3, 1]
     assert grown(twin, other, 4, 4, 0)[0][0] == 2
+
+
+def test_texts_are_copied_wherever_they_come_from() -> None:
+    text = np.array([1, 2, 3, 1, 2], dtype=np.int32)
+    text.flags.writeable = False
+    index, cursor, other = NgramIndex(text), Cursor(), np.array([1, 2], dtype=np.int32)
+    index.follow(other, cursor)
+    before = grown(index, cursor, 4, 4, 0)
+    other[:] = 7
+    assert grown(index, cursor, 4, 4, 0) == before
+
+
+def test_what_is_asked_for_is_bounded() -> None:
+    index, cursor, _ = read([[1, 2, 3, 1, 2]])
+    assert grown(index, cursor, 0, 4, 12) == grown(index, cursor, 4, 0, 12) == []
+    assert len(grown(index, cursor, 1 << 16, 1 << 16, 99)) == 1024
+    assert grown(index, Cursor(), 4, 4, 12) == []
 
 
 def test_bad_input_is_refused() -> None:

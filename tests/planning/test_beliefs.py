@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -90,3 +92,11 @@ def test_greedy_and_sampled_requests_have_rates_of_their_own_and_equal_drafters_
     assert beliefs.rates(one, greedy=True) is not beliefs.rates(one, greedy=False)
     assert beliefs.rates(one, greedy=True) is not beliefs.rates(other, greedy=True)
     assert (beliefs.odds(one, greedy=False) == one.prior).all()
+
+
+def test_beliefs_keep_no_drafter_alive_and_remember_what_it_taught():
+    beliefs, drafter = Beliefs(), NgramDrafter(context=((1, 2, 3),))
+    rates, seen = beliefs.rates(drafter, greedy=True), weakref.ref(drafter)
+    del drafter
+    assert seen() is None
+    assert beliefs.rates(NgramDrafter(context=((4, 5),)), greedy=True) is rates

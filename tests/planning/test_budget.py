@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -166,3 +168,13 @@ def test_sources_are_numbered_by_their_place_in_the_set():
     assert merge_and_cut(FakeState(), chains, 16).tree.source.tolist() == [0, 1, 2]
     assert merge_and_cut(FakeState(), chains[:1], 16).tree.source.tolist() == [0]
     assert chains[0].source.tolist() == [41]
+
+
+@given(STATES, PROPOSALS, st.integers(0, 8), st.sampled_from([0.05, 0.3, 0.9]), st.booleans())
+def test_unlikely_nodes_are_left_out_however_much_room_there_is(state, proposals, nodes, floor, can_branch):
+    state = dataclasses.replace(state, trees=can_branch)
+    every, some = merge_and_cut(state, proposals, nodes), merge_and_cut(state, proposals, nodes, floor)
+    drafts = ~some.tree.probe
+    assert (some.tree.path_belief[drafts] >= floor).all()
+    likely = (every.tree.path_belief >= floor) & ~every.tree.probe
+    assert np.count_nonzero(drafts) == np.count_nonzero(likely)

@@ -28,7 +28,7 @@ Peers = Annotated[
     str | None,
     typer.Option(metavar="PEER,PEER", help="Others on the same weights: transformers:lookup, llama.cpp:all."),
 ]
-Planner = Annotated[str | None, typer.Option(help="How much is drafted. [default: fixed:16]")]
+Planner = Annotated[str | None, typer.Option(help="How much is drafted. [default: fixed:16:floor=0.1]")]
 Draft = Annotated[int | None, typer.Option(min=0, help="Short for --planner fixed:N.")]
 Temperature = Annotated[
     float | None, typer.Option(help="For every prompt. [default: what the task says, else greedy]")
@@ -81,7 +81,7 @@ def bench(
     specs = list(dict.fromkeys(["none", *(spec for spec, _ in arms(drafters))]))
     sources = options.read_sources(prediction, memory, corpus, context)
     for spec in specs:
-        options.check_sources(spec, {} if spec == "none" else sources)
+        options.check_sources(spec, {} if spec == "none" and len(specs) > 1 else sources)
     jobs = measuring.jobs_of(tasks, prompts, limit)
     settings = BenchSettings(chosen, max_new_tokens, temperature, seed)
     run = _Run(model, dtype, threads, pack, specs, peers, settings, output, Sources(**sources))

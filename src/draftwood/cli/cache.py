@@ -75,7 +75,7 @@ def create(
     from draftwood.index.ngram_counts_file import write_counts
 
     wanted = _sizes(sizes)
-    _refuse_foreign(output)
+    _refuse_to_replace(output)
     from draftwood.index.ngram_counts import NgramCounts
 
     counts, known, read = NgramCounts(wanted), Tokens(tokenizer), 0
@@ -94,7 +94,7 @@ def merge(files: Files, output: Output, format: Format = "draftwood", as_json: o
     from draftwood.cli.render import busy
     from draftwood.index.ngram_counts_file import common_tokenizer, read_counts, write_counts
 
-    _refuse_foreign(output)
+    _refuse_to_replace(output)
     found = [read_counts(path) for path in files]
     tokenizer = common_tokenizer(found)
     from draftwood.index.ngram_counts import NgramCounts
@@ -146,18 +146,12 @@ def _sizes(text: str) -> tuple[int, int]:
     return low, high
 
 
-def _refuse_foreign(path: Path) -> None:
-    """Replace nothing but counts; an empty file is nothing."""
-    from draftwood.errors import FileFormatError, UsageError
-    from draftwood.index.ngram_counts_file import read_counts
+def _refuse_to_replace(path: Path) -> None:
+    """Replace nothing but counts, be they llama.cpp's."""
+    from draftwood.index.files import refuse_to_replace
+    from draftwood.index.ngram_counts_file import KIND, read_counts
 
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder: give -o the name of a file")
-    if path.exists() and path.stat().st_size:
-        try:
-            read_counts(path)
-        except FileFormatError as error:
-            raise UsageError(f"{path} is there and is no whole file of counts: choose another -o") from error
+    refuse_to_replace(path, KIND, read_counts)
 
 
 def _facts(file: CountsFile) -> dict[str, Any]:

@@ -31,7 +31,9 @@ class Tokens:
         self.skipped: Counter[str] = Counter()
 
     def texts(self, paths: list[Path], progress: Callable[[int, int, str], None]) -> Iterator[list[int]]:
-        """Yield the ids of each text: a file, or a record of a file of records; folders are walked.
+        """Yield the ids of each text: a file, or a record of a file of records that is named itself.
+
+        Folders are walked; in them every file is text, and those are left out that a corpus would leave out.
 
         Raises
         ------
@@ -40,12 +42,15 @@ class Tokens:
         RecordError
             For a broken record, by number.
         """
-        from draftwood.corpora.walk import sources
+        from draftwood.corpora.walk import MAX_BYTES, sources
 
-        found = sources(paths, sys.maxsize, self.skipped)
+        found = sources(paths, MAX_BYTES, self.skipped)
         for number, source in enumerate(found):
             progress(number, len(found), source.name)
-            yield from self._texts(source)
+            if source.path in paths and source.path.name.endswith(_ENDINGS):
+                yield from self._records(source.path)
+            else:
+                yield from self._texts(source)
         progress(len(found), len(found), "")
 
     @property
@@ -72,9 +77,6 @@ class Tokens:
     def _texts(self, source: Source) -> Iterator[list[int]]:
         from draftwood.corpora.texts import documents
 
-        if source.path.name.endswith(_ENDINGS):
-            yield from self._records(source.path)
-            return
         for _, text in documents(source, (), self.skipped):
             yield self._ids(text)
 

@@ -66,7 +66,7 @@ def build(
     as_json: options.Json = False,
 ) -> None:
     """Index the text of folders and files."""
-    _refuse_foreign(output)
+    _refuse_to_replace(output)
     _make(paths, output, tokenizer, field, max_file, as_json, None)
 
 
@@ -85,7 +85,7 @@ def add(
 
     base = Corpus.open(file)
     if output is not None:
-        _refuse_foreign(output)
+        _refuse_to_replace(output)
     _make(paths, output or file, tokenizer or _model_of(base), field, max_file, as_json, base)
 
 
@@ -227,15 +227,9 @@ def _model_of(corpus: Corpus) -> str:
     return corpus.model
 
 
-def _refuse_foreign(path: Path) -> None:
+def _refuse_to_replace(path: Path) -> None:
     """Replace nothing but a corpus."""
-    from draftwood.errors import UsageError
-    from draftwood.index.files import is_ours
+    from draftwood.index.corpus_file import KIND
+    from draftwood.index.files import refuse_to_replace
 
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder: give -o the name of a file")
-    if path.exists():
-        with path.open("rb") as file:
-            start = file.read(8)
-        if start and not is_ours(start):
-            raise UsageError(f"{path} is there and is no corpus: choose another -o")
+    refuse_to_replace(path, KIND)

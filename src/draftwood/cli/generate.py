@@ -163,13 +163,17 @@ class _Kept:
     """The rows file that answers are appended to; opened before anything is written: a bad one costs nothing."""
 
     def __init__(self, path: Path, given: Given, loaded: Loaded) -> None:
+        from draftwood.doors.sources import Sources
         from draftwood.measure.rows.provenance import provenance
         from draftwood.measure.rows.records import header
         from draftwood.measure.rows.writer import RowsWriter
 
         settings = {"model": given.model, "dtype": given.dtype}
         self._given, self._loaded = given, loaded
-        self._writer = RowsWriter(path, header("generate", settings, provenance(**settings)))
+        # Not among the settings, which must stay the same in a file: a memory is another one after each answer.
+        said = Sources(**loaded.sources).said()
+        here = provenance(**settings) | ({"sources": said} if said else {})
+        self._writer = RowsWriter(path, header("generate", settings, here))
 
     def add(self, content: Any, generation: Generation) -> None:
         """Append one answer."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Written here once more, since their homes import numpy; a test holds both together.
 MODEL_DEFAULT = "smollm2"
 DRAFTERS_DEFAULT = "default"
-PLANNER_DEFAULT = "fixed:16"
+PLANNER_DEFAULT = "fixed:16:floor=0.1"
 
 Model = Annotated[
     str, typer.Option("--model", "-m", help="A name of `draftwood models`, a folder, or a hub name.")
@@ -24,7 +24,12 @@ Drafters = Annotated[
     str,
     typer.Option(help="Drafters joined by +, options after colons: suffix+lookup:max_ngram=3; none is plain."),
 ]
-PlannerName = Annotated[str, typer.Option("--planner", help="How much is drafted: fixed:16 is 16 draft nodes.")]
+PlannerName = Annotated[
+    str,
+    typer.Option(
+        "--planner", help="How much is drafted: fixed:16 is 16 draft nodes; floor=0.1 drops unlikely ones."
+    ),
+]
 MaxNewTokens = Annotated[
     int | None,
     typer.Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]"),

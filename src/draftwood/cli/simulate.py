@@ -22,7 +22,7 @@ Traces = Annotated[
 Draft = Annotated[
     list[int] | None, typer.Option(min=0, metavar="N", help="Draft nodes per pass; may be given again.")
 ]
-Planner = Annotated[str | None, typer.Option(help="Instead of --draft. [default: fixed:16]")]
+Planner = Annotated[str | None, typer.Option(help="Instead of --draft. [default: fixed:16:floor=0.1]")]
 Tokenizer = Annotated[
     str | None, typer.Option(metavar="MODEL", help="Model or folder whose tokenizer reads traces of text.")
 ]

@@ -16,17 +16,15 @@ from numpy.typing import NDArray
 
 from draftwood.corpora.suffix_array import MOST_BYTES, bytes_per_token, suffix_array, used_ids, width_of
 from draftwood.corpora.texts import documents
-from draftwood.corpora.walk import Source, sources
-from draftwood.errors import FileFormatError, UsageError, VocabularyError
+from draftwood.corpora.walk import MAX_BYTES, Source, sources
+from draftwood.errors import FileFormatError, UsageError
 from draftwood.index.corpus import Corpus
 from draftwood.index.corpus_file import BORDER, Documents, Part, write_corpus
+from draftwood.index.files import compare_tokenizers
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
 Ints = NDArray[np.int32]
 Progress = Callable[[int, int, str], None]
-
-MAX_BYTES = 8 << 20
-"""Files of folders that are larger are left out: they are data, and seldom text that an answer copies."""
 
 MOST_PARTS = 32
 """Every part is looked up by itself, so many small ones would be slow."""
@@ -118,10 +116,10 @@ def build(
     _require_packages()
     chosen, skipped = choice or Choice(), Counter[str]()
     fingerprint = tokenizer_fingerprint(tokenizer)
-    if base is not None and base.fingerprint != fingerprint:
-        raise VocabularyError(f"{base.path} was made with another tokenizer: give the model that it was made for")
-    if base is not None and base.header is not None:
-        base.header.verify()
+    if base is not None:
+        compare_tokenizers(str(base.path or "the corpus"), base.fingerprint or "unknown", fingerprint)
+        if base.header is not None:
+            base.header.verify()
     leave = [output, *([base.path] if base is not None and base.path is not None else [])]
     found = sources(paths, chosen.max_bytes, skipped, records=bool(chosen.fields), leave=leave)
     if not found:

@@ -17,6 +17,9 @@ IGNORED, LINKS, LARGE, BINARY, UNREADABLE, EMPTY = (
 )  # fmt: skip
 """Why something was left out. An ignored folder counts once."""
 
+MAX_BYTES = 8 << 20
+"""Files of folders that are larger are left out: they are data, and seldom text that an answer copies."""
+
 Rules = tuple[tuple[Path, Any], ...]  # folder and what its .gitignore says, the deepest last
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from numbers import Integral
 from typing import Any
 
-from draftwood.contracts import Planner
+from draftwood.contracts import Drafter, Planner
 from draftwood.doors.generation import Generation, noted
 from draftwood.doors.setup import DrafterSpec, affordable
-from draftwood.doors.source_texts import Prediction, Text, per_prompt
+from draftwood.doors.source_texts import Prediction, Text, per_prompt, read_texts
 from draftwood.doors.sources import (
     CorpusGiven,
     MemoryGiven,
@@ -59,7 +60,8 @@ def decode_with(
         Keys a sampled text; by default drawn from torch's generator, so that ``torch.manual_seed`` rules.
     prediction, memory, corpus, context
         As in `generate`; a memory that is a file is saved after every call. In a list of predictions for a batch,
-        sequences of one prompt share an entry.
+        sequences of one prompt share an entry; a list with None or lists of texts in it is one, even for a batch
+        of one. A text is read once, in the first call.
 
     Returns
     -------
@@ -106,6 +108,8 @@ class CustomGenerate:
         self._drafters = opened.bind(chosen, tokenizer, None)
         check_tokenizer(self._drafters, tokenizer)
         self._streamer, self._tokenizer, self._stop, self._seed = streamer, tokenizer, stop_strings, seed
+        self._bound: dict[tuple[int, int], tuple[Any, tuple[Drafter, ...]]] = {}  # per entry, which it keeps alive
+        self._fits: set[int] = set()  # sizes of vocabularies that the context was found to lie in
         self.generations: list[Generation] = []
 
     def __call__(
@@ -153,6 +157,7 @@ class CustomGenerate:
 
         target = shared_target(model)
         drafters = self._drafters
+        self._check_context(target.capabilities.vocab_size)
         if not self._sources.given:  # who gives a source wishes for drafts
             drafters = affordable(self._spec, drafters, target)
         names = [drafter.name for drafter in drafters]
@@ -172,13 +177,32 @@ class CustomGenerate:
         """Return the requests, each with drafters that know what is expected of its prompt."""
         if self._sources.prediction is None:
             return requests
-        prompts = len(requests) // sequences
+        prompts, prediction = len(requests) // sequences, self._sources.prediction
+        known, self._bound = self._bound, {}
         found: list[Request] = []
-        for number, one in enumerate(per_prompt(self._sources.prediction, prompts if prompts > 1 else None)):
-            drafters = predicting(self._drafters, one, self._tokenizer, vocab_size)
+        listed = prompts > 1 or _nested(prediction)
+        for number, one in enumerate(per_prompt(prediction, prompts if listed else None)):
+            key = id(one), vocab_size
+            if key not in self._bound:
+                read = known.get(key) or (one, predicting(self._drafters, one, self._tokenizer, vocab_size))
+                self._bound[key] = read
             of_prompt = requests[number * sequences : (number + 1) * sequences]
-            found += [replace(request, drafters=drafters) for request in of_prompt]
+            found += [replace(request, drafters=self._bound[key][1]) for request in of_prompt]
         return found
+
+    def _check_context(self, vocab_size: int) -> None:
+        """Raise `UsageError` for ids of the context that this model does not have."""
+        if self._sources.context is not None and vocab_size not in self._fits:
+            read_texts(self._sources.context, "context", self._tokenizer, vocab_size)
+            self._fits.add(vocab_size)
+
+
+def _nested(prediction: Any) -> bool:
+    """Whether this can only be a list with an entry per prompt."""
+    if not isinstance(prediction, list | tuple):
+        return False
+    entries = [one for one in prediction if isinstance(one, list | tuple) and one]
+    return any(one is None for one in prediction) or any(not isinstance(one[0], Integral) for one in entries)
 
 
 def generate_with(model: Any, *inputs: Any, drafters: DrafterSpec, planner: str | Planner, **settings: Any) -> Any:

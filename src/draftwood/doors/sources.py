@@ -20,9 +20,11 @@ from draftwood.drafters.ngram import NgramDrafter
 from draftwood.drafters.ngram_cache import NgramCacheDrafter
 from draftwood.drafters.parrot import ParrotDrafter
 from draftwood.drafters.prediction import PredictionDrafter
-from draftwood.errors import DraftwoodError, UsageError, VocabularyError
+from draftwood.errors import DraftwoodError, UsageError
 from draftwood.index.corpus import Corpus
+from draftwood.index.files import compare_tokenizers
 from draftwood.index.memory import Memory
+from draftwood.index.paths import named
 
 MemoryGiven = Memory | str | PathLike[str]
 CorpusGiven = Corpus | str | PathLike[str]
@@ -125,8 +127,11 @@ class Sources:
         if self.memory is None or isinstance(self.memory, Memory):
             return self.memory
         path = _path(self.memory, "memory")
-        sizes = [d.tokens for d in drafters if isinstance(d, MemoryDrafter)]
-        return Memory.open(path, *sizes[:1])
+        sizes = {d.tokens for d in drafters if isinstance(d, MemoryDrafter) and d.tokens is not None}
+        if len(sizes) > 1:
+            said = " and ".join(f"tokens={size}" for size in sorted(sizes))
+            raise UsageError(f"one memory is given, and its drafters say {said}: give the same everywhere")
+        return Memory.open(path, *sizes)
 
     def _corpora(self) -> tuple[Corpus, ...] | None:
         given: Any = self.corpus
@@ -172,39 +177,65 @@ def check_tokenizer(drafters: Iterable[Drafter], tokenizer: Any) -> None:
     """Raise `VocabularyError` if what a drafter reads holds the ids of another tokenizer, however it came there.
 
     Nothing can be told of ids whose tokenizer is not known, and of a tokenizer that does not give its vocabulary.
+
+    Raises
+    ------
+    UsageError
+        If there is no tokenizer to compare with that of a file which tells its own.
     """
-    from draftwood.models.fingerprint import tokenizer_fingerprint
-
-    if not hasattr(tokenizer, "get_vocab"):
-        return
     for drafter in drafters:
-        if isinstance(drafter, MemoryDrafter) and drafter.memory is not None:
-            drafter.memory.check_fingerprint(tokenizer_fingerprint(tokenizer))
-        elif isinstance(drafter, CorpusDrafter):
-            for corpus in drafter.corpora:
-                _compare(f"the corpus {corpus.path or 'that was given'}", corpus.fingerprint, tokenizer)
-        elif isinstance(drafter, NgramCacheDrafter):
-            _compare("a file of ngram-cache", drafter.fingerprint, tokenizer)
+        if tokenizer is None:
+            if file := _file_of_a_tokenizer(drafter):
+                raise UsageError(
+                    f"{file} belongs to one tokenizer, and none is known here to compare: pass tokenizer="
+                )
+        elif hasattr(tokenizer, "get_vocab"):
+            _compare(drafter, tokenizer)
 
 
-def _compare(what: str, theirs: str | None, tokenizer: Any) -> None:
+def _file_of_a_tokenizer(drafter: Drafter) -> str | None:
+    """A file of this drafter that tells whose ids it holds."""
+    if isinstance(drafter, MemoryDrafter) and drafter.memory is not None:
+        memory = drafter.memory
+        return str(memory.path) if memory.path is not None and memory.fingerprint is not None else None
+    if isinstance(drafter, CorpusDrafter):
+        telling = [c for c in drafter.corpora if c.path is not None and c.fingerprint is not None]
+        return str(telling[0].path) if telling else None
+    if isinstance(drafter, NgramCacheDrafter) and drafter.fingerprint is not None:
+        return "the file of ngram-cache"
+    return None
+
+
+def _compare(drafter: Drafter, tokenizer: Any) -> None:
     from draftwood.models.fingerprint import tokenizer_fingerprint
 
-    if theirs is not None and theirs != (ours := tokenizer_fingerprint(tokenizer)):
-        raise VocabularyError(
-            f"{what} holds the ids of another tokenizer ({theirs}, here {ours}): make it again with this one, or "
-            "give the model that it was made for"
-        )
+    if isinstance(drafter, MemoryDrafter) and drafter.memory is not None:
+        drafter.memory.check_fingerprint(tokenizer_fingerprint(tokenizer))
+    elif isinstance(drafter, CorpusDrafter):
+        for corpus in drafter.corpora:
+            what = f"the corpus {corpus.path or 'that was given'}"
+            compare_tokenizers(what, corpus.fingerprint, tokenizer_fingerprint(tokenizer))
+    elif isinstance(drafter, NgramCacheDrafter):
+        drafter.check_fingerprint(tokenizer_fingerprint(tokenizer))
 
 
 def detached(drafters: Iterable[Drafter]) -> tuple[Drafter, ...]:
-    """Return the drafters; those with a memory of a file as it stands there, nobody's else, never saved."""
-    return tuple(
-        replace(d, file=None, memory=Memory.open(d.file, d.tokens))
-        if isinstance(d, MemoryDrafter) and d.file is not None
-        else d
-        for d in drafters
-    )
+    """Return the drafters with memories of their own, which know what those know now, and counts of their files.
+
+    Nothing is saved, and nothing that they learn reaches anybody else; two that share a memory still do.
+    """
+    copies: dict[int, Memory] = {}
+
+    def alone(drafter: Drafter) -> Drafter:
+        if isinstance(drafter, MemoryDrafter) and (memory := drafter.memory) is not None:
+            if id(memory) not in copies:
+                copies[id(memory)] = memory.copy()
+            return replace(drafter, file=None, memory=copies[id(memory)])
+        if isinstance(drafter, NgramCacheDrafter) and drafter.learns:
+            return replace(drafter, save=False)
+        return drafter
+
+    return tuple(alone(drafter) for drafter in drafters)
 
 
 @contextmanager
@@ -230,4 +261,4 @@ def _digest(said: bytes) -> str:
 def _path(given: Any, what: str) -> Path:
     if not isinstance(given, str | PathLike) or not str(given):
         raise UsageError(f"{what} is a file or a {what.capitalize()}, not {given!r:.40}")
-    return Path(given).expanduser()
+    return named(given)

@@ -17,12 +17,12 @@ class AnswerSession(TextSession):
     """Follows the committed text and tells the answer under way from its prompt.
 
     The answer begins where `open` left off. The token that reading the prompt gave comes as an `extend` of one
-    token and belongs to it, as does all that `learn` brings. Any other `extend` is the next turn: the answer
-    begins again behind it.
+    token and belongs to it, as does all that `learn` brings. Any other `extend` is the next turn, and so is the one
+    after a `truncate`, be it empty: the answer begins again behind it.
     """
 
     def __init__(self, ids: Sequence[int] | NDArray[Any] = ()) -> None:
-        self._starts, self._begun = [0], False  # before the prompt comes in, through `extend`
+        self._starts, self._begun, self._turns = [0], False, False  # before the prompt comes in, through `extend`
         super().__init__(ids)
         self._starts, self._begun = [self._length], False
 
@@ -43,10 +43,11 @@ class AnswerSession(TextSession):
         if self._begun:
             self._starts.append(self._length)
             self._begun = False
-        elif len(ids) == 1:
+        elif len(ids) == 1 and not self._turns:
             self._begun = True
         else:
             self._starts[-1] = self._length
+        self._turns = False
 
     def truncate(self, length: int) -> None:
         super().truncate(max(0, length))
@@ -54,6 +55,7 @@ class AnswerSession(TextSession):
             self._starts.pop()
         self._starts[-1] = min(self._starts[-1], self._length)
         self._begun = self._starts[-1] < self._length
+        self._turns = True
 
     def close(self) -> None:
         super().close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,6 +32,33 @@ class BaseDrafter(ABC):
 
     @abstractmethod
     def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession: ...
+
+
+def draft_tree(
+    tokens: NDArray[np.int32],
+    evidence: NDArray[np.int16],
+    belief: Floats,
+    parents: NDArray[np.int32] | None = None,
+) -> TokenTree:
+    """Return a tree of draft nodes; without ``parents`` it is a chain.
+
+    The columns that all such trees share are made once per size, since this runs every step.
+    """
+    chain, source, nan, drafts = _shared(len(tokens))
+    is_chain = parents is None or bool((parents == chain).all())
+    up = chain if parents is None else parents
+    return TokenTree(tokens, up, belief, source, evidence, nan, drafts, is_chain=is_chain)
+
+
+@lru_cache(maxsize=256)
+def _shared(n: int) -> tuple[NDArray[np.int32], NDArray[np.int16], Floats, NDArray[np.bool_]]:
+    """Parents of a chain, source, the draft probability that nobody gave, not probes."""
+    return (
+        np.arange(-1, n - 1, dtype=np.int32),
+        np.zeros(n, dtype=np.int16),
+        np.full(n, np.nan, dtype=np.float32),
+        np.zeros(n, dtype=np.bool_),
+    )
 
 
 class TextSession(ABC):

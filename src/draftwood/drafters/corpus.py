@@ -14,6 +14,7 @@ from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.errors import UsageError
 from draftwood.index.corpus import Corpus
 from draftwood.index.corpus_evidence import N_EVIDENCE
+from draftwood.index.paths import named
 from draftwood.tree import TokenTree, merge
 
 if TYPE_CHECKING:
@@ -76,8 +77,10 @@ class CorpusDrafter(BaseDrafter):
             raise UsageError("corpus: min_match must be at least 1, max_match at least that and at most 1024")
         if not 1 <= self.levels <= 16:
             raise UsageError("corpus: levels must lie between 1 and 16")
-        if self.file is not None and not any(self.file == str(corpus.path) for corpus in self.corpora):
-            object.__setattr__(self, "corpora", (Corpus.open(self.file), *self.corpora))
+        if self.file is not None:
+            path = named(self.file)
+            if not any(corpus.path is not None and path == named(corpus.path) for corpus in self.corpora):
+                object.__setattr__(self, "corpora", (Corpus.open(path), *self.corpora))
 
     @property
     def prior(self) -> Floats:

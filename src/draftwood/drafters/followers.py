@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
-from draftwood.drafters.base import TextSession
+from draftwood.drafters.base import TextSession, draft_tree
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
@@ -125,17 +125,8 @@ class FollowerSession(TextSession):
         )
         made = grow(self._buffer, self._length, chains.found, count, order, trust, ints[0], ints[1], evidence)
         self.match_length = int(order[0])
-        parents, evidence = ints[1, :made], evidence[:made]
-        return TokenTree(
-            ints[0, :made],
-            parents,
-            trust[evidence],
-            np.zeros(made, dtype=np.int16),
-            evidence,
-            np.full(made, np.nan, dtype=np.float32),
-            np.zeros(made, dtype=np.bool_),
-            is_chain=rules.newest or bool((parents == np.arange(-1, made - 1)).all()),
-        )
+        evidence = evidence[:made]
+        return draft_tree(ints[0, :made], evidence, trust[evidence], None if rules.newest else ints[1, :made])
 
     def truncate(self, length: int) -> None:
         if length < self._length:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -80,13 +81,26 @@ def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
     if "none" in items and (len(items) > 1 or len(parts) > 1):
         raise UsageError("'none' is plain decoding and cannot be combined with drafters")
     drafters: list[Drafter] = []
+    written: list[bool] = []  # as text
     for part in parts:
         new = [_checked(part, f"drafter {part!r:.80}")] if not isinstance(part, str) else _named(part)
         for drafter in new:
-            if any(type(drafter) is type(other) and repr(drafter) == repr(other) for other in drafters):
+            as_text = isinstance(part, str)
+            others = zip(drafters, written, strict=True)
+            if any(_alike(drafter, other, bound=not (as_text and text)) for other, text in others):
                 raise UsageError(f"drafter {drafter.name!r} is named twice with the same options")
             drafters.append(drafter)
+            written.append(as_text)
     return tuple(drafters)
+
+
+def _alike(one: Any, other: Any, *, bound: bool) -> bool:
+    """Whether two have the same options and, if that is asked, the same texts and objects bound to them."""
+    if type(one) is not type(other) or repr(one) != repr(other):
+        return False
+    names = [f.name for f in fields(one) if f.init and not f.repr] if bound and is_dataclass(one) else []
+    pairs = [(getattr(one, name), getattr(other, name)) for name in names]
+    return all(a is b or (isinstance(a, tuple) and a == b) for a, b in pairs)
 
 
 def arms(spec: str) -> list[tuple[str, tuple[Drafter, ...]]]:

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Ints, Noise
 from draftwood.drafters.answer import AnswerSession
-from draftwood.drafters.base import BaseDrafter
+from draftwood.drafters.base import BaseDrafter, draft_tree
 from draftwood.drafters.memory_shared import KeptMemory, shared_memory
-from draftwood.drafters.ngram import tree_of
 from draftwood.drafters.ngram_prior import PRIOR
 from draftwood.errors import UsageError
 from draftwood.index.memory import TOKENS, Memory
@@ -31,7 +30,7 @@ class MemoryDrafter(BaseDrafter):
         Where the answers are kept; it need not exist yet. It is loaded at once, saved at most once a minute when a
         session closes, and when the interpreter ends. Without, they last as long as the drafter.
     tokens
-        Most tokens that it remembers.
+        Most tokens that it remembers; by default as many as when its file was saved, 1,000,000 for a new one.
     namespace
         Whose answers: nobody is drafted from another namespace's.
     length
@@ -50,7 +49,7 @@ class MemoryDrafter(BaseDrafter):
     name: ClassVar[str] = "memory"
 
     file: str | None = None
-    tokens: int = TOKENS
+    tokens: int | None = None
     namespace: str = ""
     length: int = 64
     memory: Memory | None = field(default=None, repr=False, compare=False)
@@ -66,7 +65,8 @@ class MemoryDrafter(BaseDrafter):
                     "memory: file says which memory to open, and one was given: leave one of them out"
                 )
         else:
-            kept = KeptMemory(self.memory if self.memory is not None else Memory(self.tokens))
+            size = self.tokens if self.tokens is not None else TOKENS
+            kept = KeptMemory(self.memory if self.memory is not None else Memory(size))
         object.__setattr__(self, "_kept", kept)
         object.__setattr__(self, "memory", kept.memory)
 
@@ -97,7 +97,7 @@ class MemorySession(AnswerSession):
             return TokenTree.empty()
         columns, belief = found
         self._places = columns[3]
-        return tree_of(columns, belief)
+        return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
 
     def learn(self, feedback: Feedback) -> None:
         super().learn(feedback)

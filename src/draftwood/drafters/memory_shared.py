@@ -10,6 +10,7 @@ from threading import Lock
 
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.index.memory import Memory
+from draftwood.index.paths import named
 
 log = logging.getLogger("draftwood")
 
@@ -51,7 +52,7 @@ class KeptMemory:
             log.warning("what requests taught could not be saved: %s", error)
 
 
-def shared_memory(file: str, tokens: int) -> KeptMemory:
+def shared_memory(file: str, tokens: int | None = None) -> KeptMemory:
     """Return the memory of a file, opened when somebody asks for it first.
 
     Raises
@@ -61,14 +62,14 @@ def shared_memory(file: str, tokens: int) -> KeptMemory:
     FileFormatError
         If it is no memory, or damaged.
     """
-    key = Path(file).absolute()
+    key = named(file)
     with _lock:
         found = _open.get(key)
         if found is None:
             if not _open:
                 atexit.register(save_all)
             found = _open[key] = KeptMemory(Memory.open(key, tokens), saved_here=True)
-        elif found.memory.size != tokens:
+        elif tokens not in (None, found.memory.size):
             raise UsageError(
                 f"memory: {file} is open with tokens={found.memory.size}, not {tokens}: give the same everywhere"
             )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from draftwood.contracts import Feedback, Floats, Ints, Noise
-from draftwood.drafters.base import BaseDrafter
+from draftwood.contracts import Feedback, Floats, Noise
+from draftwood.drafters.base import BaseDrafter, draft_tree
 from draftwood.drafters.ngram_prior import PRIOR
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
@@ -53,15 +52,22 @@ class NgramDrafter(BaseDrafter):
         return PRIOR
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> NgramSession:  # noqa: ARG002
-        from draftwood.index.ngram_index import Cursor, NgramIndex  # brings numba, so not before it is used
+        from draftwood.index.ngram_index import Cursor  # brings numba, so not before it is used
 
-        index, cursor = NgramIndex(), Cursor()
+        session = NgramSession(self, self.begun.copy(), Cursor())
+        session.extend(prompt)
+        return session
+
+    @cached_property
+    def begun(self) -> NgramIndex:
+        """The further texts, read once; each request goes on in a copy."""
+        from draftwood.index.ngram_index import NgramIndex
+
+        index = NgramIndex()
         for text in self.context:
             index.read(text)
             index.end_document()
-        session = NgramSession(self, index, cursor)
-        session.extend(prompt)
-        return session
+        return index
 
 
 class NgramSession:
@@ -73,12 +79,10 @@ class NgramSession:
         self.match_length = 0
 
     def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:  # noqa: ARG002
-        if nodes < 1 or not len(self._cursor.tail):
-            return TokenTree.empty()
         drafter = self._drafter
-        columns, belief = self._index.grow(self._cursor, odds, nodes, min(drafter.length, nodes), drafter.frequent)
+        columns, belief = self._index.grow(self._cursor, odds, nodes, drafter.length, drafter.frequent)
         self.match_length = self._cursor.match_length
-        return tree_of(columns, belief)
+        return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
 
     def learn(self, feedback: Feedback) -> None:
         self._index.read(feedback.emitted, self._cursor)
@@ -88,9 +92,8 @@ class NgramSession:
 
     def truncate(self, length: int) -> None:
         if self._start + length < len(self._index):
-            kept = self._index.text[self._start : self._start + length].copy()
-            self._index.truncate(self._start)
-            self._cursor = type(self._cursor)()
+            kept = self._index.text[self._start : self._start + max(0, length)].copy()
+            self._index, self._cursor = self._drafter.begun.copy(), type(self._cursor)()
             self._index.read(kept, self._cursor)
 
     def fork(self) -> NgramSession:
@@ -99,32 +102,4 @@ class NgramSession:
         return twin
 
     def close(self) -> None:
-        self.truncate(0)
-
-
-def tree_of(columns: Ints, belief: Floats) -> TokenTree:
-    """Return the tree of what `NgramIndex.grow` gave."""
-    n = len(belief)
-    chain, source, nan, drafts = _columns(n)
-    parents = columns[1]
-    return TokenTree(
-        columns[0],
-        parents,
-        belief,
-        source,
-        columns[2].astype(np.int16),
-        nan,
-        drafts,
-        is_chain=n > 0 and parents[n - 1] == n - 2 and bool((parents == chain).all()),
-    )
-
-
-@lru_cache(maxsize=256)
-def _columns(n: int) -> tuple[Ints, NDArray[np.int16], Floats, NDArray[Any]]:
-    """Columns that all trees of this size share: the parents of a chain, source, NaN, not probes."""
-    return (
-        np.arange(-1, n - 1, dtype=np.int32),
-        np.zeros(n, dtype=np.int16),
-        np.full(n, np.nan, dtype=np.float32),
-        np.zeros(n, dtype=np.bool_),
-    )
+        self._index, self._cursor, self._start = type(self._index)(), type(self._cursor)(), 0

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import DraftSession, Floats, Ints, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.contracts import DraftSession, Floats, Noise
+from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree
 from draftwood.drafters.ngram_cache_shared import Shared, Slot
 from draftwood.errors import UsageError
+from draftwood.index.files import compare_tokenizers
 from draftwood.index.next_counts import NextCounts
+from draftwood.index.paths import named
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -99,9 +100,9 @@ class NgramCacheDrafter(BaseDrafter):
             raise UsageError(
                 "ngram-cache: faithful=true never learns from closed sessions: leave learn and save out"
             )
-        learn = self.learn if self.learn is not None else self.dynamic is not None
-        paths = [Path(name) if name is not None else None for name in (self.static, self.dynamic)]
-        shared = Shared(*paths, learn=learn and not self.faithful, save=self.save, may_miss=not self.faithful)
+        paths = [named(name) if name is not None else None for name in (self.static, self.dynamic)]
+        learn = self.learns and not self.faithful
+        shared = Shared(*paths, learn=learn, save=self.save, may_miss=not self.faithful)
         object.__setattr__(self, "_shared", shared)
 
     @property
@@ -112,6 +113,18 @@ class NgramCacheDrafter(BaseDrafter):
     def fingerprint(self) -> str | None:
         """Fingerprint of the tokenizer whose ids the files hold, as far as they tell."""
         return self._shared.tokenizer
+
+    @property
+    def learns(self) -> bool:
+        """Whether what one text taught is kept for later ones."""
+        return self.faithful or (self.learn if self.learn is not None else self.dynamic is not None)
+
+    def check_fingerprint(self, fingerprint: str) -> None:
+        """Take in the fingerprint of the tokenizer in use; raise `VocabularyError` if the ids are another's."""
+        compare_tokenizers("a file of ngram-cache", self.fingerprint, fingerprint)
+        theirs = getattr(self.static_counts, "fingerprint", None)
+        compare_tokenizers("the static level of ngram-cache", theirs, fingerprint)
+        self._shared.tokenizer = fingerprint
 
     def write_dynamic(self, path: Path | None = None, *, tokenizer: str | None = None) -> Path:
         """Write the dynamic level to a file, whole or not at all, and return where.
@@ -145,7 +158,6 @@ class _Session(TextSession):
     def __init__(self, drafter: NgramCacheDrafter, counts: NgramCounts, prompt: Sequence[int]) -> None:
         self._drafter, self._shared = drafter, drafter._shared
         self._corpus = self._shared.corpus if drafter.static_counts is None else drafter.static_counts
-        self._columns = _columns(drafter.n_draft)
         self._levels: Levels = self._shared.levels(counts)
         super().__init__(prompt)
 
@@ -159,17 +171,7 @@ class _Session(TextSession):
             return TokenTree.empty()
         self.match_length = int(found[0, 2])
         evidence = found[:, 1].astype(np.int16)
-        parents, source, nan, probe = self._columns
-        return TokenTree(
-            found[:, 0].copy(),
-            parents[:n],
-            odds[evidence],
-            source[:n],
-            evidence,
-            nan[:n],
-            probe[:n],
-            is_chain=True,
-        )
+        return draft_tree(found[:, 0].copy(), evidence, odds[evidence])
 
     def _propose(self, n: int) -> NDArray[np.int32]:
         levels, faithful, tail = self._levels, self._drafter.faithful, self.text[-_TAIL:]
@@ -245,14 +247,3 @@ class FaithfulSession(_Session):
         super().close()
         slot, self._slot = self._slot, self._slot.copy()  # a second close must not free what another has taken
         slot.taken = False
-
-
-@lru_cache(maxsize=8)
-def _columns(length: int) -> tuple[Ints, NDArray[np.int16], Floats, NDArray[Any]]:
-    """Columns that every chain shares, to be sliced: parents, source, NaN, not probes."""
-    return (
-        np.arange(-1, length - 1, dtype=np.int32),
-        np.zeros(length, dtype=np.int16),
-        np.full(length, np.nan, dtype=np.float32),
-        np.zeros(length, dtype=np.bool_),
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from draftwood.errors import UsageError
 from draftwood.index.corpus import Corpus
 from draftwood.index.corpus_file import KIND as CORPUS
 from draftwood.index.files import kind_of
-from draftwood.index.ngram_counts_file import CountsFile, common_tokenizer, read_counts, write_counts
+from draftwood.index.ngram_counts_file import common_tokenizer, read_counts, write_counts
 
 if TYPE_CHECKING:
     from draftwood.index.ngram_counts import Levels, NgramCounts
@@ -64,7 +63,7 @@ class Shared:
             static = None
         if may_miss and dynamic is not None and not dynamic.exists():
             dynamic = None
-        self._files = tuple(_read(path) if path is not None else None for path in (static, dynamic))
+        self._files = tuple(read_counts(path) if path is not None else None for path in (static, dynamic))
         headers = [self.corpus.header] if self.corpus is not None else []
         self.tokenizer = common_tokenizer(file for file in (*self._files, *headers) if file is not None)
         self._format = self._files[1].format if self._files[1] is not None else "draftwood"
@@ -138,17 +137,3 @@ class Shared:
 
 def _corpus(path: Path | None) -> Corpus | None:
     return Corpus.open(path) if path is not None and kind_of(path) == CORPUS else None
-
-
-def _read(path: Path) -> CountsFile:
-    try:
-        found = path.stat()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
-    return _read_once(path, found.st_mtime_ns, found.st_size)
-
-
-@lru_cache(maxsize=2)
-def _read_once(path: Path, changed: int, size: int) -> CountsFile:  # noqa: ARG001 - part of what is remembered
-    """Read a file; a command makes its drafters more than once, and the same two files stay at hand."""
-    return read_counts(path)

@@ -5,6 +5,7 @@ Source: ``ngram-mod`` of llama.cpp (ggml-org/llama.cpp, common/ngram-mod.h and c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
@@ -92,6 +93,15 @@ class Pool:
         return hits[:made]
 
 
+log = logging.getLogger("draftwood")
+
+ENOUGH = 16
+"""Hits in a row that are never too few: more are asked for where one branch of many is kept, and rarely scored."""
+
+FEW = 16
+"""Tokens of a key below which llama.cpp warns."""
+
+
 @dataclass(frozen=True)
 class NgramModDrafter(BaseDrafter):
     """Follows a map from n_match tokens to the next, of constant size and shared by all requests.
@@ -131,6 +141,8 @@ class NgramModDrafter(BaseDrafter):
         for key, size in (("n_min", self.n_min), ("n_max", self.n_max)):
             if not 0 <= size <= 1024:
                 raise UsageError(f"ngram-mod: {key} must lie between 0 and 1024, not {size}")
+        if self.n_match < FEW:
+            log.warning("ngram-mod: unlike places share keys of fewer than %d tokens: drafts will be poor", FEW)
 
     @property
     def prior(self) -> Floats:
@@ -170,7 +182,7 @@ class ModSession(TextSession):
         drafter, self.match_length = self._drafter, 0
         wanted = min(nodes, drafter.n_max)
         hits = self._follow(wanted) if wanted > 0 else NOTHING
-        if not len(hits) or len(hits) < min(drafter.n_min, wanted):
+        if not len(hits) or len(hits) < min(drafter.n_min, wanted, ENOUGH):
             return TokenTree.empty()
         run = int(self._run[0])
         self.match_length = drafter.n_match + run

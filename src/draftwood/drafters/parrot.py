@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Noise
 from draftwood.drafters.answer import AnswerSession
-from draftwood.drafters.base import BaseDrafter
+from draftwood.drafters.base import BaseDrafter, draft_tree
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
@@ -92,7 +91,6 @@ class ParrotSession(AnswerSession):
 
         self._drafter, self._kernel = drafter, frequency_kernel
         self._out = np.empty((2, drafter.length), dtype=np.int32)
-        self._parents, self._source, self._nan, self._drafts = _shared(drafter.length)
         self._clear()
         self._offset = len(drafter.context)
         ids = np.empty(self._offset + len(prompt), dtype=np.int32)
@@ -124,16 +122,8 @@ class ParrotSession(AnswerSession):
         if not n:
             return TokenTree.empty()
         evidence = self._out[1, :n].astype(np.int16)
-        return TokenTree(
-            self._buffer[self._length : self._length + n].copy(),
-            self._parents[:n],
-            odds[evidence],
-            self._source[:n],
-            evidence,
-            self._nan[:n],
-            self._drafts[:n],
-            is_chain=True,
-        )
+        tokens = self._buffer[self._length : self._length + n].copy()
+        return draft_tree(tokens, evidence, odds[evidence])
 
     def learn(self, feedback: Feedback) -> None:
         super().learn(feedback)
@@ -159,14 +149,3 @@ class ParrotSession(AnswerSession):
         super().close()
         self._offset = 0
         self._clear()
-
-
-@lru_cache(maxsize=8)
-def _shared(length: int) -> tuple[NDArray[np.int32], NDArray[np.int16], Floats, NDArray[np.bool_]]:
-    """Columns that every chain shares, to be sliced: parents, source, NaN, not probes."""
-    return (
-        np.arange(-1, length - 1, dtype=np.int32),
-        np.zeros(length, dtype=np.int16),
-        np.full(length, np.nan, dtype=np.float32),
-        np.zeros(length, dtype=np.bool_),
-    )

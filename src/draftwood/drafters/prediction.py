@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Noise
 from draftwood.drafters.answer import AnswerSession
-from draftwood.drafters.base import BaseDrafter
+from draftwood.drafters.base import BaseDrafter, draft_tree
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
@@ -124,9 +124,6 @@ class PredictionSession(AnswerSession):
         self._drafter, self._expected = drafter, drafter.expected
         self._state = np.zeros(alignment.STATE, dtype=np.int64)
         self._out = np.empty((5, drafter.length), dtype=np.int32)
-        self._nan = np.full(drafter.length, np.nan, dtype=np.float32)
-        self._zeros = np.zeros(drafter.length, dtype=np.int16)
-        self._drafts = np.zeros(drafter.length, dtype=np.bool_)
         super().__init__(prompt)
         self._restart()
 
@@ -156,18 +153,8 @@ class PredictionSession(AnswerSession):
         self.match_length = int(self._state[self._fields.MATCH])
         if not n:
             return TokenTree.empty()
-        parents = out[1, :n].copy()
         evidence = out[2, :n].astype(np.int16)
-        return TokenTree(
-            out[0, :n].copy(),
-            parents,
-            odds[evidence],
-            self._zeros[:n],
-            evidence,
-            self._nan[:n],
-            self._drafts[:n],
-            is_chain=parents.tolist() == list(range(-1, n - 1)),
-        )
+        return draft_tree(out[0, :n].copy(), evidence, odds[evidence], out[1, :n].copy())
 
     def learn(self, feedback: Feedback) -> None:
         super().learn(feedback)

@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Feedback, Floats, Ints, Noise
-from draftwood.drafters.base import BaseDrafter
-from draftwood.drafters.ngram import tree_of
+from draftwood.contracts import Feedback, Floats, Noise
+from draftwood.drafters.base import BaseDrafter, draft_tree
 from draftwood.drafters.suffix_prior import PRIOR as TREE_PRIOR
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
@@ -97,7 +96,7 @@ class SuffixSession:
         self._length = drafter.length or (16 if chain else 64)
         self._factor = drafter.factor if drafter.factor is not None else 1.0 if chain else math.inf
         if chain:
-            self._parents, self._source, self._classes, self._nan, self._drafts = _columns(self._length)
+            self._classes = _classes(self._length)
 
     def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:  # noqa: ARG002
         drafter = self._drafter
@@ -111,21 +110,12 @@ class SuffixSession:
         columns, belief = self._automaton.grow(
             odds, min(nodes, MOST_NODES), depth=depth, branches=drafter.branches, least=drafter.min_match
         )
-        return tree_of(columns, belief)
+        return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
 
     def _chain(self, match: int, end: int, n: int, odds: Floats) -> TokenTree:
         first = match if match < FLOORS[-1] else FLOORS[-1]
         evidence = self._classes[first : first + n]
-        return TokenTree(
-            self._automaton.copy_after(end, n),
-            self._parents[:n],
-            odds[evidence],
-            self._source[:n],
-            evidence,
-            self._nan[:n],
-            self._drafts[:n],
-            is_chain=True,
-        )
+        return draft_tree(self._automaton.copy_after(end, n), evidence, odds[evidence])
 
     def learn(self, feedback: Feedback) -> None:
         self._automaton.append(feedback.emitted)
@@ -144,14 +134,7 @@ class SuffixSession:
 
 
 @lru_cache(maxsize=8)
-def _columns(length: int) -> tuple[Ints, NDArray[np.int16], NDArray[np.int16], Floats, NDArray[Any]]:
-    """Columns that every chain shares, to be sliced: parents, source, class by match length, NaN, not probes."""
+def _classes(length: int) -> NDArray[np.int16]:
+    """Class of a node of a chain by how many tokens match before it; entry 0, of no match, is never read."""
     matches = np.arange(FLOORS[-1] + length)
-    classes = np.searchsorted(FLOORS, matches, side="right") - 1
-    return (
-        np.arange(-1, length - 1, dtype=np.int32),
-        np.zeros(length, dtype=np.int16),
-        classes.astype(np.int16),  # entry 0, of no match, is never read
-        np.full(length, np.nan, dtype=np.float32),
-        np.zeros(length, dtype=np.bool_),
-    )
+    return (np.searchsorted(FLOORS, matches, side="right") - 1).astype(np.int16)

@@ -20,13 +20,13 @@ import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import FileFormatError
-from draftwood.index.files import ALIGNMENT, Header, read_header, write_file
+from draftwood.index.files import ALIGNMENT, Header, open_payload, write_file
 
 KIND = "corpus"
 VERSION = 1
@@ -113,21 +113,27 @@ def open_corpus(path: Path) -> Opened:
     FileFormatError
         If it is foreign, cut, damaged, of another kind, of a newer version, or not what its header says.
     """
-    header = read_header(path, KIND, version=VERSION)
+    with open_payload(path, KIND, version=VERSION) as (header, file):
+        layout, parts = _layout(header)
+        arrays = list(_mapped(header, file, layout))
+    pairs = zip(arrays[: 2 * parts : 2], arrays[1 : 2 * parts : 2], strict=True)
+    return Opened(header, tuple(Part(*pair) for pair in pairs), Documents(*arrays[2 * parts :]))
+
+
+def _layout(header: Header) -> tuple[list[tuple[int, Any]], int]:
+    """Length and type of each array, and the number of parts."""
     about = header.about
     try:
         sizes = [(int(n), int(m)) for n, m in about["parts"]]
         counts = [int(about[name]) for name in ("documents", "names")]
     except (KeyError, TypeError, ValueError) as error:
-        raise _disagrees(path) from error
+        raise _disagrees(header.path) from error
     layout: list[tuple[int, Any]] = [(size, np.int32) for pair in sizes for size in pair]
     layout += [(counts[0], np.int64), (counts[0], np.int64), (counts[1], np.uint8)]
     fits = min(size for size, _ in layout) >= 0 and header.length == sum(_room(*entry) for entry in layout)
     if not fits or (sizes and not counts[0]):
-        raise _disagrees(path)
-    arrays = list(_mapped(header, layout))
-    pairs = zip(arrays[: 2 * len(sizes) : 2], arrays[1 : 2 * len(sizes) : 2], strict=True)
-    return Opened(header, tuple(Part(*pair) for pair in pairs), Documents(*arrays[2 * len(sizes) :]))
+        raise _disagrees(header.path)
+    return layout, len(sizes)
 
 
 def write_corpus(
@@ -175,11 +181,10 @@ def write_corpus(
     write_file(path, KIND, about, payload(), version=VERSION)
 
 
-def _mapped(header: Header, layout: Iterable[tuple[int, Any]]) -> Iterator[NDArray[Any]]:
+def _mapped(header: Header, file: BinaryIO, layout: Iterable[tuple[int, Any]]) -> Iterator[NDArray[Any]]:
     try:
-        with header.path.open("rb") as file:
-            # Read-only, so that a corpus may be larger than memory: a writable map would be promised pages.
-            whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # Read-only, so that a corpus may be larger than memory: a writable map would be promised pages.
+        whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         raise FileFormatError(
             f"{header.path} cannot be mapped into memory ({error}): copy it elsewhere"

@@ -17,15 +17,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import struct
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
+from draftwood.index.paths import whole_file
 
 MAGIC = b"\x89DWOOD\r\n"  # no text begins so, and who translates line ends breaks it
 ALIGNMENT = 64
@@ -70,47 +71,40 @@ class Header:
 
     def check_tokenizer(self, fingerprint: str) -> None:
         """Raise `VocabularyError` if the file holds the ids of another tokenizer."""
-        if self.tokenizer is not None and self.tokenizer != fingerprint:
-            raise VocabularyError(
-                f"{self.path} was made with another tokenizer ({self.tokenizer}, here {fingerprint}): make it "
-                "again with this one, or give the model that it was made for"
-            )
+        compare_tokenizers(str(self.path), self.tokenizer, fingerprint)
 
     def verify(self) -> None:
-        """Read the payload through; raise `FileFormatError` if it is not what was written."""
+        """Read the payload through; raise `FileFormatError` if it is not what was written, or another file's."""
         with _opened(self.path) as file:
+            fixed = file.read(_FIXED.size)
             file.seek(self.start)
             digest, left = hashlib.blake2b(digest_size=_DIGEST), self.length
             while left and (piece := file.read(min(left, _PIECE))):
                 digest.update(piece)
                 left -= len(piece)
         if left or digest.digest() != self.checksum:
+            if len(fixed) == _FIXED.size and _FIXED.unpack(fixed)[4] != self.checksum:
+                raise FileFormatError(f"{self.path} was replaced since it was opened: open it again")
             raise _damaged(self.path)
 
 
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Give a place beside ``path`` to write to, renamed afterwards: the file is there whole or not at all.
-
-    Raises
-    ------
-    FileFormatError
-        If it cannot be written; what stood there before is untouched.
-    """
-    beside = path.with_name(f".{os.getpid()}-{threading.get_ident()}.{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield beside
-        beside.replace(path)
-    except OSError as error:
-        raise FileFormatError(f"{path} cannot be written ({error.strerror}): choose another place") from error
-    finally:
-        with suppress(OSError):  # gone already, or never made
-            beside.unlink()
+def compare_tokenizers(what: str, theirs: str | None, ours: str) -> None:
+    """Raise `VocabularyError` where ``what`` is known to hold the ids of another tokenizer than ours."""
+    if theirs not in (None, ours):
+        raise VocabularyError(
+            f"{what} holds the ids of another tokenizer ({theirs}, here {ours}): make it again with this one, or "
+            "give the model that it was made for"
+        )
 
 
 def write_file(
-    path: Path, kind: str, about: Mapping[str, Any], payload: Iterable[Any], *, version: int = 1
+    path: Path,
+    kind: str,
+    about: Mapping[str, Any],
+    payload: Iterable[Any],
+    *,
+    version: int = 1,
+    private: bool = False,
 ) -> None:
     """Write a file of one of our formats, whole or not at all.
 
@@ -124,6 +118,8 @@ def write_file(
         JSON values; ``"tokenizer"`` is the fingerprint that `Header.check_tokenizer` compares.
     payload
         Pieces of bytes, or contiguous arrays; taken one by one, so they need not fit into memory together.
+    private
+        As of `whole_file`.
 
     Raises
     ------
@@ -131,7 +127,7 @@ def write_file(
         If it cannot be written; what stood there before is untouched.
     """
     digest, length = hashlib.blake2b(digest_size=_DIGEST), 0
-    with whole_file(path) as beside, beside.open("wb") as file:
+    with whole_file(path, private=private) as beside, beside.open("wb") as file:
         file.write(header_bytes(kind, about, 0, bytes(_DIGEST), version=version))
         for piece in payload:
             data = memoryview(piece)
@@ -171,10 +167,22 @@ def read_header(path: Path, kind: str, *, version: int = 1) -> Header:
     FileFormatError
         If it is foreign, cut, damaged, of another kind or of a newer version.
     """
-    header = _read(path, version)
-    if header.kind != kind:
-        raise FileFormatError(f"{path} is another of draftwood's files ({header.kind}): give one of {kind}")
-    return header
+    with open_payload(path, kind, version=version) as (header, _):
+        return header
+
+
+@contextmanager
+def open_payload(path: Path, kind: str, *, version: int = 1) -> Iterator[tuple[Header, BinaryIO]]:
+    """Give the checked header, and the file open at its payload: of one file, should another replace it meanwhile.
+
+    Raises what `read_header` does.
+    """
+    with _opened(path) as file:
+        header = _read(path, file, version)
+        if header.kind != kind:
+            raise FileFormatError(f"{path} is another of draftwood's files ({header.kind}): give one of {kind}")
+        file.seek(header.start)
+        yield header, file
 
 
 def kind_of(path: Path) -> str | None:
@@ -184,26 +192,60 @@ def kind_of(path: Path) -> str | None:
     """
     with _opened(path) as file:
         ours = is_ours(file.read(len(MAGIC)))
-    return _read(path, None).kind if ours else None
+        file.seek(0)
+        return _read(path, file, None).kind if ours else None
 
 
-def _read(path: Path, version: int | None) -> Header:
-    with _opened(path) as file:
-        fixed = file.read(_FIXED.size)
-        if not is_ours(fixed):
-            raise FileFormatError(f"{path} is no file of draftwood: give one that it wrote")
-        if len(fixed) < _FIXED.size:
-            raise _cut(path)
-        _, found, size, length, checksum, expected = _FIXED.unpack(fixed)
-        if version is not None and found > version:
-            raise FileFormatError(
-                f"{path} is of version {found} and this draftwood reads up to {version}: upgrade it, or make the "
-                "file again"
-            )
-        actual = os.fstat(file.fileno()).st_size - _FIXED.size
-        if actual < size:
-            raise _cut(path)
-        text = file.read(size)
+def refuse_to_replace(path: Path, kind: str, check: Callable[[Path], object] | None = None) -> None:
+    """Raise `UsageError` where an output would replace something else than a file of its kind, or nothing.
+
+    Parameters
+    ----------
+    path
+        Where it is to be written; an empty file is nothing.
+    kind
+        What it will be.
+    check
+        Called for a file that is not of our formats; raises `FileFormatError` unless it is of the kind all the
+        same. By default it is not.
+    """
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): choose another -o") from error
+    if stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{path} is a folder: give -o the name of a file")
+    if not found.st_size:
+        return
+    try:
+        other = kind_of(path)
+        if other is None and check is not None:
+            check(path)
+            return
+    except FileFormatError as error:
+        raise UsageError(f"{path} is there and is no whole file of {kind}: choose another -o") from error
+    if other != kind:
+        raise UsageError(f"{path} is there and is no file of {kind}: choose another -o")
+
+
+def _read(path: Path, file: BinaryIO, version: int | None) -> Header:
+    fixed = file.read(_FIXED.size)
+    if not is_ours(fixed):
+        raise FileFormatError(f"{path} is no file of draftwood: give one that it wrote")
+    if len(fixed) < _FIXED.size:
+        raise _cut(path)
+    _, found, size, length, checksum, expected = _FIXED.unpack(fixed)
+    if version is not None and found > version:
+        raise FileFormatError(
+            f"{path} is of version {found} and this draftwood reads up to {version}: upgrade it, or make the "
+            "file again"
+        )
+    actual = os.fstat(file.fileno()).st_size - _FIXED.size
+    if actual < size:
+        raise _cut(path)
+    text = file.read(size)
     if _digest(fixed + text) != expected:
         raise _damaged(path)
     if actual < size + length:
@@ -216,9 +258,7 @@ def _read(path: Path, version: int | None) -> Header:
 
 def read_payload(path: Path, kind: str, *, version: int = 1) -> tuple[Header, bytes]:
     """Return header and payload, both checked. Raises what `read_header` does."""
-    header = read_header(path, kind, version=version)
-    with _opened(path) as file:
-        file.seek(header.start)
+    with open_payload(path, kind, version=version) as (header, file):
         payload = file.read(header.length)
     if hashlib.blake2b(payload, digest_size=_DIGEST).digest() != header.checksum:
         raise _damaged(path)

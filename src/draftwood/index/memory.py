@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.errors import UsageError, VocabularyError
-from draftwood.index.memory_answers import Answers, Key, digest
-from draftwood.index.memory_file import Saved, alone, read_memory, write_memory
+from draftwood.errors import DraftwoodError, UsageError
+from draftwood.index.files import compare_tokenizers
+from draftwood.index.memory_answers import Answers, Key, digest, token_ids
+from draftwood.index.memory_file import (
+    MOST_TOKENS,
+    MemoryFile,
+    Saved,
+    alone,
+    read_memory,
+    tombstone,
+    write_memory,
+)
+from draftwood.index.paths import named
+
+log = logging.getLogger("draftwood")
 
 TOKENS = 1_000_000
-MOST_TOKENS = 1 << 28  # places are int32, and an index keeps up to twice as many while it is rebuilt
 SHORTEST = 2
 """Tokens of the shortest answer that is kept: one to match, one to propose."""
 
@@ -64,9 +76,10 @@ class Memory:
         self.lock, self.contents = Lock(), Answers(tokens)
         self._saved_changes = 0
         self._synced: dict[Path, tuple[Any, set[Key]]] = {}  # per file: its state, and what was in it
+        self._forgotten: dict[str, float] = {}  # tombstone of a namespace -> when
 
     @classmethod
-    def open(cls, path: str | Path, tokens: int = TOKENS) -> Self:
+    def open(cls, path: str | Path, tokens: int | None = None) -> Self:
         """Load a memory, or start an empty one where there is no such file yet.
 
         Parameters
@@ -74,7 +87,8 @@ class Memory:
         path
             Where `save` writes it.
         tokens
-            Its size; of a file that holds more, the most useful answers are taken.
+            Its size; of a file that holds more, the most useful answers are taken, and a warning is logged. By
+            default what it had when it was saved, for a new one `TOKENS`.
 
         Raises
         ------
@@ -83,18 +97,43 @@ class Memory:
         FileFormatError
             If it is no memory, cut, damaged or newer.
         """
-        memory = cls(tokens)
-        memory.path = Path(path)
-        memory._take_in(memory.path)
+        to = named(path)
+        state = _state(to)
+        found = read_memory(to) if state is not None else MemoryFile([])
+        memory = cls(tokens if tokens is not None else found.tokens or TOKENS)
+        memory.path = to
+        memory._merge(to, state, found)
         memory._saved_changes = memory.contents.changes
+        dropped = len(found.answers) - sum(memory.namespaces.values())
+        if dropped:
+            log.warning(
+                "%s holds %d answers and %d of them do not fit into %d tokens: the next save drops them; open it "
+                "with more",
+                to, len(found.answers), dropped, memory.size,
+            )  # fmt: skip
         return memory
 
+    def copy(self) -> Self:
+        """Return a memory that knows the same and has no file: what either learns the other does not."""
+        twin = type(self)(self.size, fingerprint=self.fingerprint)
+        twin._put(self.answers())
+        twin._saved_changes = twin.contents.changes
+        return twin
+
     def __enter__(self) -> Self:
+        """Return it; a memory without a file cannot be saved at the end, so that is refused at once."""
+        if self.path is None:
+            raise _no_file()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Save it, however the block was left."""
-        self.save()
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Save it, however the block was left; what fails must not hide an error of the block."""
+        try:
+            self.save()
+        except DraftwoodError as error:
+            if kind is None:
+                raise
+            log.warning("the memory was not saved: %s", error)
 
     @property
     def held(self) -> int:
@@ -126,11 +165,8 @@ class Memory:
 
     def check_fingerprint(self, fingerprint: str) -> None:
         """Take in the fingerprint of the tokenizer in use; raise `VocabularyError` if the ids are another's."""
-        if self.fingerprint not in (None, fingerprint):
-            raise VocabularyError(
-                f"the memory {self.path or ''} holds the ids of another tokenizer ({self.fingerprint}, here "
-                f"{fingerprint}): keep one memory per tokenizer"
-            )
+        what = f"the memory {self.path}" if self.path is not None else "the memory"
+        compare_tokenizers(what, self.fingerprint, fingerprint)
         self.fingerprint = fingerprint
 
     def add(self, ids: Sequence[int] | NDArray[Any], namespace: str = "") -> bool:
@@ -151,20 +187,23 @@ class Memory:
         Raises
         ------
         UsageError
-            For negative ids; nothing is changed then.
+            For what is no list of token ids, or negative ones; nothing is changed then.
         """
-        text = np.array(ids, dtype=np.int32)  # a copy: it may be a view of what changes
-        if len(text) and text.min() < 0:
-            raise UsageError("token ids must not be negative")
+        text = token_ids(ids)
         if len(text) < SHORTEST:
             return False
         with self.lock:
             return self.contents.put((namespace, digest(text)), text)
 
     def forget(self, namespace: str) -> None:
-        """Forget what is remembered of one namespace; the next `save` leaves it out as well."""
+        """Forget what is remembered of one namespace.
+
+        The next `save` deletes it from the file, and other processes forget what they hold of it, too, when they
+        save to that file. Until then they draft from it.
+        """
         with self.lock:
             self.contents.forget(namespace)
+            self._forgotten[tombstone(namespace)] = max(time.time(), self._buried(namespace) + 1e-3)
 
     def save(self, path: str | Path | None = None, *, wait: float = WAIT) -> Path:
         """Write it to a file, with what other processes have written there meanwhile: that is taken in here, too.
@@ -191,42 +230,63 @@ class Memory:
         VocabularyError
             If what is there holds the ids of another tokenizer.
         """
-        to = Path(path) if path is not None else self.path
+        to = named(path) if path is not None else self.path
         if to is None:
-            raise UsageError("this memory was not opened from a file: name the one to save it to")
+            raise _no_file()
+        if to.is_dir():
+            raise UsageError(f"{to} cannot be read as a memory (it is a folder): name a file in it")
         with alone(to, wait):
-            self._take_in(to)
+            state = _state(to)
+            if state is not None and state != self._synced.get(to, (None,))[0]:
+                self._merge(to, state, read_memory(to))
             with self.lock:
                 changes, answers = self.contents.changes, self.contents.saved()
-            write_memory(to, answers, self.fingerprint)
+                forgotten = dict(self._forgotten)
+            write_memory(to, MemoryFile(answers, self.fingerprint, self.size, forgotten))
             self._synced[to] = _state(to), {(answer.namespace, digest(answer.ids)) for answer in answers}
         self.path, self._saved_changes = to, changes
         return to
 
-    def _take_in(self, path: Path) -> None:
-        """Take in what a file holds, but not what was forgotten here since it was last seen."""
-        before, known = self._synced.get(path, (None, set[Key]()))
-        state = _state(path)
-        if state is None or state == before:
-            return
-        answers, fingerprint = read_memory(path)
-        if fingerprint is not None:
-            self.check_fingerprint(fingerprint)
+    def _merge(self, path: Path, state: Any, found: MemoryFile) -> None:
+        """Take in what a file holds, but not what was driven out here since it was last seen, or forgotten."""
+        if found.fingerprint is not None:
+            self.check_fingerprint(found.fingerprint)
+        _, known = self._synced.get(path, (None, set[Key]()))
+        with self.lock:
+            for namespace in list(self.contents.spaces):
+                if self._buried(namespace) < found.buried(namespace):
+                    self.contents.forget(namespace)
+                    known = {key for key in known if key[0] != namespace}
+            theirs = {saved.namespace for saved in found.answers}
+            gone = {namespace for namespace in theirs if self._buried(namespace) > found.buried(namespace)}
+            for stone, when in found.forgotten.items():
+                self._forgotten[stone] = max(when, self._forgotten.get(stone, 0.0))
+        self._put([saved for saved in found.answers if saved.namespace not in gone], known)
+        self._synced[path] = state, {(saved.namespace, digest(saved.ids)) for saved in found.answers}
+
+    def _buried(self, namespace: str) -> float:
+        return self._forgotten.get(tombstone(namespace), 0.0)
+
+    def _put(self, answers: Sequence[Saved], known: Collection[Key] = ()) -> None:
+        """Take in answers with their worths, but of those that were ``known`` none that is gone."""
         rooms: Counter[str] = Counter()
         for saved in answers:
             rooms[saved.namespace] += len(saved.ids) + 1
-        keys = [(saved.namespace, digest(saved.ids)) for saved in answers]
         with self.lock:
-            for key, saved in zip(keys, answers, strict=True):
+            for saved in answers:
+                key = (saved.namespace, digest(saved.ids))
                 if key not in known or self.contents.find(key) is not None:
                     room = min(rooms[saved.namespace], self.size)
                     self.contents.put(key, saved.ids, saved.worth, room)
-        self._synced[path] = state, set(keys)
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` if counts, order and indices disagree."""
         with self.lock:
             self.contents.check_integrity()
+
+
+def _no_file() -> UsageError:
+    return UsageError("this memory was not opened from a file: open it with Memory.open(FILE), or save it to one")
 
 
 def _state(path: Path) -> tuple[int, ...] | None:

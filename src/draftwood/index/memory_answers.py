@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.errors import IntegrityError
+from draftwood.errors import IntegrityError, UsageError
 from draftwood.index.memory_file import Saved
 from draftwood.index.memory_namespace import Answer, Namespace
 from draftwood.index.memory_order import START, Order
@@ -143,3 +144,16 @@ class Answers:
 def digest(ids: Ints) -> bytes:
     """Return what tells an answer from others, 16 bytes."""
     return hashlib.blake2b(ids.tobytes(), digest_size=16).digest()
+
+
+def token_ids(ids: Any) -> NDArray[np.int32]:
+    """Return a copy of an answer, int32[length]; raise `UsageError` for what is no list of token ids."""
+    try:
+        found = np.array(ids)
+    except (TypeError, ValueError) as error:
+        raise UsageError("a memory keeps token ids: give a list of whole numbers") from error
+    if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+        raise UsageError("a memory keeps token ids: give a list of whole numbers")
+    if len(found) and not 0 <= int(found.min()) <= int(found.max()) < 1 << 31:
+        raise UsageError("token ids must not be negative or larger than 2147483647")
+    return found.astype(np.int32)

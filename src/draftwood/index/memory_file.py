@@ -2,13 +2,17 @@
 
 The payload, little-endian, for n answers: int64[n] lengths, int64[n] numbers of namespaces (the description names
 them), float64[n] worths as of a clock that stands at 0, int32[sum of lengths] ids. The index is no part of it.
+The description also tells the size of the memory, and which namespaces were forgotten and when, so that other
+processes forget them as well: a digest stands for the name of one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +25,7 @@ from draftwood.index.files import read_payload, write_file
 Ints = NDArray[np.int32]
 
 KIND = "memory"
+MOST_TOKENS = 1 << 28  # places are int32, and an index keeps up to twice as many while it is rebuilt
 
 
 class Saved(NamedTuple):
@@ -39,31 +44,67 @@ class Saved(NamedTuple):
     worth: float
 
 
-def write_memory(path: Path, answers: Sequence[Saved], fingerprint: str | None) -> None:
-    """Write answers to a file, whole or not at all.
+@dataclass(frozen=True, slots=True)
+class MemoryFile:
+    """What a file of a memory holds.
+
+    Attributes
+    ----------
+    answers
+        In the order in which they came.
+    fingerprint
+        Of the tokenizer whose ids these are; None if unknown.
+    tokens
+        Size of the memory that was saved; None if unknown.
+    forgotten
+        `tombstone` of each namespace that was forgotten -> when, in seconds since 1970.
+    """
+
+    answers: Sequence[Saved]
+    fingerprint: str | None = None
+    tokens: int | None = None
+    forgotten: Mapping[str, float] = field(default_factory=dict)
+
+    def buried(self, namespace: str) -> float:
+        """Return when a namespace was forgotten, 0 if never."""
+        return self.forgotten.get(tombstone(namespace), 0.0)
+
+
+def tombstone(namespace: str) -> str:
+    """Return what stands for the name of a namespace that was forgotten, which must not stay in the file."""
+    return hashlib.blake2b(namespace.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def write_memory(path: Path, memory: MemoryFile) -> None:
+    """Write answers to a file, whole or not at all; a new one may be read by nobody but its owner.
 
     Parameters
     ----------
     path
         Replaced if it exists; whoever calls holds `alone`.
-    answers
-        In the order in which they came.
-    fingerprint
-        Of the tokenizer whose ids these are; None if unknown.
+    memory
+        What it will hold.
 
     Raises
     ------
     FileFormatError
         If it cannot be written; what stood there before is untouched.
     """
+    answers = memory.answers
     names = {name: number for number, name in enumerate(dict.fromkeys(answer.namespace for answer in answers))}
-    about = {"tokenizer": fingerprint, "answers": len(answers), "namespaces": list(names)}
+    about = {
+        "tokenizer": memory.fingerprint,
+        "tokens": memory.tokens,
+        "forgotten": dict(memory.forgotten),
+        "answers": len(answers),
+        "namespaces": list(names),
+    }
     columns = (
         np.array([len(answer.ids) for answer in answers], dtype="<i8"),
         np.array([names[answer.namespace] for answer in answers], dtype="<i8"),
         np.array([answer.worth for answer in answers], dtype="<f8"),
     )
-    write_file(path, KIND, about, itertools.chain(columns, _texts(answers)))
+    write_file(path, KIND, about, itertools.chain(columns, _texts(answers)), private=True)
 
 
 def _texts(answers: Sequence[Saved]) -> Iterator[NDArray[np.int32]]:
@@ -71,8 +112,8 @@ def _texts(answers: Sequence[Saved]) -> Iterator[NDArray[np.int32]]:
         yield np.ascontiguousarray(answer.ids, dtype="<i4")
 
 
-def read_memory(path: Path) -> tuple[list[Saved], str | None]:
-    """Return the answers of a file, and the fingerprint of the tokenizer whose ids they are, None if unknown.
+def read_memory(path: Path) -> MemoryFile:
+    """Return what a file holds.
 
     Raises
     ------
@@ -83,6 +124,11 @@ def read_memory(path: Path) -> tuple[list[Saved], str | None]:
     """
     header, payload = read_payload(path, KIND)
     names, count = header.about.get("namespaces"), header.about.get("answers")
+    tokens, forgotten = header.about.get("tokens"), header.about.get("forgotten", {})
+    if tokens is not None and not (isinstance(tokens, int) and 1 <= tokens <= MOST_TOKENS):
+        raise _foreign(path)
+    if not isinstance(forgotten, dict) or not all(isinstance(when, int | float) for when in forgotten.values()):
+        raise _foreign(path)
     if not isinstance(names, list) or not isinstance(count, int) or not 0 <= 24 * count <= len(payload):
         raise _foreign(path)
     kinds = ("<i8", "<i8", "<f8")
@@ -96,10 +142,11 @@ def read_memory(path: Path) -> tuple[list[Saved], str | None]:
     if len(ids) and ids.min() < 0:
         raise _foreign(path)
     pieces = np.split(ids.astype(np.int32, copy=False), np.cumsum(lengths)[:-1]) if count else []
-    return [
+    answers = [
         Saved(str(names[owner]), piece, worth)
         for piece, owner, worth in zip(pieces, owners.tolist(), worths.tolist(), strict=True)
-    ], header.tokenizer
+    ]
+    return MemoryFile(answers, header.tokenizer, tokens, forgotten)
 
 
 @contextmanager

@@ -10,6 +10,33 @@ from itertools import count
 
 from draftwood.index import ngram_kernel as kernel
 
+LENGTHS, SHARES, AGES, RUNS = (1, 2, 3, 4, 6, 9, 16, 32), (0.6, 0.3, 0.12), (0, 1, 2, 4), (0, 6, 16)
+"""Where the classes of length, share, age and run begin."""
+
+
+def length_class(length: int) -> int:
+    """1, 2, 3, 4 or 5, 6 to 8, 9 to 15, 16 to 31, 32 and more."""
+    return max(0, sum(length >= least for least in LENGTHS) - 1)
+
+
+def near_class(off: int) -> int:
+    """How near an occurrence is to the cursor: at it, close, around it, elsewhere."""
+    return 3 if off == 0 else 2 if off in range(-3, 12) else 1 if off in range(-8, 64) else 0
+
+
+def match_class(length: int, longest: int, count: int, total: int, near: int) -> int:
+    """Class of a match: its length, how much longer the longest is, its share, its nearness."""
+    behind = length_class(longest) - length_class(length)
+    gap = 0 if behind == 0 else 1 if behind < 3 else 2
+    share = int(total > 1) if count == total else 2 + sum(count / total < least for least in SHARES)
+    return length_class(length) * 72 + gap * 24 + share * 4 + near
+
+
+def follow_class(shift: int, age: int, run: int) -> int:
+    """Class of what stands at the cursor alone, or ``shift`` tokens from it."""
+    old, trust = sum(age >= least for least in AGES) - 1, sum(run >= least for least in RUNS) - 1
+    return 576 + (shift + 2) * 12 + old * 3 + trust
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -86,7 +113,7 @@ class NaiveNgram:
         )
         for at in window:
             if self.text[at] >= 0 and self.text[at] not in known:
-                evidence = kernel._follow_class.py_func(at - place, age, run)
+                evidence = follow_class(at - place, age, run)
                 found.append(Candidate(self.text[at], evidence, at, (at + 1, int(at != place), run)))
                 known.add(self.text[at])
         for rank, token in enumerate(self.frequent()[:frequent]):
@@ -100,9 +127,9 @@ class NaiveNgram:
         mine = {p: length for p, length in matches.items() if self.text[p] == token}
         length = max(mine.values())
         best = [p for p in mine if mine[p] == length]
-        near = max(kernel._near_class.py_func(p - place) for p in mine) if place >= 0 else 0
+        near = max(near_class(p - place) for p in mine) if place >= 0 else 0
         total = sum(other >= length for other in matches.values())
-        evidence = kernel._match_class.py_func(length, max(matches.values()), len(best), total, near)
+        evidence = match_class(length, max(matches.values()), len(best), total, near)
         if 0 <= place < len(self.text) and self.text[place] == token:
             behind = (place + 1, 0, run + 1)
         elif length + 1 >= kernel.ANCHOR:
@@ -156,7 +183,7 @@ class NaiveNgram:
 
     def _reach(self, odds: Sequence[float], follows: bool, length: int) -> float:
         """The best odds that a child can have whose match is this long at most."""
-        longest = kernel._length_class.py_func(min(length, kernel.REACH))
+        longest = length_class(min(length, kernel.REACH))
         best = [float(o) for o in odds[kernel.MATCHED + (not follows) * kernel.FOLLOWED :]]
         told = range((longest + 1) * kernel.MATCHED // kernel.LENGTHS_TOLD)
         best += [float(odds[which]) for which in told if follows or which % 4 == 0]

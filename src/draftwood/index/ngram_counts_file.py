@@ -14,8 +14,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.errors import FileFormatError, UsageError, VocabularyError
-from draftwood.index.files import Header, is_ours, read_payload, whole_file, write_file
+from draftwood.errors import FileFormatError, UsageError
+from draftwood.index.files import Header, compare_tokenizers, is_ours, read_payload, write_file
+from draftwood.index.paths import whole_file
 
 Ints = NDArray[np.int32]
 Format = Literal["draftwood", "llama"]
@@ -50,11 +51,7 @@ class CountsFile:
 
     def check_tokenizer(self, fingerprint: str) -> None:
         """Raise `VocabularyError` if the ids are known to be another tokenizer's."""
-        if self.tokenizer not in (None, fingerprint):
-            raise VocabularyError(
-                f"{self.path} was made with another tokenizer ({self.tokenizer}, not {fingerprint}): make it "
-                "again with draftwood cache create --tokenizer, or give the model that it was made for"
-            )
+        compare_tokenizers(str(self.path), self.tokenizer, fingerprint)
 
 
 def read_counts(path: Path) -> CountsFile:

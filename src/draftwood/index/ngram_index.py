@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import IntegrityError, UsageError
-from draftwood.index.ngram_kernel import CLASSES, DISTINCT, HEAD, REACH, READ, advance, grow, rehash
+from draftwood.index.ngram_kernel import CLASSES, DISTINCT, FREQUENT, HEAD, REACH, READ, advance, grow, rehash
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
+
+MOST_NODES = 1024
+"""Most nodes of one tree."""
 
 _ROOM = 1024  # tokens at first
 
@@ -94,13 +97,13 @@ class NgramIndex:
             if known == len(tail):
                 break
             self._more_tokens()
-        cursor.tail = tail[-REACH:]
+        cursor.tail = tail[-REACH:].copy()
 
     def follow(self, ids: Sequence[int] | NDArray[Any], cursor: Cursor) -> None:
         """Let the cursor of another text follow what it says."""
         tail, known = _joined(cursor, ids)
         self._advance(cursor, tail, known, own=False)
-        cursor.tail = tail[-REACH:]
+        cursor.tail = tail[-REACH:].copy()
 
     def end_document(self) -> None:
         """Let no match cross this place."""
@@ -152,7 +155,7 @@ class NgramIndex:
         odds : float32[CLASSES]
             Acceptance rate per evidence class.
         nodes, depth
-            Most nodes of the tree and of its longest branch.
+            Most nodes of the tree, at most 1024, and of its longest branch.
         frequent
             How many of the most frequent tokens are candidates everywhere, at most 12.
 
@@ -166,6 +169,10 @@ class NgramIndex:
         """
         if len(odds) != CLASSES:
             raise IntegrityError(f"{CLASSES} odds are needed, one per evidence class, not {len(odds)}")
+        nodes = min(nodes, MOST_NODES)  # time grows with their square
+        depth, frequent = min(depth, nodes), min(frequent, FREQUENT)
+        if nodes < 1 or depth < 1 or not len(cursor.tail):
+            return np.empty((4, 0), dtype=np.int32), np.empty(0, dtype=np.float32)
         if not odds.flags.writeable:  # the kernel takes no read-only arrays
             odds = odds.copy()
         out, belief = np.empty((4, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
@@ -186,8 +193,8 @@ class NgramIndex:
 
 
 def _joined(cursor: Cursor, ids: Sequence[int] | NDArray[Any]) -> tuple[Ints, int]:
-    new = np.asarray(ids, dtype=np.int32)
+    new = np.array(ids, dtype=np.int32)  # a copy: the kernel takes neither strides nor read-only arrays
     if len(new) and new.min() < 0:
         raise UsageError("token ids must not be negative")
     known = len(cursor.tail)
-    return (np.concatenate((cursor.tail, new)) if known else np.ascontiguousarray(new)), known
+    return (np.concatenate((cursor.tail, new)) if known else new), known

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from draftwood.doors.setup import DrafterSpec
+from draftwood.doors.sources import detached
 from draftwood.drafters.load import load as load_drafters
 from draftwood.ending import StopStrings
 from draftwood.engines.replay import MAX_ID, Cost, ReplayClock, ReplayTarget
@@ -33,7 +34,8 @@ def simulate(
 ) -> Iterator[Answer]:
     """Replay answers, yielding each with its steps.
 
-    Beliefs are carried from answer to answer within a task and start afresh with the next; no token is.
+    Beliefs are carried from answer to answer within a task and start afresh with the next, as does what drafters
+    remember of earlier answers: each task begins with what their files or memories hold, and nothing is saved.
 
     Parameters
     ----------
@@ -58,7 +60,7 @@ def simulate(
     label = arm if arm is not None else drafters if isinstance(drafters, str) else "drafters"
     number = 0
     for task, members in grouped(traces):
-        shared, chosen = load_drafters(drafters), load_planner(planner)
+        shared, chosen = detached(load_drafters(drafters)), load_planner(planner)
         for trace in members:
             answer = Answer(
                 number, task, trace.name, label, engine="replay", planner=planner, limit=trace.limit,

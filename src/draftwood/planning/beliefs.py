@@ -6,6 +6,10 @@ frequencies of a back-off model promise three to nine times what comes; rates le
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,26 +32,38 @@ class Beliefs:
 
     def __init__(self) -> None:
         self._rates: dict[tuple[str, bool], Rates] = {}
-        self._names: dict[int, tuple[Drafter, str]] = {}  # holds the drafter, so that no other gets its id
+        self._names: dict[int, tuple[weakref.ref[Drafter], str]] = {}
 
     def rates(self, drafter: Drafter, *, greedy: bool) -> Rates:
         """Return what is known of this drafter; drafters with the same options share it."""
-        _, name = self._names.setdefault(id(drafter), (drafter, ""))
-        if not name:
-            name = f"{drafter.name} {drafter!r}"
-            self._names[id(drafter)] = (drafter, name)
-        key = (name, greedy)
+        key = (self._name(drafter), greedy)
         if key not in self._rates:
             self._rates[key] = Rates(drafter.prior)
         return self._rates[key]
+
+    def _name(self, drafter: Drafter) -> str:
+        """Name and options, put together once per drafter; one that is bound to a long text is not kept alive."""
+        names, key = self._names, id(drafter)
+        known = names.get(key)
+        if known is not None and known[0]() is drafter:
+            return known[1]
+        name = f"{drafter.name} {drafter!r}"
+        with suppress(TypeError):  # it takes no weak references
+            names[key] = weakref.ref(drafter, lambda _: names.pop(key, None)), name
+        return name
 
     def odds(self, drafter: Drafter, *, greedy: bool) -> Floats:
         """Return the acceptance rate now believed per evidence class, float32[n_evidence]."""
         return self.rates(drafter, greedy=greedy).odds
 
-    def learn(self, drafter: Drafter, lesson: Feedback, *, greedy: bool) -> None:
-        """Take in which of a drafter's nodes were right, as far as the pass has told."""
-        classes, right = labels(lesson)
+    def learn(self, drafter: Drafter, lessons: Sequence[Feedback], *, greedy: bool) -> None:
+        """Take in which of a drafter's nodes were right in one pass, as far as the pass has told."""
+        classes: list[int] = []
+        right: list[bool] = []
+        for lesson in lessons:
+            some, truth = labels(lesson)
+            classes += some
+            right += truth
         if classes:
             self.rates(drafter, greedy=greedy).learn(classes, right)
 
@@ -88,7 +104,7 @@ class Rates:
         return self._odds
 
     def learn(self, classes: list[int], right: list[bool]) -> None:
-        """Take in labels: the evidence class of each node, and whether it was right."""
+        """Take in the labels of one pass: the evidence class of each node, and whether it was right."""
         odds, surprise = self.odds, 0.0
         for which, hit in zip(classes, right, strict=True):
             surprise += hit - float(odds[which])

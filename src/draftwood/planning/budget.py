@@ -20,8 +20,10 @@ def node_limit(state: State) -> int:
     return max(0, state.capabilities.max_pass - 1)
 
 
-def merge_and_cut(state: State, proposals: Sequence[TokenTree], nodes: int) -> Plan:
+def merge_and_cut(state: State, proposals: Sequence[TokenTree], nodes: int, floor: float = 0.0) -> Plan:
     """Merge one request's proposals and keep the ``nodes`` draft nodes most likely to be reached and taken.
+
+    Those are left out, too, of which this is less likely than ``floor``.
 
     Order is best first by path probability (a parent never comes after its child); probes come whole, as far
     as their ancestors are kept and the pass has room. A target without trees gets the best chain.
@@ -32,14 +34,15 @@ def merge_and_cut(state: State, proposals: Sequence[TokenTree], nodes: int) -> P
     tree, rows = merge(stamped)
     depth, room = depth_limit(state), node_limit(state)
     if tree.is_chain and not tree.n_probes:
-        count = min(len(tree), nodes, depth, room)
+        count = min(len(tree), nodes, depth, room, int(np.count_nonzero(tree.path_belief >= floor)))
         if count == len(tree):
             return Plan(tree, tuple(rows))
         kept = np.arange(count, dtype=np.int32)
     elif not state.capabilities.trees:
         kept = tree.best_chain()[: min(nodes, depth, room)]
+        kept = kept[tree.path_belief[kept] >= floor]
     else:
-        kept = _best(tree, nodes, depth, room)
+        kept = _best(tree, nodes, depth, room, floor)
     if len(kept) == len(tree):
         return Plan(tree, tuple(rows))
     place = np.full(len(tree) + 1, -1, dtype=np.int32)
@@ -47,9 +50,9 @@ def merge_and_cut(state: State, proposals: Sequence[TokenTree], nodes: int) -> P
     return Plan(tree.take(kept), tuple(place[row] for row in rows))
 
 
-def _best(tree: TokenTree, nodes: int, depth: int, room: int) -> Ints:
+def _best(tree: TokenTree, nodes: int, depth: int, room: int, floor: float) -> Ints:
     fits = tree.depth <= depth
-    drafts = np.flatnonzero(fits & ~tree.probe)
+    drafts = np.flatnonzero(fits & ~tree.probe & (tree.path_belief >= floor))
     order = np.argsort(-tree.path_belief[drafts], kind="stable")  # stable: parents stay before children
     keep = np.zeros(len(tree) + 1, dtype=np.bool_)
     keep[-1] = True  # the root, reached through parent -1

@@ -25,19 +25,25 @@ class FixedPlanner:
     ----------
     nodes
         0 is plain decoding.
+    floor
+        Nodes are left out that are less likely than this to be reached and taken: where a node more makes a pass
+        dearer, the unlikely ones do not pay. 0 fills every pass.
 
     Raises
     ------
     UsageError
-        If ``nodes`` is negative.
+        If ``nodes`` is negative or ``floor`` no probability.
     """
 
     nodes: int = 16
+    floor: float = 0.0
     beliefs: Beliefs = field(default_factory=Beliefs, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.nodes < 0:
             raise UsageError(f"fixed:{self.nodes} asks for fewer than no draft nodes: use 0 or more")
+        if not 0 <= self.floor <= 1:
+            raise UsageError(f"fixed: floor must lie between 0 and 1, not {self.floor}")
 
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
         asks = []
@@ -54,14 +60,17 @@ class FixedPlanner:
 
     def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
         pairs = zip(states, proposals, strict=True)
-        return [merge_and_cut(state, trees, self.nodes) for state, trees in pairs]
+        return [merge_and_cut(state, trees, self.nodes, self.floor) for state, trees in pairs]
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         """Learn how often each source's reasons are good ones."""
+        taught: dict[tuple[int, bool], tuple[Drafter, list[Feedback]]] = {}
         for state, lessons in zip(states, feedback, strict=True):
             for drafter, lesson in zip(state.drafters, lessons, strict=True):
                 if drafter:
-                    self.beliefs.learn(drafter, lesson, greedy=state.greedy)
+                    taught.setdefault((id(drafter), state.greedy), (drafter, []))[1].append(lesson)
+        for (_, greedy), (drafter, lessons) in taught.items():
+            self.beliefs.learn(drafter, lessons, greedy=greedy)
 
 
 _NOTHING = Ask(0, 0, TokenTree.empty().belief)

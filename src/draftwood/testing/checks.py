@@ -79,6 +79,9 @@ def _check_session(drafter: Drafter, vocab_size: int, prompt: Sequence[int]) -> 
     assert draft(session, 7).tokens.tolist() == again, "what a fork reads does not reach the original"
     twin.truncate(len(prompt))
     assert draft(twin, 7).tokens.tolist() == again, "after truncate() a session proposes as before"
+    session.truncate(0)
+    session.extend([1, 1, 0, 0, 1])
+    assert draft(twin, 7).tokens.tolist() == again, "what the original reads does not reach a fork"
     twin.close()
     session.close()
     session.close()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from draftwood.errors import RecordError, UsageError
+from draftwood.index import paths
 
 _FIRST = 80
 
@@ -101,25 +101,9 @@ def encoded(path: Path, rows: Iterable[Mapping[str, Any]]) -> bytes:
     return zstandard().ZstdCompressor().compress(text) if compressed(path) else text
 
 
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Give a place beside ``path`` to write to, renamed afterwards: the file is there whole or not at all.
-
-    Raises
-    ------
-    RecordError
-        If it cannot be written; what stood there before is untouched.
-    """
-    beside = path.with_name(f".{os.getpid()}.{path.name}")  # the ending stays: writers of pictures go by it
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield beside
-        beside.replace(path)
-    except OSError as error:
-        raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
-    finally:
-        with suppress(OSError):  # gone already, or never made
-            beside.unlink()
+def whole_file(path: Path) -> AbstractContextManager[Path]:
+    """Do what `draftwood.index.paths.whole_file` does, but raise `RecordError` where it cannot be written."""
+    return paths.whole_file(path, error=RecordError)
 
 
 def write_whole(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -1,0 +1,55 @@
+"""Files as users name them, and writing them whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from draftwood.errors import DraftwoodError, FileFormatError
+
+
+def named(given: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that a user named: ``~`` and links followed, so that two spellings are one."""
+    return Path(os.path.realpath(os.path.expanduser(given)))  # noqa: PTH111 - pathlib's fails without a home
+
+
+@contextmanager
+def whole_file(
+    path: Path, *, error: type[DraftwoodError] = FileFormatError, private: bool = False
+) -> Iterator[Path]:
+    """Give a place beside ``path`` to write to, renamed afterwards: the file is there whole or not at all.
+
+    Parameters
+    ----------
+    path
+        Where it is a link, what that leads to is replaced. A file that is replaced keeps its permissions.
+    error
+        What is raised.
+    private
+        Whether nobody but its owner may read a file that is new.
+
+    Raises
+    ------
+    FileFormatError
+        (or ``error``) if it cannot be written; what stood there before is untouched.
+    """
+    to = Path(os.path.realpath(path))
+    beside = to.with_name(f".{os.getpid()}-{threading.get_ident()}.{to.name}")  # writers go by the ending
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        mode = to.stat().st_mode & 0o777 if to.exists() else 0o600 if private else None
+        if mode is not None:  # nobody else reads it meanwhile
+            os.close(os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
+        yield beside
+        if mode is not None:
+            with suppress(OSError):  # not every disk knows permissions
+                beside.chmod(mode)
+        beside.replace(to)
+    except OSError as reason:
+        raise error(f"{path} cannot be written ({reason.strerror}): choose another place") from reason
+    finally:
+        with suppress(OSError):  # gone already, or never made
+            beside.unlink()
