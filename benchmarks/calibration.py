@@ -107,14 +107,15 @@ class Watched(beliefs.Beliefs):
         self.place = (0, 0)  # the request under way, and how many labels it had
         self._mode, self._order = mode, {id(drafter): i for i, drafter in enumerate(drafters)}
 
-    def learn(self, drafter: Drafter, lesson: Feedback, *, greedy: bool) -> None:
-        self._keep(self._order[id(drafter)], lesson)
+    def learn(self, drafter: Drafter, lessons: Sequence[Feedback], *, greedy: bool) -> None:
+        for lesson in lessons:
+            self._keep(self._order[id(drafter)], lesson)
         if self._mode == "prior":
             return
         before = beliefs.RATE
         beliefs.RATE = 0.0 if self._mode == "no drift" else before
         try:
-            super().learn(drafter, lesson, greedy=greedy)
+            super().learn(drafter, lessons, greedy=greedy)
         finally:
             beliefs.RATE = before
 
@@ -144,7 +145,7 @@ def replay(traces: Iterable[Trace], names: str, nodes: int, mode: str, *, fresh:
         watched.place = (number, 0)
         target = ReplayTarget(trace.prompt_ids, trace.output_ids)
         with open_rows(target, drafters, [recorded_request(trace)], SampleAndMatch()) as rows:
-            for _ in write(target, FixedPlanner(nodes, watched), rows):
+            for _ in write(target, FixedPlanner(nodes, beliefs=watched), rows):
                 pass
     return watched.labels
 

@@ -54,7 +54,7 @@ def test_create_from_texts_records_and_folders(draftwood, tiny, tmp_path):
     (tmp_path / "folder" / "a.txt").write_text("abab")
     (tmp_path / "folder" / "b.bin").write_bytes(b"a\0b")
     (tmp_path / "folder" / "empty.jsonl").touch()
-    (tmp_path / "folder" / "foreign.jsonl").write_text("hh\n")
+    (tmp_path / "folder" / "foreign.jsonl").write_text("hhh")
     with (tmp_path / "folder" / "large").open("wb") as large:
         large.truncate(9 << 20)
     rows = [{"text": "cdcd"}, {"prompt": "ef", "output": "ge"}]
@@ -62,8 +62,8 @@ def test_create_from_texts_records_and_folders(draftwood, tiny, tmp_path):
     out = tmp_path / "made"
     arguments = (str(tmp_path / "folder"), str(tmp_path / "records.jsonl"), "-o", str(out), "--tokenizer", tiny)
     ran = draftwood("cache", "create", *arguments)
-    assert (ran.code, ran.err) == (0, "left out: 1 binary, 1 empty, 1 too large\n")
-    texts = [[ord(letter) - 32 for letter in text] for text in ("abab", "cdcd", "efge")]
+    assert (ran.code, ran.err) == (0, "left out: 1 too large, 1 binary, 1 empty\n")
+    texts = [[ord(letter) - 32 for letter in text] for text in ("abab", "hhh", "cdcd", "efge")]
     assert read_counts(out).records.tolist() == counts_of(*texts)
     assert len(read_counts(out).tokenizer) == 16
 

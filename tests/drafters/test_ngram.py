@@ -1,4 +1,4 @@
-"""The drafter ``ngram``: what it offers, in which order, and its options. What its index promises: test_ngram_index."""
+"""The drafter ``ngram``: what it offers, in which order, and its options; its index is tested beside it."""
 
 from __future__ import annotations
 

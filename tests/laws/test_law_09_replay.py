@@ -17,7 +17,15 @@ from draftwood.step import Step
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 
-SPECS = ["none", "suffix", "lookup", "suffix+lookup", "suffix:factor=inf+lookup:max_ngram=2:min_ngram=2"]
+SPECS = [
+    "none",
+    "suffix",
+    "lookup",
+    "suffix+lookup",
+    "suffix:factor=inf+lookup:max_ngram=2:min_ngram=2",
+    "ngram",
+    "ngram+memory",
+]
 
 
 def replayed(trace: Trace, spec: str, nodes: int) -> list[Step]:

@@ -19,6 +19,7 @@ from draftwood.doors.prompts import as_ids
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.measure.rows.traces import Trace
 from draftwood.measure.simulate import simulate
+from draftwood.planning.fixed import FixedPlanner
 from draftwood.measure.ties import first_difference
 from draftwood.tasks import KINDS, prompts
 
@@ -93,7 +94,9 @@ def test_a_replay_of_what_it_wrote_is_the_live_run_step_for_step(smollm2):
     model, tokenizer = smollm2
     for prompt in PROMPTS[:3]:
         ids = as_ids(prompt.content, tokenizer)
-        live = draftwood.generate(model, ids, max_new_tokens=32)
+        live = draftwood.generate(
+            model, ids, planner=FixedPlanner(16), max_new_tokens=32
+        )  # with beliefs of its own
         trace = Trace(prompt.task, prompt.name, ids, live.ids, 32, live.finish_reason)
-        (replayed,) = simulate([trace])
+        (replayed,) = simulate([trace], planner="fixed:16")
         assert [untimed(step) for step in replayed.steps] == [untimed(step) for step in live.steps]

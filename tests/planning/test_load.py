@@ -12,8 +12,8 @@ from draftwood.planning.load import DEFAULT, load
 
 @pytest.mark.parametrize(
     ("spec", "nodes", "floor"),
-    [("fixed:16", 16, 0), ("fixed:0", 0, 0), ("fixed:nodes=3", 3, 0), ("fixed", 16, 0), ("fixed:8:floor=0.2", 8, 0.2),
-     (DEFAULT, 16, 0.1)],
+    [("fixed:16", 16, 0), ("fixed:0", 0, 0), ("fixed:nodes=3", 3, 0), ("fixed", 16, 0),
+     ("fixed:8:floor=0.2", 8, 0.2), (DEFAULT, 16, 0.1)],
 )  # fmt: skip
 def test_names(spec, nodes, floor):
     assert load(spec) == FixedPlanner(nodes, floor)

@@ -17,7 +17,7 @@ class AnswerSession(TextSession):
     """Follows the committed text and tells the answer under way from its prompt.
 
     The answer begins where `open` left off. The token that reading the prompt gave comes as an `extend` of one
-    token and belongs to it, as does all that `learn` brings. Any other `extend` is the next turn, and so is the one
+    token and belongs to it, as does all that `learn` brings. Any other `extend` is the next turn, so is the one
     after a `truncate`, be it empty: the answer begins again behind it.
     """
 
