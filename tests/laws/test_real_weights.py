@@ -19,8 +19,8 @@ from draftwood.doors.prompts import as_ids
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.measure.rows.traces import Trace
 from draftwood.measure.simulate import simulate
-from draftwood.planning.fixed import FixedPlanner
 from draftwood.measure.ties import first_difference
+from draftwood.planning.fixed import FixedPlanner
 from draftwood.tasks import KINDS, prompts
 
 FULL = os.environ.get("DRAFTWOOD_LAWS") == "full"
