@@ -17,9 +17,9 @@ from draftwood.drafters.corpus import CorpusDrafter
 from draftwood.drafters.load import DRAFTERS, load
 from draftwood.drafters.memory import MemoryDrafter
 from draftwood.drafters.prediction import PredictionDrafter
-from draftwood.index.corpus import Corpus
-from draftwood.index.corpus_file import BORDER, Documents, Part
-from draftwood.index.memory import Memory
+from draftwood.index.corpus.corpus import Corpus
+from draftwood.index.corpus.corpus_file import BORDER, Documents, Part
+from draftwood.index.memory.memory import Memory
 from draftwood.testing import EmptyDrafter
 from draftwood.tree import TokenTree
 

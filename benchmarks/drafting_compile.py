@@ -46,7 +46,8 @@ print(json.dumps(found))
 def modules() -> list[str]:
     """Names of the modules that compile when they are imported."""
     folder = Path(draftwood.index.__path__[0])
-    return [path.stem for path in sorted(folder.glob("*.py")) if "@compiled(" in path.read_text(encoding="utf-8")]
+    kernels = [path for path in sorted(folder.rglob("*.py")) if "@compiled(" in path.read_text(encoding="utf-8")]
+    return [".".join(path.relative_to(folder).with_suffix("").parts) for path in kernels]
 
 
 def measure() -> dict[str, Any]:

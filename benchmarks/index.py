@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.drafters.suffix import SuffixDrafter, SuffixSession
-from draftwood.index.naive_suffix import NaiveSuffix
-from draftwood.index.suffix_automaton import SuffixAutomaton
+from draftwood.index.suffix.naive_suffix import NaiveSuffix
+from draftwood.index.suffix.suffix_automaton import SuffixAutomaton
 
 VOCABULARY = 49_152
 PERIOD = 37

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from draftwood.contracts import Drafter
 from draftwood.drafters.memory import MemoryDrafter, MemorySession
 from draftwood.drafters.ngram import NgramDrafter
-from draftwood.index.memory import Memory
+from draftwood.index.memory.memory import Memory
 from draftwood.measure.rows.timing import acceptance_length
 from draftwood.measure.rows.traces import grouped, read_traces
 from draftwood.measure.simulate import simulate

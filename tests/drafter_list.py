@@ -17,8 +17,8 @@ from draftwood.drafters.memory import MemoryDrafter
 from draftwood.drafters.ngram import NgramDrafter
 from draftwood.drafters.parrot import ParrotDrafter
 from draftwood.drafters.prediction import PredictionDrafter
-from draftwood.index.corpus import Corpus
-from draftwood.index.memory import Memory
+from draftwood.index.corpus.corpus import Corpus
+from draftwood.index.memory.memory import Memory
 from draftwood.testing import (
     DuplicatingDrafter,
     EmptyDrafter,

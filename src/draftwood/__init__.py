@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from draftwood.doors.stream import stream as stream
     from draftwood.doors.text import Piece as Piece
     from draftwood.errors import DraftwoodError as DraftwoodError
-    from draftwood.index.corpus import Corpus as Corpus
-    from draftwood.index.memory import Memory as Memory
+    from draftwood.index.corpus.corpus import Corpus as Corpus
+    from draftwood.index.memory.memory import Memory as Memory
     from draftwood.models import fetch as fetch
     from draftwood.models import load as load
     from draftwood.step import Step as Step
@@ -31,10 +31,10 @@ __version__ = "0.0.1"
 
 _HOME = {
     "Conversation": "draftwood.doors.conversation",
-    "Corpus": "draftwood.index.corpus",
+    "Corpus": "draftwood.index.corpus.corpus",
     "DraftwoodError": "draftwood.errors",
     "Generation": "draftwood.doors.generation",
-    "Memory": "draftwood.index.memory",
+    "Memory": "draftwood.index.memory.memory",
     "Piece": "draftwood.doors.text",
     "Step": "draftwood.step",
     "Stream": "draftwood.doors.stream",

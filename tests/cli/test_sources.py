@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from draftwood.index.memory import Memory
+from draftwood.index.memory.memory import Memory
 from draftwood.measure.rows.records import read_rows
 
 PROMPT = "abcabcabcabc"

@@ -14,7 +14,7 @@ from draftwood.corpora.build import Choice, build
 from draftwood.corpora.texts import documents
 from draftwood.corpora.walk import Source, sources
 from draftwood.errors import FileFormatError, RecordError, UsageError, VocabularyError
-from draftwood.index.corpus import Corpus
+from draftwood.index.corpus.corpus import Corpus
 
 
 class Letters:

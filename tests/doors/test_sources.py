@@ -25,8 +25,8 @@ from draftwood.drafters.ngram_cache import NgramCacheDrafter
 from draftwood.drafters.parrot import ParrotDrafter
 from draftwood.drafters.prediction import PredictionDrafter
 from draftwood.errors import CapabilityError, FileFormatError, UsageError, VocabularyError
-from draftwood.index.corpus_file import write_corpus
-from draftwood.index.ngram_counts_file import read_counts, write_counts
+from draftwood.index.corpus.corpus_file import write_corpus
+from draftwood.index.counts.ngram_counts_file import read_counts, write_counts
 from draftwood.measure.compare import compare
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.testing import ToyTarget

@@ -15,10 +15,10 @@ from draftwood.contracts import Feedback
 from draftwood.drafters.corpus import CorpusDrafter
 from draftwood.drafters.load import load
 from draftwood.errors import FileFormatError, UsageError
-from draftwood.index.corpus import Corpus
-from draftwood.index.corpus_evidence import N_EVIDENCE
-from draftwood.index.corpus_file import write_corpus
-from draftwood.index.naive_corpus import NaiveCorpus
+from draftwood.index.corpus.corpus import Corpus
+from draftwood.index.corpus.corpus_evidence import N_EVIDENCE
+from draftwood.index.corpus.corpus_file import write_corpus
+from draftwood.index.corpus.naive_corpus import NaiveCorpus
 from draftwood.tree import TokenTree
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=4)

@@ -22,7 +22,7 @@ from draftwood.drafters.ngram import NgramDrafter
 from draftwood.drafters.prediction import PredictionDrafter
 from draftwood.drafters.suffix import SuffixDrafter
 from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
-from draftwood.index.corpus import Corpus
+from draftwood.index.corpus.corpus import Corpus
 
 # --- names -------------------------------------------------------------------------------------------------
 

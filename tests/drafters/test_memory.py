@@ -16,7 +16,7 @@ from draftwood.drafters.load import load
 from draftwood.drafters.memory import MemoryDrafter
 from draftwood.drafters.memory_shared import KeptMemory, save_all, shared_memory
 from draftwood.errors import FileFormatError, UsageError
-from draftwood.index.memory import Memory
+from draftwood.index.memory.memory import Memory
 from draftwood.tree import TokenTree
 
 ANSWER = [11, 12, 13, 14, 15, 16, 17, 18]

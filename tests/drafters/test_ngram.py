@@ -8,7 +8,7 @@ import pytest
 from draftwood.drafters.load import load
 from draftwood.drafters.ngram import NgramDrafter
 from draftwood.errors import UsageError
-from draftwood.index.ngram_kernel import BY_COUNT, CLASSES, FOLLOWED, MATCHED
+from draftwood.index.ngram.ngram_kernel import BY_COUNT, CLASSES, FOLLOWED, MATCHED
 
 
 def draft(drafter, text, nodes=16, odds=None):

@@ -16,12 +16,12 @@ from draftwood.contracts import Feedback
 from draftwood.drafters.load import load
 from draftwood.drafters.ngram_cache import PRIOR, NgramCacheDrafter
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
-from draftwood.index.corpus import Corpus
-from draftwood.index.corpus_file import write_corpus
-from draftwood.index.naive_ngram_counts import NaiveNgramCounts, naive_propose
-from draftwood.index.ngram_counts import NgramCounts
-from draftwood.index.ngram_counts_file import read_counts, write_counts
-from draftwood.index.ngram_counts_kernel import CLASSES
+from draftwood.index.corpus.corpus import Corpus
+from draftwood.index.corpus.corpus_file import write_corpus
+from draftwood.index.counts.naive_ngram_counts import NaiveNgramCounts, naive_propose
+from draftwood.index.counts.ngram_counts import NgramCounts
+from draftwood.index.counts.ngram_counts_file import read_counts, write_counts
+from draftwood.index.counts.ngram_counts_kernel import CLASSES
 from draftwood.testing import check_drafter
 from draftwood.tree import TokenTree
 

@@ -13,8 +13,8 @@ from tests.drafters.reference import SCRIPTS, feedback, play
 from draftwood.drafters.load import load
 from draftwood.drafters.ngram_map import MARGIN, VALUES, NgramMapK4vDrafter, NgramMapKDrafter
 from draftwood.errors import UsageError
-from draftwood.index import naive_ngram_chain
-from draftwood.index.naive_ngram_map import NaiveMap
+from draftwood.index.llama import naive_ngram_chain
+from draftwood.index.llama.naive_ngram_map import NaiveMap
 from draftwood.testing import check_drafter
 
 BOTH = [NgramMapKDrafter, NgramMapK4vDrafter]

@@ -15,8 +15,8 @@ from tests.drafters.reference import SCRIPTS, feedback, play
 from draftwood.drafters.load import load
 from draftwood.drafters.ngram_mod import DEPTHS, FULL, RUNS, NgramModDrafter
 from draftwood.errors import UsageError
-from draftwood.index.naive_ngram_pool import NaiveMod, NaivePool
-from draftwood.index.ngram_pool import SLOTS
+from draftwood.index.llama.naive_ngram_pool import NaiveMod, NaivePool
+from draftwood.index.llama.ngram_pool import SLOTS
 from draftwood.testing import check_drafter
 
 SMALL = {"n_match": 3, "n_min": 0, "n_max": 8}

@@ -17,7 +17,7 @@ from draftwood.drafters import followers
 from draftwood.drafters.load import load
 from draftwood.drafters.ngram_simple import NgramSimpleDrafter
 from draftwood.errors import UsageError
-from draftwood.index import naive_ngram_chain, naive_ngram_map, ngram_chain_kernel
+from draftwood.index.llama import naive_ngram_chain, naive_ngram_map, ngram_chain_kernel
 from draftwood.testing import check_drafter
 
 SMALL = NgramSimpleDrafter(size_n=2, size_m=6, min_n=2)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from draftwood.contracts import Feedback
 from draftwood.drafters.parrot import PRIOR, ParrotDrafter
 from draftwood.errors import UsageError
-from draftwood.index.frequency_kernel import SHARES, SIZES
-from draftwood.index.naive_frequencies import naive_suggest
+from draftwood.index.frequencies.frequency_kernel import SHARES, SIZES
+from draftwood.index.frequencies.naive_frequencies import naive_suggest
 from draftwood.testing import check_drafter
 from draftwood.tree import TokenTree
 

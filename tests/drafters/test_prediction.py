@@ -15,9 +15,9 @@ from draftwood.contracts import Feedback, Sampling
 from draftwood.drafters.prediction import PRIOR, PredictionDrafter
 from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import UsageError
-from draftwood.index.alignment import CLASSES, ORDERS
-from draftwood.index.expected import Expected
-from draftwood.index.naive_alignment import NaiveAlignment
+from draftwood.index.prediction.alignment import CLASSES, ORDERS
+from draftwood.index.prediction.expected import Expected
+from draftwood.index.prediction.naive_alignment import NaiveAlignment
 from draftwood.loop import write
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.request import Request, open_rows

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from draftwood.contracts import Feedback
 from draftwood.drafters.suffix import FLOORS, MOST_NODES, PRIOR, SuffixDrafter
 from draftwood.errors import UsageError
-from draftwood.index.naive_suffix import NaiveSuffix
+from draftwood.index.suffix.naive_suffix import NaiveSuffix
 from draftwood.testing import check_drafter
 from draftwood.tree import TokenTree
 

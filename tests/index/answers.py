@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from draftwood.index.memory_reader import MemoryReader
-from draftwood.index.ngram_kernel import CLASSES, MATCHED
+from draftwood.index.memory.memory_reader import MemoryReader
+from draftwood.index.ngram.ngram_kernel import CLASSES, MATCHED
 
 ODDS = np.full(CLASSES, 1e-6, dtype=np.float32)
 ODDS[:MATCHED] = 0.5  # whatever matched before whatever merely stood near

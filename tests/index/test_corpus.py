@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from draftwood.corpora.suffix_array import suffix_array
 from draftwood.errors import DraftwoodError, FileFormatError, IntegrityError, UsageError
-from draftwood.index.corpus import Corpus
-from draftwood.index.corpus_evidence import BRANCHES, COLUMNS, LENGTHS, N_EVIDENCE, SAMPLES
-from draftwood.index.corpus_file import BORDER, Documents, Part, write_corpus
-from draftwood.index.corpus_kernel import grow
-from draftwood.index.naive_corpus import NaiveCorpus
+from draftwood.index.corpus.corpus import Corpus
+from draftwood.index.corpus.corpus_evidence import BRANCHES, COLUMNS, LENGTHS, N_EVIDENCE, SAMPLES
+from draftwood.index.corpus.corpus_file import BORDER, Documents, Part, write_corpus
+from draftwood.index.corpus.corpus_kernel import grow
+from draftwood.index.corpus.naive_corpus import NaiveCorpus
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=5)
 CONTEXT = st.lists(st.integers(0, 4), max_size=12)
@@ -241,7 +241,7 @@ def test_every_byte_of_the_payload_is_checked_when_asked(tmp_path):
     ],
 )
 def test_a_header_that_lies(tmp_path, about, monkeypatch):
-    from draftwood.index import corpus_file
+    from draftwood.index.corpus import corpus_file
 
     write = corpus_file.write_file
     monkeypatch.setattr(

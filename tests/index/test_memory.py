@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.index.answers import ODDS, credit, follow, grown, texts, unique
 
 from draftwood.errors import IntegrityError, UsageError
-from draftwood.index.memory import MOST_TOKENS, Memory
-from draftwood.index.memory_answers import NAMESPACE
-from draftwood.index.memory_order import HALF_LIFE, START
-from draftwood.index.memory_reader import MemoryReader
+from draftwood.index.memory.memory import MOST_TOKENS, Memory
+from draftwood.index.memory.memory_answers import NAMESPACE
+from draftwood.index.memory.memory_order import HALF_LIFE, START
+from draftwood.index.memory.memory_reader import MemoryReader
 
 # --- what it remembers ---------------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ def test_integrity_is_checked():
 
 @pytest.mark.parametrize("when", ["reading", "moving"])
 def test_ctrl_c_leaves_it_whole(monkeypatch, when):
-    from draftwood.index.memory_index import DocumentIndex
+    from draftwood.index.memory.memory_index import DocumentIndex
 
     memory = Memory(13 * 100)
     for number in range(170):

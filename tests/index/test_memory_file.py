@@ -13,9 +13,10 @@ import pytest
 from tests.index.answers import credit, follow, texts, unique
 
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
-from draftwood.index import files, memory_file
-from draftwood.index.memory import Memory
-from draftwood.index.memory_file import KIND, MemoryFile, Saved, alone, read_memory, write_memory
+from draftwood.index import files
+from draftwood.index.memory import memory_file
+from draftwood.index.memory.memory import Memory
+from draftwood.index.memory.memory_file import KIND, MemoryFile, Saved, alone, read_memory, write_memory
 
 
 @pytest.fixture
@@ -301,7 +302,7 @@ def test_a_save_waits_for_another_but_not_for_ever(path):
 
 def test_processes_that_save_at_once_lose_nothing(path):
     code = (
-        "import sys; from draftwood.index.memory import Memory; n = int(sys.argv[2]);"
+        "import sys; from draftwood.index.memory.memory import Memory; n = int(sys.argv[2]);"
         "m = Memory.open(sys.argv[1]); texts = [range(1000 * (n + i), 1000 * (n + i) + 9) for i in range(4)];"
         "[(m.add(text), m.save()) for text in texts]"
     )
@@ -406,7 +407,7 @@ def test_a_file_that_is_saved_over_and_over_can_be_opened_at_any_moment(path):
     memory = filled(path)
     memory.save()
     code = (
-        "import sys; from draftwood.index.memory import Memory; m = Memory.open(sys.argv[1]);"
+        "import sys; from draftwood.index.memory.memory import Memory; m = Memory.open(sys.argv[1]);"
         "[(m.add(range(1000 * n, 1000 * n + 9)), m.save()) for n in range(1, 60)]"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(path)]) as process:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
-from draftwood.index.naive_ngram_counts import NaiveNgramCounts, naive_propose
-from draftwood.index.ngram_counts import Levels, NgramCounts
-from draftwood.index.ngram_counts_file import common_tokenizer, read_counts, write_counts
-from draftwood.index.ngram_counts_kernel import CLASSES
+from draftwood.index.counts.naive_ngram_counts import NaiveNgramCounts, naive_propose
+from draftwood.index.counts.ngram_counts import Levels, NgramCounts
+from draftwood.index.counts.ngram_counts_file import common_tokenizer, read_counts, write_counts
+from draftwood.index.counts.ngram_counts_kernel import CLASSES
 
 TEXT = st.lists(st.integers(0, 3), max_size=40)
 SIZES = st.sampled_from([(low, high) for low in range(1, 5) for high in range(low, 5)])

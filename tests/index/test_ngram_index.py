@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.errors import IntegrityError, UsageError
-from draftwood.index.naive_ngram import NaiveNgram
-from draftwood.index.ngram_index import Cursor, NgramIndex
-from draftwood.index.ngram_kernel import CLASSES, FREQUENT, REACH
+from draftwood.index.ngram.naive_ngram import NaiveNgram
+from draftwood.index.ngram.ngram_index import Cursor, NgramIndex
+from draftwood.index.ngram.ngram_kernel import CLASSES, FREQUENT, REACH
 
 ODDS = np.random.default_rng(3).uniform(0.05, 0.95, CLASSES).astype(np.float32)  # all different: no ties
 

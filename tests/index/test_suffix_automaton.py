@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.errors import IntegrityError, UsageError
-from draftwood.index import suffix_automaton
-from draftwood.index.naive_suffix import NaiveSuffix
-from draftwood.index.suffix_automaton import SuffixAutomaton
+from draftwood.index.suffix import suffix_automaton
+from draftwood.index.suffix.naive_suffix import NaiveSuffix
+from draftwood.index.suffix.suffix_automaton import SuffixAutomaton
 
 HUGE = 2**31 - 1
 

@@ -10,10 +10,10 @@ from tests.index.test_suffix_automaton import PERIODIC, WIDE, letters
 
 from draftwood.drafters.suffix import SuffixDrafter
 from draftwood.errors import IntegrityError
-from draftwood.index import naive_suffix, suffix_grow_kernel
-from draftwood.index.naive_suffix import NaiveSuffix
-from draftwood.index.suffix_automaton import SuffixAutomaton
-from draftwood.index.suffix_grow_kernel import CLASSES, FLOORS, LOOK
+from draftwood.index.suffix import naive_suffix, suffix_grow_kernel
+from draftwood.index.suffix.naive_suffix import NaiveSuffix
+from draftwood.index.suffix.suffix_automaton import SuffixAutomaton
+from draftwood.index.suffix.suffix_grow_kernel import CLASSES, FLOORS, LOOK
 
 TEXT = letters(1) | letters(2) | letters(3) | letters(8) | PERIODIC | WIDE
 FLAT = np.full(CLASSES, 0.5, dtype=np.float32)

@@ -12,8 +12,8 @@ from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, sample
 from draftwood.drafters.corpus import CorpusDrafter
 from draftwood.drafters.load import load
 from draftwood.drafters.memory import MemoryDrafter
-from draftwood.index.corpus import Corpus
-from draftwood.index.memory import Memory
+from draftwood.index.corpus.corpus import Corpus
+from draftwood.index.memory.memory import Memory
 from draftwood.loop import write as write_rows
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.request import Request, open_rows

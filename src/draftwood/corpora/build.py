@@ -18,8 +18,8 @@ from draftwood.corpora.suffix_array import MOST_BYTES, bytes_per_token, suffix_a
 from draftwood.corpora.texts import documents
 from draftwood.corpora.walk import MAX_BYTES, Source, sources
 from draftwood.errors import FileFormatError, UsageError
-from draftwood.index.corpus import Corpus
-from draftwood.index.corpus_file import BORDER, Documents, Part, write_corpus
+from draftwood.index.corpus.corpus import Corpus
+from draftwood.index.corpus.corpus_file import BORDER, Documents, Part, write_corpus
 from draftwood.index.files import compare_tokenizers
 from draftwood.models.fingerprint import tokenizer_fingerprint
 

@@ -21,9 +21,9 @@ from draftwood.drafters.ngram_cache import NgramCacheDrafter
 from draftwood.drafters.parrot import ParrotDrafter
 from draftwood.drafters.prediction import PredictionDrafter
 from draftwood.errors import DraftwoodError, UsageError
-from draftwood.index.corpus import Corpus
+from draftwood.index.corpus.corpus import Corpus
 from draftwood.index.files import compare_tokenizers
-from draftwood.index.memory import Memory
+from draftwood.index.memory.memory import Memory
 from draftwood.index.paths import named
 
 MemoryGiven = Memory | str | PathLike[str]

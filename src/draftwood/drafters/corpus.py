@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from draftwood.contracts import Floats, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.errors import UsageError
-from draftwood.index.corpus import Corpus
-from draftwood.index.corpus_evidence import N_EVIDENCE
+from draftwood.index.corpus.corpus import Corpus
+from draftwood.index.corpus.corpus_evidence import N_EVIDENCE
 from draftwood.index.paths import named
 from draftwood.tree import TokenTree, merge
 
@@ -27,9 +27,9 @@ PRIOR = (
     0.94, 0.99, 0.39, 0.11, 0.035, 0.013,
     0.20, 0.15, 0.11, 0.05, 0.026, 0.011,
 )  # fmt: skip
-"""Acceptance rate per class, a row of `draftwood.index.corpus_evidence` a line; from following 22 modules of the
-standard library and 135 recorded answers with corpora of the others, SmolLM2 tokens, as if a model had written
-them."""
+"""Acceptance rate per class, a row of `draftwood.index.corpus.corpus_evidence` a line; from following 22 modules
+of the standard library and 135 recorded answers with corpora of the others, SmolLM2 tokens, as if a model had
+written them."""
 
 _PRIOR = np.array(PRIOR, dtype=np.float32)
 _PRIOR.flags.writeable = False
@@ -87,7 +87,7 @@ class CorpusDrafter(BaseDrafter):
         return _PRIOR
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> CorpusSession:  # noqa: ARG002
-        from draftwood.index.corpus_kernel import grow  # brings numba, so not before it is used
+        from draftwood.index.corpus.corpus_kernel import grow  # brings numba, so not before it is used
 
         return CorpusSession(self, grow, prompt)
 

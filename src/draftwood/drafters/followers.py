@@ -15,7 +15,7 @@ from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
-    from draftwood.index.ngram_chain import NgramChains
+    from draftwood.index.llama.ngram_chain import NgramChains
 
 FLOORS = (1, 3, 5, 8, 12, 18, 28, 48)
 """Buckets of the tokens that match before a node, drafted ones included; a test holds them to the kernel's."""
@@ -90,7 +90,7 @@ class FollowerSession(TextSession):
     """One text, its n-grams linked as it grows; a draft takes the same time at any length."""
 
     def __init__(self, rules: Rules, prompt: Sequence[int]) -> None:
-        from draftwood.index.ngram_chain import NgramChains  # brings numba, so not before it is used
+        from draftwood.index.llama.ngram_chain import NgramChains  # brings numba, so not before it is used
 
         self._rules = rules
         rows = max(_OCCURRENCES, min(rules.min_hits, 1 << 16) + 1)
@@ -115,7 +115,7 @@ class FollowerSession(TextSession):
         return TokenTree.empty()
 
     def _grow(self, chains: NgramChains, count: int, nodes: int, odds: Floats) -> TokenTree:
-        from draftwood.index.ngram_chain_kernel import grow
+        from draftwood.index.llama.ngram_chain_kernel import grow
 
         rules = self._rules
         trust = np.array(odds, dtype=np.float32)  # a copy: the kernel takes no read-only array

@@ -15,8 +15,8 @@ from draftwood.drafters.base import BaseDrafter, draft_tree
 from draftwood.drafters.memory_shared import KeptMemory, shared_memory
 from draftwood.drafters.ngram_prior import PRIOR
 from draftwood.errors import UsageError
-from draftwood.index.memory import TOKENS, Memory
-from draftwood.index.memory_reader import MemoryReader
+from draftwood.index.memory.memory import TOKENS, Memory
+from draftwood.index.memory.memory_reader import MemoryReader
 from draftwood.tree import TokenTree
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from draftwood.errors import DraftwoodError, UsageError
-from draftwood.index.memory import Memory
+from draftwood.index.memory.memory import Memory
 from draftwood.index.paths import named
 
 log = logging.getLogger("draftwood")

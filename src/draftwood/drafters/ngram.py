@@ -16,7 +16,7 @@ from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
-    from draftwood.index.ngram_index import Cursor, NgramIndex
+    from draftwood.index.ngram.ngram_index import Cursor, NgramIndex
 
 MAX_FREQUENT = 12
 
@@ -52,7 +52,7 @@ class NgramDrafter(BaseDrafter):
         return PRIOR
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> NgramSession:  # noqa: ARG002
-        from draftwood.index.ngram_index import Cursor  # brings numba, so not before it is used
+        from draftwood.index.ngram.ngram_index import Cursor  # brings numba, so not before it is used
 
         session = NgramSession(self, self.begun.copy(), Cursor())
         session.extend(prompt)
@@ -61,7 +61,7 @@ class NgramDrafter(BaseDrafter):
     @cached_property
     def begun(self) -> NgramIndex:
         """The further texts, read once; each request goes on in a copy."""
-        from draftwood.index.ngram_index import NgramIndex
+        from draftwood.index.ngram.ngram_index import NgramIndex
 
         index = NgramIndex()
         for text in self.context:

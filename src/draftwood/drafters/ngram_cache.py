@@ -24,7 +24,7 @@ from draftwood.index.paths import named
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
-    from draftwood.index.ngram_counts import Levels, NgramCounts
+    from draftwood.index.counts.ngram_counts import Levels, NgramCounts
 
 PRIOR = (
     *(0.40, 0.52, 0.78, 0.36), *(0.45, 0.74, 0.88, 0.26), *(0.51, 0.83, 0.94, 0.26), *(0.73, 0.91, 0.96, 0.31),

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import UsageError
-from draftwood.index.corpus import Corpus
-from draftwood.index.corpus_file import KIND as CORPUS
+from draftwood.index.corpus.corpus import Corpus
+from draftwood.index.corpus.corpus_file import KIND as CORPUS
+from draftwood.index.counts.ngram_counts_file import common_tokenizer, read_counts, write_counts
 from draftwood.index.files import kind_of
-from draftwood.index.ngram_counts_file import common_tokenizer, read_counts, write_counts
 
 if TYPE_CHECKING:
-    from draftwood.index.ngram_counts import Levels, NgramCounts
+    from draftwood.index.counts.ngram_counts import Levels, NgramCounts
 
 _MOST = 2**31 - 1
 
@@ -70,7 +70,7 @@ class Shared:
 
     def build(self) -> None:
         """Make the levels of the files, once."""
-        from draftwood.index.ngram_counts import NgramCounts
+        from draftwood.index.counts.ngram_counts import NgramCounts
 
         with self._lock:
             if self._dynamic is not None:
@@ -83,13 +83,13 @@ class Shared:
 
     def new_counts(self) -> NgramCounts:
         """Return counts for one text."""
-        from draftwood.index.ngram_counts import NgramCounts
+        from draftwood.index.counts.ngram_counts import NgramCounts
 
         return NgramCounts()
 
     def levels(self, context: NgramCounts) -> Levels:
         """Return this context above the shared levels."""
-        from draftwood.index.ngram_counts import Levels
+        from draftwood.index.counts.ngram_counts import Levels
 
         return Levels(context, self._dynamic, self._static)
 

@@ -69,7 +69,7 @@ class Pool:
 
     def make(self, checked: bool) -> None:
         """Allocate it, if that was not done yet: 16 MiB, and as much again to tell collisions (``checked``)."""
-        from draftwood.index.ngram_pool import EMPTY, SLOTS
+        from draftwood.index.llama.ngram_pool import EMPTY, SLOTS
 
         with self.lock:
             if not len(self._entries):
@@ -86,7 +86,7 @@ class Pool:
         self, run: NDArray[np.int64], text: Ints, length: int, first: int, last: int, n: int, wanted: int
     ) -> Ints:
         """Insert starts ``first`` to ``last - 1`` of the text, return up to ``wanted`` hits; in the lock."""
-        from draftwood.index.ngram_pool import read_and_follow
+        from draftwood.index.llama.ngram_pool import read_and_follow
 
         hits = np.empty(wanted, dtype=np.int32)
         made = read_and_follow(self._entries, self._checks, self.used, run, text, length, first, last, n, hits)

@@ -1,7 +1,7 @@
 """Acceptance rates that drafters over n-gram indexes begin with, per evidence class.
 
 Learnt by `benchmarks/priors.py` from recorded answers of large models; the classes are those of
-`draftwood.index.ngram_kernel`.
+`draftwood.index.ngram.ngram_kernel`.
 """
 
 import numpy as np

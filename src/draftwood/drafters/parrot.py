@@ -26,8 +26,9 @@ PRIOR = (
     *(0.42, 0.42, 0.75, 0.84, 0.95),  # of three
     *(0.42, 0.52, 0.88, 0.91, 0.96),  # of more, or of three deep in a suggestion
 )
-"""Acceptance rate per evidence class (`draftwood.index.frequency_kernel` says which is which), from 168 answers of
-SmolLM2 in ``benchmarks/results``; no class keeps what its raw frequency promises, the single occurrence least."""
+"""Acceptance rate per evidence class (`draftwood.index.frequencies.frequency_kernel` says which is which), from
+168 answers of SmolLM2 in ``benchmarks/results``; no class keeps what its raw frequency promises, the single
+occurrence least."""
 
 _PRIOR = np.array(PRIOR, dtype=np.float32)
 _PRIOR.flags.writeable = False
@@ -87,7 +88,7 @@ class ParrotSession(AnswerSession):
     """One text behind its context, and what followed what in both up to the answer."""
 
     def __init__(self, drafter: ParrotDrafter, prompt: Sequence[int]) -> None:
-        from draftwood.index import frequency_kernel  # brings numba, so not before it is used
+        from draftwood.index.frequencies import frequency_kernel  # brings numba, so not before it is used
 
         self._drafter, self._kernel = drafter, frequency_kernel
         self._out = np.empty((2, drafter.length), dtype=np.int32)

@@ -17,7 +17,7 @@ from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
-    from draftwood.index.expected import Expected
+    from draftwood.index.prediction.expected import Expected
 
 PRIOR = (
     *(0.30,),  # the beginning of a text
@@ -86,7 +86,7 @@ class PredictionDrafter(BaseDrafter):
     @cached_property
     def expected(self) -> Expected:
         """The texts, indexed when first asked for; shared by all sessions."""
-        from draftwood.index.expected import Expected  # brings numba, so not before it is used
+        from draftwood.index.prediction.expected import Expected  # brings numba, so not before it is used
 
         return Expected([_checked(text) for text in self.texts])
 
@@ -118,7 +118,7 @@ class PredictionSession(AnswerSession):
     rejected_prediction_tokens = 0
 
     def __init__(self, drafter: PredictionDrafter, prompt: Sequence[int]) -> None:
-        from draftwood.index import alignment
+        from draftwood.index.prediction import alignment
 
         self._draft, self._fields = alignment.draft, alignment
         self._drafter, self._expected = drafter, drafter.expected

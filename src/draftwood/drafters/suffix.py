@@ -18,11 +18,11 @@ from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
-    from draftwood.index.suffix_automaton import SuffixAutomaton
+    from draftwood.index.suffix.suffix_automaton import SuffixAutomaton
 
 FLOORS = (1, 2, 3, 4, 6, 8, 12, 18, 28, 48)
 """Evidence class ``c`` of a chain's node: the tokens that matched before it, drafted ones included, number at
-least ``FLOORS[c]`` and fewer than ``FLOORS[c + 1]``. A tree's classes: `draftwood.index.suffix_grow_kernel`."""
+least ``FLOORS[c]`` and fewer than ``FLOORS[c + 1]``. A tree's: `draftwood.index.suffix.suffix_grow_kernel`."""
 
 PRIOR = (0.21, 0.38, 0.50, 0.60, 0.73, 0.80, 0.87, 0.89, 0.91, 0.95)
 """Acceptance rate per class of a chain; from following ten modules of the standard library and fourteen package
@@ -81,7 +81,9 @@ class SuffixDrafter(BaseDrafter):
         return _PRIOR if self.branches == 1 else TREE_PRIOR
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> SuffixSession:  # noqa: ARG002
-        from draftwood.index.suffix_automaton import SuffixAutomaton  # brings numba, so not before it is used
+        from draftwood.index.suffix.suffix_automaton import (
+            SuffixAutomaton,  # brings numba, so not before it is used
+        )
 
         return SuffixSession(self, SuffixAutomaton(prompt))
 

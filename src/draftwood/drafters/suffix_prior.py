@@ -1,7 +1,7 @@
 """Acceptance rates that the branching `suffix` begins with, per evidence class.
 
 Learnt by `benchmarks/priors.py` from recorded answers of large models and of SmolLM2; the classes are those of
-`draftwood.index.suffix_grow_kernel`.
+`draftwood.index.suffix.suffix_grow_kernel`.
 """
 
 import numpy as np

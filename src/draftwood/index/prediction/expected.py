@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.alignment import index
+from draftwood.index.prediction.alignment import index
 
 Ints = NDArray[np.int32]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import IntegrityError, UsageError
-from draftwood.index.ngram_counts_kernel import (
+from draftwood.index.counts.ngram_counts_kernel import (
     ACTIVE,
     BEST,
     CHILD,

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import IntegrityError, UsageError
-from draftwood.index.memory_file import Saved
-from draftwood.index.memory_namespace import Answer, Namespace
-from draftwood.index.memory_order import START, Order
+from draftwood.index.memory.memory_file import Saved
+from draftwood.index.memory.memory_namespace import Answer, Namespace
+from draftwood.index.memory.memory_order import START, Order
 
 Ints = NDArray[np.int32]
 Key = tuple[str, bytes]

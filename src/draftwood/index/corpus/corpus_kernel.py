@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.index.compiling import compiled, inner
-from draftwood.index.corpus_evidence import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
+from draftwood.index.corpus.corpus_evidence import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -112,7 +112,7 @@ def _edge(tokens: Ints, suffixes: Ints, inside: int, outside: int, depth: int, t
 
 @inner
 def _class(depth: int, added: bool, seen: int, samples: int, total: int) -> int:
-    """Evidence class; `draftwood.index.corpus_evidence` says it in words."""
+    """Evidence class; `draftwood.index.corpus.corpus_evidence` says it in words."""
     row, column = 0, 0
     while row + 1 < len(LENGTHS) and depth >= LENGTHS[row + 1]:
         row += 1

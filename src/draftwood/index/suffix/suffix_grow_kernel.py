@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.index.compiling import compiled, inner
-from draftwood.index.suffix_kernel import EDGE, LABEL, LAST, LINK, NEXT, SIZE, TARGET, TOKEN
+from draftwood.index.suffix.suffix_kernel import EDGE, LABEL, LAST, LINK, NEXT, SIZE, TARGET, TOKEN
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]

@@ -11,7 +11,7 @@ import heapq
 import math
 
 from draftwood.errors import IntegrityError
-from draftwood.index.memory_namespace import Answer
+from draftwood.index.memory.memory_namespace import Answer
 
 START = 10.0
 """Accepted tokens that an answer counts for when it comes, or comes again."""

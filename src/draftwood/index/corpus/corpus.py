@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import IntegrityError
-from draftwood.index.corpus_file import BORDER, Documents, Ints, Longs, Part, open_corpus
+from draftwood.index.corpus.corpus_file import BORDER, Documents, Ints, Longs, Part, open_corpus
 from draftwood.index.files import Header
 
 COUNTED = 1 << 10
@@ -198,7 +198,7 @@ class Corpus:
 
 def _longest(part: Part, pattern: Ints, most: int) -> tuple[int, int, int]:
     """Length and interval of the longest suffix: what growing a tree without nodes finds."""
-    from draftwood.index.corpus_kernel import grow  # brings numba
+    from draftwood.index.corpus.corpus_kernel import grow  # brings numba
 
     _, length, low, high = grow(part.tokens, part.suffixes, pattern, most, 1, 1, _NO_ODDS, _NO_NODES)
     return length, low, high

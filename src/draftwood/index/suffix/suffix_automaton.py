@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import IntegrityError, UsageError
-from draftwood.index.suffix_grow_kernel import CLASSES, grow
-from draftwood.index.suffix_kernel import LABEL, LAST, LINK, SIZE, TOKEN, append, find_slot
+from draftwood.index.suffix.suffix_grow_kernel import CLASSES, grow
+from draftwood.index.suffix.suffix_kernel import LABEL, LAST, LINK, SIZE, TOKEN, append, find_slot
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -118,7 +118,7 @@ class SuffixAutomaton:
         Parameters
         ----------
         odds : float32[CLASSES]
-            Acceptance rate per evidence class (`draftwood.index.suffix_grow_kernel`).
+            Acceptance rate per evidence class (`draftwood.index.suffix.suffix_grow_kernel`).
         nodes, depth
             Most nodes of the tree and of its longest branch.
         branches

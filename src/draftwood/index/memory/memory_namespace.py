@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from draftwood.errors import IntegrityError
 
 if TYPE_CHECKING:
-    from draftwood.index.memory_index import DocumentIndex
+    from draftwood.index.memory.memory_index import DocumentIndex
 
 Ints = NDArray[np.int32]
 
@@ -38,7 +38,7 @@ class Answer:
     length
         Its tokens.
     worth
-        How useful it was, see `draftwood.index.memory`.
+        How useful it was, see `draftwood.index.memory.memory`.
     start
         Where it begins in the index; -1 once it is forgotten.
     """
@@ -170,6 +170,6 @@ class Namespace:
 
 
 def _new_index(room: int) -> DocumentIndex:
-    from draftwood.index.memory_index import DocumentIndex  # brings numba, so not before it is used
+    from draftwood.index.memory.memory_index import DocumentIndex  # brings numba, so not before it is used
 
     return DocumentIndex(room)

@@ -12,7 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import IntegrityError, UsageError
-from draftwood.index.ngram_kernel import CLASSES, DISTINCT, FREQUENT, HEAD, REACH, READ, advance, grow, rehash
+from draftwood.index.ngram.ngram_kernel import (
+    CLASSES,
+    DISTINCT,
+    FREQUENT,
+    HEAD,
+    REACH,
+    READ,
+    advance,
+    grow,
+    rehash,
+)
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -31,7 +41,7 @@ class Cursor:
     tail : int32[at most 32]
         The last committed tokens.
     state : int64[4]
-        See `draftwood.index.ngram_kernel`.
+        See `draftwood.index.ngram.ngram_kernel`.
     """
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from draftwood.index import ngram_kernel as kernel
+from draftwood.index.ngram import ngram_kernel as kernel
 
 LENGTHS, SHARES, AGES, RUNS = (1, 2, 3, 4, 6, 9, 16, 32), (0.6, 0.3, 0.12), (0, 1, 2, 4), (0, 6, 16)
 """Where the classes of length, share, age and run begin."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from draftwood.index.corpus_evidence import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
+from draftwood.index.corpus.corpus_evidence import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
 
 
 class NaiveCorpus:

@@ -36,7 +36,7 @@ class Saved(NamedTuple):
     namespace, ids
         Whose it is; int32[length], none negative.
     worth
-        How useful it was, see `draftwood.index.memory`, as of a clock that stands at 0.
+        How useful it was, see `draftwood.index.memory.memory`, as of a clock that stands at 0.
     """
 
     namespace: str

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.memory import Memory
-from draftwood.index.memory_namespace import Namespace
+from draftwood.index.memory.memory import Memory
+from draftwood.index.memory.memory_namespace import Namespace
 
 if TYPE_CHECKING:
-    from draftwood.index.ngram_index import Cursor
+    from draftwood.index.ngram.ngram_index import Cursor
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -59,7 +59,7 @@ class MemoryReader:
             return found
 
     def _follow(self, space: Namespace, text: Ints) -> Cursor:
-        from draftwood.index.ngram_index import (
+        from draftwood.index.ngram.ngram_index import (
             Cursor,
         )  # brings numba; whatever is in memory has brought it already
 

@@ -1,4 +1,4 @@
-"""What `draftwood.index.ngram_chain_kernel` does, said plainly: the oracle of its tests."""
+"""What `draftwood.index.llama.ngram_chain_kernel` does, said plainly: the oracle of its tests."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.ngram_chain_kernel import FLOORS, occurrences
+from draftwood.index.llama.ngram_chain_kernel import FLOORS, occurrences
 
 Ints = NDArray[np.int32]
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.index.files import compare_tokenizers
-from draftwood.index.memory_answers import Answers, Key, digest, token_ids
-from draftwood.index.memory_file import (
+from draftwood.index.memory.memory_answers import Answers, Key, digest, token_ids
+from draftwood.index.memory.memory_file import (
     MOST_TOKENS,
     MemoryFile,
     Saved,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.ngram_index import Cursor, NgramIndex
-from draftwood.index.ngram_kernel import READ
+from draftwood.index.ngram.ngram_index import Cursor, NgramIndex
+from draftwood.index.ngram.ngram_kernel import READ
 
 Ints = NDArray[np.int32]
 

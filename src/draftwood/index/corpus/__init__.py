@@ -1,0 +1,1 @@
+"""Looking up what followed where in a file of token ids."""

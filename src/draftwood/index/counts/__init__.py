@@ -1,0 +1,1 @@
+"""Counts of what followed n-grams, in memory and in files."""

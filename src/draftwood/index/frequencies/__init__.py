@@ -1,0 +1,1 @@
+"""What followed each context of a text, and how often."""

@@ -1,0 +1,1 @@
+"""Finished answers of other requests."""

@@ -1,0 +1,1 @@
+"""Occurrences of the last tokens, and the tree of what followed them."""

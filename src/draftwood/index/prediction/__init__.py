@@ -1,0 +1,1 @@
+"""Following an answer through expected texts."""

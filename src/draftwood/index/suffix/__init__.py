@@ -1,0 +1,1 @@
+"""The suffix automaton and the tree that it grows."""
