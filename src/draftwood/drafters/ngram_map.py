@@ -22,7 +22,24 @@ VALUES = 4
 
 
 @dataclass(frozen=True)
-class NgramMapKDrafter(BaseDrafter):
+class _MapDrafter(BaseDrafter):
+    """What both have: the options, and how they are checked."""
+
+    size_n: int = 12
+    size_m: int = 48
+    min_hits: int = 1
+    faithful: bool = False
+
+    def __post_init__(self) -> None:
+        check_sizes(self.name, self.size_n, self.size_m, self.min_hits)
+
+    @property
+    def prior(self) -> Floats:
+        return prior()
+
+
+@dataclass(frozen=True)
+class NgramMapKDrafter(_MapDrafter):
     """Copies what followed the last size_n tokens, as far as that held good before (llama.cpp's ngram-map-k).
 
     Parameters
@@ -44,18 +61,6 @@ class NgramMapKDrafter(BaseDrafter):
 
     name: ClassVar[str] = "ngram-map-k"
 
-    size_n: int = 12
-    size_m: int = 48
-    min_hits: int = 1
-    faithful: bool = False
-
-    def __post_init__(self) -> None:
-        check_sizes(self.name, self.size_n, self.size_m, self.min_hits)
-
-    @property
-    def prior(self) -> Floats:
-        return prior()
-
     def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:  # noqa: ARG002
         if self.faithful:
             return FaithfulMap(prompt, self.size_n, self.size_m, None)
@@ -64,7 +69,7 @@ class NgramMapKDrafter(BaseDrafter):
 
 
 @dataclass(frozen=True)
-class NgramMapK4vDrafter(BaseDrafter):
+class NgramMapK4vDrafter(_MapDrafter):
     """Copies what followed the last size_n tokens most often, up to 4 values per key (llama.cpp's ngram-map-k4v).
 
     Where no value has two thirds of the occurrences, the others hang beside it as branches.
@@ -87,18 +92,6 @@ class NgramMapK4vDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "ngram-map-k4v"
-
-    size_n: int = 12
-    size_m: int = 48
-    min_hits: int = 1
-    faithful: bool = False
-
-    def __post_init__(self) -> None:
-        check_sizes(self.name, self.size_n, self.size_m, self.min_hits)
-
-    @property
-    def prior(self) -> Floats:
-        return prior()
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:  # noqa: ARG002
         if self.faithful:

@@ -64,13 +64,14 @@ class FixedPlanner:
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         """Learn how often each source's reasons are good ones."""
-        taught: dict[tuple[int, bool], tuple[Drafter, list[Feedback]]] = {}
+        taught: dict[int, tuple[Drafter, bool, list[Feedback]]] = {}  # by rates: drafters of one kind share them
         for state, lessons in zip(states, feedback, strict=True):
             for drafter, lesson in zip(state.drafters, lessons, strict=True):
                 if drafter:
-                    taught.setdefault((id(drafter), state.greedy), (drafter, []))[1].append(lesson)
-        for (_, greedy), (drafter, lessons) in taught.items():
-            self.beliefs.learn(drafter, lessons, greedy=greedy)
+                    key = id(self.beliefs.rates(drafter, greedy=state.greedy))
+                    taught.setdefault(key, (drafter, state.greedy, []))[2].append(lesson)
+        for drafter, greedy, some in taught.values():
+            self.beliefs.learn(drafter, some, greedy=greedy)
 
 
 _NOTHING = Ask(0, 0, TokenTree.empty().belief)

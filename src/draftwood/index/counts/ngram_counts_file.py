@@ -22,7 +22,7 @@ Ints = NDArray[np.int32]
 Format = Literal["draftwood", "llama"]
 
 KIND = "ngram counts"
-FORMATS: tuple[Format, ...] = ("draftwood", "llama")
+
 
 _LONGEST, _WIDTH = 4, 6
 

@@ -7,16 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.ngram.ngram_index import Cursor, NgramIndex
-from draftwood.index.ngram.ngram_kernel import READ
+from draftwood.index.ngram.ngram_index import NgramIndex
 
 Ints = NDArray[np.int32]
 
 BORDER = -1  # of the index: ends a document, is never proposed and equals no token
-
-_FOLLOWED = 64
-"""Tokens at the end of a text along which the kernel moves its cursor, at 2 microseconds each. Nobody writes these
-documents, so it is given as many borders, over which it passes in no time, and which are taken back."""
 
 
 class DocumentIndex(NgramIndex):
@@ -41,19 +36,15 @@ class DocumentIndex(NgramIndex):
     def read_documents(self, documents: Sequence[Ints]) -> list[int]:
         """Append documents, all or, where this is interrupted, none; returns where each begins."""
         ends = np.cumsum([len(document) + 1 for document in documents], dtype=np.int64)
-        text = np.full(ends[-1] + _FOLLOWED, BORDER, dtype=np.int32)
+        text = np.full(ends[-1], BORDER, dtype=np.int32)
         for document, end in zip(documents, ends.tolist(), strict=True):
             text[end - 1 - len(document) : end - 1] = document
         start = len(self)
         try:
-            self._make_room(len(text))
-            cursor, known = Cursor(), 0
-            while (known := self._advance(cursor, text, known, own=True)) < len(text):
-                self._more_tokens()
+            self._read(text, 0)
         except BaseException:  # Ctrl-C, raised as a kernel returns
             self.blank(start, len(self))
             raise
-        self._head[READ] = start + ends[-1]
         return [start, *(start + ends[:-1]).tolist()]
 
     def blank(self, start: int, end: int) -> None:

@@ -59,9 +59,8 @@ class MemoryReader:
             return found
 
     def _follow(self, space: Namespace, text: Ints) -> Cursor:
-        from draftwood.index.ngram.ngram_index import (
-            Cursor,
-        )  # brings numba; whatever is in memory has brought it already
+        # Brings numba; whatever is in memory has brought it already.
+        from draftwood.index.ngram.ngram_index import Cursor
 
         if self._cursor is None or self._generation != space.generation:
             self._cursor, self._generation = Cursor(), space.generation

@@ -30,6 +30,10 @@ Floats = NDArray[np.float32]
 MOST_NODES = 1024
 """Most nodes of one tree."""
 
+FOLLOWED = 64
+"""Tokens at the end of what is read that a cursor follows, at 2 microseconds each: enough to find its place."""
+
+_NOWHERE = np.array([-1, 0, 0, 0], dtype=np.int64)  # the cursor of nobody
 _ROOM = 1024  # tokens at first
 
 
@@ -99,15 +103,16 @@ class NgramIndex:
 
     def read(self, ids: Sequence[int] | NDArray[Any], cursor: Cursor | None = None) -> None:
         """Read more text; a cursor, if given, follows it. A negative id raises `UsageError`."""
-        cursor = cursor or Cursor()
-        tail, known = _joined(cursor, ids)
-        self._make_room(len(ids))
-        while True:
-            known = self._advance(cursor, tail, known, own=True)
-            if known == len(tail):
-                break
+        tail, known = _joined(cursor or Cursor(), ids)
+        self._read(tail, known, cursor)
+        if cursor is not None:
+            cursor.tail = tail[-REACH:].copy()
+
+    def _read(self, tail: Ints, known: int, cursor: Cursor | None = None) -> None:
+        """Read ``tail[known:]``; -1 ends a document."""
+        self._make_room(len(tail) - known)
+        while (known := self._advance(cursor, tail, known, own=True)) < len(tail):
             self._more_tokens()
-        cursor.tail = tail[-REACH:].copy()
 
     def follow(self, ids: Sequence[int] | NDArray[Any], cursor: Cursor) -> None:
         """Let the cursor of another text follow what it says."""
@@ -117,15 +122,15 @@ class NgramIndex:
 
     def end_document(self) -> None:
         """Let no match cross this place."""
-        self._make_room(1)
-        self._advance(Cursor(), np.array([-1], dtype=np.int32), 0, own=True)
+        self._read(np.array([-1], dtype=np.int32), 0)
 
     @property
     def _lists(self) -> tuple[Ints, Ints, Ints, Ints, NDArray[np.int64]]:
         return self._text, self._links, self._buckets, self._tokens, self._head
 
-    def _advance(self, cursor: Cursor, tail: Ints, known: int, own: bool) -> int:
-        found: int = advance(self._lists, cursor.state, tail, known, own)
+    def _advance(self, cursor: Cursor | None, tail: Ints, known: int, own: bool) -> int:
+        state, followed = (_NOWHERE, 0) if cursor is None else (cursor.state, FOLLOWED)
+        found: int = advance(self._lists, state, tail, known, own, followed)
         return found
 
     def _make_room(self, more: int) -> None:
@@ -146,11 +151,7 @@ class NgramIndex:
     def _rebuild(self, text: Ints, room: int) -> None:
         self._allocate(max(_ROOM, room))
         self._tokens = np.full_like(self._tokens, -1)
-        cursor, known = Cursor(), 0
-        while known < len(text):
-            known = self._advance(cursor, text, known, own=True)
-            if known < len(text):
-                self._more_tokens()
+        self._read(text, 0)
 
     def truncate(self, length: int) -> None:
         """Cut the text to its first ``length`` tokens; reads them again."""

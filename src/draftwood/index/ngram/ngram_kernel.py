@@ -319,12 +319,12 @@ def _follow(index: Lists, tail: Ints, m: int, n: int, cursor: Longs, work: Longs
         cursor[PLACE] = -1
 
 
-@compiled(f"i8({_LISTS}, i8[::1], i4[::1], i8, b1)")
-def advance(index: Lists, cursor: Longs, tail: Ints, known: int, own: bool) -> int:
+@compiled(f"i8({_LISTS}, i8[::1], i4[::1], i8, b1, i8)")
+def advance(index: Lists, cursor: Longs, tail: Ints, known: int, own: bool, followed: int) -> int:
     """Read ``tail[known:]``, the tokens before being the text so far: into the index where it is its ``own``.
 
-    The cursor follows the last 64 of them, which is enough to find its place. Returns how much of ``tail`` is
-    known now: reading stops where the table of tokens is half full.
+    The cursor follows the last ``followed`` of them. Returns how much of ``tail`` is known now: reading stops
+    where the table of tokens is half full.
     """
     work = np.empty((_MOST + 2 * SHIFT + 1 + FREQUENT, 12), np.int64)
     for m in range(known + 1, len(tail) + 1):
@@ -333,7 +333,7 @@ def advance(index: Lists, cursor: Longs, tail: Ints, known: int, own: bool) -> i
             if 2 * index[4][DISTINCT] >= len(index[3]):
                 return m - 1
             _append(index, tail[m - 1])
-        if m > len(tail) - 64:
+        if m > len(tail) - followed:
             _follow(index, tail, m, before, cursor, work)
     return len(tail)
 
