@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from draftwood.contracts import Ask, Drafter, Feedback, Plan, Planner, Processor, Sampling, State
 from draftwood.ending import StopStrings
 from draftwood.loop import decode
+from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.request import Request
 from draftwood.step import Step
@@ -220,3 +221,10 @@ def trees(
 def texts(tree: TokenTree) -> list[tuple[int, ...]]:
     """For each node the tokens on the way to it: what identifies a node across merging and pruning."""
     return [tuple(tree.tokens[tree.path(node)].tolist()) for node in range(len(tree))]
+
+
+class Still(Beliefs):
+    """Beliefs that stay at their priors."""
+
+    def learn(self, *args, **kwargs):
+        del args, kwargs

@@ -16,7 +16,7 @@ import draftwood
 ROOT = Path(draftwood.__file__).parent
 
 LAYERS = (
-    ("errors", "tree", "step", "rates", "contracts"),
+    ("errors", "spelling", "tree", "step", "rates", "contracts"),
     ("index",),
     ("drafters", "planning", "verify"),
     ("ending", "source", "request", "loop"),

@@ -14,6 +14,7 @@ from draftwood.errors import CapabilityError, DraftwoodError, PromptError, Usage
 from draftwood.loop import decode
 from draftwood.loop import write as write_rows
 from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.learned import Learned
 from draftwood.request import Request, open_rows
 from draftwood.step import MODEL
 from draftwood.testing import ModelDrafter, ProbingDrafter, RandomDrafter, SameDrafter, TopKDrafter, ToyTarget
@@ -21,7 +22,7 @@ from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.noise import KeyedNoise
 from tests.drafter_list import EVERY
-from tests.helpers import GREEDY, ONE_BY_ONE, PROMPT, SAMPLED, TARGETS, greedy_truth, sampled_truth, write
+from tests.helpers import GREEDY, ONE_BY_ONE, PROMPT, SAMPLED, TARGETS, Still, greedy_truth, sampled_truth, write
 
 REQUESTS = [Request(PROMPT, 12), Request((3,), 7)]
 
@@ -290,11 +291,22 @@ class Believing(SameDrafter):
         right = super().propose(text, min(self.length, nodes), probes, noise)
         return TokenTree.build(right.tokens, belief=self.belief)
 
+    @property
+    def prior(self):
+        return np.full(1, self.belief, dtype=np.float32)
+
+
+def still(nodes):
+    """A planner that goes on believing what the drafters' priors say."""
+    return FixedPlanner(nodes, learned=Learned(Still()))
+
 
 @pytest.mark.parametrize(("first", "second", "credited"), [(0.5, 0.75, 1), (0.75, 0.5, 0), (0.5, 0.5, 0)])
 def test_who_believes_more_is_the_source_and_both_have_proposed(first, second, credited):
     target = ToyTarget()
-    written = write(target, [Believing(target, belief=first), Believing(target, belief=second)], 8, limit=21)
+    written = write(
+        target, [Believing(target, belief=first), Believing(target, belief=second)], still(8), limit=21
+    )
     assert written.ids == greedy_truth(target, limit=21)
     for step in written.steps:
         assert step.sources == (credited, credited, credited, MODEL)
@@ -305,14 +317,16 @@ def test_who_believes_more_is_the_source_and_both_have_proposed(first, second, c
 def test_who_alone_went_on_is_credited_for_the_rest():
     target = ToyTarget()
     short, long = Believing(target, belief=0.9, length=1), Believing(target, belief=0.5, length=3)
-    for step in write(target, [long, short], 8, limit=21).steps:
+    for step in write(target, [long, short], still(8), limit=21).steps:
         assert step.sources == (1, 0, 0, MODEL)
         assert [own.accepted for own in step.by_source] == [3, 1]
 
 
 def test_what_was_pruned_is_proposed_and_not_kept():
     target = ToyTarget()
-    for step in write(target, [Believing(target, belief=0.9, length=2), RandomDrafter()], 2, limit=13).steps:
+    for step in write(
+        target, [Believing(target, belief=0.9, length=2), RandomDrafter()], still(2), limit=13
+    ).steps:
         assert step.drafted == 2
         assert step.by_source[0].kept == 2
         assert step.by_source[1].kept <= step.by_source[1].proposed

@@ -362,11 +362,25 @@ class State(Protocol):
         ...
 
     @property
+    def ids(self) -> Sequence[int]:
+        """Committed tokens, prompt included; not to be written to."""
+        ...
+
+    @property
     def greedy(self) -> bool: ...
 
     @property
+    def traced(self) -> bool:
+        """Whether somebody will read why a step was planned as it was: `Step.trace`."""
+        ...
+
+    @property
     def step(self) -> Step:
-        """Record of the step under way; in `Planner.learn` it knows its pass's seconds, by the loop's clock."""
+        """Record of the step under way, of the last one in `Planner.ask`.
+
+        In `Planner.learn` it knows its pass's seconds, by the loop's clock. Planners may write its ``held``,
+        ``temperature``, ``battery`` and, where traced, ``trace``.
+        """
         ...
 
 

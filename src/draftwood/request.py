@@ -153,6 +153,10 @@ class Row:
     def greedy(self) -> bool:
         return self.request.sampling.greedy
 
+    @property
+    def traced(self) -> bool:
+        return self.request.trace
+
     # What the loop does with it.
 
     @property
@@ -208,7 +212,7 @@ class Row:
         step.verify_s, step.keep_s = verified - started, kept - verified
         step.learn_s = perf_counter() - kept
         if self.request.trace:  # in no timing
-            step.trace = _trace(tree, verdict)
+            step.trace = (step.trace or {}) | _trace(tree, verdict)
         return feedback
 
     def _feedback(self, plan: Plan, verdict: Verdict, scores: Scores) -> list[Feedback]:
@@ -349,7 +353,7 @@ def refuse_mismatch(capabilities: Capabilities, drafters: Sequence[Drafter]) -> 
 
 
 def _trace(tree: TokenTree, verdict: Verdict) -> dict[str, Any]:
-    found = {name: getattr(tree, name).tolist() for name in ("tokens", "parents", "source", "probe")}
+    found = {name: getattr(tree, name).tolist() for name in ("tokens", "parents", "source", "evidence", "probe")}
     return {**found, "belief": [round(b, 4) for b in tree.belief.tolist()], "path": list(verdict.path)}
 
 

@@ -80,11 +80,13 @@ class Step:
         One entry per drafter of the set, in its order.
     plan_s, draft_s, score_s, verify_s, keep_s, learn_s
         Seconds of each part; a batch shares its pass, so ``score_s`` is that of the whole batch.
+    held
+        Policies that kept the draft shorter than the planner wished.
     temperature, battery
         Degrees Celsius and share in [0, 1] where a policy asked for them.
     trace
-        What was proposed in detail, only when a trace was asked for: of a request the scored tree's ``tokens``,
-        ``parents``, ``source``, ``belief`` and accepted ``path``.
+        Only when a trace was asked for: the scored tree's ``tokens``, ``parents``, ``source``, ``evidence``,
+        ``belief``, ``probe`` and accepted ``path``, and in ``plan`` what the planner says of its choice.
     """
 
     index: int
@@ -104,6 +106,7 @@ class Step:
     verify_s: float = 0.0
     keep_s: float = 0.0
     learn_s: float = 0.0
+    held: tuple[str, ...] = ()
     temperature: float | None = None
     battery: float | None = None
     trace: dict[str, Any] | None = None
@@ -131,6 +134,7 @@ class Step:
         fields = dict(row)
         fields["emitted"] = tuple(row.get("emitted", ()))
         fields["sources"] = tuple(row.get("sources", ()))
+        fields["held"] = tuple(row.get("held", ()))
         fields["by_source"] = tuple(SourceStep(**_known(SourceStep, s)) for s in row.get("by_source", ()))
         return cls(**_known(cls, fields))
 

@@ -136,6 +136,13 @@ class TokenTree:
         """How many of the nodes are probes."""
         return int(np.count_nonzero(self.probe))
 
+    @property
+    def distinct(self) -> bool:
+        """Whether no two siblings are equal."""
+        return self.is_chain or len(set(zip(self.parents.tolist(), self.tokens.tolist(), strict=True))) == len(
+            self
+        )
+
     @cached_property
     def leaves(self) -> Ints:
         """Nodes without children, int32[...]."""
@@ -249,7 +256,7 @@ def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
     rows : list of int32[len(tree)]
         Per given tree, where each of its nodes went.
     """
-    if len(trees) == 1 and trees[0].is_chain:
+    if len(trees) == 1 and trees[0].distinct:
         return trees[0], [np.arange(len(trees[0]), dtype=np.int32)]
     place: dict[tuple[int, int], int] = {}
     first: list[tuple[int, int]] = []  # (tree, node) whose arrays a merged node takes

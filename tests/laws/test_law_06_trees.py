@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tests.drafter_list import EVERY, SHARING
-from tests.helpers import GREEDY, PROMPT, TARGETS, TwiceAtMost, texts, trees, write, write_batch
+from tests.helpers import GREEDY, PROMPT, TARGETS, Still, TwiceAtMost, texts, trees, write, write_batch
 
 from draftwood.contracts import Sampling
-from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.learned import Learned
 from draftwood.request import Request
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
@@ -84,13 +84,6 @@ def test_a_pass_over_a_batch_scores_like_its_members_alone(batch, variant):
         assert [scores.raw(row).tolist() for row in range(1 + len(tree))] == alone.tolist()
 
 
-class Still(Beliefs):
-    """Beliefs that stay at their priors: what one request teaches must not reach another here."""
-
-    def learn(self, *args, **kwargs):
-        del args, kwargs
-
-
 @pytest.mark.parametrize("variant", TARGETS)
 @pytest.mark.parametrize("drafters", EVERY)
 def test_requests_written_together_are_written_as_alone(drafters, variant):
@@ -109,8 +102,10 @@ def test_requests_written_together_are_written_as_alone(drafters, variant):
         ]
 
     made = EVERY[drafters](target, GREEDY)
-    together = write_batch(target, made, requests(), FixedPlanner(beliefs=Still()))
-    alone = [write_batch(target, made, [request], FixedPlanner(beliefs=Still()))[0] for request in requests()]
+    together = write_batch(target, made, requests(), FixedPlanner(learned=Learned(Still())))
+    alone = [
+        write_batch(target, made, [request], FixedPlanner(learned=Learned(Still())))[0] for request in requests()
+    ]
     for one, other in zip(together, alone, strict=True):
         assert (one.ids, one.finish) == (other.ids, other.finish)
         if drafters in SHARING:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.helpers import greedy_truth, write
-from tests.planning.states import FakeState
+from tests.planning.states import PROPOSALS, STATES, FakeState
 
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
@@ -21,7 +26,7 @@ ONE, OTHER = RandomDrafter(), RandomDrafter(seed=1)
 def test_it_asks_for_no_more_than_can_be_scored(limits, nodes):
     ((ask, other),) = FixedPlanner(8).ask([FakeState(drafters=[ONE, OTHER], **limits)])
     assert ask.nodes == other.nodes == nodes
-    assert ask.odds.tolist() == ONE.prior.tolist()
+    assert ask.odds.tolist() == (ONE.prior.tolist() if nodes else [])
 
 
 def test_probes_fill_the_rest_of_the_pass_where_trees_are_taken():
@@ -47,7 +52,7 @@ def test_every_request_is_planned_for_itself():
 
 def test_the_budget_is_for_all_sources_together():
     trees = [TokenTree.build([1, 2, 3], belief=0.9), TokenTree.build([4, 5, 6], belief=0.8)]
-    (plan,) = FixedPlanner(4).plan([FakeState()], [trees])
+    (plan,) = FixedPlanner(4).plan([FakeState(drafters=[None, None])], [trees])
     assert plan.tree.tokens.tolist() == [1, 2, 3, 4]
     assert [rows.tolist() for rows in plan.rows] == [[0, 1, 2], [3, -1, -1]]
 
@@ -64,7 +69,19 @@ def test_fewer_than_none_is_refused():
         FixedPlanner(-1)
 
 
-def test_it_learns_nothing():
-    planner = FixedPlanner(8)
-    planner.learn([], [])
-    assert planner == FixedPlanner(8)
+@given(STATES, PROPOSALS, st.integers(0, 8), st.sampled_from([0.05, 0.3, 0.9]), st.booleans())
+def test_unlikely_nodes_are_left_out_however_much_room_there_is(state, proposals, nodes, floor, can_branch):
+    state = dataclasses.replace(state, trees=can_branch, drafters=[None] * len(proposals))
+    (every,), (some,) = (FixedPlanner(nodes, f).plan([state], [proposals]) for f in (0.0, floor))
+    drafts = ~some.tree.probe
+    assert (some.tree.path_belief[drafts] >= floor).all()
+    likely = (every.tree.path_belief >= floor) & ~every.tree.probe
+    assert np.count_nonzero(drafts) == np.count_nonzero(likely)
+
+
+def test_what_a_tree_claims_is_not_believed():
+    drafter = RandomDrafter()
+    state = FakeState(drafters=[drafter])
+    liar = TokenTree.build([1, 2], belief=1.0)
+    (plan,) = FixedPlanner(2).plan([state], [[liar]])
+    assert plan.tree.belief.tolist() == [drafter.prior[0]] * 2

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Written here once more, since their homes import numpy; a test holds both together.
 MODEL_DEFAULT = "smollm2"
 DRAFTERS_DEFAULT = "default"
-PLANNER_DEFAULT = "fixed:16:floor=0.1"
+PLANNER_DEFAULT = "goodput"
 
 Model = Annotated[
     str, typer.Option("--model", "-m", help="A name of `draftwood models`, a folder, or a hub name.")

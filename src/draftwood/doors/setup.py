@@ -5,24 +5,21 @@ from __future__ import annotations
 import copy
 import secrets
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Any
-from weakref import ref
 
 from draftwood.contracts import Drafter, Planner, Processor, Sampling, Target
 from draftwood.doors.defaults import end_ids, fill_sampling, new_tokens, refuse_settings
+from draftwood.doors.learned import learned
 from draftwood.doors.prompts import decoder
 from draftwood.doors.sources import Sources, check_tokenizer, predicting, saving
 from draftwood.drafters.load import load as load_drafters
 from draftwood.ending import StopStrings
 from draftwood.errors import UsageError, VocabularyError
-from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.load import load as load_planner
 from draftwood.request import Request, Row, open_rows
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.sampling import check_sampling
-
-_BELIEFS: dict[int, tuple[ref[Target], Beliefs]] = {}
 
 DrafterSpec = str | Drafter | Sequence["str | Drafter"]
 
@@ -71,7 +68,8 @@ class Setup:
         self.model, self.tokenizer = model, tokenizer
         self.target = _target(model)
         if isinstance(planner, str):  # what was learnt of drafters carries on from call to call
-            self.planner = load_planner(planner, _beliefs(self.target))
+            decode = decoder(tokenizer) if tokenizer is not None else None
+            self.planner = load_planner(planner, learned(self.target, self.model), decode)
         if not sources.given:  # who gives a source wishes for drafts
             self.drafters = affordable(drafters, self.drafters, self.target)
         rows = self.target.capabilities.vocab_size
@@ -158,18 +156,6 @@ class Setup:
 def affordable(spec: DrafterSpec, drafters: tuple[Drafter, ...], target: Target) -> tuple[Drafter, ...]:
     """Return the drafters, or none where the default was left to us and the target cannot take tokens back."""
     return () if spec == "default" and target.capabilities.rollback == "none" else drafters
-
-
-def _beliefs(target: Target) -> Beliefs:
-    """What was learnt with this very target; forgotten with it."""
-    key = id(target)
-    known = _BELIEFS.get(key)
-    if known is not None and known[0]() is target:
-        return known[1]
-    beliefs = Beliefs()
-    with suppress(TypeError):  # it takes no weak references
-        _BELIEFS[key] = ref(target, lambda _: _BELIEFS.pop(key, None)), beliefs
-    return beliefs
 
 
 def _target(model: Any) -> Target:

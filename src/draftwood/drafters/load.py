@@ -9,11 +9,11 @@ keyword arguments annotated int, float, bool or str, each optionally ``| None``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from types import NoneType
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from draftwood.drafters.parrot import ParrotDrafter
 from draftwood.drafters.prediction import PredictionDrafter
 from draftwood.drafters.suffix import SuffixDrafter
 from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
+from draftwood.spelling import SCALARS, arguments, kinds
 
 DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
     d.name: d
@@ -54,9 +55,6 @@ SETS: Mapping[str, tuple[str, ...]] = {"none": (), "default": ("ngram",)}
 """Names that stand for sets of drafters."""
 
 GROUP = "draftwood.drafters"
-
-_SCALARS = {int, float, bool, str, NoneType}  # of what users can write; other fields are for doors
-_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
@@ -137,14 +135,14 @@ def _named(part: str) -> list[Drafter]:
 def _make(name: str, options: list[str]) -> Drafter:
     if name in DRAFTERS:
         make = DRAFTERS[name]
-        return make(**_arguments(name, make, options))
+        return make(**arguments("drafter", name, make, options))
     plugins = _plugins()
     if name not in plugins:
         raise UnknownNameError("drafter", name, _names())
     make, what = _plugin(name, plugins[name]), _title(name, plugins[name])
-    arguments = _arguments(name, make, options)
+    given = arguments("drafter", name, make, options)
     try:
-        drafter = make(**arguments)
+        drafter = make(**given)
     except DraftwoodError:
         raise
     except Exception as error:
@@ -153,59 +151,6 @@ def _make(name: str, options: list[str]) -> Drafter:
     if drafter.name != name:
         raise DrafterError(f"{what}: its drafter's name is {drafter.name!r}; it must equal the entry point's")
     return drafter
-
-
-def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    """Return options that are written ``key=value``, as typed.
-
-    Raises
-    ------
-    UnknownNameError
-        For one that its ``owner`` (``"drafter 'suffix'"``) does not have.
-    UsageError
-        For one without a value, or given twice.
-    """
-    found: dict[str, str] = {}
-    for option in options:
-        key, equals, text = (piece.strip() for piece in option.partition("="))
-        if not equals:
-            raise UsageError(f"options of {owner} are written key=value, not {option!r}")
-        if key not in known:
-            raise UnknownNameError(f"option of {owner}", key, known)
-        if key in found:
-            raise UsageError(f"option {key!r} of {owner} is given twice")
-        found[key] = text
-    return found
-
-
-def _arguments(name: str, make: Callable[..., Drafter], options: list[str]) -> dict[str, Any]:
-    """Options as typed to keyword arguments of the types that the maker's signature says."""
-    every = inspect.signature(make, eval_str=True).parameters
-    parameters = {key: p for key, p in every.items() if set(_kinds(p.annotation)) <= _SCALARS}
-    arguments: dict[str, Any] = {}
-    for key, text in read_options(f"drafter {name!r}", options, parameters).items():
-        arguments[key] = _value(f"option {key!r} of drafter {name!r}", text, parameters[key].annotation)
-    missing = [k for k, p in parameters.items() if p.default is p.empty and k not in arguments]
-    if missing:
-        raise UsageError(f"drafter {name!r} needs its option {missing[0]!r}: write {name}:{missing[0]}=...")
-    return arguments
-
-
-def _value(what: str, text: str, wanted: Any) -> Any:
-    kinds = _kinds(wanted)
-    if text == "none" and NoneType in kinds:
-        return None
-    kind = next(k for k in kinds if k is not NoneType)
-    try:
-        return _WORDS[text.lower()] if kind is bool else kind(text)
-    except (KeyError, ValueError):
-        expected = {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, str(kind))
-        raise UsageError(f"{what} must be {expected}, not {text!r}") from None
-
-
-def _kinds(annotation: Any) -> tuple[Any, ...]:
-    """Types that an annotation allows."""
-    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
 
 def _plugins() -> dict[str, list[EntryPoint]]:
@@ -237,10 +182,10 @@ def _plugin(name: str, points: list[EntryPoint]) -> Callable[..., Drafter]:
     except Exception as error:
         raise DrafterError(f"{what} cannot be imported: {error!r}") from error
     for p in parameters:
-        kinds = _kinds(p.annotation)
-        if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) or len(set(kinds) - {NoneType}) != 1:
+        allowed = kinds(p.annotation)
+        if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) or len(set(allowed) - {NoneType}) != 1:
             raise DrafterError(f"{what}: argument {p.name!r} must be a keyword of one type")
-        if not set(kinds) <= _SCALARS:
+        if not set(allowed) <= SCALARS:
             raise DrafterError(f"{what}: argument {p.name!r} must be annotated int, float, bool or str")
     return make
 

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from draftwood.contracts import Sampling
-from draftwood.drafters.load import read_options
 from draftwood.errors import UnknownNameError, UsageError
+from draftwood.spelling import read_options
 
 
 @dataclass(slots=True)

@@ -1,55 +1,83 @@
-"""Names to planners: ``fixed:16:floor=0.1``."""
+"""Names to planners: ``goodput``, ``fixed:16``, ``goodput+thermal:hot=45+battery``, everywhere the same.
+
+The first name says how many draft nodes a step scores; policies after it, joined by ``+``, may lower that.
+Policies alone limit the default planner. Options follow a name after colons; one without ``key=`` is the first.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from draftwood.contracts import Planner
 from draftwood.errors import UnknownNameError, UsageError
-from draftwood.planning.beliefs import Beliefs
-from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.base import Policy, TreePlanner
+from draftwood.planning.fixed import FixedPlanner, OffPlanner
+from draftwood.planning.goodput import GoodputPlanner
+from draftwood.planning.learned import Learned
+from draftwood.spelling import arguments, scalar_parameters
 
-DEFAULT = "fixed:16:floor=0.1"
-PLANNERS = {"fixed": FixedPlanner}
-_KINDS = {"nodes": int, "floor": float}
+DEFAULT = "goodput"
+
+PLANNERS: Mapping[str, Callable[..., TreePlanner]] = {
+    "goodput": GoodputPlanner,
+    "fixed": FixedPlanner,
+    "off": OffPlanner,
+}
+POLICIES: Mapping[str, Callable[..., Policy]] = {}
+
+Decode = Callable[[Sequence[int]], str]
+"""Token ids to text, for policies that look at it."""
 
 
-def load(spec: str | Planner = DEFAULT, beliefs: Beliefs | None = None) -> Planner:
-    """Return the planner that ``spec`` names (``fixed:16``, ``fixed:nodes=16:floor=0.1``); planners pass through.
+def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: Decode | None = None) -> Planner:
+    """Return the planner that ``spec`` names; planners pass through.
 
-    One that is made here goes on with these ``beliefs``, by default with new ones.
+    Parameters
+    ----------
+    spec
+        As typed, or a planner.
+    learned
+        What a planner that is made here goes on with; by default nothing.
+    decode
+        Token ids to text, for policies that look at the text; without it they take all text for alike.
 
     Raises
     ------
     UnknownNameError
-        If nobody knows the name.
+        If nobody knows a name or an option.
     UsageError
-        If its number is none.
+        If a value is of the wrong type or out of range, a name comes twice, or two planners are named.
     """
     if not isinstance(spec, str):
         if not hasattr(spec, "plan"):
             raise UsageError(f"{spec!r} is no planner: name one, as in 'fixed:16', or pass a Planner")
         return spec
-    name, *options = spec.split(":")
-    if name not in PLANNERS:
-        raise UnknownNameError("planner", name, PLANNERS)
-    known = beliefs if beliefs is not None else Beliefs()
-    return FixedPlanner(**_settings(spec, options), beliefs=known)
+    base, policies, seen = None, [], set[str]()
+    for item in spec.split("+"):
+        name, *options = (piece.strip() for piece in item.split(":"))
+        if name in seen:
+            raise UsageError(f"planner {spec!r} names {name!r} twice: leave one out")
+        seen.add(name)
+        if name in POLICIES:
+            policies.append(_make("policy", name, POLICIES[name], options, decode=decode))
+        elif name not in PLANNERS:
+            raise UnknownNameError("planner", name, [*PLANNERS, *POLICIES])
+        elif base is not None:
+            raise UsageError(
+                f"planner {spec!r} names two planners, {base[0]!r} and {name!r}: only policies add up"
+            )
+        else:
+            base = (name, options)
+    name, options = base or (DEFAULT, [])
+    planner: TreePlanner = _make("planner", name, PLANNERS[name], options, learned=learned, policies=policies)
+    return planner
 
 
-def _settings(spec: str, options: list[str]) -> dict[str, Any]:
-    """Numbers of a fixed planner as typed: ``16``, ``nodes=16``, ``floor=0.1``."""
-    found: dict[str, Any] = {}
-    for option in options:
-        key, _, text = option.partition("=") if "=" in option else ("nodes", "=", option)
-        if key not in _KINDS:
-            raise UnknownNameError(f"option of planner {spec.partition(':')[0]!r}", key, _KINDS)
-        if key in found:
-            raise UsageError(f"planner {spec!r}: {key} is given twice")
-        if key == "nodes" and not text.isdecimal():
-            raise UsageError(f"planner {spec!r}: {text!r} is no number of draft nodes; write it as fixed:16")
-        try:
-            found[key] = _KINDS[key](text)
-        except ValueError:
-            raise UsageError(f"planner {spec!r}: {text!r} is no number; write it as {DEFAULT}") from None
-    return found
+def _make(kind: str, name: str, make: Callable[..., Any], options: Sequence[str], **given: Any) -> Any:
+    """Make a planner or policy from its options as typed and those of the given things that it takes."""
+    first = next(iter(scalar_parameters(make)), "")
+    spelt = [option if "=" in option else f"{first}={option}" for option in options]
+    takes = inspect.signature(make).parameters
+    return make(**arguments(kind, name, make, spelt), **{k: v for k, v in given.items() if k in takes})

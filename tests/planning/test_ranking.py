@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import texts, trees
-from tests.planning.states import FakeState
+from tests.helpers import texts
+from tests.planning.states import PROPOSALS, STATES, FakeState
 
-from draftwood.planning.budget import depth_limit, merge_and_cut, node_limit
+from draftwood.planning.ranking import depth_limit, node_limit, rank
 from draftwood.tree import TokenTree, merge
 
-STATES = st.builds(
-    FakeState, remaining=st.integers(1, 8), trees=st.just(True), max_pass=st.sampled_from([1, 2, 5, 9, 1000])
-)
-PROPOSALS = st.lists(st.integers(0, 3), min_size=1, max_size=3).flatmap(
-    lambda sources: st.tuples(*(trees(vocab_size=3, max_size=8, source=s) for s in range(len(sources))))
-)
+
+def merge_and_cut(state, proposals, nodes):
+    return rank(state, proposals).cut(nodes)
 
 
 def kept_by_the_oracle(tree: TokenTree, nodes: int, depth: int, room: int) -> set[tuple[int, ...]]:
@@ -168,13 +163,3 @@ def test_sources_are_numbered_by_their_place_in_the_set():
     assert merge_and_cut(FakeState(), chains, 16).tree.source.tolist() == [0, 1, 2]
     assert merge_and_cut(FakeState(), chains[:1], 16).tree.source.tolist() == [0]
     assert chains[0].source.tolist() == [41]
-
-
-@given(STATES, PROPOSALS, st.integers(0, 8), st.sampled_from([0.05, 0.3, 0.9]), st.booleans())
-def test_unlikely_nodes_are_left_out_however_much_room_there_is(state, proposals, nodes, floor, can_branch):
-    state = dataclasses.replace(state, trees=can_branch)
-    every, some = merge_and_cut(state, proposals, nodes), merge_and_cut(state, proposals, nodes, floor)
-    drafts = ~some.tree.probe
-    assert (some.tree.path_belief[drafts] >= floor).all()
-    likely = (every.tree.path_belief >= floor) & ~every.tree.probe
-    assert np.count_nonzero(drafts) == np.count_nonzero(likely)

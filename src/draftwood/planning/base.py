@@ -1,0 +1,152 @@
+"""What all planners share: beliefs, the order of candidates, policies. How many are scored, each decides."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from draftwood.contracts import Ask, Drafter, Feedback, Plan, State
+from draftwood.planning.learned import Learned
+from draftwood.planning.ranking import Ranking, depth_limit, node_limit, rank
+from draftwood.tree import TokenTree
+
+CHAIN_OF = 4
+"""A target without trees gets the best chain of a tree of so many times its length: 2 to 4 % more per pass."""
+
+
+class Policy(Protocol):
+    """A reason to draft less than a planner would; the smallest answer of all wins.
+
+    What it keeps of a request is its own affair; it must let go of it with the request. It never raises.
+    """
+
+    @property
+    def name(self) -> str:
+        """As typed after the planner."""
+        ...
+
+    def limit(self, state: State, rows: int) -> int | None:
+        """Most draft nodes of this request now, of ``rows`` that share the pass; None: no opinion.
+
+        Asked twice in a step, with the same answer.
+        """
+        ...
+
+    def sources(self, state: State) -> Sequence[bool] | None:
+        """Which sources of the set may draft now; None: all of them."""
+        ...
+
+    def learn(self, state: State) -> None:
+        """Take in the step that was made; the request's `Step` tells all but the planner's own seconds."""
+        ...
+
+    def why(self) -> str:
+        """What made it answer as it did, for people: ``43.0 °C``."""
+        ...
+
+
+class TreePlanner(ABC):
+    """Asks sources, ranks what they propose, scores as much as the subclass says and the policies allow.
+
+    Parameters
+    ----------
+    learned
+        Goes on with this; by default with nothing.
+    policies
+        Each may limit each request.
+    """
+
+    def __init__(self, learned: Learned | None = None, policies: Sequence[Policy] = ()) -> None:
+        self.learned = learned if learned is not None else Learned()
+        self.policies = tuple(policies)
+
+    @abstractmethod
+    def wish(self, states: Sequence[State]) -> int:
+        """Draft nodes worth asking a source for, for each request."""
+
+    @abstractmethod
+    def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
+        """How many candidates of each ranking to score."""
+
+    def ask(self, states: Sequence[State]) -> list[list[Ask]]:
+        wish, asks = self.wish(states), []
+        for state in states:
+            nodes = min(wish, depth_limit(state), node_limit(state))
+            probes = node_limit(state) - nodes if state.capabilities.trees else 0
+            limit, _ = self._limit(state, len(states))
+            if limit is not None:
+                nodes, probes = min(nodes, limit), probes if limit else 0
+            if not state.capabilities.trees:  # one branch is kept, and the best of a bigger tree is a better one
+                nodes *= CHAIN_OF
+            allowed = self._allowed(state)
+            asks.append(
+                [
+                    self._ask(drafter, state, nodes, probes) if allowed is None or allowed[i] else _NOTHING
+                    for i, drafter in enumerate(state.drafters)
+                ]
+            )
+        return asks
+
+    def _limit(self, state: State, rows: int) -> tuple[int | None, tuple[Policy, ...]]:
+        """The smallest answer of all policies, and who gave one."""
+        answers = [(policy.limit(state, rows), policy) for policy in self.policies]
+        given = [(limit, policy) for limit, policy in answers if limit is not None]
+        return min((limit for limit, _ in given), default=None), tuple(policy for _, policy in given)
+
+    def _allowed(self, state: State) -> Sequence[bool] | None:
+        """Which sources every policy lets draft; None: all."""
+        masks = [mask for policy in self.policies if (mask := policy.sources(state)) is not None]
+        return [all(ones) for ones in zip(*masks, strict=True)] if masks else None
+
+    def _ask(self, drafter: Drafter | None, state: State, nodes: int, probes: int) -> Ask:
+        if drafter is None or nodes + probes == 0:
+            return _NOTHING
+        return Ask(nodes, probes, self.learned.beliefs.odds(drafter, greedy=state.greedy))
+
+    def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
+        rankings = [
+            rank(state, [self._believed(d, state, tree) for d, tree in zip(state.drafters, trees, strict=True)])
+            for state, trees in zip(states, proposals, strict=True)
+        ]
+        if self.policies:
+            rankings = [
+                self._held(state, ranking, len(states)) for state, ranking in zip(states, rankings, strict=True)
+            ]
+        counts = self.choose(states, rankings)
+        return [ranking.cut(count) for ranking, count in zip(rankings, counts, strict=True)]
+
+    def _held(self, state: State, ranking: Ranking, rows: int) -> Ranking:
+        """The ranking as far as policies let it go; the step records who held it."""
+        limit, policies = self._limit(state, rows)
+        if limit is None:
+            return ranking
+        state.step.held = tuple(policy.name for policy in policies)
+        return replace(ranking, order=ranking.order[:limit], worth=ranking.worth[:limit])
+
+    def _believed(self, drafter: Drafter | None, state: State, tree: TokenTree) -> TokenTree:
+        """The tree as believed here: whatever it claims, its classes have rates of their own."""
+        if drafter is None or not len(tree):
+            return tree
+        belief = self.learned.beliefs.odds(drafter, greedy=state.greedy)[tree.evidence]
+        return tree if np.array_equal(belief, tree.belief) else replace(tree, belief=belief)
+
+    def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
+        """Learn how often each source's reasons are good ones, and let the policies see the step."""
+        beliefs = self.learned.beliefs
+        taught: dict[int, tuple[Drafter, bool, list[Feedback]]] = {}  # by rates: drafters of one kind share them
+        for state, lessons in zip(states, feedback, strict=True):
+            for drafter, lesson in zip(state.drafters, lessons, strict=True):
+                if drafter:
+                    key = id(beliefs.rates(drafter, greedy=state.greedy))
+                    taught.setdefault(key, (drafter, state.greedy, []))[2].append(lesson)
+            for policy in self.policies:
+                policy.learn(state)
+        for drafter, greedy, some in taught.values():
+            beliefs.learn(drafter, some, greedy=greedy)
+
+
+_NOTHING = Ask(0, 0, TokenTree.empty().belief)

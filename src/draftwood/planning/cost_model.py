@@ -1,0 +1,158 @@
+"""What a pass takes now: a measured curve, or a guess, corrected by every pass that was made.
+
+The correction is a factor per width, kept in logarithms at powers of two: a random walk over the octaves that
+starts anywhere, followed by a Kalman filter. A machine that slows down moves all widths alike, which the prior thinks
+likely; a width that has become dear by itself moves its neighbours, which it thinks possible. Single passes that
+were interrupted are clipped; several in a row on one side are a change, and are believed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.planning.cost_curve import CostCurve
+
+Doubles = NDArray[np.float64]
+
+GUESS = CostCurve.of({n: 0.025 * (1 + 0.04 * (n - 1)) for n in (1, 1024)})
+"""Where nothing was measured: only its shape counts, and that little."""
+
+_OCTAVES = 11  # knots at 1, 2, 4, .. 1024 tokens
+_PACE, _SHAPE = 0.3, 0.06
+"""Standard deviations (in logarithms) of a measured curve: as a whole, and per octave."""
+_GUESSED_PACE, _GUESSED_SHAPE = 3.0, 0.3
+_PACE_DRIFT, _SHAPE_DRIFT = 0.01, 0.002  # the same, per pass
+_NOISE = 0.05  # of one pass
+_CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
+_JUMP = 4  # so many clipped passes on one side are a change of the machine
+_LONGEST = 3600.0  # seconds of a pass; anything longer is a clock that jumped
+
+
+class CostModel:
+    """Seconds of one pass over n tokens, by everything that is known at this moment.
+
+    Parameters
+    ----------
+    curve
+        As measured by ``draftwood profile``; None: a guess that the first passes correct.
+
+    Attributes
+    ----------
+    passes
+        Passes learnt from.
+    jumps
+        Times that the machine was found to have changed.
+    """
+
+    def __init__(self, curve: CostCurve | None = None) -> None:
+        self.measured = curve is not None
+        self._curve = curve if curve is not None else GUESS
+        pace, shape = (_PACE, _SHAPE) if self.measured else (_GUESSED_PACE, _GUESSED_SHAPE)
+        self._log = np.zeros(_OCTAVES)
+        self._cov = pace**2 + shape**2 * _WALK
+        self._beyond = 0  # clipped passes in a row; negative: below
+        self._tables: dict[int, Doubles] = {}
+        self._table_at = (-1, -1)
+        self._factor: Doubles | None = None
+        self._spread: Doubles | None = None
+        self.seen = np.zeros(_OCTAVES, dtype=np.int64)
+        self.passes = 0
+        self.jumps = 0
+
+    def seconds(self, n: int, context: int) -> float:
+        """Return the seconds expected of a pass over ``n`` tokens, the root included, at this context length."""
+        return self._curve.seconds(n, context) * math.exp(float(_hat(n) @ self._log))
+
+    def table(self, widest: int, context: int) -> Doubles:
+        """Return the same for each width from 0 to ``widest``, float64[widest + 1]."""
+        if self._factor is None or len(self._factor) <= widest:
+            hats = _hats(widest)
+            self._factor = np.exp(hats @ self._log)
+        return self._base(widest, context) * self._factor[: widest + 1]
+
+    def _base(self, widest: int, context: int) -> Doubles:
+        """The curve at a context length, made anew every few tokens."""
+        at = (widest, context >> 5)
+        if at != self._table_at:
+            self._table_at, self._table = at, self._curve.many(np.arange(widest + 1), context)
+        return self._table
+
+    def deviation(self, n: int) -> float:
+        """Return the standard deviation of the logarithm of `seconds` at this width, noise left out."""
+        hat = _hat(n)
+        return math.sqrt(max(0.0, float(hat @ self._cov @ hat)))
+
+    def learn(self, n: int, context: int, seconds: float) -> None:
+        """Take in that a pass over ``n`` tokens took so long; times that no pass can take are ignored."""
+        if not 0 < seconds < _LONGEST or n < 1:
+            return
+        hat = _hat(n)
+        reach = self._cov @ hat
+        variance = float(hat @ reach) + _NOISE**2
+        surprise = math.log(seconds / self._curve.seconds(n, context)) - float(hat @ self._log)
+        bound = _CLIP * math.sqrt(variance)
+        if abs(surprise) > bound:
+            self._clipped(surprise > 0)
+            surprise = math.copysign(bound, surprise)
+        else:
+            self._beyond = 0
+        self._log += reach * (surprise / variance)
+        self._cov += _DRIFT - np.outer(reach, reach / variance)
+        self._factor = None
+        self.passes += 1
+        self.seen[octave(n)] = self.passes
+
+    def _clipped(self, above: bool) -> None:
+        self._beyond = max(1, self._beyond + 1) if above else min(-1, self._beyond - 1)
+        if abs(self._beyond) >= _JUMP:
+            self._beyond = 0
+            self.jumps += 1
+            self._cov += 1.0 + _GUESSED_SHAPE**2 * _WALK
+
+    def stale(self, chosen: int, widest: int, after: int) -> list[int]:
+        """Return widths beside the chosen one that no pass of the last ``after`` had."""
+        at, found = octave(chosen), []
+        for k in (at + 1, at - 1, 0):
+            width = 1 << max(0, k)
+            if width <= widest and k >= 0 and k != at and self.passes - self.seen[k] >= after:
+                found.append(width)
+        return found
+
+    def widened(self) -> CostModel:
+        """Return a copy that is less sure of it, for passes of another kind."""
+        twin = CostModel(self._curve)
+        twin.measured = self.measured
+        twin._log = self._log.copy()
+        twin._cov = self._cov + _PACE**2 + _SHAPE**2 * _WALK
+        return twin
+
+    def points(self, context: int) -> dict[int, float]:
+        """Return seconds at the knots, as believed now."""
+        return {1 << k: self.seconds(1 << k, context) for k in range(_OCTAVES)}
+
+
+def octave(n: int) -> int:
+    """The knot next to a width from below."""
+    return min(_OCTAVES - 1, n.bit_length() - 1)
+
+
+def _hat(n: int) -> Doubles:
+    return _hats(max(64, n))[n]
+
+
+_HATS: list[Doubles] = []
+
+
+def _hats(widest: int) -> Doubles:
+    """What each knot says about each width, float64[widest + 1, knots]: straight lines over log2(n)."""
+    if not _HATS or len(_HATS[0]) <= widest:
+        places = np.minimum(np.log2(np.maximum(np.arange(max(128, 2 * widest) + 1), 1)), _OCTAVES - 1)
+        _HATS[:] = [np.maximum(0, 1 - np.abs(places[:, None] - np.arange(_OCTAVES)))]
+    return _HATS[0][: widest + 1]
+
+
+_WALK = np.minimum.outer(np.arange(_OCTAVES), np.arange(_OCTAVES)).astype(np.float64)
+_DRIFT = _PACE_DRIFT**2 + _SHAPE_DRIFT**2 * _WALK

@@ -1,0 +1,109 @@
+"""What the sources propose for one request, merged and in the order in which it deserves to be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from draftwood.contracts import Floats, Ints, Plan, State
+from draftwood.tree import TokenTree, merge
+
+
+def depth_limit(state: State) -> int:
+    """Deepest draft node worth scoring: the pass itself adds one token, and no text outgrows its limit."""
+    return max(0, state.remaining - 1)
+
+
+def node_limit(state: State) -> int:
+    """Most nodes that one pass over this request can hold beside the root."""
+    return max(0, state.capabilities.max_pass - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """One request's candidates.
+
+    Attributes
+    ----------
+    tree
+        Everything that was proposed, merged.
+    rows
+        Per source, where its nodes went in ``tree``.
+    order : int32[m]
+        Draft nodes that may be scored, likeliest first; a parent never comes after its child. On a target without
+        trees they are the best chain.
+    worth : float32[m]
+        How likely each of these is to be reached and taken; never rising.
+    depth, room
+        Deepest node and most nodes that the pass can use.
+    probing
+        Whether the target takes probes; one without trees does not.
+    """
+
+    tree: TokenTree
+    rows: tuple[Ints, ...]
+    order: Ints
+    worth: Floats
+    depth: int
+    room: int
+    probing: bool
+
+    def cut(self, nodes: int) -> Plan:
+        """Return the plan that scores the first ``nodes`` candidates.
+
+        Probes come whole, as far as their ancestors are kept and the pass has room.
+        """
+        tree, kept = self.tree, self.order[: max(0, nodes)]
+        if tree.n_probes and self.probing:
+            kept = self._with_probes(kept)
+        if len(kept) == len(tree):
+            return Plan(tree, self.rows)
+        if not len(kept):
+            return Plan(TokenTree.empty(), tuple(np.full(len(row), -1, dtype=np.int32) for row in self.rows))
+        kept = np.sort(kept)
+        place = np.full(len(tree) + 1, -1, dtype=np.int32)
+        place[kept] = np.arange(len(kept), dtype=np.int32)
+        return Plan(tree.take(kept), tuple(place[row] for row in self.rows))
+
+    def _with_probes(self, kept: Ints) -> Ints:
+        tree = self.tree
+        keep = np.zeros(len(tree) + 1, dtype=np.bool_)
+        keep[-1] = True  # the root, reached through parent -1
+        keep[kept] = True
+        left = self.room - len(kept)
+        probes = np.flatnonzero(tree.probe & (tree.depth <= self.depth))
+        for node in probes.tolist():  # parents come first, so one sweep closes the set
+            if left and keep[tree.parents[node]]:
+                keep[node] = True
+                left -= 1
+        return np.flatnonzero(keep[:-1]).astype(np.int32)
+
+
+def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
+    """Merge one request's proposals (a tree per source of its set) and order them by path probability."""
+    depth, room = depth_limit(state), node_limit(state)
+    if not any(len(p) for p in proposals):
+        return Ranking(TokenTree.empty(), (_NONE,) * len(proposals), _NONE, _NO_WORTH, depth, room, False)
+    stamped = [p.from_source(i) if i or p.source.any() else p for i, p in enumerate(proposals)]
+    tree, rows = merge(stamped)
+    worth = tree.path_belief
+    if tree.is_chain and not tree.n_probes:
+        order = np.arange(min(len(tree), depth, room), dtype=np.int32)
+    elif not state.capabilities.trees:
+        order = tree.best_chain()[: min(depth, room)]
+    else:
+        order = _best_first(tree, depth)[:room]
+    return Ranking(tree, tuple(rows), order, worth[order], depth, room, state.capabilities.trees)
+
+
+def _best_first(tree: TokenTree, depth: int) -> Ints:
+    if len(tree) <= depth and not tree.n_probes:
+        return np.argsort(-tree.path_belief, kind="stable").astype(np.int32)  # stable: parents before children
+    drafts = np.flatnonzero(~tree.probe & (tree.depth <= depth)).astype(np.int32)
+    return drafts[np.argsort(-tree.path_belief[drafts], kind="stable")]
+
+
+_NONE: Ints = np.empty(0, dtype=np.int32)
+_NO_WORTH: Floats = np.empty(0, dtype=np.float32)

@@ -1,0 +1,80 @@
+"""Options as people type them after a name (``name:key=value``), read by the signature of what they make."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from draftwood.errors import UnknownNameError, UsageError
+
+SCALARS = frozenset({int, float, bool, str, NoneType})
+"""Types of what people can type; parameters of others are for whoever calls."""
+
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> dict[str, str]:
+    """Return options that are written ``key=value``, as typed.
+
+    Raises
+    ------
+    UnknownNameError
+        For one that its ``owner`` (``"drafter 'suffix'"``) does not have.
+    UsageError
+        For one without a value, or given twice.
+    """
+    found: dict[str, str] = {}
+    for option in options:
+        key, equals, text = (piece.strip() for piece in option.partition("="))
+        if not equals:
+            raise UsageError(f"options of {owner} are written key=value, not {option!r}")
+        if key not in known:
+            raise UnknownNameError(f"option of {owner}", key, known)
+        if key in found:
+            raise UsageError(f"option {key!r} of {owner} is given twice")
+        found[key] = text
+    return found
+
+
+def scalar_parameters(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of ``make`` that people can type."""
+    every = inspect.signature(make, eval_str=True).parameters
+    return {key: p for key, p in every.items() if set(kinds(p.annotation)) <= SCALARS}
+
+
+def arguments(kind: str, name: str, make: Callable[..., Any], options: Iterable[str]) -> dict[str, Any]:
+    """Turn options as typed into keyword arguments of the types that the maker's signature says.
+
+    Raises
+    ------
+    UnknownNameError, UsageError
+        For options that the maker does not take, values of the wrong type, and options that are missing.
+    """
+    parameters, owner = scalar_parameters(make), f"{kind} {name!r}"
+    found = {
+        key: _value(f"option {key!r} of {owner}", text, parameters[key].annotation)
+        for key, text in read_options(owner, options, parameters).items()
+    }
+    missing = [k for k, p in parameters.items() if p.default is p.empty and k not in found]
+    if missing:
+        raise UsageError(f"{owner} needs its option {missing[0]!r}: write {name}:{missing[0]}=...")
+    return found
+
+
+def kinds(annotation: Any) -> tuple[Any, ...]:
+    """Types that an annotation allows."""
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def _value(what: str, text: str, wanted: Any) -> Any:
+    allowed = kinds(wanted)
+    if text == "none" and NoneType in allowed:
+        return None
+    kind = next(k for k in allowed if k is not NoneType)
+    try:
+        return _WORDS[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        expected = {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, str(kind))
+        raise UsageError(f"{what} must be {expected}, not {text!r}") from None
