@@ -174,6 +174,18 @@ def test_take_keeps_the_columns_and_the_ways_to_the_nodes(tree, data):
     assert taken.is_chain == (taken.parents.tolist() == list(range(-1, len(nodes) - 1)))
 
 
+@given(tree=trees(), data=st.data())
+def test_the_head_is_what_take_gives_of_the_first_nodes(tree, data):
+    count = data.draw(st.integers(0, len(tree)))
+    head, taken = tree.head(count), tree.take(np.arange(count))
+    head.check_integrity()
+    assert texts(head) == texts(taken)
+    assert head.is_chain == taken.is_chain
+    assert [getattr(head, c).tolist() for c in ("belief", "source", "evidence", "probe")] == [
+        getattr(taken, c).tolist() for c in ("belief", "source", "evidence", "probe")
+    ]
+
+
 @given(tree=trees(), source=st.integers(0, 9))
 def test_from_source_changes_the_source_and_nothing_else(tree, source):
     other = tree.from_source(source)

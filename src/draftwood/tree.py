@@ -196,6 +196,19 @@ class TokenTree:
             is_chain=chain,
         )
 
+    def head(self, count: int) -> TokenTree:
+        """Return the tree of the first ``count`` nodes; its arrays are views."""
+        return TokenTree(
+            self.tokens[:count],
+            self.parents[:count],
+            self.belief[:count],
+            self.source[:count],
+            self.evidence[:count],
+            self.draft_prob[:count],
+            self.probe[:count],
+            is_chain=self.is_chain or self.parents[:count].tolist() == list(range(-1, count - 1)),
+        )
+
     def best_chain(self) -> Ints:
         """Nodes of one root-to-leaf chain of drafts: at each step the child believed in most."""
         drafts = np.flatnonzero(~self.probe)
@@ -257,7 +270,8 @@ def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
         Per given tree, where each of its nodes went.
     """
     if len(trees) == 1 and trees[0].distinct:
-        return trees[0], [np.arange(len(trees[0]), dtype=np.int32)]
+        only = trees[0] if trees[0].is_chain else trees[0].head(len(trees[0]))  # which sees whether it is a chain
+        return only, [np.arange(len(only), dtype=np.int32)]
     place: dict[tuple[int, int], int] = {}
     first: list[tuple[int, int]] = []  # (tree, node) whose arrays a merged node takes
     parents: list[int] = []

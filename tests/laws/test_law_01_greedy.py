@@ -15,6 +15,7 @@ from draftwood.contracts import DraftSession, Floats, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.errors import CapabilityError
 from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.goodput import GoodputPlanner
 from draftwood.testing import HugeDrafter, RandomDrafter, SameDrafter, ToyTarget
 from draftwood.tree import TokenTree
 
@@ -97,9 +98,11 @@ class Scripted(BaseDrafter):
     proposals=st.lists(trees(vocab_size=3, max_size=12), max_size=8),
     budget=st.sampled_from(BUDGETS),
     variant=st.sampled_from(sorted(TARGETS)),
-    everything=st.booleans(),
+    kind=st.sampled_from(["fixed", "goodput", "everything"]),
 )
-def test_any_trees_whatsoever(proposals, budget, variant, everything):
+def test_any_trees_whatsoever(proposals, budget, variant, kind):
     target = ToyTarget(vocab_size=3, order=2, sharpness=1.0, **TARGETS[variant])
-    planner = Everything() if everything and target.trees else FixedPlanner(budget)
+    planner = GoodputPlanner(budget) if kind == "goodput" else FixedPlanner(budget)
+    if kind == "everything" and target.trees:
+        planner = Everything()
     assert write(target, [Scripted(proposals)], planner, limit=10).ids == greedy_truth(target, PROMPT, 10)

@@ -11,11 +11,18 @@ from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, Everything, Written,
 from draftwood.contracts import Sampling
 from draftwood.ending import StopStrings
 from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.goodput import GoodputPlanner
 from draftwood.request import Request
 from draftwood.step import MODEL
 from draftwood.testing import SameDrafter, ToyTarget
 
-PLANNERS = {"none": FixedPlanner(0), "short": FixedPlanner(3), "long": FixedPlanner(64), "endless": Everything(40)}
+PLANNERS = {
+    "none": FixedPlanner(0),
+    "short": FixedPlanner(3),
+    "long": FixedPlanner(64),
+    "endless": Everything(40),
+    "goodput": GoodputPlanner(),
+}
 LETTERS = ("a", "bc", "d", "", "é", "f ", "ab", "x")
 """Text of each token: stop strings can begin and end within tokens, and a token may be no text."""
 

@@ -14,6 +14,7 @@ from tests.helpers import GREEDY, PROMPT, TARGETS, Still, TwiceAtMost, texts, tr
 
 from draftwood.contracts import Sampling
 from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
 from draftwood.request import Request
 from draftwood.testing import ToyTarget
@@ -113,6 +114,19 @@ def test_requests_written_together_are_written_as_alone(drafters, variant):
         assert one.sources == other.sources
         counts = [[(s.context, s.drafted, s.probed, s.accepted, s.emitted) for s in w.steps] for w in (one, other)]
         assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("variant", TARGETS)
+@pytest.mark.parametrize("drafters", EVERY)
+def test_who_shares_a_pass_does_not_matter_for_a_text(drafters, variant):
+    """The goodput planner divides one pass among the rows: what each gets depends on the others, no token does."""
+    target = ToyTarget(order=2, **TARGETS[variant])
+    sampled = Sampling(1.0, top_p=0.9, seed=4)
+    requests = [Request(PROMPT, 20), Request((7,) * 40, 3, sequence=2), Request((4, 4), 20, sampled)]
+    made = EVERY[drafters](target, GREEDY)
+    together = write_batch(target, made, requests, GoodputPlanner())
+    alone = [write_batch(target, made, [request], GoodputPlanner())[0] for request in requests]
+    assert [w.ids for w in together] == [w.ids for w in alone]
 
 
 def test_a_batch_is_one_pass_per_step():

@@ -15,10 +15,14 @@ from draftwood.drafters.memory import MemoryDrafter
 from draftwood.index.corpus.corpus import Corpus
 from draftwood.index.memory.memory import Memory
 from draftwood.loop import write as write_rows
+from draftwood.planning import load as planners
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.request import Request, open_rows
 from draftwood.testing import ToyTarget
 from draftwood.verify.exact import SampleAndMatch
+
+NEEDED = {"deadline": ":ms=5"}
+"""Options that a policy must be given."""
 
 PROMPTS = (PROMPT, (3, 3), (0, 1, 2, 3, 4, 5), (6,))
 SIZES = (1, 30, 200, 10_000)
@@ -42,6 +46,21 @@ def test_a_memory_filled_by_other_requests_changes_no_text(size, variant, sampli
             assert written.ids == truth(target, sampling, prompt)
             assert not any(source.failed for step in written.steps for source in step.by_source)
     memory.check_integrity()
+
+
+POLICIES = ["", *(f"+{name}{NEEDED.get(name, '')}" for name in planners.POLICIES)]
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("policies", POLICIES)
+@pytest.mark.parametrize("planner", planners.PLANNERS)
+def test_planners_and_policies_change_no_text(planner, policies, sampling):
+    for variant in TARGETS.values():
+        target = ToyTarget(order=2, **variant)
+        chosen = planners.load(planner + policies, decode=lambda ids: " ".join(map(str, ids)))
+        for prompt in PROMPTS:
+            written = write(target, load("ngram+lookup"), chosen, prompt=prompt, sampling=sampling)
+            assert written.ids == truth(target, sampling, prompt)
 
 
 def test_a_memory_does_change_the_speed():

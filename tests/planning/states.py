@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.helpers import trees
 
 from draftwood.contracts import Capabilities, Drafter
-from draftwood.step import Step
+from draftwood.step import SourceStep, Step
 
 
 @dataclass(eq=False)
@@ -29,6 +29,7 @@ class FakeState:
 
     def __post_init__(self) -> None:
         self.capabilities = Capabilities(64, 4096, trees=self.trees, max_pass=self.max_pass)
+        self.step.by_source = tuple(SourceStep() for _ in self.drafters)
 
 
 STATES = st.builds(

@@ -26,7 +26,7 @@ ONE, OTHER = RandomDrafter(), RandomDrafter(seed=1)
 def test_it_asks_for_no_more_than_can_be_scored(limits, nodes):
     ((ask, other),) = FixedPlanner(8).ask([FakeState(drafters=[ONE, OTHER], **limits)])
     assert ask.nodes == other.nodes == nodes
-    assert ask.odds.tolist() == (ONE.prior.tolist() if nodes else [])
+    assert ask.odds.tolist() == (ONE.prior.tolist() if ask.nodes + ask.probes else [])
 
 
 def test_probes_fill_the_rest_of_the_pass_where_trees_are_taken():

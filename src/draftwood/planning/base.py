@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -60,6 +60,8 @@ class TreePlanner(ABC):
         Each may limit each request.
     """
 
+    name: ClassVar[str]
+
     def __init__(self, learned: Learned | None = None, policies: Sequence[Policy] = ()) -> None:
         self.learned = learned if learned is not None else Learned()
         self.policies = tuple(policies)
@@ -85,7 +87,9 @@ class TreePlanner(ABC):
             allowed = self._allowed(state)
             asks.append(
                 [
-                    self._ask(drafter, state, nodes, probes) if allowed is None or allowed[i] else _NOTHING
+                    self.ask_one(drafter, state, nodes, probes)
+                    if drafter is not None and (allowed is None or allowed[i])
+                    else NOTHING
                     for i, drafter in enumerate(state.drafters)
                 ]
             )
@@ -102,9 +106,10 @@ class TreePlanner(ABC):
         masks = [mask for policy in self.policies if (mask := policy.sources(state)) is not None]
         return [all(ones) for ones in zip(*masks, strict=True)] if masks else None
 
-    def _ask(self, drafter: Drafter | None, state: State, nodes: int, probes: int) -> Ask:
-        if drafter is None or nodes + probes == 0:
-            return _NOTHING
+    def ask_one(self, drafter: Drafter, state: State, nodes: int, probes: int) -> Ask:
+        """Return what one source is asked for."""
+        if nodes + probes == 0:
+            return NOTHING
         return Ask(nodes, probes, self.learned.beliefs.odds(drafter, greedy=state.greedy))
 
     def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
@@ -117,6 +122,9 @@ class TreePlanner(ABC):
                 self._held(state, ranking, len(states)) for state, ranking in zip(states, rankings, strict=True)
             ]
         counts = self.choose(states, rankings)
+        for state, ranking, count in zip(states, rankings, counts, strict=True):
+            if state.traced:
+                state.step.trace = {"plan": self.trace(state, ranking, count) | {"rows": len(states)}}
         return [ranking.cut(count) for ranking, count in zip(rankings, counts, strict=True)]
 
     def _held(self, state: State, ranking: Ranking, rows: int) -> Ranking:
@@ -134,6 +142,16 @@ class TreePlanner(ABC):
         belief = self.learned.beliefs.odds(drafter, greedy=state.greedy)[tree.evidence]
         return tree if np.array_equal(belief, tree.belief) else replace(tree, belief=belief)
 
+    def trace(self, state: State, ranking: Ranking, count: int) -> dict[str, Any]:
+        """Return what there is to say of this choice, JSON-ready, for `Step.trace`."""
+        return {
+            "planner": self.name,
+            "asked": max((own.asked for own in state.step.by_source), default=0),
+            "candidates": len(ranking.order),
+            "chosen": count,
+            "policies": [[policy.name, policy.why()] for policy in self.policies],
+        }
+
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         """Learn how often each source's reasons are good ones, and let the policies see the step."""
         beliefs = self.learned.beliefs
@@ -149,4 +167,4 @@ class TreePlanner(ABC):
             beliefs.learn(drafter, some, greedy=greedy)
 
 
-_NOTHING = Ask(0, 0, TokenTree.empty().belief)
+NOTHING = Ask(0, 0, TokenTree.empty().belief)

@@ -1,9 +1,9 @@
 """What a pass takes now: a measured curve, or a guess, corrected by every pass that was made.
 
 The correction is a factor per width, kept in logarithms at powers of two: a random walk over the octaves that
-starts anywhere, followed by a Kalman filter. A machine that slows down moves all widths alike, which the prior thinks
-likely; a width that has become dear by itself moves its neighbours, which it thinks possible. Single passes that
-were interrupted are clipped; several in a row on one side are a change, and are believed.
+starts anywhere, followed by a Kalman filter. A machine that slows down moves all widths alike, which the prior
+thinks likely; a width that has become dear by itself moves its neighbours, which it thinks possible. Single passes
+that were interrupted are clipped; several in a row on one side are a change, and are believed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ _PACE_DRIFT, _SHAPE_DRIFT = 0.01, 0.002  # the same, per pass
 _NOISE = 0.05  # of one pass
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
 _JUMP = 4  # so many clipped passes on one side are a change of the machine
+_STALE = 32  # passes after which a width should be seen again
+GRANT = 0.5
+"""Plain passes that a measured curve may spend at once on being checked; a guess has four times as much."""
 _LONGEST = 3600.0  # seconds of a pass; anything longer is a clock that jumped
 
 
@@ -45,6 +48,8 @@ class CostModel:
         Passes learnt from.
     jumps
         Times that the machine was found to have changed.
+    purse
+        Plain passes that may be spent on finding out what other widths cost.
     """
 
     def __init__(self, curve: CostCurve | None = None) -> None:
@@ -58,9 +63,10 @@ class CostModel:
         self._table_at = (-1, -1)
         self._factor: Doubles | None = None
         self._spread: Doubles | None = None
-        self.seen = np.zeros(_OCTAVES, dtype=np.int64)
+        self._seen = [-_STALE] * _OCTAVES  # per octave, the number of the last pass that was as wide
         self.passes = 0
         self.jumps = 0
+        self.purse = GRANT if self.measured else 4 * GRANT
 
     def seconds(self, n: int, context: int) -> float:
         """Return the seconds expected of a pass over ``n`` tokens, the root included, at this context length."""
@@ -103,7 +109,7 @@ class CostModel:
         self._cov += _DRIFT - np.outer(reach, reach / variance)
         self._factor = None
         self.passes += 1
-        self.seen[octave(n)] = self.passes
+        self._seen[octave(n)] = self.passes
 
     def _clipped(self, above: bool) -> None:
         self._beyond = max(1, self._beyond + 1) if above else min(-1, self._beyond - 1)
@@ -111,13 +117,15 @@ class CostModel:
             self._beyond = 0
             self.jumps += 1
             self._cov += 1.0 + _GUESSED_SHAPE**2 * _WALK
+            self._seen = [-_STALE] * _OCTAVES
+            self.purse += 2 * GRANT
 
-    def stale(self, chosen: int, widest: int, after: int) -> list[int]:
-        """Return widths beside the chosen one that no pass of the last ``after`` had."""
+    def stale(self, chosen: int, least: int, widest: int) -> list[int]:
+        """Return widths beside the chosen one that no recent pass had: an octave up, an octave down, the least."""
         at, found = octave(chosen), []
-        for k in (at + 1, at - 1, 0):
-            width = 1 << max(0, k)
-            if width <= widest and k >= 0 and k != at and self.passes - self.seen[k] >= after:
+        for width in (2 << at, 1 << at >> 1, least):
+            k = octave(width) if least <= width <= widest else at
+            if k != at and self.passes - self._seen[k] >= _STALE:
                 found.append(width)
         return found
 

@@ -34,6 +34,8 @@ class FixedPlanner(TreePlanner):
         If ``nodes`` is negative or ``floor`` no probability.
     """
 
+    name = "fixed"
+
     def __init__(
         self,
         nodes: int = 16,
@@ -58,6 +60,8 @@ class FixedPlanner(TreePlanner):
 
 class OffPlanner(FixedPlanner):
     """Drafts nothing: plain decoding through the same loop; sources are not asked, and learn."""
+
+    name = "off"
 
     def __init__(self, *, learned: Learned | None = None, policies: Sequence[Policy] = ()) -> None:
         super().__init__(0, learned=learned, policies=policies)

@@ -1,7 +1,7 @@
 """The planner that scores what pays: of all prefixes of the best-first order that with most tokens per second.
 
 Expected tokens come from beliefs, seconds from the cost model; real curves have cliffs, so every prefix is
-weighed. A step's own rate is what decides, not the average one: text that copies goes on copying, and where tokens come
+weighed. A step's own rate decides, not the average one: text that copies goes on copying, and where tokens come
 cheaply a doubtful one is not worth its time (LOG.md compares both rules).
 """
 
@@ -9,37 +9,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Feedback, State
+from draftwood.contracts import Ask, Feedback, Floats, State
 from draftwood.errors import UsageError
-from draftwood.planning.base import Policy, TreePlanner
+from draftwood.planning.base import NOTHING, Policy, TreePlanner
 from draftwood.planning.cost_model import CostModel, Doubles
+from draftwood.planning.costly import CostlySources
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking
+from draftwood.planning.trial import Trial
 
 MOST = 64
-"""Most draft nodes of one request where a pass costs the same at any width."""
+"""Most draft nodes of one request, even where a pass costs the same at any width."""
+
+PROBES = 256
+"""Most probes of one source."""
 
 EXPLORE = 0.005
 """Share of the time that may go into finding out what passes of other widths cost."""
 
-_GRANT, _PURSE = 2.0, 2.0  # plain passes: what a planner may spend at first, and most it saves up
-_STALE = 32  # passes after which a width should be seen again
+_PURSE = 2.0  # plain passes that can be saved up for that
 _LEAST = 8  # draft nodes that are always worth asking for
-_MEMORY = 0.95  # of the loop's own seconds per step
-_REST_AFTER, _REST_MOST = 8, 3  # steps without a draft after which sources rest, and how many steps they do
+_SHRINK, _SPARE = 0.98, 1.5  # of what is asked for, per step; and beyond what was scored last
+_REST_AFTER, _REST = 8, 3  # steps without a draft after which sources rest, and for how many steps at most
+_KEEP = 0.95  # of the loop's own seconds per step
 
 
 @dataclass(slots=True)
 class _Choice:
-    """What was decided in the step under way."""
+    """What was decided for the pass under way."""
 
     model: CostModel
-    width: int
     context: int
+    times: Doubles
+    tokens: Doubles
+    best: int
+    count: int
 
 
 class GoodputPlanner(TreePlanner):
@@ -58,6 +67,8 @@ class GoodputPlanner(TreePlanner):
         If ``most`` is negative.
     """
 
+    name = "goodput"
+
     def __init__(
         self, most: int = MOST, *, learned: Learned | None = None, policies: Sequence[Policy] = ()
     ) -> None:
@@ -66,69 +77,126 @@ class GoodputPlanner(TreePlanner):
             raise UsageError(f"goodput: most is {most}: use 0 draft nodes or more")
         self.most = most
         self._reach = float(min(most, 2 * _LEAST))
-        self._overhead = 0.0
-        self._purse = _GRANT
+        self._overhead = 0.0  # seconds of a step beside the pass
         self._idle = self._resting = 0
+        self._costly = CostlySources()
+        self._trials: dict[str, Trial] = {}  # of probes, per source
         self._choice: _Choice | None = None
 
-    def wish(self, states: Sequence[State]) -> int:  # noqa: ARG002
+    def wish(self, states: Sequence[State]) -> int:
         self._choice = None
+        self._costly.waits()
+        overhead = sum(s.step.overhead_s - s.step.plan_s for s in states) + (
+            states[0].step.plan_s if states else 0
+        )
+        if overhead > 0:
+            self._overhead += (1 - _KEEP) * (min(overhead, 4 * self._overhead + 1e-3) - self._overhead)
         self._resting = max(0, self._resting - 1)
         return 0 if self._resting else min(self.most, int(self._reach))
 
+    def ask_one(self, drafter: Any, state: State, nodes: int, probes: int) -> Ask:
+        name = drafter.name
+        if not self._costly.allows(name):
+            return NOTHING
+        trial = self._trials.get(name)
+        if trial is not None and not trial.on:
+            probes = 0
+        return super().ask_one(drafter, state, nodes, min(probes, PROBES))
+
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
-        rows = len(states)
-        replayed = sum(state.step.replayed for state in states)
-        context = max(state.length for state in states)
+        rows, context = len(states), max(state.length for state in states)
+        base = rows + sum(state.step.replayed for state in states)
         model = self.learned.cost(rows)
         worth, owner = _pooled(rankings)
-        base = rows + replayed
         times = model.table(base + len(worth), context)[base:] + self._overhead
-        tokens = np.cumsum(np.concatenate(((float(rows),), worth)))
-        rates = tokens / times
-        best = int(rates.argmax())
+        tokens = np.empty(len(worth) + 1)
+        tokens[0] = rows
+        np.add(np.cumsum(worth, dtype=np.float64), rows, out=tokens[1:])
+        if states[0].capabilities.rollback == "snapshot":
+            times = times + _replay(tokens, rows, worth, times)
+        best = int((tokens / times).argmax())
+        self._costly.learn(states, rankings, times, best, apart=self._trials)
         count = self._explore(model, base, tokens, times, best)
-        self._adapt(best, max(map(len, (r.order for r in rankings)), default=0))
-        self._choice = _Choice(model, base + count, context)
-        if owner is None:
-            return [count]
-        return np.bincount(owner[:count], minlength=rows).tolist()
+        self._adapt(best, rankings)
+        self._choice = _Choice(model, context, times, tokens, best, count)
+        return [count] if owner is None else np.bincount(owner[:count], minlength=rows).tolist()
 
-    def _explore(self, model: CostModel, base: int, tokens: Doubles, times: Doubles, best: int) -> int:
+    @staticmethod
+    def _explore(model: CostModel, base: int, tokens: Doubles, times: Doubles, best: int) -> int:
         """Now and then another width, so that a change of the machine is seen; paid from what was saved up."""
         plain = float(times[0])
-        self._purse = min(_PURSE, self._purse + EXPLORE * float(times[best]) / plain)
-        found = best
-        for width in model.stale(base + best, base + len(times) - 1, _STALE):
-            count = max(0, width - base)
+        model.purse = max(model.purse, min(_PURSE, model.purse + EXPLORE * float(times[best]) / plain))
+        for width in model.stale(base + best, base, base + len(times) - 1):
+            count = width - base
             regret = float(times[count] - tokens[count] * times[best] / tokens[best]) / plain
-            if regret <= self._purse:
-                self._purse -= max(0.0, regret)
+            if regret <= model.purse:
+                model.purse -= max(0.0, regret)
                 return count
-        return found
+        return best
 
-    def _adapt(self, best: int, proposed: int) -> None:
+    def _adapt(self, best: int, rankings: Sequence[Ranking]) -> None:
         """Ask for more where all that came was scored, for less where little was; rest where nothing was."""
-        if best >= 0.75 * self._reach and proposed >= int(self._reach):
+        if self._resting:
+            return
+        rows, proposed = len(rankings), max(len(r.order) for r in rankings)
+        if best >= 0.75 * self._reach * rows and proposed >= int(self._reach):
             self._reach = min(float(self.most), 2 * self._reach)
         else:
-            self._reach = max(float(min(_LEAST, self.most)), 0.98 * self._reach, 1.5 * best)
-        if not self._resting:
-            self._idle = 0 if best else self._idle + 1
-            self._resting = 1 + min(_REST_MOST, self._idle // _REST_AFTER)
+            self._reach = max(float(min(_LEAST, self.most)), _SHRINK * self._reach, _SPARE * best / rows)
+        self._idle = 0 if best or any(r.tree.n_probes for r in rankings) else self._idle + 1
+        self._resting = 1 + min(_REST, self._idle // _REST_AFTER)
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         super().learn(states, feedback)
-        if self._choice is None:
+        choice, score_s = self._choice, states[0].step.score_s if states else 0.0
+        if choice is None:
             return
+        width = sum(1 + s.step.replayed + s.step.drafted + s.step.probed for s in states)
+        choice.model.learn(width, choice.context, score_s)
+        self._learn_probes(states, score_s)
+
+    def _learn_probes(self, states: Sequence[State], seconds: float) -> None:
+        """Let trials of probes see what came; sources that scored probes get one."""
+        for state in states:
+            for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
+                if drafter is not None and own.probes:
+                    self._trials.setdefault(drafter.name, Trial())
+        tokens = sum(len(s.step.emitted) for s in states)
+        for trial in self._trials.values():
+            trial.learn(tokens, seconds + self._overhead)
+
+    def trace(self, state: State, ranking: Ranking, count: int) -> dict[str, Any]:
         choice = self._choice
-        choice.model.learn(choice.width, choice.context, states[0].step.score_s)
+        if choice is None:
+            return super().trace(state, ranking, count)
+        shown = sorted({n for n in _SHOWN if n < len(choice.times)} | {choice.best, choice.count})
+        times, tokens = choice.times.tolist(), choice.tokens.tolist()
+        notes = [f"probes of {name}: {trial.why()}" for name, trial in self._trials.items()]
+        return super().trace(state, ranking, count) | {
+            "best": choice.best,
+            "explored": choice.count != choice.best,
+            "context": choice.context,
+            "alternatives": [[n, round(tokens[n], 3), round(1000 * times[n], 3)] for n in shown],
+            "overhead_ms": round(1000 * self._overhead, 3),
+            "sources": self._costly.why() + notes,
+        }
 
 
-def _pooled(rankings: Sequence[Ranking]) -> tuple[NDArray[np.float32], NDArray[np.intp] | None]:
+_SHOWN = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
+
+
+def _pooled(rankings: Sequence[Ranking]) -> tuple[Floats, NDArray[np.intp] | None]:
     """Candidates of all requests, best first, and whose each is: they share one pass."""
     if len(rankings) == 1:
         return rankings[0].worth, None
     worth = np.concatenate([r.worth for r in rankings])
     order = np.argsort(-worth, kind="stable")
     return worth[order], np.repeat(np.arange(len(rankings)), [len(r.order) for r in rankings])[order]
+
+
+def _replay(tokens: Doubles, rows: int, worth: Floats, times: Doubles) -> Doubles:
+    """Seconds that a rejected draft costs the next pass of a target that reads again what it had accepted."""
+    whole = np.concatenate(((1.0,), worth)) * (np.arange(len(tokens)) + 1)  # all of a chain was right: no replay
+    again = np.maximum(0.0, tokens - rows + 1 - whole)
+    slope = (times[-1] - times[0]) / max(1, len(times) - 1)
+    return np.asarray(again * max(0.0, float(slope)))

@@ -60,9 +60,12 @@ class Ranking:
             kept = self._with_probes(kept)
         if len(kept) == len(tree):
             return Plan(tree, self.rows)
-        if not len(kept):
+        count = len(kept)
+        if not count:
             return Plan(TokenTree.empty(), tuple(np.full(len(row), -1, dtype=np.int32) for row in self.rows))
         kept = np.sort(kept)
+        if kept[-1] == count - 1:  # sources that grow best first propose in this order
+            return Plan(tree.head(count), tuple(np.where(row < count, row, -1) for row in self.rows))
         place = np.full(len(tree) + 1, -1, dtype=np.int32)
         place[kept] = np.arange(len(kept), dtype=np.int32)
         return Plan(tree.take(kept), tuple(place[row] for row in self.rows))

@@ -1,0 +1,122 @@
+"""Sources whose drafting takes a noticeable share of a pass: asked while they pay, and again now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from draftwood.contracts import State
+from draftwood.planning.cost_model import Doubles
+from draftwood.planning.ranking import Ranking
+
+NOTICEABLE = 0.005
+"""Share of a pass below which a source is always asked: finding out more would cost as much."""
+
+_FIRST = 4  # steps in which a new source, or one that is tried again, is asked whatever it gives
+_PAUSE, _LONGEST = 8, 256  # steps without it after it did not pay: doubled each time
+_KEEP = 0.9  # of what a source gained in the steps before
+
+
+@dataclass(slots=True)
+class _Account:
+    """What one source took and gave per step, in seconds."""
+
+    cost: float = 0.0
+    gain: float = 0.0
+    asked: int = 0
+    waiting: int = 0
+    pause: int = _PAUSE
+
+
+class CostlySources:
+    """Keeps the accounts of sources by name, over all requests."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, _Account] = {}
+
+    def allows(self, name: str) -> bool:
+        """Whether to ask this source now."""
+        account = self._accounts.get(name)
+        return account is None or not account.waiting
+
+    def waits(self) -> None:
+        """A step begins."""
+        for account in self._accounts.values():
+            if account.waiting:
+                account.waiting -= 1
+                account.asked = 0
+
+    def learn(
+        self,
+        states: Sequence[State],
+        rankings: Sequence[Ranking],
+        times: Doubles,
+        best: int,
+        apart: Container[str] = (),
+    ) -> None:
+        """Take in what sources took for this step's proposals, and how much slower it would go without them.
+
+        Parameters
+        ----------
+        states, rankings
+            Of all requests of the pass.
+        times : float64[n + 1]
+            Seconds of the pass by how many candidates it scores.
+        best
+            How many it will score.
+        apart
+            Sources that are judged elsewhere.
+        """
+        costs: dict[str, float] = {}
+        for state in states:
+            for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
+                if drafter is not None and own.calls and drafter.name not in apart:
+                    costs[drafter.name] = costs.get(drafter.name, 0.0) + own.draft_s
+        for name, cost in costs.items():
+            account = self._accounts.get(name)
+            if account is None and cost < NOTICEABLE * times[0]:
+                continue
+            account = self._accounts.setdefault(name, _Account(cost))
+            gain = _gain(name, states, rankings, times, best)
+            self._settle(account, cost, gain, float(times[0]))
+
+    @staticmethod
+    def _settle(account: _Account, cost: float, gain: float, plain: float) -> None:
+        account.cost = _KEEP * account.cost + (1 - _KEEP) * cost
+        account.asked += 1
+        keep = min(_KEEP, 1 - 1 / account.asked)
+        account.gain = keep * account.gain + (1 - keep) * gain
+        if account.asked < _FIRST:
+            return
+        if account.cost < NOTICEABLE * plain or account.gain >= account.cost:
+            account.pause = _PAUSE
+        else:
+            account.waiting, account.pause = account.pause + 1, min(_LONGEST, 2 * account.pause)
+
+    def why(self) -> list[str]:
+        """Say which sources are not asked, and why."""
+        return [
+            f"{name} rests for {own.waiting} steps: "
+            f"drafting takes {1000 * own.cost:.1f} ms and saves {1000 * own.gain:.1f}"
+            for name, own in self._accounts.items()
+            if own.waiting
+        ]
+
+
+def _gain(name: str, states: Sequence[State], rankings: Sequence[Ranking], times: Doubles, best: int) -> float:
+    """Seconds that this step's tokens would take more without a source."""
+    every, others = [], []
+    for state, ranking in zip(states, rankings, strict=True):
+        kept = np.zeros(len(ranking.tree) + 1, dtype=np.bool_)
+        for drafter, places in zip(state.drafters, ranking.rows, strict=True):
+            if drafter is not None and drafter.name != name:
+                kept[places] = True
+        every.append(ranking.worth)
+        others.append(ranking.worth[kept[ranking.order]])
+    rows = len(states)
+    all_worth, worth = (-np.sort(-np.concatenate(some)) for some in (every, others))
+    tokens = np.cumsum(np.concatenate(((float(rows),), worth)))
+    without = (times[: len(tokens)] / tokens).min()
+    return float((rows + all_worth[:best].sum()) * without - times[best])

@@ -1,0 +1,137 @@
+"""What a pass is believed to take: a curve, corrected by the passes that were made."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.planning.cost_curve import CostCurve
+from draftwood.planning.cost_model import GRANT, CostModel, octave
+
+CURVE = CostCurve.parse("1=20,2=21,4=22,8=25,16=30,32=45,64=80")
+STEEP = CostCurve.parse("1=9,2=16,4=24,8=40,16=75,32=155")
+
+
+def taught(model, truth, widths, *, context=100, times=1):
+    for _ in range(times):
+        for n in widths:
+            model.learn(n, context, truth.seconds(n, context))
+    return model
+
+
+def off(model, truth, n, context=100):
+    """How far the belief is from the truth, as a ratio."""
+    return abs(math.log(model.seconds(n, context) / truth.seconds(n, context)))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 16, 40, 64, 200])
+def test_it_begins_with_what_was_measured(n):
+    assert CostModel(CURVE).seconds(n, 100) == pytest.approx(CURVE.seconds(n, 100))
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.floats(1e-4, 1)), max_size=30), st.integers(0, 5000))
+def test_the_table_holds_what_seconds_says(passes, context):
+    model = CostModel(CURVE)
+    for n, seconds in passes:
+        model.learn(n, context, seconds)
+    table = model.table(80, context)
+    assert table.shape == (81,)
+    near = context & ~31  # where the table's curve was taken
+    assert np.allclose(table[1:], [model.seconds(n, near) for n in range(1, 81)], rtol=1e-9)
+    assert (table > 0).all()
+
+
+def test_a_machine_that_is_slower_as_a_whole_is_slower_at_widths_that_were_not_seen():
+    slow = CostCurve.of({n: 1.3 * s for _, n, s in CURVE.points()})
+    model = taught(CostModel(CURVE), slow, [1, 8], times=20)
+    assert max(off(model, slow, n) for n in (1, 2, 4, 8, 16, 32)) < 0.03
+
+
+def test_without_a_curve_a_few_passes_tell_it():
+    model = taught(CostModel(), STEEP, [1, 2, 4, 8, 16], times=2)
+    assert max(off(model, STEEP, n) for n in (1, 2, 4, 8, 16)) < 0.1
+    assert model.seconds(1, 0) < 0.0095 < 0.07 < model.seconds(16, 0)
+
+
+def test_what_one_width_costs_is_a_hint_for_its_neighbours():
+    model = CostModel()
+    taught(model, STEEP, [1, 2], times=3)
+    assert model.seconds(4, 0) > 1.5 * model.seconds(1, 0)
+
+
+def test_one_interrupted_pass_is_not_believed():
+    model = taught(CostModel(CURVE), CURVE, [1, 8], times=30)
+    model.learn(8, 100, 50 * CURVE.seconds(8, 100))
+    assert off(model, CURVE, 8) < 0.12
+    taught(model, CURVE, [8], times=10)
+    assert off(model, CURVE, 8) < 0.05
+    assert model.jumps == 0
+
+
+@pytest.mark.parametrize("factor", [3.0, 1 / 3, 10.0])
+def test_a_machine_that_changed_is_followed_within_a_dozen_passes(factor):
+    changed = CostCurve.of({n: factor * s for _, n, s in CURVE.points()})
+    model = taught(CostModel(CURVE), CURVE, [1, 8, 16], times=40)
+    purse = model.purse
+    taught(model, changed, [8, 16], times=6)
+    assert max(off(model, changed, n) for n in (8, 16)) < 0.1
+    assert model.jumps
+    assert model.purse > purse, "a change is worth looking at"
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf, 4000.0, -math.inf])
+def test_times_that_no_pass_can_take_are_ignored(seconds):
+    model = CostModel(CURVE)
+    model.learn(4, 100, seconds)
+    assert model.passes == 0
+    assert off(model, CURVE, 4) == 0
+
+
+def test_a_pass_over_nothing_is_ignored():
+    model = CostModel(CURVE)
+    model.learn(0, 100, 0.1)
+    assert model.passes == 0
+
+
+@given(st.lists(st.tuples(st.integers(1, 5000), st.floats(1e-9, 3000)), max_size=60))
+def test_whatever_is_learnt_it_stays_a_cost(passes):
+    model = CostModel(None)
+    for n, seconds in passes:
+        model.learn(n, 10, seconds)
+    table = model.table(64, 10)
+    assert np.isfinite(table).all()
+    assert (table > 0).all()
+
+
+def test_widths_that_were_not_seen_for_long_are_stale():
+    model = CostModel(CURVE)
+    assert model.stale(8, 1, 64) == [16, 4, 1]
+    taught(model, CURVE, [4, 16, 1])
+    assert model.stale(8, 1, 64) == []
+    taught(model, CURVE, [8], times=32)
+    assert model.stale(8, 1, 64) == [16, 4, 1]
+    assert model.stale(8, 5, 12) == [5], "within what can be chosen"
+    assert model.stale(1, 1, 1) == []
+
+
+def test_a_copy_for_passes_of_another_kind_begins_with_the_same_and_learns_faster():
+    slow = CostCurve.of({n: 1.5 * s for _, n, s in CURVE.points()})
+    model = taught(CostModel(CURVE), CURVE, [1, 8], times=30)
+    twin = model.widened()
+    assert twin.seconds(8, 100) == model.seconds(8, 100)
+    taught(twin, slow, [8])
+    taught(model, slow, [8])
+    assert off(twin, slow, 8) < off(model, slow, 8)
+
+
+def test_a_guess_may_be_checked_more_than_a_measurement():
+    assert CostModel().purse > CostModel(CURVE).purse == GRANT
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 0), (2, 1), (3, 1), (4, 2), (1023, 9), (1024, 10), (9999, 10)])
+def test_octaves(n, k):
+    assert octave(n) == k

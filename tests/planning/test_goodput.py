@@ -1,0 +1,226 @@
+"""The planner that scores what pays, against every other choice there is."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.helpers import PROMPT, greedy_truth, texts, trees, write
+from tests.planning.states import FakeState
+
+from draftwood.contracts import Capabilities
+from draftwood.drafters.lookup import LookupDrafter
+from draftwood.errors import UsageError
+from draftwood.planning.cost_curve import CostCurve
+from draftwood.planning.goodput import GoodputPlanner
+from draftwood.planning.learned import Learned
+from draftwood.testing import ProbingDrafter, RandomDrafter, SameDrafter, ToyTarget, WrongDrafter
+from draftwood.tree import TokenTree, merge
+
+FLAT = CostCurve.parse("1=20,64=20.01")
+DEAR = CostCurve.parse("1=9,2=16,4=24,8=40,16=75,32=155")
+CLIFF = CostCurve.parse("1=10,16=11,17=30,64=31")
+
+
+def planner(curve, **options):
+    made = GoodputPlanner(learned=Learned(curve=curve), **options)
+    for rows in (1, 2, 16):
+        made.learned.cost(rows).purse = -1e9  # no looking about
+    return made
+
+
+def planned(curve, *proposals, states=None, **options):
+    states = states or [FakeState(drafters=[None] * len(p)) for p in proposals]
+    return planner(curve, **options).plan(states, proposals)
+
+
+class Sure(RandomDrafter):
+    """Is nearly always right, as far as is known."""
+
+    @property
+    def prior(self):
+        return np.full(1, 0.9999, dtype=np.float32)
+
+
+def goodput(tree, nodes, curve, context=50):
+    """Expected tokens per second of scoring these nodes."""
+    return (1 + sum(float(tree.path_belief[n]) for n in nodes)) / curve.seconds(1 + len(nodes), context)
+
+
+def closed(tree):
+    """Every set of nodes that holds its nodes' parents."""
+    for size in range(len(tree) + 1):
+        for nodes in combinations(range(len(tree)), size):
+            if all(tree.parents[n] in (-1, *nodes) for n in nodes):
+                yield nodes
+
+
+@given(trees(vocab_size=4, max_size=7), st.sampled_from([FLAT, DEAR, CLIFF]))
+def test_no_other_choice_promises_more_tokens_per_second(tree, curve):
+    tree, _ = merge([tree.take(np.flatnonzero(~tree.probe))])
+    (plan,) = planned(curve, [tree])
+    best = max(goodput(tree, nodes, curve) for nodes in closed(tree))
+    assert goodput(plan.tree, range(len(plan.tree)), curve) == pytest.approx(best, rel=1e-3)
+
+
+def test_where_width_is_free_everything_is_scored():
+    (plan,) = planned(FLAT, [TokenTree.build(range(20), belief=0.9)])
+    assert len(plan.tree) == 20
+
+
+def test_where_width_is_dear_nothing_is_scored():
+    (plan,) = planned(DEAR, [TokenTree.build([1, 2], [-1, -1], belief=[0.5, 0.4])])
+    assert len(plan.tree) == 0
+
+
+def test_a_cliff_is_reached_and_not_passed():
+    (plan,) = planned(CLIFF, [TokenTree.build(range(40), belief=0.93)])
+    assert len(plan.tree) == 15
+
+
+def test_a_cliff_is_passed_where_that_pays():
+    (plan,) = planned(CLIFF, [TokenTree.build(range(60), belief=0.999)])
+    assert len(plan.tree) == 60
+
+
+def test_rows_share_the_pass_by_what_their_candidates_are_worth():
+    likely, unlikely = TokenTree.build(range(12), belief=0.95), TokenTree.build(range(12), belief=0.3)
+    states = [FakeState(drafters=[None]), FakeState(drafters=[None])]
+    first, second = planned(CLIFF, [likely], [unlikely], states=states)
+    assert len(first.tree) + len(second.tree) == 14, "two roots and the nodes up to the cliff"
+    assert min(first.tree.path_belief) >= max(unlikely.path_belief[len(second.tree) :])
+
+
+def test_a_row_without_candidates_leaves_the_pass_to_the_others():
+    states = [FakeState(drafters=[None]), FakeState(drafters=[None])]
+    none, all_of_it = planned(FLAT, [TokenTree.empty()], [TokenTree.build(range(9), belief=0.9)], states=states)
+    assert (len(none.tree), len(all_of_it.tree)) == (0, 9)
+
+
+def test_a_batch_that_fills_the_machine_is_not_drafted_for():
+    sixteen = [[TokenTree.build(range(4), belief=0.7)] for _ in range(16)]
+    assert not any(len(plan.tree) for plan in planned(DEAR, *sixteen))
+
+
+def test_what_has_to_be_read_again_is_priced():
+    """Half of what is drafted is rejected; reading it again makes the draft a loss."""
+    curve = CostCurve.parse("1=10,2=13,64=200")
+    cheap, dear = FakeState(drafters=[None]), FakeState(drafters=[None])
+    dear.capabilities = Capabilities(64, 4096, rollback="snapshot")
+    tree = TokenTree.build([1, 2], belief=0.62)
+    assert [len(planned(curve, [tree], states=[state])[0].tree) for state in (cheap, dear)] == [2, 1]
+
+
+def test_more_is_asked_for_while_all_of_it_is_scored_and_less_when_little_is():
+    made, state = planner(FLAT), FakeState(drafters=[Sure()])
+    asked = []
+    for _ in range(4):
+        nodes = made.ask([state])[0][0].nodes
+        asked.append(nodes)
+        made.plan([state], [[TokenTree.build(range(nodes))]])
+    assert asked == [16, 32, 64, 64]
+    for _ in range(200):
+        made.ask([state])
+        made.plan([state], [[TokenTree.build([1])]])
+    assert made.wish([state]) == 8
+
+
+def test_where_nothing_pays_sources_are_asked_now_and_then():
+    made, state = planner(DEAR), FakeState(drafters=[RandomDrafter()])
+    asked = []
+    for _ in range(60):
+        asked.append(made.ask([state])[0][0].nodes > 0)
+        made.plan([state], [[TokenTree.build([1], belief=0.1) if asked[-1] else TokenTree.empty()]])
+    assert all(asked[:8])
+    assert 4 <= sum(asked[-20:]) <= 7
+
+
+def test_other_widths_are_tried_for_a_small_share_of_the_time():
+    """Nothing pays here; the curve is right, so every pass over more than the root is exploring."""
+    made, state = GoodputPlanner(learned=Learned(curve=DEAR)), FakeState(drafters=[None])
+    spent, plain = 0.0, DEAR.seconds(1)
+    for _ in range(1000):
+        made.wish([state])
+        (plan,) = made.plan([state], [[TokenTree.build([1, 2, 3], belief=0.1)]])
+        state.step.drafted = len(plan.tree)
+        state.step.score_s = DEAR.seconds(1 + len(plan.tree))
+        spent += state.step.score_s - plain
+        made.learn([state], [[None]])
+    assert 2 * plain < spent < 0.01 * 1000 * plain
+
+
+def test_a_source_that_takes_longer_than_it_saves_rests_and_is_tried_again():
+    made, slow = planner(FLAT), RandomDrafter()
+    state = FakeState(drafters=[slow])
+    asked = []
+    for _ in range(200):
+        (own,) = state.step.by_source
+        asked.append(made.ask([state])[0][0].nodes > 0)
+        own.calls, own.draft_s = (1, 0.01) if asked[-1] else (0, 0.0)
+        made.plan([state], [[TokenTree.build([1], belief=0.05) if asked[-1] else TokenTree.empty()]])
+    assert all(asked[:3])
+    assert 8 < sum(asked) < 40
+    assert any(asked[100:])
+
+
+def test_a_source_that_takes_long_and_saves_more_is_asked():
+    made, good = planner(FLAT), RandomDrafter()
+    state = FakeState(drafters=[good])
+    made.learned.beliefs.learn(good, [], greedy=True)
+    for _ in range(50):
+        (own,) = state.step.by_source
+        assert made.ask([state])[0][0].nodes
+        own.calls, own.draft_s = 1, 0.005
+        made.plan([state], [[TokenTree.build(range(3), belief=0.99)]])
+
+
+def test_right_drafts_are_taken_and_wrong_ones_cost_nothing():
+    target = ToyTarget()
+    for drafter in (SameDrafter(target), WrongDrafter(target)):
+        written = write(target, [drafter], GoodputPlanner(), limit=60)
+        assert written.ids == greedy_truth(target, limit=60)
+
+
+def test_probes_are_tried_with_and_without():
+    target = ToyTarget()
+    written = write(target, [ProbingDrafter(target)], GoodputPlanner(), limit=400)
+    assert written.ids == greedy_truth(target, limit=400)
+    probed = [step.probed > 0 for step in written.steps]
+    assert any(probed)
+    assert not all(probed)
+
+
+def test_a_trace_tells_the_alternatives():
+    state = FakeState(drafters=[None], traced=True)
+    planned(CLIFF, [TokenTree.build(range(20), belief=0.9)], states=[state])
+    plan = state.step.trace["plan"]
+    assert (plan["planner"], plan["rows"], plan["candidates"], plan["context"]) == ("goodput", 1, 20, 50)
+    assert plan["chosen"] == plan["best"]
+    by_nodes = {nodes: tokens / ms for nodes, tokens, ms in plan["alternatives"]}
+    assert max(by_nodes, key=by_nodes.__getitem__) == plan["best"]
+    assert by_nodes[0] == pytest.approx(1 / CLIFF.seconds(1) / 1000)
+
+
+def test_nothing_is_traced_unasked():
+    state = FakeState(drafters=[None])
+    planned(CLIFF, [TokenTree.build(range(20))], states=[state])
+    assert state.step.trace is None
+
+
+def test_at_most_so_many():
+    (plan,) = planned(FLAT, [TokenTree.build(range(40), belief=0.99)], most=12)
+    assert planner(FLAT, most=12).wish([FakeState()]) == 12
+    assert len(plan.tree) <= 40
+    with pytest.raises(UsageError, match="use 0 draft nodes or more"):
+        GoodputPlanner(-1)
+
+
+def test_a_live_run_follows_its_machine():
+    """A toy whose passes take no time to speak of: whatever is planned, the text is the model's own."""
+    target = ToyTarget()
+    written = write(target, [LookupDrafter()], GoodputPlanner(), limit=80)
+    assert written.ids == greedy_truth(target, limit=80)
+    assert texts(TokenTree.build(PROMPT))
