@@ -46,6 +46,7 @@ from draftwood.measure.simulate import recorded_request
 from draftwood.models import load_tokenizer
 from draftwood.planning import beliefs
 from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.learned import Learned
 from draftwood.request import open_rows
 from draftwood.verify.exact import SampleAndMatch
 
@@ -145,7 +146,7 @@ def replay(traces: Iterable[Trace], names: str, nodes: int, mode: str, *, fresh:
         watched.place = (number, 0)
         target = ReplayTarget(trace.prompt_ids, trace.output_ids)
         with open_rows(target, drafters, [recorded_request(trace)], SampleAndMatch()) as rows:
-            for _ in write(target, FixedPlanner(nodes, beliefs=watched), rows):
+            for _ in write(target, FixedPlanner(nodes, learned=Learned(watched)), rows):
                 pass
     return watched.labels
 

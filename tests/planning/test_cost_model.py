@@ -97,6 +97,13 @@ def test_a_pass_over_nothing_is_ignored():
     assert model.passes == 0
 
 
+def test_hours_at_one_width_leave_the_others_believable():
+    model = taught(CostModel(CURVE), CURVE, [8], times=50_000)
+    assert max(off(model, CURVE, n) for n in (1, 8, 64)) < 0.05
+    taught(model, CURVE, [1])
+    assert max(off(model, CURVE, n) for n in (1, 2, 8, 16)) < 0.05
+
+
 @given(st.lists(st.tuples(st.integers(1, 5000), st.floats(1e-9, 3000)), max_size=60))
 def test_whatever_is_learnt_it_stays_a_cost(passes):
     model = CostModel(None)

@@ -25,6 +25,7 @@ _PACE, _SHAPE = 0.3, 0.06
 """Standard deviations (in logarithms) of a measured curve: as a whole, and per octave."""
 _GUESSED_PACE, _GUESSED_SHAPE = 3.0, 0.3
 _PACE_DRIFT, _SHAPE_DRIFT = 0.01, 0.002  # the same, per pass
+_FORGET = 0.9999  # bounds what drifts unseen for hours: to 0.7 as a whole, 0.14 per octave
 _NOISE = 0.05  # of one pass
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
 _JUMP = 4  # so many clipped passes on one side are a change of the machine
@@ -106,6 +107,7 @@ class CostModel:
         else:
             self._beyond = 0
         self._log += reach * (surprise / variance)
+        self._cov *= _FORGET
         self._cov += _DRIFT - np.outer(reach, reach / variance)
         self._factor = None
         self.passes += 1
