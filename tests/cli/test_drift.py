@@ -19,7 +19,7 @@ def flags(model, tokens=16):
 def test_drafts_change_nothing(draftwood, tiny):
     ran = draftwood("drift", PROMPT, *flags(tiny))
     assert (ran.code, ran.err) == (0, "")
-    assert "drafted decoding (default, fixed:16:floor=0.1), and plain decoding reading" in ran.out
+    assert "drafted decoding (default, goodput), and plain decoding reading" in ran.out
     assert "100.0 %" in ran.out
     assert "differ by no more than rounding" in ran.out
 

@@ -256,7 +256,8 @@ def test_wrong_traces_and_calls_are_told(draftwood, tmp_path, lines, arguments, 
 def test_generate_keeps_its_answers(draftwood, tiny, tmp_path):
     path = str(tmp_path / "rows.jsonl")
     for number in range(2):
-        ran = draftwood("generate", "one two one two", "-m", tiny, *SHORT, "-o", path, "--json")
+        given = ("-m", tiny, *SHORT, "--planner", "fixed:16", "-o", path, "--json")
+        ran = draftwood("generate", "one two one two", *given)
         assert ran.code == 0
         answers = read_rows(tmp_path / "rows.jsonl").answers
         assert len(answers) == number + 1

@@ -11,7 +11,7 @@ from draftwood.measure.rows.records import read_rows
 
 PROMPT = "abcabcabcabc"
 PLAIN = ("--drafters", "lookup:length=1")
-SHORT = ("--max-new-tokens", "40", "--threads", "1")
+SHORT = ("--max-new-tokens", "40", "--threads", "1", "--planner", "fixed:16")  # counts passes, not seconds
 
 
 @pytest.fixture

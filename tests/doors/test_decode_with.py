@@ -40,7 +40,7 @@ def test_ids_without_a_mask_and_a_generation_config(llama):
 
 
 def test_it_drafts_and_tells_how(llama):
-    decoding = draftwood.decode_with("suffix")
+    decoding = draftwood.decode_with("suffix", "fixed:16")
     ids = llama.generate(**ONE, **GREEDY, custom_generate=decoding)[0, len(PROMPT) :].tolist()
     (written,) = decoding.generations
     assert written.ids == ids

@@ -277,7 +277,7 @@ class TooLarge(type(TOKENIZER)):
         (IDS, {"drafters": "suffix:lenth=3"}, UnknownNameError, "did you mean 'length'"),
         (IDS, {"drafters": ["suffix", "suffix"]}, UsageError, "named twice"),
         (IDS, {"planner": "fixt:3"}, UnknownNameError, "unknown planner 'fixt': did you mean 'fixed'"),
-        (IDS, {"planner": "fixed:x"}, UsageError, "no number of draft nodes"),
+        (IDS, {"planner": "fixed:x"}, UsageError, "must be a whole number"),
     ],
 )
 def test_a_mistake_is_one_sentence_before_anything_is_read(prompt, settings, error, sentence):

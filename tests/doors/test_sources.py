@@ -52,7 +52,7 @@ KNOWN = Tokenizer()
 IDS = TOKENIZER("ab a b")["input_ids"]
 PROMPTS = [IDS, IDS[::-1], [3, 4]]
 SAMPLED = {"temperature": 0.9, "top_p": 0.95, "seed": 4}
-SETTINGS = {"tokenizer": KNOWN, "max_new_tokens": 40, "logits_processor": proper}
+SETTINGS = {"tokenizer": KNOWN, "max_new_tokens": 40, "logits_processor": proper, "planner": "fixed:16"}
 
 
 def answer(ids=IDS, **settings):
@@ -367,7 +367,7 @@ def test_decode_with_follows_a_prediction(llama):
     new = theirs[0, len(PROMPT) :].tolist()
     text = speller().decode(new)
     for given in (new, text, ["?", text]):
-        decoding = decode_with("lookup:length=1", prediction=given, tokenizer=speller())
+        decoding = decode_with("lookup:length=1", "fixed:16", prediction=given, tokenizer=speller())
         assert torch.equal(model.generate(**ONE, **LONG, custom_generate=decoding), theirs)
         assert "prediction" in decoding.generations[0].sources
         assert len(decoding.generations[0].steps) < 10
@@ -380,7 +380,7 @@ def test_decode_with_takes_a_prediction_per_row_and_sequences_share_one(llama):
     plain = decode_with("none", seed=3)
     model.generate(**rows, **settings, custom_generate=plain)
     expected = [[g.ids for g in plain.generations[:2]], plain.generations[3].ids]
-    decoding = decode_with("lookup:length=1", seed=3, prediction=expected)
+    decoding = decode_with("lookup:length=1", "fixed:16", seed=3, prediction=expected)
     model.generate(**rows, **settings, custom_generate=decoding)
     assert [g.ids for g in decoding.generations] == [g.ids for g in plain.generations]
     assert [len(g.steps) < 20 for g in decoding.generations] == [True, True, False, True]
@@ -390,7 +390,7 @@ def test_decode_with_takes_a_prediction_per_row_and_sequences_share_one(llama):
 
 def test_decode_with_saves_a_memory_after_each_call(llama, tmp_path):
     model, path = llama, tmp_path / "m.dwm"
-    decoding = decode_with("lookup:length=1", memory=path, corpus=Corpus.of([PROMPT]), context=PROMPT)
+    decoding = decode_with("lookup:length=1", "fixed:16", memory=path, corpus=Corpus.of([PROMPT]), context=PROMPT)
     theirs = model.generate(**ONE, **LONG)
     passes = []
     for _ in range(2):
@@ -567,7 +567,7 @@ def test_detached_drafters_know_what_was_known_and_teach_nobody(tmp_path):
 
 def test_a_comparison_copies_nothing_from_an_earlier_run():
     mine = Memory()
-    found = compare(toy(), IDS, **SETTINGS, drafters=MemoryDrafter(memory=mine), planner="fixed:16", rounds=3)
+    found = compare(toy(), IDS, **SETTINGS, drafters=MemoryDrafter(memory=mine), rounds=3)
     assert found.identical
     assert len({len(g.steps) for g in found.drafted}) == 1
     assert mine.answers() == []

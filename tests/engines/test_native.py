@@ -204,7 +204,11 @@ def test_five_hundred_drafted_tokens_are_those_of_transformers(name):
     model, prompt = build(name), some(24, 1) * 2
     want = greedy(model, prompt, 500)
     got = draftwood.generate(
-        target_of(name, model), prompt, drafters=["suffix", RandomDrafter(VOCAB)], max_new_tokens=500
+        target_of(name, model),
+        prompt,
+        drafters=["suffix", RandomDrafter(VOCAB)],
+        planner="fixed:16",
+        max_new_tokens=500,
     )
     assert got.ids == want
     assert sum(step.accepted < step.drafted for step in got.steps) > 50

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from draftwood.contracts import Sampling
+from draftwood.doors.learned import learned
 from draftwood.doors.setup import Setup
 from draftwood.engines.peers import PeerAnswer
 from draftwood.errors import PromptError, UsageError
@@ -20,6 +21,7 @@ from draftwood.measure.prompt_files import Job
 from draftwood.measure.rows.records import Answer, Rows, header, read_rows
 from draftwood.measure.rows.writer import RowsWriter
 from draftwood.measure.ties import Difference, rounding
+from draftwood.planning.fixed import OffPlanner
 from draftwood.testing import ToyTarget
 
 JOBS = [Job("toy", "a", [1, 2, 0, 1, 2]), Job("toy", "b", [3, 1]), Job("other", "c", [5], {"temperature": 1.0})]
@@ -121,6 +123,15 @@ def test_drafters_are_made_anew_each_round_and_planners_are_not():
     assert suffix._round.drafters is not drafters
     assert suffix._round.planner is planner
     assert none.label == "none"
+
+
+def test_what_an_arm_learns_is_its_own_and_plain_pays_for_no_planner():
+    work, _, arms = bench(labels=("none", "suffix", "lookup"))
+    work.run(1)
+    plain, *drafting = (arm._chosen for arm in arms)
+    assert isinstance(plain, OffPlanner)
+    assert len({id(planner.learned) for planner in (plain, *drafting)}) == 3
+    assert all(planner.learned is not learned(arms[0].setup.target, None) for planner in drafting)
 
 
 def test_a_temperature_for_all_prompts():

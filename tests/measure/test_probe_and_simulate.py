@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers import PROMPT, write
+from tests.helpers import PROMPT, untimed, write, write_batch
 
 from draftwood import loop
+from draftwood.cli.main import run
 from draftwood.drafters.load import load
 from draftwood.drafters.lookup import LookupDrafter
 from draftwood.drafters.memory_shared import save_all
 from draftwood.engines.replay import ReplayClock, ReplayTarget
+from draftwood.errors import UsageError
 from draftwood.measure.probe import ProbeCounts, probe
 from draftwood.measure.rows.records import Answer
-from draftwood.measure.rows.traces import Trace
+from draftwood.measure.rows.traces import Trace, write_traces
 from draftwood.measure.simulate import row, simulate
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.fixed import FixedPlanner
@@ -164,3 +169,111 @@ def test_a_replay_writes_no_file_and_no_task_knows_of_another(tmp_path):
     save_all()
     assert not memory.exists()
     assert not counts.exists()
+
+
+# --- several answers in one pass -----------------------------------------------------------------------------
+
+TRACES = [Trace("t", str(i), [1, 2, 3], [1, 2, 3] * n) for i, n in enumerate((4, 20, 12))]
+
+
+@pytest.mark.parametrize("nodes", [0, 3, 8])
+def test_a_replayed_batch_is_the_live_one_step_for_step(nodes):
+    target = ToyTarget(order=2, seed=4)
+    requests = [Request([*PROMPT, i], limit) for i, limit in enumerate((30, 9, 50))]
+    live = write_batch(target, load("ngram"), requests, nodes)
+    traces = [
+        Trace("t", str(i), list(r.prompt), one.ids, r.limit, one.finish)
+        for i, (r, one) in enumerate(zip(requests, live, strict=True))
+    ]
+    answers = list(simulate(traces, "ngram", f"fixed:{nodes}", batch=3))
+    assert [a.output_ids for a in answers] == [one.ids for one in live]
+    assert [[untimed(s) for s in a.steps] for a in answers] == [[untimed(s) for s in one.steps] for one in live]
+
+
+def test_a_batch_pays_for_the_sum_of_its_tokens_and_each_row_its_share():
+    curve, widths = CostCurve.parse("1=100,64=200"), []
+
+    def cost(n: int, context: int) -> float:
+        widths.append(n)
+        return curve.seconds(n, context)
+
+    answers = list(simulate(TRACES, "ngram", "fixed:4", cost=cost, batch=2))
+    assert [(a.name, len(a.output_ids)) for a in answers] == [("0", 12), ("1", 60), ("2", 36)]
+    assert sum(widths) == sum(1 + s.drafted for a in answers for s in a.steps)
+    assert len(widths) == max(len(a.steps) for a in answers[:2]) + len(answers[2].steps)
+    passes = sum(curve.seconds(n) for n in widths)
+    assert sum(s.score_s for a in answers for s in a.steps) == pytest.approx(passes, abs=1e-3)
+    assert sum(a.decode_s for a in answers) == pytest.approx(passes, rel=0.05)
+    assert row(answers, answers)["predicted_speedup"] == pytest.approx(1)
+
+
+def test_answers_to_the_same_prompt_share_a_pass():
+    outputs = [[5, 6, 7], [8, 9], [5, 6, 9, 9]]
+    traces = [Trace("t", str(i), [1, 2], output) for i, output in enumerate(outputs)]
+    assert [a.output_ids for a in simulate(traces, "ngram", batch=3)] == outputs
+
+
+def test_fewer_than_one_answer_at_a_time_is_refused():
+    with pytest.raises(UsageError, match="batch is 0: replay at least 1"):
+        next(simulate(TRACES, batch=0))
+
+
+# --- planners that go by time --------------------------------------------------------------------------------
+
+
+def scored(answers):
+    return sum(s.drafted for a in answers for s in a.steps)
+
+
+def test_goodput_drafts_by_what_passes_cost():
+    news = [Trace("t", "a", [1], np.random.default_rng(0).integers(9, size=200).tolist())]
+    flat, dear = CostCurve.parse("1=1000,64=1001"), CostCurve.parse("1=1000,64=64000")
+    free, costly = (list(simulate(news, "ngram", "goodput", cost=c.seconds, curve=c)) for c in (flat, dear))
+    assert scored(free) > 200
+    assert scored(costly) < 20
+
+
+def test_a_planner_that_was_not_told_the_cost_finds_it_out():
+    dear = CostCurve.parse("1=1000,64=64000")
+    news = [Trace("t", "a", [1], np.random.default_rng(0).integers(9, size=600).tolist())]
+    (answer,) = simulate(news, "ngram", "goodput", cost=dear.seconds)
+    assert sum(s.drafted for s in answer.steps[300:]) < 30
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    write_traces(path, TRACES, {}, None)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "planner", "batch"),
+    [
+        ((), "fixed:16", 1),
+        (("--cost", "1=10,64=11"), "goodput", 1),
+        (("--cost", "1=10,64=11", "--batch", "2", "--uncalibrated"), "goodput", 2),
+        (("--planner", "off"), "off", 1),
+        (("--planner", "goodput:8", "--cost", "1=10", "--batch", "3"), "goodput:8", 3),
+    ],
+)
+def test_the_command_goes_by_goodput_where_passes_have_a_cost(trace, capsys, arguments, planner, batch):
+    assert run(["simulate", trace, "--drafters", "ngram", "--json", *arguments]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (found["planner"], found["batch"]) == (planner, batch)
+    assert (found["predicted_speedup"] is None) == ("--cost" not in arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--planner", "goodput"), "goes by what passes cost: say it with --cost or --profile"),
+        (("--planner", "fixd:1"), "unknown planner 'fixd'"),
+        (("--batch", "0"), "--batch"),
+    ],
+)
+def test_a_wrong_call_of_the_command_is_told(trace, capsys, arguments, said):
+    assert run(["simulate", trace, *arguments]) == 2
+    told = capsys.readouterr()
+    assert said in told.err
+    assert not told.out

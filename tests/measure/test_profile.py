@@ -10,7 +10,7 @@ import pytest
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.profile import memory_speed
-from draftwood.measure.profile.file import cached_profile, profile_path, write_profile
+from draftwood.measure.profile.file import write_profile
 from draftwood.measure.profile.plot import picture_of_characters, save_picture
 from draftwood.measure.profile.rows import Case, Profile, spread
 from draftwood.measure.profile.sweep import CONTEXTS, ROUNDS, SAMPLING, SIZES, profile
@@ -204,24 +204,6 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path):
     with pytest.raises(RecordError, match="cannot be written"):
         write_profile(tmp_path / "p.jsonl", made(), SETTINGS)
     assert [path.name for path in tmp_path.iterdir()] == ["p.jsonl"]
-
-
-def test_cached_profiles_stay_apart(tmp_path, monkeypatch):
-    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
-    for folder in ("a", "b"):
-        (tmp_path / folder / "model").mkdir(parents=True)
-    keys = [
-        ("smollm2", "float32", 2), ("smollm2", "float32", 1), ("smollm2", "bfloat16", 2),
-        ("smollm2", "float32", 2, "cuda"), ("owner/model", "float32", 2),
-        (str(tmp_path / "a" / "model"), "float32", 2), (str(tmp_path / "b" / "model"), "float32", 2),
-    ]  # fmt: skip
-    paths = [profile_path(*key) for key in keys]
-    assert len(set(paths)) == len(keys)
-    assert {path.parent for path in paths} == {tmp_path / "profiles"}
-    assert cached_profile(*keys[0]) is None
-    write_profile(paths[0], made(), SETTINGS)
-    assert cached_profile(*keys[0]) == paths[0]
-    assert [cached_profile(*key) for key in keys[1:]] == [None] * (len(keys) - 1)
 
 
 def test_a_picture(tmp_path):

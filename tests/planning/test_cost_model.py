@@ -115,7 +115,10 @@ def test_whatever_is_learnt_it_stays_a_cost(passes):
 
 
 def test_widths_that_were_not_seen_for_long_are_stale():
+    assert CostModel().stale(8, 1, 64) == [16, 4, 1], "of a guess all are"
     model = CostModel(CURVE)
+    assert model.stale(8, 1, 64) == [], "a measurement has seen them"
+    taught(model, CURVE, [8], times=32)
     assert model.stale(8, 1, 64) == [16, 4, 1]
     taught(model, CURVE, [4, 16, 1])
     assert model.stale(8, 1, 64) == []

@@ -9,6 +9,7 @@ from draftwood.planning.fixed import FixedPlanner, OffPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import load
+from draftwood.planning.threshold import ThresholdPlanner
 
 
 @pytest.mark.parametrize(
@@ -47,10 +48,25 @@ def test_planners_pass_through():
 
 
 def test_an_unknown_name_gives_the_nearest():
-    with pytest.raises(
-        UnknownNameError, match=r"unknown planner 'fixd': did you mean 'fixed'\? known: goodput, fix"
-    ):
+    with pytest.raises(UnknownNameError, match=r"unknown planner 'fixd': did you mean 'fixed'\? known: backoff, "):
         load("fixd:16")
+
+
+@pytest.mark.parametrize(
+    ("spec", "values"),
+    [("backoff:4:pause=20", {"misses": 4, "pause": 20}), ("thermal:hot=45:nodes=2", {"hot": 45, "nodes": 2}),
+     ("battery:0.5", {"below": 0.5}), ("load:4", {"full": 4}), ("deadline:40", {"ms": 40})],
+)  # fmt: skip
+def test_policies_limit_the_default_planner_or_the_one_that_is_named(spec, values):
+    for planner, kind in ((load(spec), GoodputPlanner), (load(f"fixed:3+{spec}"), FixedPlanner)):
+        assert type(planner) is kind
+        (policy,) = planner.policies
+        assert policy.name == spec.partition(":")[0]
+        assert {name: getattr(policy, name) for name in values} == values
+
+
+def test_threshold():
+    assert (type(load("threshold:0.4")), load("threshold:0.4").floor) == (ThresholdPlanner, 0.4)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +76,7 @@ def test_an_unknown_name_gives_the_nearest():
      ("fixed:16:16", "given twice"), ("fixed:floor=x", "must be a number"), ("fixed:floor=2", "between 0 and 1"),
      ("fixed:flor=0.1", "did you mean 'floor'"), ("goodput:-1", "use 0 draft nodes or more"),
      ("off:3", "unknown option"), ("", "unknown planner ''"), ("fixed+", "unknown planner ''"),
+     ("deadline", "needs its option 'ms'"), ("thermal:warm", "must be a number"),
      ("fixed:4+goodput", "names two planners, 'fixed' and 'goodput'"), ("fixed:4+fixed:5", "names 'fixed' twice")],
 )  # fmt: skip
 def test_what_is_wrong_is_said(spec, message):

@@ -28,7 +28,7 @@ Peers = Annotated[
     str | None,
     typer.Option(metavar="PEER,PEER", help="Others on the same weights: transformers:lookup, llama.cpp:all."),
 ]
-Planner = Annotated[str | None, typer.Option(help="How much is drafted. [default: fixed:16:floor=0.1]")]
+Planner = Annotated[str | None, typer.Option(help="How much is drafted. [default: goodput]")]
 Draft = Annotated[int | None, typer.Option(min=0, help="Short for --planner fixed:N.")]
 Temperature = Annotated[
     float | None, typer.Option(help="For every prompt. [default: what the task says, else greedy]")

@@ -64,7 +64,8 @@ def drift(
 
     _check(against_dtype, temperature)
     jobs = _jobs(prompt, tasks, prompts, limit)
-    settings: dict[str, Any] = {"drafters": load_drafters(drafters), "planner": load_planner(planner)}
+    load_planner(planner)  # wrong names are told before a model is loaded
+    settings: dict[str, Any] = {"drafters": load_drafters(drafters), "planner": planner}
     loaded, tokenizer = options.load_model(model, dtype, threads)
     dtype = options.dtype_of(loaded)
     settings |= {"tokenizer": tokenizer, "max_new_tokens": max_new_tokens, "seed": seed}

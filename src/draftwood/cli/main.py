@@ -20,6 +20,7 @@ from draftwood.cli import (
     corpus,
     demo,
     drift,
+    explain,
     export,
     fetch,
     generate,
@@ -29,6 +30,7 @@ from draftwood.cli import (
     profile,
     report,
     simulate,
+    tune,
 )
 from draftwood.errors import DraftwoodError
 
@@ -47,9 +49,11 @@ for verb in (
     probe.probe,
     simulate.simulate,
     profile.profile,
+    tune.tune,
     bench.bench,
     drift.drift,
     report.report,
+    explain.explain,
     export.export_custom_generate,
     fetch.fetch,
     models.models,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from draftwood.contracts import Planner
     from draftwood.request import Request
 
 # Written here once more, since their homes import numpy; a test holds both together.
@@ -27,7 +26,9 @@ Drafters = Annotated[
 PlannerName = Annotated[
     str,
     typer.Option(
-        "--planner", help="How much is drafted: fixed:16 is 16 draft nodes; floor=0.1 drops unlikely ones."
+        "--planner",
+        help="How much is drafted: goodput as much as pays, fixed:16 is 16 draft nodes, off is none; "
+        "policies follow, joined by +; goodput:tuned=FILE begins with what draftwood tune learnt.",
     ),
 ]
 MaxNewTokens = Annotated[
@@ -117,22 +118,22 @@ class Given:
         from draftwood.verify.sampling import check_sampling
 
         names = check_sources(self.drafters, self.sources)
-        planner = load_planner(self.planner)
+        load_planner(self.planner)
         known = {name: self.settings[name] for name in Sampling.__dataclass_fields__}
         check_sampling(Sampling(**{name: value for name, value in known.items() if value is not None}))
         StopStrings(self.stop or (), lambda _: "") if self.stop else None
         model, tokenizer = load_model(self.model, self.dtype, self.threads, self.pack)
-        return Loaded(model, tokenizer, self.drafters, planner, names, self.sources)
+        return Loaded(model, tokenizer, self.drafters, self.planner, names, self.sources)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The objects that the doors take, and the names of the drafters, those that the sources add among them."""
+    """What the doors take, and the names of the drafters, those that the sources add among them."""
 
     model: Any
     tokenizer: Any
     drafters: str
-    planner: Planner
+    planner: str
     names: list[str]
     sources: dict[str, Any]
 

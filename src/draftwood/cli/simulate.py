@@ -12,6 +12,8 @@ import typer
 from draftwood.cli import measuring, options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from draftwood.measure.rows.records import Answer
     from draftwood.measure.rows.traces import Trace
     from draftwood.planning.cost_curve import CostCurve
@@ -22,7 +24,17 @@ Traces = Annotated[
 Draft = Annotated[
     list[int] | None, typer.Option(min=0, metavar="N", help="Draft nodes per pass; may be given again.")
 ]
-Planner = Annotated[str | None, typer.Option(help="Instead of --draft. [default: fixed:16:floor=0.1]")]
+Planner = Annotated[
+    str | None,
+    typer.Option(
+        help="Instead of --draft: fixed:16, off, goodput+backoff. [default: goodput where passes have a cost, "
+        "else fixed:16]"
+    ),
+]
+Batch = Annotated[int, typer.Option(min=1, metavar="N", help="So many answers of a task share each pass.")]
+Uncalibrated = Annotated[
+    bool, typer.Option("--uncalibrated", help="Let planners find out what passes cost, as without a profile.")
+]
 Tokenizer = Annotated[
     str | None, typer.Option(metavar="MODEL", help="Model or folder whose tokenizer reads traces of text.")
 ]
@@ -48,6 +60,8 @@ def simulate(
     tokenizer: Tokenizer = None,
     profile: Profile = None,
     cost: Cost = None,
+    batch: Batch = 1,
+    uncalibrated: Uncalibrated = False,
     output: Output = None,
     as_json: options.Json = False,
 ) -> None:
@@ -57,14 +71,16 @@ def simulate(
 
     if planner is not None and draft:
         raise UsageError("--draft N means --planner fixed:N: give one of them")
-    names = [f"fixed:{n}" for n in draft or ()] or [planner or options.PLANNER_DEFAULT]
+    curve = _curve(profile, cost)
+    default = _UNTIMED if curve is None else options.PLANNER_DEFAULT
+    names = [f"fixed:{n}" for n in draft or ()] or [planner or default]
     planners = {name: _nodes(name) for name in names}
     if output is not None:
         _refuse_to_replace(output)
-    curve = _curve(profile, cost)
+    _refuse_planners(planners, curve)
     known = _tokenizer(tokenizer)
     found = [trace for path in traces for trace in read_traces(path, known)]
-    run = _Run(found, planners, drafters, curve, len(known) if known is not None else None)
+    run = _Run(found, planners, drafters, curve, known, batch, uncalibrated)
     with measuring.progress() as bar:
         interrupted = run.run(bar)
     rows, totals = run.rows(), run.totals()
@@ -93,6 +109,23 @@ def _refuse_to_replace(path: Path) -> None:
         raise UsageError(f"{path} is there and was not written by draftwood simulate: choose another -o")
 
 
+_UNTIMED = "fixed:16"
+"""Where passes take no time there is nothing to weigh."""
+
+
+def _refuse_planners(planners: Iterable[str], curve: CostCurve | None) -> None:
+    """Names are checked before anything is read; a planner that goes by time needs passes that take some."""
+    from draftwood.errors import UsageError
+    from draftwood.planning.goodput import GoodputPlanner
+    from draftwood.planning.load import load
+
+    for name in planners:
+        if isinstance(load(name), GoodputPlanner) and curve is None:
+            raise UsageError(
+                f"planner {name!r} goes by what passes cost: say it with --cost or --profile, or take {_UNTIMED}"
+            )
+
+
 def _nodes(planner: str) -> int | None:
     """Draft nodes of a fixed planner; None of others."""
     name, _, nodes = planner.partition(":")
@@ -101,7 +134,7 @@ def _nodes(planner: str) -> int | None:
 
 def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
     from draftwood.errors import UsageError
-    from draftwood.measure.profile.file import newest_profile
+    from draftwood.models.profile_place import newest_profile
     from draftwood.planning.cost_curve import CostCurve
 
     if profile is not None and cost is not None:
@@ -126,23 +159,25 @@ class _Run:
 
     def __init__(
         self, traces: list[Trace], planners: dict[str, int | None], drafters: str, curve: CostCurve | None,
-        vocabulary: int | None,
+        tokenizer: Any, batch: int, uncalibrated: bool,
     ) -> None:  # fmt: skip
+        from draftwood.doors.prompts import decoder
         from draftwood.drafters.load import arms
-        from draftwood.planning.load import load as load_planner
 
-        self._traces, self._planners, self._curve = traces, planners, curve
+        self._traces, self._planners, self._batch = traces, planners, batch
         self._labels = [label for label, _ in arms(drafters)]
-        for planner in planners:
-            load_planner(planner)
-        self._vocabulary: dict[str, Any] = {} if vocabulary is None else {"vocab_size": vocabulary}
+        self._settings: dict[str, Any] = {"batch": batch}
+        if curve is not None:
+            self._settings |= {"cost": curve.seconds, "curve": None if uncalibrated else curve}
+        if tokenizer is not None:
+            self._settings |= {"vocab_size": len(tokenizer), "decode": decoder(tokenizer)}
         self._found: dict[tuple[str, str], list[Answer]] = {}
         self._plain: list[Answer] = []
 
     def run(self, bar: Any) -> bool:
         """Replay everything; returns whether it was interrupted."""
         try:
-            if self._curve is not None:
+            if "cost" in self._settings:
                 self._plain = list(self._replay("none", "fixed:0", bar))
             for planner in self._planners:
                 for label in self._labels:
@@ -160,7 +195,8 @@ class _Run:
         from draftwood.measure.rows.writer import RowsWriter
 
         with whole_file(path) as beside:
-            writer = RowsWriter(beside, header("simulate", {"planners": list(self._planners)}, provenance()))
+            settings = {"planners": list(self._planners), "batch": self._batch}
+            writer = RowsWriter(beside, header("simulate", settings, provenance()))
             for (label, planner), answers in self._found.items():
                 for answer in answers:
                     answer.arm = f"{label} {planner}" if len(self._planners) > 1 else label
@@ -171,8 +207,7 @@ class _Run:
     def _replay(self, label: str, planner: str, bar: Any) -> Any:
         from draftwood.measure.simulate import simulate as replay
 
-        cost = self._curve.seconds if self._curve is not None else None
-        answers = replay(self._traces, label, planner, cost=cost, **self._vocabulary)
+        answers = replay(self._traces, label, planner, **self._settings)
         for number, answer in enumerate(answers):
             bar(number + 1, len(self._traces), f"{label}, {planner}")
             yield answer
@@ -195,7 +230,7 @@ class _Run:
             if chosen:
                 names = {(a.task, a.name) for a in chosen}
                 plain = [a for a in self._plain if (a.task, a.name) in names]
-                named = {"drafter": label, "draft": self._planners[planner]}
+                named = {"drafter": label, "draft": self._planners[planner], "batch": self._batch}
                 rows.append(row(chosen, plain or None) | named)
         return rows
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from draftwood.contracts import Drafter, Planner
+from draftwood.contracts import Drafter, Planner, Target
 from draftwood.doors.generation import Generation, noted
+from draftwood.doors.learned import learned, planner_of
 from draftwood.doors.setup import DrafterSpec, affordable
 from draftwood.doors.source_texts import Prediction, Text, per_prompt, read_texts
 from draftwood.doors.sources import (
@@ -101,7 +103,9 @@ class CustomGenerate:
         stop_strings: str | Sequence[str] | None,
         seed: int | None,
     ) -> None:
-        self._spec, self._planner, self._sources = drafters, load_planner(planner), sources
+        load_planner(planner)  # wrong names are told at once
+        self._spec, self._planner, self._sources = drafters, planner, sources
+        self._planners: WeakKeyDictionary[Target, Planner] = WeakKeyDictionary()
         chosen = sources.complete(load_drafters(drafters))
         opened = sources.opened(chosen)
         self._kept = sources.to_save(opened)
@@ -156,7 +160,7 @@ class CustomGenerate:
         from draftwood.engines.transformers.shared import shared_target
 
         target = shared_target(model)
-        drafters = self._drafters
+        drafters, planner = self._drafters, self._planner_of(target, model)
         self._check_context(target.capabilities.vocab_size)
         if not self._sources.given:  # who gives a source wishes for drafts
             drafters = affordable(self._spec, drafters, target)
@@ -167,11 +171,17 @@ class CustomGenerate:
         with open_rows(source, drafters, requests, SampleAndMatch()) as rows:
             for row, generation in zip(rows, self.generations, strict=True):
                 generation.prefill_s = row.prefill_s
-            for emission in write(source, self._planner, rows):
+            for emission in write(source, planner, rows):
                 for token, _ in noted(emission, names, self.generations[emission.row]):
                     feed.token(token)
             call.hand_back(target, rows)
         return call.answer([generation.ids for generation in self.generations])
+
+    def _planner_of(self, target: Target, model: Any) -> Planner:
+        """Return the planner of this target: what passes cost, and how often sources are right, is its own."""
+        if target not in self._planners:
+            self._planners[target] = planner_of(self._planner, learned(target, model), self._tokenizer)
+        return self._planners[target]
 
     def _expecting(self, requests: Sequence[Request], sequences: int, vocab_size: int) -> Sequence[Request]:
         """Return the requests, each with drafters that know what is expected of its prompt."""

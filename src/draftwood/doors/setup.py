@@ -10,7 +10,7 @@ from typing import Any
 
 from draftwood.contracts import Drafter, Planner, Processor, Sampling, Target
 from draftwood.doors.defaults import end_ids, fill_sampling, new_tokens, refuse_settings
-from draftwood.doors.learned import learned
+from draftwood.doors.learned import learned, planner_of
 from draftwood.doors.prompts import decoder
 from draftwood.doors.sources import Sources, check_tokenizer, predicting, saving
 from draftwood.drafters.load import load as load_drafters
@@ -57,7 +57,7 @@ class Setup:
         sources: Sources = Sources(),  # noqa: B008 - frozen
     ) -> None:
         self.drafters = sources.complete(load_drafters(drafters))
-        self.planner = load_planner(planner)
+        load_planner(planner)  # wrong names are told before a model is loaded
         opened = sources.opened(self.drafters)
         self._kept = sources.to_save(opened)
         if isinstance(model, str):
@@ -67,9 +67,7 @@ class Setup:
             tokenizer = tokenizer or known
         self.model, self.tokenizer = model, tokenizer
         self.target = _target(model)
-        if isinstance(planner, str):  # what was learnt of drafters carries on from call to call
-            decode = decoder(tokenizer) if tokenizer is not None else None
-            self.planner = load_planner(planner, learned(self.target, self.model), decode)
+        self.planner = planner_of(planner, learned(self.target, self.model), tokenizer)
         if not sources.given:  # who gives a source wishes for drafts
             self.drafters = affordable(drafters, self.drafters, self.target)
         rows = self.target.capabilities.vocab_size

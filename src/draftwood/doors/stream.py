@@ -57,7 +57,8 @@ def generate(
         ``"default"``, ``"suffix+lookup:max_ngram=3"``, Drafter objects, or a list of these; ``"none"`` is
         plain decoding through the same loop.
     planner
-        How much is drafted: ``"fixed:16:floor=0.1"`` or a Planner.
+        How much is drafted: ``"goodput"`` as much as pays, ``"fixed:16"``, ``"off"``, or a Planner.
+        Policies follow the name (``"goodput+thermal"``); ``:tuned=FILE`` begins with a file of ``draftwood tune``.
     max_new_tokens
         Most tokens to write; by default what the model's generation config says, else 256.
     temperature, top_k, top_p, min_p, repetition_penalty

@@ -1,4 +1,4 @@
-"""A recorded answer as a target: drafting measured without a model, since it takes the tokens that were recorded.
+"""Recorded answers as a target: drafting measured without a model, since it takes the tokens that were recorded.
 
 The loop, the drafters, the planner and the rule are the live ones; only the scores come from the record.
 """
@@ -35,45 +35,48 @@ class ReplayClock:
 
 
 class ReplayTarget:
-    """One recorded answer; fulfils `draftwood.contracts.Target`.
+    """One recorded answer, or several that share passes; fulfils `draftwood.contracts.Target`.
 
-    It knows what follows the recorded text and nothing else: no raw scores, no top-k, no hidden states.
+    It knows what follows the recorded texts and nothing else: no raw scores, no top-k, no hidden states.
 
     Parameters
     ----------
     prompt, output
         Recorded token ids.
+    *more
+        Prompt and output of further answers. Prompts that are opened together get their answers in this order,
+        where one was recorded more than once.
     vocab_size
         Token ids lie below it.
     cost, clock
-        Let a pass take its time on this clock.
+        Let a pass take its time on this clock: that of all its rows' tokens at the longest one's context.
     """
 
     def __init__(
         self,
         prompt: Sequence[int],
         output: Sequence[int],
-        *,
+        *more: tuple[Sequence[int], Sequence[int]],
         vocab_size: int = MAX_ID,
         cost: Cost | None = None,
         clock: ReplayClock | None = None,
     ) -> None:
-        self.text = [*prompt, *output]
-        self._prompt = list(prompt)
+        self._records = [(list(asked), [*asked, *answered]) for asked, answered in ((prompt, output), *more)]
         self._cost, self._clock = cost, clock
-        self.capabilities = Capabilities(
-            vocab_size, max_positions=len(self.text) + (1 << 20), batch=True, top_k=False
-        )
+        longest = max(len(text) for _, text in self._records)
+        self.capabilities = Capabilities(vocab_size, max_positions=longest + (1 << 20), batch=True, top_k=False)
 
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0
     ) -> list[tuple[ReplaySession, ReplayScores]]:
         del reserve
-        opened = []
+        opened, left = [], list(self._records)
         for prompt in prompts:
-            if list(prompt) != self._prompt:
-                raise PromptError("a replay knows the answer to its recorded prompt only: replay that one")
-            session = ReplaySession(self)
+            asked = list(prompt)
+            place = next((i for i, (recorded, _) in enumerate(left) if recorded == asked), None)
+            if place is None:
+                raise PromptError("a replay knows the answer to its recorded prompts only: replay one of those")
+            session = ReplaySession(left.pop(place)[1])
             opened.append((session, session.extend(prompt)))
         return opened
 
@@ -91,17 +94,17 @@ class ReplaySession:
 
     replay = 0
 
-    def __init__(self, target: ReplayTarget, length: int = 0) -> None:
-        self._target = target
+    def __init__(self, text: Sequence[int], length: int = 0) -> None:
+        self._text = text
         self.length = length
 
     def extend(self, ids: Sequence[int]) -> ReplayScores:
         self.length += len(ids)
-        return ReplayScores(self._target.text, self.length, TokenTree.empty())
+        return ReplayScores(self._text, self.length, TokenTree.empty())
 
     def score(self, tree: TokenTree) -> ReplayScores:
         """What the record says after the root, which follows the cached text, and after each node."""
-        return ReplayScores(self._target.text, self.length + 1, tree)
+        return ReplayScores(self._text, self.length + 1, tree)
 
     def keep(self, path: Sequence[int]) -> None:
         self.length += 1 + len(path)
@@ -110,7 +113,7 @@ class ReplaySession:
         self.length = min(length, self.length)
 
     def fork(self) -> ReplaySession:
-        return ReplaySession(self._target, self.length)
+        return ReplaySession(self._text, self.length)
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -139,8 +139,10 @@ def compare(
         return detached(anew.predicting(prediction) or anew.drafters)
 
     def run(arm: str, text: list[int], **changed: Any) -> Stream:
-        options = {"tokenizer": setup.tokenizer, "planner": setup.planner, **settings, **changed}
-        return stream(setup.model, text, drafters="none" if arm == "plain" else made(), **options)
+        options = {"tokenizer": setup.tokenizer, **settings, **changed}
+        if arm == "plain":
+            return stream(setup.model, text, drafters="none", planner="off", **options)
+        return stream(setup.model, text, drafters=made(), planner=setup.planner, **options)
 
     for arm in arms:
         _exhaust(run(arm, ids[:_WARM_PROMPT], max_new_tokens=_WARM_TOKENS))

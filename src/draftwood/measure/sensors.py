@@ -1,10 +1,10 @@
 """Energy, temperature and processor use over an interval, where this machine lets them be read; else None.
 
-Temperature and processor use come from psutil, the energy of NVIDIA devices from NVIDIA's own nvidia-ml-py where
-that is installed. For processors the kernel's powercap files are read here: the light library for them (pyRAPL) is
-no longer kept, and the well-kept one (zeus) brings pandas and scikit-learn and starts a process per counter, to
-read what are two numbers in a folder (https://docs.kernel.org/power/powercap/powercap.html). Most systems let only
-root read them.
+Processor use comes from psutil, the energy of NVIDIA devices from NVIDIA's own nvidia-ml-py where that is
+installed, the temperature from the sensors that planners go by. For processors the kernel's powercap files are
+read here: the light library for them (pyRAPL) is no longer kept, and the well-kept one (zeus) brings pandas and
+scikit-learn and starts a process per counter, to read what are two numbers in a folder
+(https://docs.kernel.org/power/powercap/powercap.html). Most systems let only root read them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+from draftwood.planning.policies.sensors import temperature
 
 POWERCAP = Path("/sys/class/powercap")
 
@@ -67,7 +69,7 @@ class Sensors:
         share = None
         if busy is not None and self._busy is not None and elapsed > 0:
             share = max(0.0, (busy - self._busy) / elapsed)
-        return Reading(self._joules(), _temperature(), share)
+        return Reading(self._joules(), temperature(), share)
 
     def _joules(self) -> float | None:
         now = self._counters()
@@ -136,14 +138,3 @@ def _cpu_seconds() -> float | None:
     except Exception:  # not installed, or this system does not tell
         return None
     return float(times.user + times.system)
-
-
-def _temperature() -> float | None:
-    try:
-        import psutil
-
-        read = psutil.sensors_temperatures()  # does not exist on every system
-        degrees = [entry.current for entries in read.values() for entry in entries]
-    except Exception:  # as above
-        return None
-    return max((float(d) for d in degrees if d), default=None)

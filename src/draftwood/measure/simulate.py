@@ -9,17 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from draftwood.contracts import Drafter, Planner
 from draftwood.doors.setup import DrafterSpec
 from draftwood.doors.sources import detached
 from draftwood.drafters.load import load as load_drafters
 from draftwood.ending import StopStrings
 from draftwood.engines.replay import MAX_ID, Cost, ReplayClock, ReplayTarget
+from draftwood.errors import UsageError
 from draftwood.loop import write
 from draftwood.measure.rows.records import Answer
 from draftwood.measure.rows.timing import acceptance_length, rates
 from draftwood.measure.rows.traces import Trace, grouped
+from draftwood.planning.cost_curve import CostCurve
+from draftwood.planning.learned import Learned
+from draftwood.planning.load import Decode
 from draftwood.planning.load import load as load_planner
 from draftwood.request import Request, open_rows
+from draftwood.step import Step
 from draftwood.verify.exact import SampleAndMatch
 
 
@@ -30,12 +36,16 @@ def simulate(
     *,
     vocab_size: int = MAX_ID,
     cost: Cost | None = None,
+    curve: CostCurve | None = None,
+    batch: int = 1,
+    decode: Decode | None = None,
     arm: str | None = None,
 ) -> Iterator[Answer]:
     """Replay answers, yielding each with its steps.
 
-    Beliefs are carried from answer to answer within a task and start afresh with the next, as does what drafters
-    remember of earlier answers: each task begins with what their files or memories hold, and nothing is saved.
+    What a planner learns is carried from answer to answer within a task and starts afresh with the next, as does
+    what drafters remember of earlier answers: each task begins with what their files or memories hold, and nothing
+    is saved.
 
     Parameters
     ----------
@@ -47,6 +57,13 @@ def simulate(
         Token ids lie below it.
     cost
         Seconds of a pass over n tokens at a context length; None leaves passes without a time of their own.
+    curve
+        What the planner knows beforehand of what passes cost; None: its first passes tell.
+    batch
+        So many answers of a task share each pass, which costs what the sum of their tokens does; a row that has
+        ended leaves. A step's seconds are then its row's share of the pass and of planning, so that sums hold.
+    decode
+        Token ids to text, for policies that look at it.
     arm
         What the answers call this arm; by default the name of the drafters.
 
@@ -55,33 +72,55 @@ def simulate(
     CapabilityError
         If a drafter asks for scores, which a recorded answer does not tell.
     UnknownNameError, UsageError
-        For names that nobody knows.
+        For names that nobody knows, and a batch below 1.
     """
+    if batch < 1:
+        raise UsageError(f"batch is {batch}: replay at least 1 answer at a time")
     label = arm if arm is not None else drafters if isinstance(drafters, str) else "drafters"
     number = 0
     for task, members in grouped(traces):
-        shared, chosen = detached(load_drafters(drafters)), load_planner(planner)
-        for trace in members:
-            answer = Answer(
-                number, task, trace.name, label, engine="replay", planner=planner, limit=trace.limit,
-                drafters=[d.name for d in shared], prompt_ids=trace.prompt_ids,
-            )  # fmt: skip
+        shared, chosen = detached(load_drafters(drafters)), load_planner(planner, Learned(curve=curve), decode)
+        for first in range(0, len(members), batch):
+            some = members[first : first + batch]
+            answers = [
+                Answer(
+                    number + i, task, trace.name, label, engine="replay", planner=planner, limit=trace.limit,
+                    drafters=[d.name for d in shared], prompt_ids=trace.prompt_ids,
+                )
+                for i, trace in enumerate(some)
+            ]  # fmt: skip
             clock = ReplayClock()
             target = ReplayTarget(
-                trace.prompt_ids, trace.output_ids, vocab_size=vocab_size, cost=cost, clock=clock
+                *_recorded(some[0]), *map(_recorded, some[1:]), vocab_size=vocab_size, cost=cost, clock=clock
             )
-            _replay(target, shared, chosen, trace, answer, clock)
-            number += 1
-            yield answer
+            _replay(target, shared, chosen, some, answers, clock)
+            number += len(some)
+            yield from answers
+
+
+def _recorded(trace: Trace) -> tuple[list[int], list[int]]:
+    return trace.prompt_ids, trace.output_ids
 
 
 def _replay(
-    target: ReplayTarget, drafters: Any, planner: Any, trace: Trace, answer: Answer, clock: Callable[[], float]
-) -> None:
-    with open_rows(target, drafters, [recorded_request(trace)], SampleAndMatch()) as rows:
+    target: ReplayTarget, drafters: Sequence[Drafter], planner: Planner, traces: Sequence[Trace],
+    answers: Sequence[Answer], clock: Callable[[], float],
+) -> None:  # fmt: skip
+    requests = [recorded_request(trace) for trace in traces]
+    with open_rows(target, drafters, requests, SampleAndMatch()) as rows:
         for emission in write(target, planner, rows, clock):
-            answer.take(emission)
-    answer.decode_s = sum(s.seconds for s in answer.steps)
+            answers[emission.row].take(emission)
+    for number in range(max(len(a.steps) for a in answers)):
+        _share([a.steps[number] for a in answers if number < len(a.steps)])
+    for answer in answers:
+        answer.decode_s = sum(s.seconds for s in answer.steps)
+
+
+def _share(steps: Sequence[Step]) -> None:
+    """Each row of a pass bears its part of what was done once for all of them."""
+    for step in steps:
+        step.score_s /= len(steps)
+        step.plan_s /= len(steps)
 
 
 class _RecordedEnd(StopStrings):
@@ -112,8 +151,8 @@ def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dic
     answers
         Of one task, drafter and planner.
     plain
-        The same answers replayed without drafts, where passes have a cost: ``predicted_speedup`` is their decode
-        seconds over those of ``answers``, drafting and planning at what they took here.
+        The same answers replayed without drafts in the same batch, where passes have a cost: ``predicted_speedup``
+        is their decode seconds over those of ``answers``, drafting and planning at what they took here.
     """
     found = rates(answers)
     steps = max(1, found.passes)

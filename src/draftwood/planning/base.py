@@ -45,7 +45,7 @@ class Policy(Protocol):
         ...
 
     def why(self) -> str:
-        """What made it answer as it did, for people: ``43.0 °C``."""
+        """What made it answer as it did last, for people: ``43.0 °C``."""
         ...
 
 
@@ -65,6 +65,7 @@ class TreePlanner(ABC):
     def __init__(self, learned: Learned | None = None, policies: Sequence[Policy] = ()) -> None:
         self.learned = learned if learned is not None else Learned()
         self.policies = tuple(policies)
+        self._wished = 0  # draft nodes of a request, before policies
 
     @abstractmethod
     def wish(self, states: Sequence[State]) -> int:
@@ -76,6 +77,7 @@ class TreePlanner(ABC):
 
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
         wish, asks = self.wish(states), []
+        self._wished = wish
         for state in states:
             nodes = min(wish, depth_limit(state), node_limit(state))
             probes = node_limit(state) - nodes if state.capabilities.trees else 0
@@ -96,10 +98,10 @@ class TreePlanner(ABC):
         return asks
 
     def _limit(self, state: State, rows: int) -> tuple[int | None, tuple[Policy, ...]]:
-        """The smallest answer of all policies, and who gave one."""
+        """The smallest answer of all policies, and who gave it."""
         answers = [(policy.limit(state, rows), policy) for policy in self.policies]
-        given = [(limit, policy) for limit, policy in answers if limit is not None]
-        return min((limit for limit, _ in given), default=None), tuple(policy for _, policy in given)
+        least = min((limit for limit, _ in answers if limit is not None), default=None)
+        return least, tuple(policy for limit, policy in answers if limit is not None and limit == least)
 
     def _allowed(self, state: State) -> Sequence[bool] | None:
         """Which sources every policy lets draft; None: all."""
@@ -130,7 +132,7 @@ class TreePlanner(ABC):
     def _held(self, state: State, ranking: Ranking, rows: int) -> Ranking:
         """The ranking as far as policies let it go; the step records who held it."""
         limit, policies = self._limit(state, rows)
-        if limit is None:
+        if limit is None or limit >= min(self._wished, ranking.depth, ranking.room):
             return ranking
         state.step.held = tuple(policy.name for policy in policies)
         return replace(ranking, order=ranking.order[:limit], worth=ranking.worth[:limit])
@@ -144,6 +146,7 @@ class TreePlanner(ABC):
 
     def trace(self, state: State, ranking: Ranking, count: int) -> dict[str, Any]:
         """Return what there is to say of this choice, JSON-ready, for `Step.trace`."""
+        self._limit(state, 1)  # policies give the reasons of the request that they were asked about last
         return {
             "planner": self.name,
             "asked": max((own.asked for own in state.step.by_source), default=0),

@@ -6,9 +6,11 @@ frequencies of a back-off model promise three to nine times what comes; rates le
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,10 @@ KEEP = 0.998
 RATE, FADE = 0.03, 0.98
 """The drift of a source is in all its classes: every label moves it, and some fifty steps forget it."""
 
+WRONG, LIGHT = 4.0, 2.0
+"""Once a source's labels are so many standard deviations off, its priors count as so few labels from then on."""
+
+_RECENT = 0.95  # of what came before, per pass
 _LIMIT = 3.0  # of the drift: odds change at most twentyfold
 
 
@@ -33,13 +39,30 @@ class Beliefs:
     def __init__(self) -> None:
         self._rates: dict[tuple[str, bool], Rates] = {}
         self._names: dict[int, tuple[weakref.ref[Drafter], str]] = {}
+        self._kept: dict[tuple[str, bool], Mapping[str, Any]] = {}
 
     def rates(self, drafter: Drafter, *, greedy: bool) -> Rates:
         """Return what is known of this drafter; drafters with the same options share it."""
         key = (self._name(drafter), greedy)
         if key not in self._rates:
-            self._rates[key] = Rates(drafter.prior)
+            self._rates[key] = Rates(drafter.prior, self._kept.pop(key, None))
         return self._rates[key]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return JSON-ready rates, an entry per source and way of choosing of which something is known."""
+        learnt = [
+            {"drafter": name, "greedy": greedy, **rates.to_json()}
+            for (name, greedy), rates in self._rates.items()
+            if rates.totals.any()
+        ]
+        return learnt + [dict(entry) for entry in self._kept.values()]
+
+    def take(self, kept: Sequence[Mapping[str, Any]]) -> None:
+        """Begin with rates that `to_json` gave, where nothing was learnt yet."""
+        for entry in kept:
+            key = (entry["drafter"], entry["greedy"])
+            if key not in self._rates:
+                self._kept[key] = entry
 
     def _name(self, drafter: Drafter) -> str:
         """Name and options, put together once per drafter; one that is bound to a long text is not kept alive."""
@@ -79,6 +102,8 @@ class Rates:
     ----------
     prior : float32[n_evidence]
         Rates to begin with.
+    kept
+        What `to_json` gave of rates to go on with; left alone if these have other classes.
 
     Attributes
     ----------
@@ -86,15 +111,23 @@ class Rates:
         Labels that were right, and all labels, older ones counting less.
     drift : float
         In logits.
+    weight : float
+        Labels that a class's prior counts as.
     """
 
-    def __init__(self, prior: Floats) -> None:
+    def __init__(self, prior: Floats, kept: Mapping[str, Any] | None = None) -> None:
         self._prior = np.clip(prior.astype(np.float64), 1e-4, 1 - 1e-4)
         self.hits = np.zeros(len(prior))
         self.totals = np.zeros(len(prior))
         self.drift = 0.0
+        self.weight = WEIGHT
+        self._lately = [0.0, 0.0, 0.0]  # labels that priors promise to be right, that were, and the variance
         self._logits = _logit(self._prior)
         self._odds: Floats | None = None
+        if kept is not None and kept["classes"] == len(prior) and kept["labels"]:
+            self.weight = kept["weight"]
+            which, hits, totals = zip(*kept["labels"], strict=True)
+            self._set(np.array(which), np.array(hits), np.array(totals), kept["drift"])
 
     @property
     def odds(self) -> Floats:
@@ -111,10 +144,31 @@ class Rates:
             self.hits[which] = KEEP * self.hits[which] + hit
             self.totals[which] = KEEP * self.totals[which] + 1
         touched = np.array(classes)
-        rate = (WEIGHT * self._prior[touched] + self.hits[touched]) / (WEIGHT + self.totals[touched])
-        self._logits[touched] = _logit(rate)
-        self.drift = min(_LIMIT, max(-_LIMIT, FADE * (self.drift + RATE * surprise)))
+        if self.weight == WEIGHT and self._is_wrong(self._prior[touched], sum(right)):
+            self.weight, touched = LIGHT, np.flatnonzero(self.totals)
+        self._set(touched, self.hits[touched], self.totals[touched], FADE * (self.drift + RATE * surprise))
+
+    def _is_wrong(self, priors: NDArray[np.float64], right: int) -> bool:
+        """Whether less than a third came lately of what the priors promise, and that is no chance."""
+        promised = float(priors.sum())
+        variance = promised - float(priors @ priors)
+        self._lately = [_RECENT * a + b for a, b in zip(self._lately, (promised, right, variance), strict=True)]
+        promised, came, variance = self._lately
+        return 3 * came < promised and promised - came > WRONG * math.sqrt(variance)
+
+    def _set(
+        self, which: NDArray[np.intp], hits: NDArray[np.float64], totals: NDArray[np.float64], drift: float
+    ) -> None:
+        self.hits[which], self.totals[which] = hits, totals
+        self._logits[which] = _logit((self.weight * self._prior[which] + hits) / (self.weight + totals))
+        self.drift = min(_LIMIT, max(-_LIMIT, drift))
         self._odds = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary; labels are [class, hits, totals] of each class that had one."""
+        seen = np.flatnonzero(self.totals).tolist()
+        labels = [[k, float(self.hits[k]), float(self.totals[k])] for k in seen]
+        return {"classes": len(self.totals), "weight": self.weight, "drift": self.drift, "labels": labels}
 
 
 def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:

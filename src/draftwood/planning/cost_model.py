@@ -2,8 +2,8 @@
 
 The correction is a factor per width, kept in logarithms at powers of two: a random walk over the octaves that
 starts anywhere, followed by a Kalman filter. A machine that slows down moves all widths alike, which the prior
-thinks likely; a width that has become dear by itself moves its neighbours, which it thinks possible. Single passes
-that were interrupted are clipped; several in a row on one side are a change, and are believed.
+thinks likely; a width that has become dear by itself moves its neighbours, which it thinks possible. A pass
+that was interrupted is clipped, and the next one decides: two on one side are a change of the machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from draftwood.planning.cost_curve import CostCurve
 
 Doubles = NDArray[np.float64]
 
-GUESS = CostCurve.of({n: 0.025 * (1 + 0.04 * (n - 1)) for n in (1, 1024)})
+GUESS = CostCurve.of({n: 0.025 * (1 + 0.25 * (n - 1)) for n in (1, 1024)})
 """Where nothing was measured: only its shape counts, and that little."""
 
 _OCTAVES = 11  # knots at 1, 2, 4, .. 1024 tokens
@@ -28,10 +28,9 @@ _PACE_DRIFT, _SHAPE_DRIFT = 0.01, 0.002  # the same, per pass
 _FORGET = 0.9999  # bounds what drifts unseen for hours: to 0.7 as a whole, 0.14 per octave
 _NOISE = 0.05  # of one pass
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
-_JUMP = 4  # so many clipped passes on one side are a change of the machine
 _STALE = 32  # passes after which a width should be seen again
-GRANT = 0.5
-"""Plain passes that a measured curve may spend at once on being checked; a guess has four times as much."""
+GRANT = 0.25
+"""Plain passes that a measured curve may spend at once on being checked; a guess has eight times as much."""
 _LONGEST = 3600.0  # seconds of a pass; anything longer is a clock that jumped
 
 
@@ -59,15 +58,15 @@ class CostModel:
         pace, shape = (_PACE, _SHAPE) if self.measured else (_GUESSED_PACE, _GUESSED_SHAPE)
         self._log = np.zeros(_OCTAVES)
         self._cov = pace**2 + shape**2 * _WALK
-        self._beyond = 0  # clipped passes in a row; negative: below
+        self._doubted = 0.0  # surprise of the last pass, if it was clipped
         self._tables: dict[int, Doubles] = {}
         self._table_at = (-1, -1)
         self._factor: Doubles | None = None
         self._spread: Doubles | None = None
-        self._seen = [-_STALE] * _OCTAVES  # per octave, the number of the last pass that was as wide
+        self._seen = [0 if self.measured else -_STALE] * _OCTAVES  # per octave, number of the last pass so wide
         self.passes = 0
         self.jumps = 0
-        self.purse = GRANT if self.measured else 4 * GRANT
+        self.purse = GRANT if self.measured else 8 * GRANT
 
     def seconds(self, n: int, context: int) -> float:
         """Return the seconds expected of a pass over ``n`` tokens, the root included, at this context length."""
@@ -101,26 +100,32 @@ class CostModel:
         variance = float(hat @ reach) + _NOISE**2
         surprise = math.log(seconds / self._curve.seconds(n, context)) - float(hat @ self._log)
         bound = _CLIP * math.sqrt(variance)
-        if abs(surprise) > bound:
-            self._clipped(surprise > 0)
-            surprise = math.copysign(bound, surprise)
-        else:
-            self._beyond = 0
-        self._log += reach * (surprise / variance)
+        clipped = min(bound, max(-bound, surprise))
+        self._log += reach * (clipped / variance)
+        self._cov -= np.outer(reach, reach / variance)
         self._cov *= _FORGET
-        self._cov += _DRIFT - np.outer(reach, reach / variance)
+        self._cov += _DRIFT
+        if self._doubted * surprise > self._doubted**2 / 2:
+            self._change()
+        self._doubted = 0.0
         self._factor = None
         self.passes += 1
         self._seen[octave(n)] = self.passes
+        if clipped != surprise:
+            self._doubt(n, hat, surprise)
 
-    def _clipped(self, above: bool) -> None:
-        self._beyond = max(1, self._beyond + 1) if above else min(-1, self._beyond - 1)
-        if abs(self._beyond) >= _JUMP:
-            self._beyond = 0
-            self.jumps += 1
-            self._cov += 1.0 + _GUESSED_SHAPE**2 * _WALK
-            self._seen = [-_STALE] * _OCTAVES
-            self.purse += 2 * GRANT
+    def _doubt(self, n: int, hat: Doubles, surprise: float) -> None:
+        """Believe the next passes more: it was an interrupt, the machine, widths from here on, or this one."""
+        self._doubted = surprise
+        self._cov += surprise**2 * (1 + np.diag(hat) + _UPWARDS[octave(n)])
+        self._seen[octave(n)] -= _STALE
+
+    def _change(self) -> None:
+        """Two passes tell the same: widths may have changed by themselves, and are worth looking at."""
+        self.jumps += 1
+        self._cov += _GUESSED_SHAPE**2 * _WALK
+        self._seen = [self.passes - _STALE] * _OCTAVES
+        self.purse = max(self.purse, 4 * GRANT)
 
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
         """Return widths beside the chosen one that no recent pass had: an octave up, an octave down, the least."""
@@ -165,4 +170,5 @@ def _hats(widest: int) -> Doubles:
 
 
 _WALK = np.minimum.outer(np.arange(_OCTAVES), np.arange(_OCTAVES)).astype(np.float64)
+_UPWARDS = [np.outer(up, up) for up in np.tri(_OCTAVES).T]  # knots from the k-th on, moving together
 _DRIFT = _PACE_DRIFT**2 + _SHAPE_DRIFT**2 * _WALK

@@ -11,7 +11,7 @@ from draftwood.contracts import State
 from draftwood.planning.cost_model import Doubles
 from draftwood.planning.ranking import Ranking
 
-NOTICEABLE = 0.005
+NOTICEABLE = 0.02
 """Share of a pass below which a source is always asked: finding out more would cost as much."""
 
 _FIRST = 4  # steps in which a new source, or one that is tried again, is asked whatever it gives

@@ -29,13 +29,15 @@ MOST = 64
 PROBES = 256
 """Most probes of one source."""
 
-EXPLORE = 0.005
+EXPLORE = 0.003
 """Share of the time that may go into finding out what passes of other widths cost."""
 
 _PURSE = 2.0  # plain passes that can be saved up for that
 _LEAST = 8  # draft nodes that are always worth asking for
 _SHRINK, _SPARE = 0.98, 1.5  # of what is asked for, per step; and beyond what was scored last
-_REST_AFTER, _REST = 8, 3  # steps without a draft after which sources rest, and for how many steps at most
+_WORTH = 1.01  # times the speed of plain decoding: below that, asking is as good as idle
+_PATIENCE, _REST = 8, 16  # idle steps after which sources rest, and for how many steps at most
+_IN_VAIN = 0.0025  # share of the time that may go into asking sources that rest
 _KEEP = 0.95  # of the loop's own seconds per step
 
 
@@ -86,13 +88,17 @@ class GoodputPlanner(TreePlanner):
     def wish(self, states: Sequence[State]) -> int:
         self._choice = None
         self._costly.waits()
-        overhead = sum(s.step.overhead_s - s.step.plan_s for s in states) + (
-            states[0].step.plan_s if states else 0
-        )
-        if overhead > 0:
-            self._overhead += (1 - _KEEP) * (min(overhead, 4 * self._overhead + 1e-3) - self._overhead)
+        if states and not self._resting:
+            self._learn_overhead(states)
         self._resting = max(0, self._resting - 1)
         return 0 if self._resting else min(self.most, int(self._reach))
+
+    def _learn_overhead(self, states: Sequence[State]) -> None:
+        """What the last step took beside its pass, all requests together; `Step.plan_s` is that of all of them."""
+        seconds = sum(s.step.overhead_s - s.step.plan_s for s in states) + max(s.step.plan_s for s in states)
+        if seconds > 0:
+            weight = 1 - _KEEP if self._overhead else 1.0
+            self._overhead += weight * (min(seconds, 4 * self._overhead + 1e-3) - self._overhead)
 
     def ask_one(self, drafter: Any, state: State, nodes: int, probes: int) -> Ask:
         name = drafter.name
@@ -114,10 +120,11 @@ class GoodputPlanner(TreePlanner):
         np.add(np.cumsum(worth, dtype=np.float64), rows, out=tokens[1:])
         if states[0].capabilities.rollback == "snapshot":
             times = times + _replay(tokens, rows, worth, times)
+        times = np.minimum.accumulate(times[::-1])[::-1]  # whatever is believed: a narrower pass can be no dearer
         best = int((tokens / times).argmax())
         self._costly.learn(states, rankings, times, best, apart=self._trials)
         count = self._explore(model, base, tokens, times, best)
-        self._adapt(best, rankings)
+        self._adapt(best, rankings, float(tokens[best] * times[0] / (tokens[0] * times[best])), float(times[0]))
         self._choice = _Choice(model, context, times, tokens, best, count)
         return [count] if owner is None else np.bincount(owner[:count], minlength=rows).tolist()
 
@@ -134,8 +141,11 @@ class GoodputPlanner(TreePlanner):
                 return count
         return best
 
-    def _adapt(self, best: int, rankings: Sequence[Ranking]) -> None:
-        """Ask for more where all that came was scored, for less where little was; rest where nothing was."""
+    def _adapt(self, best: int, rankings: Sequence[Ranking], gain: float, plain: float) -> None:
+        """Ask for more where all that came was scored, for less where little was; rest where nothing is gained.
+
+        Sources rest so long that asking in vain takes about a quarter of a percent of the time.
+        """
         if self._resting:
             return
         rows, proposed = len(rankings), max(len(r.order) for r in rankings)
@@ -143,8 +153,9 @@ class GoodputPlanner(TreePlanner):
             self._reach = min(float(self.most), 2 * self._reach)
         else:
             self._reach = max(float(min(_LEAST, self.most)), _SHRINK * self._reach, _SPARE * best / rows)
-        self._idle = 0 if best or any(r.tree.n_probes for r in rankings) else self._idle + 1
-        self._resting = 1 + min(_REST, self._idle // _REST_AFTER)
+        self._idle = 0 if gain > _WORTH or any(r.tree.n_probes for r in rankings) else self._idle + 1
+        if self._idle >= _PATIENCE:
+            self._resting = 1 + min(_REST, 1 + int(self._overhead / (_IN_VAIN * plain)))
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         super().learn(states, feedback)
@@ -173,6 +184,7 @@ class GoodputPlanner(TreePlanner):
         times, tokens = choice.times.tolist(), choice.tokens.tolist()
         notes = [f"probes of {name}: {trial.why()}" for name, trial in self._trials.items()]
         return super().trace(state, ranking, count) | {
+            "pooled": choice.count,
             "best": choice.best,
             "explored": choice.count != choice.best,
             "context": choice.context,

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.cost_model import CostModel
+
+_KNOWN = 0.15
+"""Standard deviation (in logarithms) up to which a cost that no curve told counts as learnt."""
 
 
 class Learned:
@@ -16,12 +22,21 @@ class Learned:
         What is known of the sources; by default nothing.
     curve
         Cost of a pass as it was measured on this machine; None: the first passes tell.
+    setting
+        Model, number format, machine and the like: what costs depend on; None where nobody knows.
     """
 
-    def __init__(self, beliefs: Beliefs | None = None, curve: CostCurve | None = None) -> None:
+    def __init__(
+        self,
+        beliefs: Beliefs | None = None,
+        curve: CostCurve | None = None,
+        setting: Mapping[str, Any] | None = None,
+    ) -> None:
         self.beliefs = beliefs if beliefs is not None else Beliefs()
         self.curve = curve
+        self.setting = setting
         self._costs: dict[int, CostModel] = {}
+        self._taken: set[str] = set()
 
     def cost(self, rows: int) -> CostModel:
         """Return what is known of passes over so many texts at once; counts close to each other share it."""
@@ -30,3 +45,26 @@ class Learned:
             nearest = min(self._costs, key=lambda known: abs(known - size), default=None)
             self._costs[size] = CostModel(self.curve) if nearest is None else self._costs[nearest].widened()
         return self._costs[size]
+
+    def corrected(self) -> CostCurve | None:
+        """Return the curve of passes over one text, as these have corrected it; None if nobody knows any of it."""
+        model = self.cost(1)
+        if not model.passes:
+            return self.curve
+        if self.curve is not None:
+            points: dict[int, dict[int, float]] = {}
+            for context, n, _ in self.curve.points():
+                points.setdefault(context, {})[n] = model.seconds(n, context)
+            return CostCurve(points)
+        learnt = {n: seconds for n, seconds in model.points(0).items() if model.deviation(n) <= _KNOWN}
+        return CostCurve.of(learnt) if learnt else None
+
+    def take(self, name: str, beliefs: list[dict[str, Any]], curve: CostCurve | None) -> None:
+        """Begin with what was kept under this name where nothing is known yet; a second time changes nothing."""
+        if name in self._taken:
+            return
+        self._taken.add(name)
+        self.beliefs.take(beliefs)
+        if curve is not None and not any(model.passes for model in self._costs.values()):
+            self.curve = curve
+            self._costs.clear()

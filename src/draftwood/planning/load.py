@@ -2,6 +2,7 @@
 
 The first name says how many draft nodes a step scores; policies after it, joined by ``+``, may lower that.
 Policies alone limit the default planner. Options follow a name after colons; one without ``key=`` is the first.
+Every planner takes ``tuned=FILE``: it begins with what ``draftwood tune`` wrote there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,14 @@ from draftwood.planning.base import Policy, TreePlanner
 from draftwood.planning.fixed import FixedPlanner, OffPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
+from draftwood.planning.learned_file import read_tuned
+from draftwood.planning.policies.backoff import Backoff
+from draftwood.planning.policies.battery import Battery
+from draftwood.planning.policies.deadline import Deadline
+from draftwood.planning.policies.load_limit import LoadLimit
+from draftwood.planning.policies.switching import SwitchingPolicy
+from draftwood.planning.policies.thermal import Thermal
+from draftwood.planning.threshold import ThresholdPlanner
 from draftwood.spelling import arguments, scalar_parameters
 
 DEFAULT = "goodput"
@@ -23,9 +32,17 @@ DEFAULT = "goodput"
 PLANNERS: Mapping[str, Callable[..., TreePlanner]] = {
     "goodput": GoodputPlanner,
     "fixed": FixedPlanner,
+    "threshold": ThresholdPlanner,
     "off": OffPlanner,
 }
-POLICIES: Mapping[str, Callable[..., Policy]] = {}
+POLICIES: Mapping[str, Callable[..., Policy]] = {
+    "backoff": Backoff,
+    "thermal": Thermal,
+    "battery": Battery,
+    "load": LoadLimit,
+    "deadline": Deadline,
+    "switching": SwitchingPolicy,
+}
 
 Decode = Callable[[Sequence[int]], str]
 """Token ids to text, for policies that look at it."""
@@ -48,7 +65,10 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
     UnknownNameError
         If nobody knows a name or an option.
     UsageError
-        If a value is of the wrong type or out of range, a name comes twice, or two planners are named.
+        If a value is of the wrong type or out of range, a name comes twice, two planners are named, or a tuned
+        file cannot be opened.
+    FileFormatError
+        If a tuned file is foreign or damaged.
     """
     if not isinstance(spec, str):
         if not hasattr(spec, "plan"):
@@ -71,8 +91,22 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
         else:
             base = (name, options)
     name, options = base or (DEFAULT, [])
+    learned, options = _begun(learned, options)
     planner: TreePlanner = _make("planner", name, PLANNERS[name], options, learned=learned, policies=policies)
     return planner
+
+
+def _begun(learned: Learned | None, options: list[str]) -> tuple[Learned | None, list[str]]:
+    """Take ``tuned=FILE`` out of a planner's options, and let what was learnt begin with it."""
+    pairs = [(option.partition("=")[0].strip(), option) for option in options]
+    files = [option.partition("=")[2].strip() for key, option in pairs if key == "tuned"]
+    if not files:
+        return learned, options
+    if len(files) > 1:
+        raise UsageError("option 'tuned' of a planner is given twice")
+    learned = Learned() if learned is None else learned
+    read_tuned(files[0]).start(learned)
+    return learned, [option for key, option in pairs if key != "tuned"]
 
 
 def _make(kind: str, name: str, make: Callable[..., Any], options: Sequence[str], **given: Any) -> Any:

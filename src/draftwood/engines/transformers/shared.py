@@ -58,6 +58,11 @@ def _release(model: Any, target: Target) -> None:
         _targets[model] = (_fingerprint(model), target)
 
 
+def packs(model: Any) -> bool:
+    """Return whether passes over this model run on packed weights where the machine can."""
+    return model not in _unpacked
+
+
 def shared_target(model: Any) -> Target:
     """Return the target of this model; a new one if its weights were moved, converted or edited since.
 
@@ -108,7 +113,7 @@ def ways(model: Any) -> list[Way]:
     Our cache and a lean pass, transformers' modules, chains instead of trees; then the model's own cache with
     trees, with chains, one token at a time.
     """
-    packed = model not in _unpacked
+    packed = packs(model)
     native = partial(NativeTarget, model, packed=packed)
     found: list[Way] = [partial(native, trees=True), native, partial(native, step_by_step=True)]
     if layer_windows(text_config(model)) is not None:

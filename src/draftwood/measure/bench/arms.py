@@ -8,13 +8,13 @@ from time import perf_counter
 from typing import Protocol
 
 from draftwood.contracts import Planner
+from draftwood.doors.learned import fresh, planner_of
 from draftwood.doors.setup import Setup
 from draftwood.doors.sources import Sources, detached
 from draftwood.drafters.memory import MemoryDrafter
 from draftwood.engines.peers import Peer
 from draftwood.loop import write
 from draftwood.measure.rows.records import Answer
-from draftwood.planning.load import load as load_planner
 from draftwood.request import Request
 
 
@@ -57,7 +57,7 @@ class OurArm:
     setup
         Model, tokenizer and target that all arms share.
     planner
-        As typed.
+        As typed; plain decoding has none to pay for. What it learns is this arm's alone.
     sources
         What the drafters draft from beside the prompts. A memory is this arm's alone, begins every round as its
         file stands or empty, and is never saved, so that no answer is copied from another arm or round.
@@ -75,7 +75,9 @@ class OurArm:
     _round: Setup = field(init=False)
 
     def __post_init__(self) -> None:
-        self._chosen = load_planner(self.planner)
+        plain = (self.drafters or self.label) == "none" and not self.sources.given
+        spec = "off" if plain else self.planner
+        self._chosen = planner_of(spec, fresh(self.setup.model), self.setup.tokenizer)
         self.begin_round()
 
     def begin_round(self) -> None:

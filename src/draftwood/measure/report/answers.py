@@ -11,6 +11,7 @@ from draftwood.measure.report.markup import count, esc, number, percent
 from draftwood.measure.report.material import Material
 from draftwood.measure.report.standings import PLAIN_ARMS, Standings
 from draftwood.measure.report.steps import Pieces, StepData
+from draftwood.measure.report.strip import strip
 from draftwood.measure.rows.records import Answer
 from draftwood.measure.rows.timing import kept, rates
 from draftwood.step import MODEL
@@ -109,7 +110,8 @@ def _article(answer: Answer, number_: int, look: dict[str, int], standings: Stan
         f'<p class="facts">{_facts(answer, standings)}</p></header>'
         f'<div class="reader"><div><div class="text" data-answer="{number_}" dir="auto" role="group" '
         f'aria-label="{heading}: text by steps">{"".join(_tokens(answer, look))}</div>'
-        f'{_prompt(answer)}</div><aside class="panel" aria-live="polite" hidden></aside></div></article>'
+        f"{strip(answer, look, STYLES)}{_prompt(answer)}</div>"
+        '<aside class="panel" aria-live="polite" hidden></aside></div></article>'
     )
 
 

@@ -16,6 +16,7 @@ from draftwood.measure.report import answers, curves, figures, headline, notes
 from draftwood.measure.report.markup import count, data, esc
 from draftwood.measure.report.material import Material, gather
 from draftwood.measure.report.standings import Standings
+from draftwood.measure.report.steps import NO_STEPS
 from draftwood.measure.rows.lines import whole_file
 
 
@@ -74,7 +75,7 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
         ("provenance", "Where these figures come from", notes.provenance(material)),
     ]
     there = [(name, heading, body) for name, heading, body in sections if body]
-    packed = steps.packed() if steps is not None else {"names": [], "strings": [], "answers": []}
+    packed = steps.packed() if steps is not None else NO_STEPS
     script = _read("page.js")
     page = Template(_read("page.html")).substitute(
         title=esc(title or headline.title(material)),

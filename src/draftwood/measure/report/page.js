@@ -1,7 +1,8 @@
 "use strict";
-// Shows, beside a text, the tree of the step under the pointer or the keyboard. Texts are set as text, never as HTML.
+// Shows, beside a text, the step under the pointer or the keyboard: why it drafted as much as it did, and its tree.
+// The strip below the text has a column per step. Texts are set as text, never as HTML.
 (() => {
-  const { names, strings, answers } = JSON.parse(document.getElementById("data").textContent);
+  const { names, strings, reasons, answers, why } = JSON.parse(document.getElementById("data").textContent);
   const visible = (text) => text.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/^ | $/g, "·");
 
   function make(tag, look, ...inside) {
@@ -73,7 +74,51 @@
     return copiedOf(step).length + (step[4] >= 0 ? 1 : 0);
   }
 
-  function draw(panel, index, step) {
+  function because(said) {
+    if (said === -1) return "";
+    const [reason, tokens, ms] = said;
+    const expected = tokens === undefined ? "" : ` Expected: ${count(tokens, "token")} in ${ms} ms.`;
+    return `${reasons[reason][0].toUpperCase()}${reasons[reason].slice(1)}.${expected}`;
+  }
+
+  // Marks the step's column in the strip; returns what its columns and keys do.
+  function liven(strip, steps, said, show) {
+    const rows = [...strip.children];
+    const cells = Number(strip.dataset.cells);
+    const here = document.createElementNS(rows[0].namespaceURI, "rect");
+    const marks = { class: "here", width: 1, height: 24, y: 0 };
+    for (const [name, value] of Object.entries(marks)) here.setAttribute(name, value);
+    const aria = { role: "slider", "aria-valuemin": 1, "aria-valuemax": steps.length, "aria-valuenow": 1 };
+    for (const [name, value] of Object.entries(aria)) strip.setAttribute(name, value);
+    strip.tabIndex = 0;
+    let current = 0;
+
+    const at = (event) => {
+      const row = event.target.closest("svg");
+      if (!row) return -1;
+      const { left, width } = row.getBoundingClientRect();
+      return rows.indexOf(row) * cells + Math.floor(((event.clientX - left) / width) * cells);
+    };
+    strip.addEventListener("pointermove", (event) => event.pointerType === "mouse" && show(at(event)));
+    strip.addEventListener("click", (event) => show(at(event)));
+    strip.addEventListener("focus", () => show(current));
+    strip.addEventListener("keydown", (event) => {
+      const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: cells, ArrowUp: -cells }[event.key];
+      const to = event.key === "Home" ? 0 : event.key === "End" ? steps.length - 1 : by ? current + by : -1;
+      if (!steps[to]) return;
+      event.preventDefault();
+      show(to);
+    });
+    return (index) => {
+      current = index;
+      here.setAttribute("x", index % cells);
+      rows[Math.floor(index / cells)].append(here);
+      strip.setAttribute("aria-valuenow", index + 1);
+      strip.setAttribute("aria-valuetext", `step ${index + 1}, ${count(gain(steps[index]), "token")}. ${because(said[index])}`);
+    };
+  }
+
+  function draw(panel, index, step, said) {
     const [context, ms, pass, , own, tree, origins] = step;
     const tokens = copiedOf(step);
     const copied = tokens.length;
@@ -81,6 +126,7 @@
     close.type = "button";
     const parts = [close, make("h4", "", `Step ${index + 1}: ${count(gain(step), "token")}`)];
     parts.push(make("p", "hint", `after ${count(context, "token")} · ${ms} ms, ${pass} ms of it the model’s pass`));
+    if (because(said)) parts.push(make("p", "", because(said)));
     if (tree) {
       parts.push(make("p", "", `Drafted ${count(tree[0].length, "node")}, accepted ${copied}. Percentages are what the drafter believed.`));
       parts.push(drawTree(tree));
@@ -101,8 +147,11 @@
   for (const text of document.querySelectorAll(".text[data-answer]")) {
     const steps = answers[text.dataset.answer];
     const spans = [...text.children].filter((child) => child.tagName === "SPAN");
+    const said = why[text.dataset.answer];
     const panel = text.closest(".reader").querySelector(".panel");
+    const strip = text.closest(".reader").querySelector(".effort");
     let current = -1;
+    let mark = () => {};
 
     const show = (index) => {
       if (!spans[index] || (index === current && !panel.hidden)) return;
@@ -111,7 +160,8 @@
       current = index;
       spans[current].classList.add("on");
       spans[current].tabIndex = 0;
-      draw(panel, index, steps[index]);
+      mark(index);
+      draw(panel, index, steps[index], said[index]);
     };
     const hide = () => {
       panel.hidden = true;
@@ -133,6 +183,10 @@
       }
     });
     panel.addEventListener("click", (event) => event.target.closest(".close") && hide());
+    if (strip) {
+      mark = liven(strip, steps, said, show);
+      strip.addEventListener("keydown", (event) => event.key === "Escape" && hide());
+    }
 
     // Begin with the step that accepted most, so that something is to be seen; on a phone it would hide the text.
     const gains = steps.map(gain);

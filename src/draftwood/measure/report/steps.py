@@ -7,7 +7,9 @@
              path or its length (a chain), probes or 0]
     origin:  [source, first of the copied tokens, how many, place, in the prompt, before, context, after]
 
-Texts of single tokens are indexes into one list of strings; those around an origin stand as they are.
+Texts of single tokens are indexes into one list of strings; those around an origin stand as they are. Why a step
+drafted as much as it did stands beside it, likewise by index: [index, expected tokens, expected ms], without what
+its planner did not say, or -1.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from draftwood.measure.explain.account import Account, accounts
+from draftwood.measure.explain.why import words
 from draftwood.measure.report.markup import clean
 from draftwood.measure.report.origins import Origin, Text
 from draftwood.measure.rows.records import Answer
@@ -22,6 +26,10 @@ from draftwood.step import MODEL, Step
 
 _AROUND, _CONTEXT = 8, 8
 """Tokens shown on each side of an earlier place, and of the context that matched."""
+
+
+NO_STEPS: Mapping[str, Any] = {"names": [], "strings": [], "reasons": [], "answers": [], "why": []}
+"""What the script reads on a page without texts."""
 
 
 class Pieces:
@@ -71,17 +79,28 @@ class StepData:
         self._pieces, self._names = pieces, names
         self._strings: dict[str, int] = {}
         self._answers: list[list[Any]] = []
+        self._reasons: dict[str, int] = {}
+        self._why: list[list[Any]] = []
 
     def add(self, answer: Answer) -> int:
         """Take in an answer's steps; returns its number."""
         text = Text(answer)
         look = [self._names[name] for name in answer.drafters]
         self._answers.append([self._step(step, text, look, len(answer.prompt_ids)) for step in answer.steps])
+        self._why.append([self._because(account) for account in accounts(answer.steps)])
         return len(self._answers) - 1
 
     def packed(self) -> dict[str, Any]:
         """Return everything, JSON-ready."""
-        return {"names": list(self._names), "strings": list(self._strings), "answers": self._answers}
+        texts = {"names": list(self._names), "strings": list(self._strings), "reasons": list(self._reasons)}
+        return texts | {"answers": self._answers, "why": self._why}
+
+    def _because(self, account: Account) -> Any:
+        if "right" in (account.step.trace or {}):  # a probe drafts nothing whatever it finds
+            return -1
+        known = self._reasons.setdefault(clean(words(account)), len(self._reasons))
+        expected = account.expected if account.rows == 1 else None
+        return [known, round(expected.tokens, 2), round(expected.ms, 1)] if expected else [known]
 
     def _step(self, step: Step, text: Text, look: Sequence[int], prompt: int) -> list[Any]:
         copied = [token for token, source in zip(step.emitted, step.sources, strict=False) if source != MODEL]

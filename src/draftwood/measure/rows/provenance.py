@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from draftwood.models.machine import processor
+
 _PACKAGES = ("numpy", "numba", "torch", "transformers", "xllamacpp")
 
 
@@ -67,13 +69,3 @@ def _commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return head.stdout.strip() + ("+changes" if dirty.returncode else "")
-
-
-def processor() -> str:
-    """Return the processor's name; Python's own answer is often empty on Linux."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

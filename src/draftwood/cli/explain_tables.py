@@ -1,0 +1,229 @@
+"""How ``draftwood explain`` looks: sentences first, then cost and odds, then steps; one step with its tree."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from draftwood.cli.measuring import number, percent, plain_table
+from draftwood.cli.render import console, styles
+from draftwood.measure.report.markup import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+    from rich.tree import Tree
+
+    from draftwood.measure.rows.records import Answer
+
+_CLASSES = 5
+"""Evidence classes shown of each source, the most frequent; ``--json`` has them all."""
+
+_WIDE = 150  # columns of a terminal that shows all columns of the steps
+_TEXT, _SHORT = 32, 16
+"""Characters shown of what a step wrote, in wide and narrow terminals."""
+
+
+def show_arms(arms: Sequence[dict[str, Any]]) -> None:
+    """Print what the answers of each arm amount to."""
+    to = console(sys.stdout)
+    for arm in arms:
+        n = len(arm["answers"])
+        planner = f", planner {arm['planner']}" if arm["planner"] else ""
+        to.print(_bold(to, f"{arm['drafters']}{planner}: {n} answer{'s' * (n != 1)}"))
+        for sentence in arm["words"]:
+            to.print(f"- {sentence}")
+        to.print()
+        _show_cost(to, arm["cost"])
+        _show_odds(to, arm["odds"])
+
+
+def _show_cost(to: Console, rows: Sequence[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    table = plain_table("draft nodes", "ms believed", "passes", "ms taken")
+    for row in rows:
+        low, high = row["nodes"]
+        nodes = str(high) if low == high else f"{low} to {high}"
+        passes = str(row["passes"]) if row["passes"] else ""
+        table.add_row(nodes, number(row["believed_ms"], 1), passes, number(row["ms"], 1))
+    to.print(table, soft_wrap=False)
+    to.print()
+
+
+def _show_odds(to: Console, rows: Sequence[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    table = plain_table("source", "evidence class", "nodes", "believed", "came true")
+    shown: dict[str, int] = {}
+    for row in rows:
+        source = row["source"]
+        shown[source] = shown.get(source, 0) + 1
+        if shown[source] <= _CLASSES:
+            rates = percent(row["believed"]), percent(row["came_true"])
+            table.add_row(source, str(row["evidence"]), str(row["nodes"]), *rates)
+    to.print(table, soft_wrap=False)
+    if left := sum(max(0, n - _CLASSES) for n in shown.values()):
+        to.print(f"{left} rarer classes are left out; --json has them all")
+    to.print()
+
+
+def show_answers(answers: Sequence[Answer]) -> None:
+    """Print a line per answer, and how to see more of one."""
+    from draftwood.measure.rows.timing import rates
+
+    to = console(sys.stdout)
+    table = plain_table("answer", "tokens", "passes", "accept. length", "accept. rate", "coverage", last="prompt")
+    for answer in answers:
+        found = rates([answer])
+        cells = [str(found.tokens), str(found.passes), number(found.mean_acceptance_length)]
+        cells += [percent(found.acceptance_rate), percent(found.draft_coverage)]
+        again = f", round {answer.round + 1}" if answer.round else ""
+        table.add_row(str(answer.id), *cells, f"{answer.task} {answer.name}, {answer.arm}{again}")
+    to.print(table, soft_wrap=False)
+    to.print("the steps of one: --answer N")
+
+
+def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
+    """Print a line per step; narrow terminals get the columns that matter most."""
+    to = console(sys.stdout)
+    wide = to.width >= _WIDE
+    columns = ("context", "text", "asked", "candidates", "scored", "accepted", "tokens", "ms")
+    table = plain_table("step", *(columns if wide else ("text", "accepted", "ms")), last="why")
+    table.columns[0].justify = "right"
+    table.columns[2 if wide else 1].justify = "left"
+    for column in table.columns[:-1]:
+        column.no_wrap = True
+    for row, text in zip(rows, _texts(answer, _TEXT if wide else _SHORT), strict=True):
+        ms = f"{_of(row['expected_ms'])}{row['ms']:.1f}"
+        if wide:
+            counts = [_known(row[name]) for name in ("asked", "candidates", "drafted", "accepted")]
+            tokens = f"{_of(row['expected_tokens'])}{len(row['emitted'])}"
+            table.add_row(str(row["step"]), str(row["context"]), text, *counts, tokens, ms, row["why"])
+        else:
+            accepted = f"{row['accepted']} of {row['drafted']}" if row["drafted"] else ""
+            table.add_row(str(row["step"]), text, accepted, ms, row["why"])
+    to.print(table, soft_wrap=False)
+    to.print(f"{'tokens, ms' if wide else 'ms'}: expected / came. All that is known of one step: --step K")
+
+
+def _known(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _of(expected: float | None) -> str:
+    return "" if expected is None else f"{expected:.1f} / "
+
+
+def _texts(answer: Answer, most: int) -> Iterator[Text]:
+    """Yield what each step wrote, cut, in the colours of its sources."""
+    from rich.text import Text
+
+    names, looks = answer.drafters, styles(answer.drafters)
+    pieces = answer.pieces or [f"#{token} " for token in answer.output_ids]
+    at = len(answer.output_ids) - sum(len(s.emitted) for s in answer.steps)
+    for step in answer.steps:
+        text = Text()
+        for piece, source in zip(pieces[at:], step.sources, strict=False):
+            text.append(_visible(piece), looks[names[source] if 0 <= source < len(names) else "model"])
+        at += len(step.emitted)
+        text.truncate(most, overflow="ellipsis")
+        yield text
+
+
+def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> None:
+    """Print all that is known of one step."""
+    to = console(sys.stdout)
+    written = _visible(found["text"] or " ".join(f"#{t}" for t in found["emitted"]))
+    of = ", ".join(f"{name} {ms:.2f}" for name, ms in found["ms_of"].items() if ms)
+    to.print(_bold(to, f"Step {found['step']}, after {found['context']} tokens: {written}"))
+    to.print(f"{found['why']}; {found['ms']:.1f} ms{f' ({of})' if of else ''}")
+    to.print()
+    _show_sources(to, found["sources"])
+    _show_alternatives(to, found)
+    for policy in found["policies"]:
+        held = "held this draft" if policy["held"] else "did not hold it"
+        to.print(f"{policy['policy']} {held}{': ' if policy['why'] else ''}{policy['why']}")
+    for note in found["notes"]:
+        to.print(note)
+    if found["tree"] and found["tree"].get("tokens"):
+        to.print(_tree(found["tree"], answer, text), soft_wrap=False)
+        to.print("percentages: how likely the planner took each token to be right; ✓: accepted, ?: a probe")
+
+
+def _show_sources(to: Console, rows: Sequence[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    table = plain_table("source", "asked", "proposed", "scored", "accepted", "match length", "ms")
+    for row in rows:
+        counts = [str(row[name]) for name in ("asked", "proposed", "kept", "accepted", "match_length")]
+        table.add_row(row["source"], *counts, number(row["draft_ms"]))
+    to.print(table, soft_wrap=False)
+    to.print()
+
+
+def _show_alternatives(to: Console, found: dict[str, Any]) -> None:
+    rows, plan = found["alternatives"], found["plan"]
+    if not rows:
+        return
+    table = plain_table("draft nodes", "expected tokens", "ms", "tokens/s", "of the best", last="")
+    best = max(row["tokens_per_second"] for row in rows)
+    for row in rows:
+        marks = [word for word, name in (("scored", "chosen"), ("best", "best")) if plan.get(name) == row["nodes"]]
+        cells = number(row["expected_tokens"]), number(row["ms"], 1), number(row["tokens_per_second"], 1)
+        table.add_row(
+            str(row["nodes"]), *cells, percent(row["tokens_per_second"] / best), " ".join(marks),
+            style="bold" if "scored" in marks else "",
+        )  # fmt: skip
+    to.print(table, soft_wrap=False)
+    if plan.get("rows", 1) > 1:
+        to.print(f"the pass was shared by {plan['rows']} requests: these are sums over all of them")
+    to.print()
+
+
+def _tree(trace: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> Tree:
+    """Draw the scored tree: a run of only children is one line, branches hang below it."""
+    from rich.tree import Tree
+
+    children: dict[int, list[int]] = {}
+    for node, parent in enumerate(trace["parents"]):
+        children.setdefault(parent, []).append(node)
+    whole = Tree("the tree that was scored")
+    open_ = [(whole, -1)]
+    while open_:
+        branch, parent = open_.pop()
+        for first in children.get(parent, ()):
+            run = [first]
+            while len(below := children.get(run[-1], [])) == 1:
+                run += below
+            open_.append((branch.add(_run(run, trace, answer, text)), run[-1]))
+    return whole
+
+
+def _run(nodes: Sequence[int], trace: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> Text:
+    from rich.text import Text
+
+    names, looks, accepted = answer.drafters, styles(answer.drafters), set(trace.get("path", ()))
+    beliefs, sources, probes = (trace.get(name) or [] for name in ("belief", "source", "probe"))
+    said = Text()
+    for node in nodes:
+        mark = "✓" if node in accepted else "?" if node < len(probes) and probes[node] else ""
+        source = sources[node] if node < len(sources) else -1
+        look = looks.get(names[source] if 0 <= source < len(names) else "model", "")
+        said.append(f"{'  ' if said else ''}{mark}")
+        said.append(re.sub("^ | $", "·", _visible(text(trace["tokens"][node]))), look)
+        said.append(f" {percent(beliefs[node])}" if node < len(beliefs) else "", "dim")
+    return said
+
+
+def _visible(text: str) -> str:
+    """Return text on one line, without characters that a terminal would obey."""
+    return clean(text).replace("\n", "↵").replace("\t", "⇥")
+
+
+def _bold(to: Console, words: str) -> Text:
+    from rich.text import Text
+
+    return Text(words, "bold" if to.color_system is not None else "")

@@ -1,0 +1,171 @@
+"""One step with what its planner said of it. Rows of other versions say less, never anything else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from draftwood.step import SourceStep, Step
+
+
+class Alternative(NamedTuple):
+    """A number of draft nodes that might have been scored.
+
+    Attributes
+    ----------
+    nodes
+        Draft nodes.
+    tokens, ms
+        Tokens expected of such a pass, and milliseconds.
+    """
+
+    nodes: int
+    tokens: float
+    ms: float
+
+    @property
+    def rate(self) -> float:
+        """Goodput: expected tokens per second."""
+        return 1000 * self.tokens / self.ms
+
+
+@dataclass(frozen=True)
+class Account:
+    """A step and its plan; what is unknown or malformed in the plan is left out.
+
+    Attributes
+    ----------
+    number
+        Of the step within its answer, from 1.
+    step
+        What happened.
+    """
+
+    number: int
+    step: Step
+
+    @cached_property
+    def _said(self) -> Mapping[str, Any]:
+        given = (self.step.trace or {}).get("plan")
+        return given if isinstance(given, Mapping) else {}
+
+    @cached_property
+    def plan(self) -> Mapping[str, Any]:
+        """What the planner said in single values.
+
+        ``planner``, ``asked``, ``candidates``, ``chosen``, ``best``, ``explored``, ``context``, ``rows``,
+        ``overhead_ms``, each only where it is known and of its type.
+        """
+        return {name: self._said[name] for name, kind in _KNOWN.items() if type(self._said.get(name)) in kind}
+
+    @cached_property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """What the planner weighed, by number of nodes; none where it weighed nothing."""
+        return tuple(sorted(set(_alternatives(self._said.get("alternatives")))))
+
+    @cached_property
+    def policies(self) -> Mapping[str, str]:
+        """Name -> what it saw, of every policy in force."""
+        return {str(p[0]): str(p[1]) for p in _listed(self._said.get("policies")) if len(_listed(p)) >= 2}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else the planner says of sources."""
+        return tuple(str(note) for note in _listed(self._said.get("sources")))
+
+    @property
+    def asked(self) -> int | None:
+        """Draft nodes that each source was asked for, at most; None where nobody says."""
+        by_source = [s.asked for s in self.step.by_source]
+        asked: int | None = self.plan.get("asked", max(by_source) if by_source else None)
+        return asked
+
+    @property
+    def proposed(self) -> int:
+        """Draft nodes that the sources proposed, before equal ones became one."""
+        return sum(s.proposed for s in self.step.by_source)
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Policies that kept this draft short: those with an opinion, where all they let through was scored."""
+        cut = self.chosen >= self.plan.get("candidates", 0) and self.proposed >= (self.asked or 0)
+        return self.step.held if cut else ()
+
+    @property
+    def rows(self) -> int:
+        """Requests that shared the pass, where known."""
+        rows: int = self.plan.get("rows", 1)
+        return rows
+
+    @property
+    def chosen(self) -> int:
+        """Draft nodes that were scored, of all requests of the pass where the planner says it."""
+        chosen: int = self.plan.get("chosen", self.step.drafted)
+        return chosen
+
+    def alternative(self, nodes: int) -> Alternative | None:
+        """Return what the planner expected of a pass over so many draft nodes."""
+        return next((a for a in self.alternatives if a.nodes == nodes), None)
+
+    @property
+    def expected(self) -> Alternative | None:
+        """What the planner expected of the pass that was made."""
+        return self.alternative(self.chosen)
+
+    @property
+    def likeliest(self) -> float | None:
+        """Probability of the best candidate, as believed."""
+        none, one = self.alternative(0), self.alternative(1)
+        return max(0.0, min(1.0, one.tokens - none.tokens)) if none and one else None
+
+    @property
+    def node_cost(self) -> float | None:
+        """What the first draft node adds to a plain pass, as a share of it; may be negative."""
+        none, one = self.alternative(0), self.alternative(1)
+        return one.ms / none.ms - 1 if none and one else None
+
+    @property
+    def ms(self) -> float:
+        """Milliseconds that the step took."""
+        return 1000 * self.step.seconds
+
+
+_KNOWN: Mapping[str, tuple[type, ...]] = {
+    "planner": (str,),
+    "asked": (int,),
+    "candidates": (int,),
+    "chosen": (int,),
+    "best": (int,),
+    "explored": (bool,),
+    "context": (int,),
+    "rows": (int,),
+    "overhead_ms": (int, float),
+}
+
+
+def _alternatives(given: Any) -> Iterator[Alternative]:
+    for each in _listed(given):
+        if len(_listed(each)) >= 3 and {type(value) for value in each[:3]} <= _NUMBERS:
+            nodes, tokens, ms = each[:3]
+            if nodes >= 0 and math.isfinite(tokens) and 0 < ms < math.inf:
+                yield Alternative(int(nodes), tokens, ms)
+
+
+_NUMBERS = {int, float}
+
+
+def _listed(given: Any) -> Sequence[Any]:
+    return given if isinstance(given, (list, tuple)) else ()
+
+
+def accounts(steps: Sequence[Step]) -> list[Account]:
+    """Return an account per step of one answer."""
+    return [Account(number, step) for number, step in enumerate(steps, start=1)]
+
+
+def source(step: Step, index: int) -> SourceStep:
+    """Return what a source did in a step; nothing where the step does not say."""
+    return step.by_source[index] if 0 <= index < len(step.by_source) else SourceStep()

@@ -1,0 +1,99 @@
+"""What is explained, as one JSON-ready document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from draftwood.measure.explain.account import Account, accounts
+from draftwood.measure.explain.cost import costs
+from draftwood.measure.explain.odds import odds
+from draftwood.measure.explain.sentences import sentences
+from draftwood.measure.explain.summary import Summary
+from draftwood.measure.explain.why import reason, words
+from draftwood.measure.rows.records import Answer
+from draftwood.step import SourceStep
+
+
+def by_arm(answers: Iterable[Answer]) -> dict[tuple[str, str], list[Answer]]:
+    """Return (drafters, planner) -> its answers: other arms have other reasons."""
+    found: dict[tuple[str, str], list[Answer]] = {}
+    for answer in answers:
+        found.setdefault((answer.arm, answer.planner or ""), []).append(answer)
+    return found
+
+
+def arm(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return what the answers of one arm amount to: summary in figures and words, cost, odds per class."""
+    names = answers[0].drafters
+    told = [account for answer in answers for account in accounts(answer.steps)]
+    summary = Summary.of(told, names)
+    steps = (step for answer in answers for step in answer.steps)
+    return {
+        "drafters": answers[0].arm,
+        "planner": answers[0].planner,
+        "answers": [{"answer": a.id, "task": a.task, "name": a.name} for a in answers],
+        "words": list(sentences(summary)),
+        "summary": summary.to_json(),
+        "cost": costs(told),
+        "odds": [
+            {"source": _name(names, source), "evidence": evidence, **found.to_json()}
+            for (source, evidence), found in odds(steps).items()
+        ],
+    }
+
+
+def steps_of(answer: Answer) -> Iterator[dict[str, Any]]:
+    """Yield a row per step of an answer, its text where it is known."""
+    at = len(answer.output_ids) - sum(len(s.emitted) for s in answer.steps)
+    for account in accounts(answer.steps):
+        step, expected = account.step, account.expected if account.rows == 1 else None
+        end = at + len(step.emitted)
+        yield {
+            "step": account.number,
+            "context": step.context,
+            "emitted": list(step.emitted),
+            "text": "".join(answer.pieces[at:end]) if answer.pieces else None,
+            "asked": account.asked,
+            "candidates": account.plan.get("candidates"),
+            "drafted": step.drafted,
+            "probed": step.probed,
+            "accepted": step.accepted,
+            "expected_tokens": expected.tokens if expected else None,
+            "expected_ms": expected.ms if expected else None,
+            "ms": account.ms,
+            "reason": reason(account).value,
+            "why": words(account),
+        }
+        at = end
+
+
+def detail(answer: Answer, account: Account) -> dict[str, Any]:
+    """Return everything that is known of one step."""
+    step, names = account.step, answer.drafters
+    row = next(row for row in steps_of(answer) if row["step"] == account.number)
+    seconds = {name: 1000 * getattr(step, f"{name}_s") for name in _PARTS}
+    return row | {
+        "ms_of": seconds,
+        "plan": dict(account.plan),
+        "alternatives": [
+            {"nodes": a.nodes, "expected_tokens": a.tokens, "ms": a.ms, "tokens_per_second": a.rate}
+            for a in account.alternatives
+        ],
+        "policies": [{"policy": n, "held": n in account.held, "why": why} for n, why in account.policies.items()],
+        "notes": list(account.notes),
+        "sources": [_source(_name(names, i), own) for i, own in enumerate(step.by_source)],
+        "tree": {k: v for k, v in (step.trace or {}).items() if k != "plan"} or None,
+    }
+
+
+def _source(name: str, own: SourceStep) -> dict[str, Any]:
+    counts = {k: getattr(own, k) for k in ("asked", "proposed", "kept", "accepted", "match_length", "failed")}
+    return {"source": name, **counts, "draft_ms": 1000 * own.draft_s}
+
+
+_PARTS = ("plan", "draft", "score", "verify", "keep", "learn")
+
+
+def _name(names: Sequence[str], source: int) -> str:
+    return names[source] if 0 <= source < len(names) else f"source {source}"

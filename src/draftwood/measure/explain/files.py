@@ -1,0 +1,57 @@
+"""Which steps of a rows file can be explained, and what is said of files that hold none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from draftwood.errors import UsageError
+from draftwood.measure.rows.lines import read_lines
+from draftwood.measure.rows.records import Answer, read_rows
+
+_OTHERS = {
+    "trace": "is a trace, which has no steps: replay it with draftwood simulate -o and explain those rows",
+    "probe": "was written by draftwood probe, which decodes unchanged: nothing was drafted",
+    "profile": "is a profile, which has no steps: explain rows of draftwood generate -o or bench -o",
+}
+
+
+def explainable(path: Path) -> list[Answer]:
+    """Return the answers of a rows file that have steps of drafters, in the order of the file.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be opened, is empty, none of rows, of a verb that drafts nothing, or without such steps.
+    RecordError
+        For a broken line, by number.
+    """
+    number, first = next(read_lines(path, cut=True), (0, {}))
+    if not number:
+        raise UsageError(f"{path} is empty: give rows that draftwood generate, bench or simulate wrote with -o")
+    if first.get("row") != "header":
+        raise UsageError(f"{path} is no rows file: its first line is no header (a trace is read by simulate)")
+    if said := _OTHERS.get(str(first.get("verb"))):
+        raise UsageError(f"{path} {said}")
+    answers = [a for a in read_rows(path, cut=True).answers if a.steps]
+    if not answers:
+        raise UsageError(f"{path} holds no steps: give rows that draftwood generate, bench or simulate wrote")
+    if drafted := [a for a in answers if a.drafters]:
+        return drafted
+    raise UsageError(f"{path} holds plain decoding only, which drafts nothing: give rows with drafters")
+
+
+def chosen(path: Path, answers: Sequence[Answer], number: int | None) -> Answer | None:
+    """Return the answer of this number, or the only one; None where there are several and none was named.
+
+    Raises
+    ------
+    UsageError
+        For a number that no answer has.
+    """
+    if number is None:
+        return answers[0] if len(answers) == 1 else None
+    if (found := next((a for a in answers if a.id == number), None)) is not None:
+        return found
+    known = [a.id for a in answers]
+    raise UsageError(f"{path} has no drafted answer {number}: its answers have numbers {known[0]} to {known[-1]}")

@@ -1,0 +1,60 @@
+"""Odds per source and evidence class: what was believed of scored nodes, and how often it came true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from draftwood.step import Step
+
+
+@dataclass(slots=True)
+class Odds:
+    """One evidence class of one source.
+
+    Attributes
+    ----------
+    nodes
+        Scored draft nodes whose parent was accepted: those that the pass has told about.
+    right
+        Of these the accepted ones.
+    believed
+        Sum of their believed probabilities.
+    """
+
+    nodes: int = 0
+    right: int = 0
+    believed: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return counts and the two rates."""
+        rates = {"believed": self.believed / self.nodes, "came_true": self.right / self.nodes}
+        return {"nodes": self.nodes, "right": self.right, **rates}
+
+
+def odds(steps: Iterable[Step]) -> dict[tuple[int, int], Odds]:
+    """Return (source, evidence class) -> its odds, the most frequent class of each source first."""
+    found: dict[tuple[int, int], Odds] = {}
+    for step in steps:
+        for key, belief, right in _told(step):
+            one = found.setdefault(key, Odds())
+            one.nodes += 1
+            one.right += right
+            one.believed += belief
+    return dict(sorted(found.items(), key=lambda item: (item[0][0], -item[1].nodes)))
+
+
+def _told(step: Step) -> Iterator[tuple[tuple[int, int], float, bool]]:
+    trace = step.trace or {}
+    if not {"tokens", "parents", "source", "evidence", "belief", "path"} <= trace.keys():
+        return
+    path = trace["path"]
+    accepted, reached = set(path), {-1, *path}
+    if path and len(step.emitted) <= len(path):  # the text ended there: nobody asked what comes next
+        reached.discard(path[-1])
+    probes = trace.get("probe") or [False] * len(trace["tokens"])
+    flat = zip(trace["parents"], trace["source"], trace["evidence"], trace["belief"], probes, strict=True)
+    for node, (parent, source, evidence, belief, probe) in enumerate(flat):
+        if parent in reached and not probe:
+            yield (source, evidence), belief, node in accepted

@@ -1,0 +1,121 @@
+"""The one reason why a step drafted as much as it did, as a word to count and as a few words to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from draftwood.measure.explain.account import Account
+
+
+class Reason(StrEnum):
+    """Why."""
+
+    OFF = "off"
+    """Nothing may draft."""
+    HELD = "held"
+    """A policy held it."""
+    EXPLORED = "explored"
+    """Another number than the best, to see what it costs."""
+    END = "end"
+    """The text had room for one token only."""
+    RESTED = "rested"
+    """Sources were not asked: nothing of theirs had paid for a while."""
+    NOTHING = "nothing"
+    """No source had a candidate."""
+    UNLIKELY = "unlikely"
+    """Candidates, but none that paid."""
+    ALL = "all"
+    """Every candidate paid."""
+    PART = "part"
+    """More candidates would not have paid."""
+    FIXED = "fixed"
+    """The planner's number is fixed."""
+    COUNTS = "counts"
+    """Nobody says; what was scored is known."""
+
+
+def reason(account: Account) -> Reason:
+    """Return what decided; of several reasons the one without which the others would not matter."""
+    plan = account.plan
+    if account.held:
+        return Reason.HELD
+    if plan.get("explored"):
+        return Reason.EXPLORED
+    if not account.chosen:
+        return _undrafted(account)
+    candidates = plan.get("candidates")
+    if account.alternatives and candidates is not None:
+        return Reason.ALL if account.chosen >= candidates else Reason.PART
+    return Reason.FIXED if plan.get("planner") == "fixed" else Reason.COUNTS
+
+
+def _undrafted(account: Account) -> Reason:
+    step, plan = account.step, account.plan
+    if not step.by_source or plan.get("planner") == "off":
+        return Reason.OFF
+    if account.asked == 0:
+        if step.finish == "length":
+            return Reason.END
+        return Reason.OFF if plan.get("planner") == "fixed" else Reason.RESTED
+    return Reason.UNLIKELY if plan.get("candidates", account.proposed) else Reason.NOTHING
+
+
+def words(account: Account) -> str:
+    """Return the reason in a few words, with its numbers."""
+    return _WORDS[reason(account)](account)
+
+
+def _held(account: Account) -> str:
+    seen = [account.policies.get(name, "") for name in account.held]
+    named = (f"{n} ({why})" if why else n for n, why in zip(account.held, seen, strict=True))
+    did = f"held it to {nodes(account.chosen)}" if account.chosen else "stopped drafting"
+    return f"{' and '.join(named)} {did}"
+
+
+def _explored(account: Account) -> str:
+    best = account.plan.get("best")
+    instead = f", not {best}," if best is not None and best != account.chosen else ""
+    return f"tried {nodes(account.chosen)}{instead} to see the cost"
+
+
+def _unlikely(account: Account) -> str:
+    likeliest, cost = account.likeliest, account.node_cost
+    if likeliest is None or cost is None:
+        return "no candidate was likely enough"
+    return f"best candidate {share(likeliest)}, a node costs {share(max(0.0, cost))} of a pass"
+
+
+def _all(account: Account) -> str:
+    return "the one candidate pays" if account.chosen == 1 else f"all {account.chosen} candidates pay"
+
+
+def _counts(account: Account) -> str:
+    known = account.plan.get("candidates")
+    some = f"{known} candidates" if known is not None else f"{account.proposed} proposed"
+    return f"{account.chosen} of {some} scored"
+
+
+_WORDS: Mapping[Reason, Callable[[Account], str]] = {
+    Reason.OFF: lambda _: "drafting is off",
+    Reason.HELD: _held,
+    Reason.EXPLORED: _explored,
+    Reason.END: lambda _: "one token was left to write",
+    Reason.RESTED: lambda _: "sources were not asked",
+    Reason.NOTHING: lambda _: "no source had a candidate",
+    Reason.UNLIKELY: _unlikely,
+    Reason.ALL: _all,
+    Reason.PART: lambda a: f"of {a.plan['candidates']} candidates {a.chosen} pay best",
+    Reason.FIXED: lambda a: f"{_counts(a)}, a fixed number",
+    Reason.COUNTS: _counts,
+}
+
+
+def nodes(n: int) -> str:
+    """Return ``1 node`` or ``2 nodes``."""
+    return f"{n} node{'s' * (n != 1)}"
+
+
+def share(value: float) -> str:
+    """Return a share as ``62 %`` or ``3.4 %``, two digits of it."""
+    return f"{100 * value:{'.2g' if value < 0.0995 else '.0f'}} %"

@@ -1,0 +1,123 @@
+"""Where the profile of a model on this machine is kept, and reading it for a model that is loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from draftwood.errors import RecordError
+from draftwood.models.catalogue import CATALOGUE
+from draftwood.models.find import cache_folder, model_folder
+from draftwood.models.machine import machine
+from draftwood.planning.cost_curve import CostCurve, read_profile
+
+_LOG = logging.getLogger("draftwood")
+_SAID: set[Path] = set()
+
+
+class Setting(NamedTuple):
+    """What the cost of a pass depends on, the machine aside.
+
+    Attributes
+    ----------
+    model
+        A catalogue name, folder or hub name.
+    dtype, threads, device
+        ``"float32"``, torch's threads, ``"cpu"``.
+    """
+
+    model: str
+    dtype: str
+    threads: int
+    device: str = "cpu"
+
+
+def setting_of(model: Any) -> Setting | None:
+    """Return the setting of a loaded model of transformers; None where it does not say what it is."""
+    name = getattr(getattr(model, "config", None), "_name_or_path", None)
+    dtype, device = getattr(model, "dtype", None), getattr(model, "device", None)
+    if not isinstance(name, str) or not name or dtype is None or device is None:
+        return None
+    import torch
+
+    kind = str(getattr(device, "type", device))
+    return Setting(_catalogue_name(name) or name, str(dtype).rpartition(".")[2], torch.get_num_threads(), kind)
+
+
+def curve_of(setting: Setting) -> CostCurve | None:
+    """Return what `draftwood profile` measured with this setting here, or None.
+
+    A file that is broken or was measured with another setting is left alone, with a warning in the log, once.
+    """
+    path = None
+    try:
+        path = cached_profile(*setting)
+        if path is None:
+            return None
+        header = next((row for _, row in read_profile(path)), {}).get("settings", {})
+        if [header.get(name) for name in Setting._fields[1:]] != list(setting[1:]) or _slug(
+            str(header.get("model"))
+        ) != _slug(setting.model):
+            raise RecordError("it was measured with another model or other settings")
+        return CostCurve.load(path)
+    except Exception as error:  # whatever is wrong with the file or its folder: passes tell their cost themselves
+        if path is not None and path not in _SAID:
+            _SAID.add(path)
+            _LOG.warning("%s is not used (%s): draftwood profile writes a new one", path, error)
+        return None
+
+
+def profile_path(model: str, dtype: str, threads: int, device: str = "cpu") -> Path:
+    """Return where the profile of this model on this machine belongs, whether or not it is there."""
+    return cache_folder() / "profiles" / f"{stem(Setting(model, dtype, threads, device))}.jsonl"
+
+
+def tuned_path(model: Any) -> Path:
+    """Return where `draftwood tune` keeps what it learnt of a loaded model, unless it is told."""
+    setting = setting_of(model)
+    return cache_folder() / "tuned" / f"{stem(setting) if setting is not None else 'unnamed'}.json"
+
+
+def cached_profile(model: str, dtype: str, threads: int, device: str = "cpu") -> Path | None:
+    """Return the file of the profile that was measured for this model here; None if there is none."""
+    path = profile_path(model, dtype, threads, device)
+    return path if path.is_file() else None
+
+
+def newest_profile(model: str) -> Path | None:
+    """Return the file of the newest profile of this model here, whatever its number format and threads."""
+    found = (cache_folder() / "profiles").glob(f"{_slug(model)}-*-{machine()}.jsonl")
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def stem(setting: Setting) -> str:
+    """Return a file's name, without an ending, that belongs to this setting on this machine."""
+    model, dtype, threads, device = setting
+    return "-".join((_slug(model), dtype, f"{threads}threads", _safe(device), machine()))
+
+
+def _slug(model: str) -> str:
+    """A name for a file; folders of the same last name stay apart."""
+    if (known := _catalogue_name(model)) is not None:
+        return _safe(known)
+    if not Path(model).exists():
+        return _safe(model)
+    place = Path(model).resolve()
+    return f"{_safe(place.name)}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
+
+
+def _catalogue_name(model: str) -> str | None:
+    """The name of a catalogue model that is given by name or by the folder where it was put."""
+    if model in CATALOGUE:
+        return model
+    place = Path(model).name
+    if place in CATALOGUE and Path(model).resolve() == model_folder(place).resolve():
+        return place
+    return None
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^\w.]+", "_", name)

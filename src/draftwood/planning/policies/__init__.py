@@ -1,0 +1,1 @@
+"""Reasons to draft less than a planner would, one per file."""

@@ -1,0 +1,83 @@
+"""Policy ``backoff``: after some drafts in a row that brought nothing, none for a while, then one to try again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from draftwood.contracts import State
+from draftwood.errors import UsageError
+
+
+@dataclass(slots=True)
+class _Luck:
+    """What happened to one request."""
+
+    misses: int = 0  # in a row
+    pause: int = 0  # tokens without a draft that are still to come
+
+
+class Backoff:
+    """Stops drafting for ``pause`` tokens when ``misses`` drafts in a row brought ``accepted`` tokens or fewer.
+
+    The first draft after a pause decides: another miss is another pause. A draft that was accepted whole is no
+    miss, however short it was. Every request is judged for itself.
+
+    Parameters
+    ----------
+    misses
+        Drafts in a row that must fail, at least 1.
+    accepted
+        Most accepted draft tokens of a step that failed.
+    pause
+        Emitted tokens without drafts, at least 1.
+
+    Raises
+    ------
+    UsageError
+        If a value is out of range.
+    """
+
+    name = "backoff"
+
+    def __init__(self, misses: int = 3, accepted: int = 1, pause: int = 50) -> None:
+        if misses < 1:
+            raise UsageError(f"backoff: misses is {misses}: at least 1 draft must fail before it stops")
+        if accepted < 0:
+            raise UsageError(f"backoff: accepted is {accepted}: no draft has fewer than 0 accepted tokens")
+        if pause < 1:
+            raise UsageError(f"backoff: pause is {pause}: pause for at least 1 token")
+        self.misses, self.accepted, self.pause = misses, accepted, pause
+        self._lucks: WeakKeyDictionary[State, _Luck] = WeakKeyDictionary()
+        self._last = _Luck()
+
+    def limit(self, state: State, rows: int) -> int | None:  # noqa: ARG002
+        self._last = self._of(state)
+        return 0 if self._last.pause else None
+
+    def sources(self, state: State) -> None:  # noqa: ARG002
+        return None
+
+    def learn(self, state: State) -> None:
+        luck, step = self._of(state), state.step
+        if luck.pause:
+            luck.pause = max(0, luck.pause - len(step.emitted))
+            if not luck.pause:
+                luck.misses = self.misses - 1  # the next draft decides
+        elif step.drafted:
+            failed = step.accepted <= self.accepted and step.accepted < step.depth
+            luck.misses = luck.misses + 1 if failed else 0
+            if luck.misses >= self.misses:
+                luck.pause = self.pause
+
+    def why(self) -> str:
+        luck = self._last
+        if luck.pause:
+            return f"drafts kept failing, {luck.pause} tokens of the pause to go"
+        return f"{luck.misses} drafts in a row failed" if luck.misses else "the last draft was worth it"
+
+    def _of(self, state: State) -> _Luck:
+        luck = self._lucks.get(state)
+        if luck is None:
+            luck = self._lucks[state] = _Luck()
+        return luck

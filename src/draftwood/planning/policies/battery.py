@@ -1,0 +1,65 @@
+"""Policy ``battery``: no drafts while the charge is low; wide passes take more energy per second."""
+
+from __future__ import annotations
+
+from draftwood.contracts import State
+from draftwood.errors import UsageError
+from draftwood.planning.policies.sensors import Charge, Watched
+from draftwood.planning.policies.sensors import battery as read_battery
+
+
+class Battery:
+    """Stops drafting below a charge, unless plugged in.
+
+    Parameters
+    ----------
+    below
+        Charge, a share in [0, 1], below which nothing is drafted. It is the user's switch, too: 1 never drafts on
+        battery (unless it is full), 0 always does.
+    hysteresis
+        Share above ``below`` at which drafting begins again without a plug.
+    sensor
+        The battery; by default what psutil says of it.
+
+    Raises
+    ------
+    UsageError
+        If a value is out of range.
+    """
+
+    name = "battery"
+
+    def __init__(
+        self, below: float = 0.2, hysteresis: float = 0.02, *, sensor: Watched[Charge] | None = None
+    ) -> None:
+        if not 0 <= below <= 1:
+            raise UsageError(f"battery: below is {below}: give a share between 0 and 1, as in battery:below=0.2")
+        if not 0 <= hysteresis <= 1:
+            raise UsageError(f"battery: hysteresis is {hysteresis}: give a share between 0 and 1")
+        self.below, self.hysteresis = below, hysteresis
+        self._sensor = sensor if sensor is not None else Watched(read_battery)
+        self._charge: Charge | None = None
+        self._low = False
+
+    def limit(self, state: State, rows: int) -> int | None:  # noqa: ARG002
+        return 0 if self._low else None
+
+    def sources(self, state: State) -> None:  # noqa: ARG002
+        return None
+
+    def learn(self, state: State) -> None:
+        """Record the charge by which this step was limited, and look for a new one."""
+        state.step.battery = None if self._charge is None else self._charge.share
+        charge = self._sensor()
+        self._charge = charge if charge is not None and 0 <= charge.share <= 1 else None
+        if self._charge is None or self._charge.plugged:
+            self._low = False
+        else:
+            self._low = self._charge.share < min(1.0, self.below + self.hysteresis * self._low)
+
+    def why(self) -> str:
+        if self._charge is not None:
+            return f"{self._charge.share:.0%}, {'plugged in' if self._charge.plugged else 'on battery'}"
+        if self._sensor.given_up:
+            return "the battery does not answer"
+        return "no battery here" if self._sensor.answered else "battery not read yet"

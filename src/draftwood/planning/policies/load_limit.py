@@ -1,0 +1,85 @@
+"""Policy ``load``: the more texts want the machine, the shorter their drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+from draftwood.contracts import State
+from draftwood.errors import UsageError
+
+
+class LoadLimit:
+    """Divides what drafting may cost: no limit for one text alone, none to draft for ``full`` and more.
+
+    In between the limit falls in a straight line from ``most``. The load is the texts that share the pass and
+    those that wait; when it falls, the higher one counts for ``dwell`` seconds more.
+
+    Parameters
+    ----------
+    full
+        Texts, running and waiting, from which on nothing is drafted.
+    most
+        Where the line starts: draft nodes of one text.
+    dwell
+        Seconds.
+    queue
+        Tells how many texts wait, at once; asked after every step. By default none wait.
+    clock
+        Tells seconds.
+
+    Raises
+    ------
+    UsageError
+        If a value is out of range.
+    """
+
+    name = "load"
+
+    def __init__(
+        self,
+        full: int = 16,
+        most: int = 8,
+        dwell: float = 2.0,
+        *,
+        queue: Callable[[], int] | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        if full < 1:
+            raise UsageError(f"load: full is {full}: give the texts that are too many, at least 1")
+        if most < 0:
+            raise UsageError(f"load: most is {most}: use 0 draft nodes or more")
+        if not 0 <= dwell < float("inf"):
+            raise UsageError(f"load: dwell is {dwell}: give 0 seconds or more")
+        self.full, self.most, self.dwell = full, most, dwell
+        self._queue, self._clock = queue, clock
+        self._rows = self._waiting = 0
+        self._peak, self._since = 0, 0.0
+
+    def limit(self, state: State, rows: int) -> int | None:  # noqa: ARG002
+        self._rows = rows
+        load = max(self._peak, rows + self._waiting)
+        if load >= self.full:
+            return 0
+        return None if load <= 1 else self.most * (self.full - load) // (self.full - 1)
+
+    def sources(self, state: State) -> None:  # noqa: ARG002
+        return None
+
+    def learn(self, state: State) -> None:  # noqa: ARG002
+        self._waiting = self._wait()
+        load, now = self._rows + self._waiting, self._clock()
+        if load >= self._peak or not 0 <= now - self._since < self.dwell:
+            self._peak, self._since = load, now
+
+    def why(self) -> str:
+        said = f"{self._rows} running and {self._waiting} waiting"
+        before = self._peak > self._rows + self._waiting
+        return f"{said}, {self._peak} within the last {self.dwell:g} s" if before else said
+
+    def _wait(self) -> int:
+        """A queue that cannot be asked is an empty one."""
+        try:
+            return max(0, int(self._queue())) if self._queue is not None else 0
+        except Exception:  # whatever the server's own code thinks of
+            return 0

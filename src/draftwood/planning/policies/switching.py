@@ -1,0 +1,170 @@
+"""``switching``: asks the source that this kind of text is written fastest with, or all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from draftwood.contracts import Drafter, State
+from draftwood.errors import UsageError
+from draftwood.planning.bandit import ALL, Bandit
+from draftwood.planning.kind import kind_of
+from draftwood.step import SourceStep
+
+_TAIL = 256  # tokens that are looked at
+_LONGEST = 3600.0  # seconds of a step; anything else is a clock that jumped
+_MOST_SETS = 256  # of drafters; the oldest is forgotten
+_UNKNOWN = "text"
+"""The kind of all texts where nobody can read them."""
+
+
+@dataclass(slots=True)
+class _Request:
+    """What is known of one request."""
+
+    bandit: Bandit
+    kind: str
+    looked: int
+    """Its length when the kind was recognised."""
+    arm: int = ALL
+
+
+class SwitchingPolicy:
+    """Asks one source of the set or all, whichever gives most tokens per second on this kind of text.
+
+    The kind (code, prose, chat, structured) is recognised when a request begins and again every so many tokens;
+    the choice is learnt per kind and set of drafters, which for drafters with a memory means per namespace.
+    With one drafter there is nothing to choose.
+
+    Parameters
+    ----------
+    every
+        Tokens after which the kind is looked at again.
+    decode
+        Token ids to text; None: all text is of one kind.
+
+    Raises
+    ------
+    UsageError
+        If ``every`` is below 1.
+    """
+
+    name = "switching"
+
+    def __init__(self, every: int = 64, *, decode: Callable[[Sequence[int]], str] | None = None) -> None:
+        if every < 1:
+            raise UsageError(f"switching: every is {every}: look again after 1 token or more")
+        self.every = every
+        self._decode = decode
+        self._bandits: dict[tuple[str, ...], Bandit] = {}
+        self._requests: WeakKeyDictionary[State, _Request] = WeakKeyDictionary()
+        self._width = _Slope()
+        self._rows = 1
+        self._why = "nothing decided yet"
+
+    def limit(self, state: State, rows: int) -> int | None:  # noqa: ARG002
+        self._rows = max(1, rows)
+        return None
+
+    def sources(self, state: State) -> Sequence[bool] | None:
+        drafters = state.drafters
+        if sum(d is not None for d in drafters) < 2:
+            self._requests.pop(state, None)
+            self._why = "one drafter: nothing to choose"
+            return None
+        request = self._look(state)
+        arm = request.bandit.arm(request.kind)
+        if arm != ALL and drafters[arm - 1] is None:  # it was disabled for this request
+            arm = ALL
+        request.arm = arm
+        self._why = self._said(request, drafters)
+        return None if arm == ALL else [i == arm - 1 for i in range(len(drafters))]
+
+    def learn(self, state: State) -> None:
+        request, step = self._requests.get(state), state.step
+        if request is None or not 0 < step.score_s <= step.seconds < _LONGEST:
+            return
+        tokens, width = len(step.emitted), 1 + step.drafted + step.probed
+        self._width.learn(width, step.score_s)
+        seconds = step.score_s / self._rows + step.overhead_s
+        if request.arm != ALL:
+            request.bandit.alone(request.kind, request.arm, tokens, seconds)
+        elif all(source.calls for source in step.by_source):  # the planner may let some rest
+            drafting = sum(source.draft_s for source in step.by_source)
+            others = [self._with_one(source, seconds, width, drafting) for source in step.by_source]
+            given = [float(min(tokens, 1 + source.accepted)) for source in step.by_source]
+            request.bandit.together(request.kind, [tokens, *given], [seconds, *others])
+        else:
+            request.bandit.alone(request.kind, ALL, tokens, seconds)
+
+    def why(self) -> str:
+        return self._why
+
+    def _with_one(self, source: SourceStep, seconds: float, width: int, drafting: float) -> float:
+        """What the step would have taken with this source alone: a narrower pass, and less drafting."""
+        narrower = width - (1 + source.kept + source.probes)
+        least = 0.1 * seconds  # the slope is a guess, and no pass is for nothing
+        return max(least, seconds - self._width.slope * narrower - (drafting - source.draft_s))
+
+    def _look(self, state: State) -> _Request:
+        """The request, its kind recognised if that is due."""
+        request, length = self._requests.get(state), state.length
+        if request is None or request.bandit.sources != len(state.drafters):  # the next turn may have others
+            bandit = self._bandit(tuple(map(_named, state.drafters)))
+            request = self._requests[state] = _Request(bandit, self._kind(state), length)
+        elif not request.looked <= length < request.looked + self.every:
+            request.kind, request.looked = self._kind(state), length
+        return request
+
+    def _bandit(self, names: tuple[str, ...]) -> Bandit:
+        if names not in self._bandits and len(self._bandits) >= _MOST_SETS:
+            del self._bandits[next(iter(self._bandits))]
+        return self._bandits.setdefault(names, Bandit(len(names)))
+
+    def _kind(self, state: State) -> str:
+        if self._decode is None:
+            return _UNKNOWN
+        try:
+            return kind_of(self._decode(state.ids[-_TAIL:]))
+        except Exception:  # somebody else's tokenizer: whatever it raises, the text goes on
+            return _UNKNOWN
+
+    def _said(self, request: _Request, drafters: Sequence[Drafter | None]) -> str:
+        arm = request.arm
+        chosen = drafters[arm - 1] if arm != ALL else None
+        who = chosen.name if chosen is not None else "all sources"
+        note = ", all text taken for alike: no tokenizer" if self._decode is None else ""
+        return f"{request.kind}: {who}{note}"
+
+
+def _named(drafter: Drafter | None) -> str:
+    return f"{drafter.name} {drafter!r}" if drafter is not None else ""
+
+
+class _Slope:
+    """Seconds that one node more costs, learnt from the passes; to begin with a share of a pass."""
+
+    _SHARE = 0.04  # of the guess in planning/cost_model.py
+    _KEEP = 0.99
+
+    def __init__(self) -> None:
+        self._n = self._w = self._y = self._ww = self._wy = 0.0
+
+    def learn(self, width: int, seconds: float) -> None:
+        """Take in a pass; one that was interrupted counts as twice the usual."""
+        if self._n:
+            seconds = min(seconds, 2 * self._y / self._n + self.slope * width)
+        keep = self._KEEP
+        self._n, self._w, self._y = keep * self._n + 1, keep * self._w + width, keep * self._y + seconds
+        self._ww, self._wy = keep * self._ww + width * width, keep * self._wy + width * seconds
+
+    @property
+    def slope(self) -> float:
+        """Seconds per node, never below 0."""
+        if not self._n:
+            return 0.0
+        width, seconds = self._w / self._n, self._y / self._n
+        spread, joint = self._ww / self._n - width * width, self._wy / self._n - width * seconds
+        guess = self._SHARE * seconds / (1 + self._SHARE * (width - 1))
+        return max(0.0, (joint + guess) / (spread + 1))

@@ -1,0 +1,169 @@
+"""``draftwood explain``: rows and a live answer, for people and as JSON, and its errors."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from draftwood.cli import explain_tables
+from draftwood.measure.rows.records import Answer, header
+from draftwood.measure.rows.writer import RowsWriter
+from draftwood.step import SourceStep, Step
+
+PROMPT = "abcabcabcabc"
+ESCAPE = "\x1b["
+
+
+@pytest.fixture(scope="module")
+def rows(tiny, tmp_path_factory):
+    """Two answers as generate keeps them."""
+    from draftwood.cli.main import run
+
+    path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
+    for planner in ("goodput", "fixed:4"):
+        flags = ["--model", tiny, "--max-new-tokens", "30", "--planner", planner, "--json"]
+        assert run(["generate", PROMPT, *flags, "-o", str(path)]) == 0
+    return str(path)
+
+
+def test_the_summary_comes_first_and_arms_are_told_apart(draftwood, rows):
+    ran = draftwood("explain", rows)
+    assert (ran.code, ran.err) == (0, "")
+    first, *rest = ran.out.splitlines()
+    assert first == "default, planner goodput: 1 answer"
+    assert rest[0].startswith("- 29 tokens in ")
+    assert "default, planner fixed:4: 1 answer" in rest
+    assert "ms believed" in ran.out
+    assert "came true" in ran.out
+    assert rest[-1] == "the steps of one: --answer N"
+    assert ESCAPE not in ran.out
+
+
+def test_one_answer_is_shown_step_by_step(draftwood, rows):
+    ran = draftwood("explain", rows, "--answer", "1")
+    assert (ran.code, ran.err) == (0, "")
+    assert "goodput" not in ran.out
+    table = ran.out[ran.out.index("step  context") :]
+    assert re.search(r"^ +1 +13 ", table, re.MULTILINE)
+    assert re.search(r"of \d+ candidates scored, a fixed number|no source had a candidate", table)
+
+
+def test_one_step_is_shown_with_alternatives_and_tree(draftwood, rows):
+    document = json.loads(draftwood("explain", rows, "--answer", "0", "--json").out)
+    drafted = next(step["step"] for step in document["steps"] if step["drafted"])
+    ran = draftwood("explain", rows, "--answer", "0", "--step", str(drafted))
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"Step {drafted}, after ")
+    for said in ("match length", "expected tokens", "of the best", "scored", "the tree that was scored", "└── "):
+        assert said in ran.out
+
+
+def test_json_is_one_document(draftwood, rows):
+    whole = json.loads(draftwood("explain", rows, "--json").out)
+    assert [arm["planner"] for arm in whole["arms"]] == ["goodput", "fixed:4"]
+    assert (whole["answer"], whole["steps"]) == (None, None)
+    one = json.loads(draftwood("explain", rows, "--answer", "1", "--json").out)
+    assert one["answer"] == 1
+    assert sum(len(step["emitted"]) for step in one["steps"]) == 29
+    assert [step["step"] for step in one["steps"]] == [*range(1, 1 + len(one["steps"]))]
+    step = json.loads(draftwood("explain", rows, "--answer", "0", "--step", "1", "--json").out)
+    assert step["step"] == 1
+    assert step["plan"]["planner"] == "goodput"
+    assert {"alternatives", "sources", "policies", "tree", "ms_of", "why"} <= step.keys()
+
+
+def test_a_live_answer_is_written_and_explained(draftwood, tiny):
+    flags = ["--model", tiny, "--max-new-tokens", "30", "--seed", "3"]
+    ran = draftwood("explain", "--live", PROMPT, *flags)
+    plain = draftwood("generate", PROMPT, *flags).out
+    assert ran.code == 0
+    assert ran.out.startswith(plain + "\n" + "default, planner goodput: 1 answer\n")
+    assert "step  context" in ran.out
+    found = json.loads(draftwood("explain", "--live", PROMPT, *flags, "--json").out)
+    assert sum(len(step["emitted"]) for step in found["steps"]) == 29
+    piped = draftwood("explain", "--live", "-", *flags, "--json", "--step", "1", stdin=PROMPT.encode())
+    assert json.loads(piped.out)["step"] == 1
+
+
+def test_a_terminal_gets_colours_unless_it_wants_none(draftwood, rows, monkeypatch):
+    assert ESCAPE in draftwood("explain", rows, "--answer", "0", terminal=True).out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert ESCAPE not in draftwood("explain", rows, "--answer", "0", terminal=True).out
+
+
+def test_a_narrow_terminal_gets_the_columns_that_matter_most(draftwood, rows, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    ran = draftwood("explain", rows, "--answer", "0", terminal=True)
+    table = ran.out[ran.out.index("step  text") :].splitlines()
+    assert table[0].split() == ["step", "text", "accepted", "ms", "why"]
+    assert all(len(line) <= 80 for line in table)
+    assert "…" not in "".join(line[:6] for line in table)
+
+
+def test_an_answer_of_one_token_has_nothing_to_explain(draftwood, tiny):
+    ran = draftwood("explain", "--live", PROMPT, "--model", tiny, "--max-new-tokens", "1")
+    assert ran.code == 0
+    assert "nothing to explain" in ran.out
+
+
+def test_ctrl_c_explains_what_was_written(draftwood, tiny, interrupt):
+    interrupt(6)
+    ran = draftwood("explain", "--live", PROMPT, "--model", tiny, "--max-new-tokens", "200", "--json")
+    assert ran.code == 130
+    assert 0 < len(json.loads(ran.out)["steps"]) <= 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give one of them"),
+        (["ROWS", "--live", "x"], "give one of them"),
+        (["ROWS", "--temperature", "1"], "--temperature is for an answer written now"),
+        (["ROWS", "-m", "x"], "--model is for an answer written now"),
+        (["ROWS", "--answer", "7"], "no drafted answer 7: its answers have numbers 0 to 1"),
+        (["ROWS", "--step", "1"], "holds 2 answers: say with --answer which one's step 1"),
+        (["ROWS", "--answer", "0", "--step", "99"], "there is no step 99"),
+        (["ROWS", "--answer", "0", "--step", "0"], "--step"),
+        (["--live", "x", "--answer", "1"], "leave it out with --live"),
+        (["--live", "x", "--system", "y"], "give --chat as well"),
+        (["--live", ""], "the prompt is empty"),
+        (["--live", "x", "--planner", "nobody"], "unknown planner"),
+        (["missing.jsonl"], "cannot be read"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_two(draftwood, rows, arguments, said):
+    ran = draftwood("explain", *[rows if word == "ROWS" else word for word in arguments])
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.startswith("error: ")
+
+
+def test_empty_files_and_those_of_other_verbs_are_refused(draftwood, tmp_path):
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "probe.jsonl").write_text(json.dumps(header("probe", {}, {})) + "\n")
+    (tmp_path / "bare.jsonl").write_text('{"prompt_ids": [1], "output_ids": [2]}\n')
+    for name, said in (("empty", "is empty"), ("probe", "decodes unchanged"), ("bare", "is no rows file")):
+        ran = draftwood("explain", str(tmp_path / f"{name}.jsonl"))
+        assert (ran.code, ran.out) == (2, "")
+        assert said in ran.err
+
+
+def test_rows_of_earlier_versions_are_explained_as_far_as_their_counts_go(draftwood, tmp_path):
+    own = SourceStep(1, proposed=5, kept=3, accepted=1)
+    step = Step(0, 2, (4, 9), (0, -1), drafted=3, depth=3, accepted=1, by_source=(own,), score_s=0.02)
+    writer = RowsWriter(tmp_path / "rows.jsonl", header("bench", {}, {}))
+    writer.answer(Answer(3, "chat", "one", "ngram", drafters=["ngram"], output_ids=[1, 4, 9], steps=[step]))
+    writer.close()
+    ran = draftwood("explain", str(tmp_path / "rows.jsonl"))
+    assert ran.code == 0
+    assert "The planner's own account was not kept: only counts are known." in ran.out
+    assert "3 of 5 proposed scored" in ran.out
+    one = draftwood("explain", str(tmp_path / "rows.jsonl"), "--step", "1")
+    assert one.out.startswith("Step 1, after 2 tokens: #4 #9")
+
+
+def test_control_characters_never_reach_a_terminal():
+    assert explain_tables._visible("a\n\t\x1b[0m\x9b") == "a↵⇥␛[0m\N{REPLACEMENT CHARACTER}"

@@ -1,0 +1,272 @@
+"""Explaining steps: the reason of each, the summary, odds and cost, and rows that say less or nonsense."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftwood.errors import RecordError, UsageError
+from draftwood.measure.explain.account import Account, accounts
+from draftwood.measure.explain.cost import costs
+from draftwood.measure.explain.document import arm, by_arm, detail, steps_of
+from draftwood.measure.explain.files import chosen, explainable
+from draftwood.measure.explain.odds import odds
+from draftwood.measure.explain.sentences import sentences
+from draftwood.measure.explain.summary import Summary
+from draftwood.measure.explain.why import Reason, reason, share, words
+from draftwood.measure.rows.records import Answer, header
+from draftwood.measure.rows.writer import RowsWriter
+from draftwood.step import SourceStep, Step
+
+ALTERNATIVES = [[0, 1.0, 20.0], [1, 1.6, 22.0], [2, 1.9, 24.0], [4, 2.2, 36.0]]
+
+
+def planned(**said):
+    """A step of one source that scored two of four candidates, as the goodput planner tells it."""
+    plan = {
+        "planner": "goodput", "asked": 8, "candidates": 4, "chosen": 2, "best": 2, "explored": False,
+        "context": 10, "rows": 1, "alternatives": ALTERNATIVES, "overhead_ms": 0.5, "policies": [], "sources": [],
+    } | said  # fmt: skip
+    drafted = plan["chosen"]
+    accepted = min(1, drafted)
+    trace = {
+        "tokens": [5, 6][:drafted], "parents": [-1, 0][:drafted], "source": [0, 0][:drafted],
+        "evidence": [3, 4][:drafted], "belief": [0.6, 0.5][:drafted], "probe": [False, False][:drafted],
+        "path": [0][:accepted], "plan": plan,
+    }  # fmt: skip
+    own = SourceStep(1, asked=plan["asked"], proposed=plan["candidates"], kept=drafted, accepted=accepted)
+    return Step(
+        0, 10, (5,) * accepted + (9,), (0,) * accepted + (-1,), drafted=drafted, depth=drafted, accepted=accepted,
+        by_source=(own,), score_s=0.024, trace=trace,
+    )  # fmt: skip
+
+
+def counted(**fields):
+    """A step of which only counts are known."""
+    own = SourceStep(1, asked=16, proposed=5, kept=3, accepted=1)
+    return Step(0, 10, (5, 9), (0, -1), **{"drafted": 3, "accepted": 1, "by_source": (own,), **fields})
+
+
+def told(step):
+    account = Account(1, step)
+    return reason(account), words(account)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({}, (Reason.PART, "of 4 candidates 2 pay best")),
+        ({"candidates": 2}, (Reason.ALL, "all 2 candidates pay")),
+        ({"candidates": 1, "chosen": 1}, (Reason.ALL, "the one candidate pays")),
+        ({"explored": True, "best": 1}, (Reason.EXPLORED, "tried 2 nodes, not 1, to see the cost")),
+        ({"chosen": 0}, (Reason.UNLIKELY, "best candidate 60 %, a node costs 10 % of a pass")),
+        ({"chosen": 0, "alternatives": []}, (Reason.UNLIKELY, "no candidate was likely enough")),
+        ({"chosen": 0, "candidates": 0}, (Reason.NOTHING, "no source had a candidate")),
+        ({"chosen": 0, "candidates": 0, "asked": 0}, (Reason.RESTED, "sources were not asked")),
+        ({"chosen": 0, "candidates": 0, "asked": 0, "planner": "off"}, (Reason.OFF, "drafting is off")),
+        ({"alternatives": [], "planner": "fixed"}, (Reason.FIXED, "2 of 4 candidates scored, a fixed number")),
+    ],
+)
+def test_every_choice_of_a_planner_has_its_reason(said, why):
+    assert told(planned(**said)) == why
+
+
+def test_a_policy_is_named_only_where_all_that_it_let_through_was_scored():
+    held = planned(candidates=2, asked=2, policies=[["thermal", "43.0 °C"], ["battery", "no battery here"]])
+    held.held = ("thermal",)
+    assert told(held) == (Reason.HELD, "thermal (43.0 °C) held it to 2 nodes")
+    roomy = planned(policies=[["thermal", "43.0 °C"]])
+    roomy.held = ("thermal",)
+    assert told(roomy)[0] is Reason.PART
+    stopped = planned(candidates=0, chosen=0, asked=0)
+    stopped.held = ("backoff",)
+    assert told(stopped) == (Reason.HELD, "backoff stopped drafting")
+
+
+def test_the_last_token_is_not_called_a_rest():
+    last = planned(candidates=0, chosen=0, asked=0)
+    last.finish = "length"
+    assert told(last) == (Reason.END, "one token was left to write")
+
+
+def test_steps_without_a_plan_are_explained_by_their_counts():
+    assert told(counted()) == (Reason.COUNTS, "3 of 5 proposed scored")
+    assert told(Step(0, 10, (9,), (-1,))) == (Reason.OFF, "drafting is off")
+    silent = counted(drafted=0, accepted=0, by_source=(SourceStep(1, asked=16),))
+    assert told(silent)[0] is Reason.NOTHING
+    unscored = counted(drafted=0, accepted=0, by_source=(SourceStep(1, asked=16, proposed=3),))
+    assert told(unscored) == (Reason.UNLIKELY, "no candidate was likely enough")
+    resting = counted(drafted=0, accepted=0, by_source=(SourceStep(),))
+    assert told(resting)[0] is Reason.RESTED
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 99) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+PLAN = planned().trace["plan"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(sorted(PLAN)), anything) | anything)
+def test_whatever_a_plan_holds_a_step_is_explained(nonsense):
+    step = planned()
+    step.trace["plan"] = PLAN | nonsense if isinstance(nonsense, dict) else nonsense
+    answer = Answer(0, "t", "n", "suffix", drafters=["suffix"], output_ids=[1, 5, 9], steps=[step])
+    assert arm([answer])["words"]
+    assert detail(answer, Account(1, step))["why"]
+
+
+def test_the_summary_says_why_drafting_was_off():
+    unlikely = [[0, 1.0, 20.0], [1, 1.05, 22.0]]
+    steps = [planned(chosen=0, candidates=3, alternatives=unlikely) for _ in range(3)]
+    steps += [planned(chosen=0, candidates=0), planned()]
+    found = Summary.of(accounts(steps), ["suffix"])
+    assert (found.steps, found.tokens, found.off.steps, found.off.tokens) == (5, 6, 4, 4)
+    assert found.off_reasons["unlikely"].steps == 3
+    said = list(sentences(found))
+    assert said[0].startswith("6 tokens in 5 passes: mean acceptance length 1.20, ")
+    assert said[1] == (
+        "Drafting was off for 67 % of the text: in 3 steps no candidate was likelier than 5 % and a node costs "
+        "10 % of a pass; in 1 step no source had a candidate."
+    )
+    assert said[2].startswith("1 step drafted, 2 nodes in the middle (2 at most); 50 % of all nodes were accepted")
+
+
+def test_the_summary_gives_the_median_where_some_candidate_was_likely():
+    steps = [planned(chosen=0)]
+    assert (
+        "the best candidate had 60 % (median; 60 % at most) and a node costs 10 %"
+        in list(sentences(Summary.of(accounts(steps))))[1]
+    )
+
+
+def test_the_summary_holds_the_forecast_against_what_came():
+    found = Summary.of(accounts([planned(), planned(chosen=0)])).forecast
+    assert (found.passes, found.tokens, found.came) == (2, pytest.approx(2.9), 3)
+    assert (found.ms, found.took) == (pytest.approx(22.0), pytest.approx(24.0))
+    assert found.speedup == pytest.approx(2.9 * 20 / 44)
+    assert found.made == pytest.approx(3 * 20 / 48)
+
+
+def test_passes_that_requests_share_are_in_no_forecast_and_no_cost():
+    told = accounts([planned(rows=3)])
+    assert Summary.of(told).forecast is None
+    assert costs(told) == []
+
+
+def test_policies_are_said_with_what_they_saw():
+    held = planned(candidates=2, asked=2, policies=[["thermal", "43.0 °C"], ["battery", "no battery here"]])
+    held.held = ("thermal",)
+    said = list(sentences(Summary.of(accounts([held, planned()]))))
+    assert "thermal held the draft to 2 nodes for 50 % of the steps (43.0 °C)." in said
+    assert "battery held no draft back: no battery here." in said
+
+
+def test_a_failed_source_and_missing_plans_are_said():
+    broken = counted(by_source=(SourceStep(1, failed=True),))
+    said = list(sentences(Summary.of(accounts([broken, planned()]), ["suffix"])))
+    assert "suffix failed and was disabled in 1 answer." in said
+    assert "The planner's own account was kept of 1 of 2 steps; of the others only counts are known." in said
+    assert list(sentences(Summary.of([]))) == ["Nothing was decoded: no pass beyond reading the prompt."]
+
+
+def test_odds_count_only_nodes_that_the_pass_told_about():
+    found = odds([planned(), planned()])
+    assert {key: (o.nodes, o.right, o.believed) for key, o in found.items()} == {
+        (0, 3): (2, 2, 1.2), (0, 4): (2, 0, 1.0)
+    }  # fmt: skip
+    ended = planned()
+    ended.emitted = (5,)  # the accepted token ended the text: nobody knows what comes after it
+    assert set(odds([ended])) == {(0, 3)}
+    unknown = planned(chosen=0)
+    unknown.trace = {"right": True}
+    assert odds([unknown, counted()]) == {}
+
+
+def test_the_cost_table_has_what_was_believed_last_and_what_passes_took():
+    later = planned(alternatives=[[0, 1.0, 30.0], [2, 1.9, 34.0]])
+    rows = {tuple(row["nodes"]): row for row in costs(accounts([planned(), later, planned(chosen=0)]))}
+    assert rows[2, 2] == {"nodes": [2, 2], "believed_ms": 24.0, "passes": 2, "ms": pytest.approx(24.0)}
+    assert rows[1, 1] == {"nodes": [1, 1], "believed_ms": 22.0, "passes": 0, "ms": None}
+    assert rows[3, 4]["believed_ms"] == 36.0
+    assert rows[0, 0]["passes"] == 1
+
+
+def test_rows_of_steps_carry_their_text():
+    steps = [planned(), counted()]
+    answer = Answer(
+        0, "t", "n", "suffix", drafters=["suffix"], output_ids=[1, 5, 9, 5, 9], pieces=list("abcde"), steps=steps
+    )
+    first, second = steps_of(answer)
+    assert (first["text"], second["text"]) == ("bc", "de")
+    assert (first["expected_tokens"], first["expected_ms"], first["candidates"]) == (1.9, 24.0, 4)
+    assert (second["expected_tokens"], second["candidates"], second["asked"]) == (None, None, 16)
+    assert json.loads(json.dumps(detail(answer, Account(1, steps[0]))))["alternatives"][1] == {
+        "nodes": 1, "expected_tokens": 1.6, "ms": 22.0, "tokens_per_second": pytest.approx(72.7, abs=0.1)
+    }  # fmt: skip
+
+
+def save(path, answers, verb="bench"):
+    writer = RowsWriter(path, header(verb, {"model": "toy"}, {}))
+    for answer in answers:
+        writer.answer(answer)
+    writer.close()
+    return path
+
+
+def answers():
+    drafted = [Answer(i, "t", f"n{i}", "suffix", drafters=["suffix"], output_ids=[1, 5, 9], steps=[planned()])
+               for i in (1, 2)]  # fmt: skip
+    return [Answer(0, "t", "n1", "none", output_ids=[1, 9], steps=[Step(0, 3, (9,), (-1,))]), *drafted]
+
+
+def test_a_file_gives_its_drafted_answers(tmp_path):
+    path = save(tmp_path / "rows.jsonl", answers())
+    found = explainable(path)
+    assert [a.id for a in found] == [1, 2]
+    assert list(by_arm(found)) == [("suffix", "")]
+    assert chosen(path, found, None) is None
+    assert chosen(path, found, 2) is found[1]
+    assert chosen(path, found[:1], None) is found[0]
+    with pytest.raises(UsageError, match="no drafted answer 0: its answers have numbers 1 to 2"):
+        chosen(path, found, 0)
+
+
+def test_files_that_hold_nothing_to_explain_are_refused(tmp_path):
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "trace.jsonl").write_text(json.dumps(header("trace", {}, {})) + '\n{"prompt_ids": [1]}\n')
+    (tmp_path / "broken.jsonl").write_text(json.dumps(header("bench", {}, {})) + "\nnothing\n{}\n")
+    cases = {
+        "empty": "is empty",
+        "trace": "is a trace, which has no steps: replay it",
+    }
+    for name, said in cases.items():
+        with pytest.raises(UsageError, match=said):
+            explainable(tmp_path / f"{name}.jsonl")
+    with pytest.raises(UsageError, match="cannot be read"):
+        explainable(tmp_path / "missing.jsonl")
+    with pytest.raises(UsageError, match="holds no steps"):
+        explainable(save(tmp_path / "none.jsonl", []))
+    with pytest.raises(UsageError, match="plain decoding only"):
+        explainable(save(tmp_path / "plain.jsonl", answers()[:1]))
+    for verb, said in (("probe", "decodes unchanged"), ("profile", "is a profile")):
+        with pytest.raises(UsageError, match=said):
+            explainable(save(tmp_path / f"{verb}.jsonl", answers(), verb))
+    with pytest.raises(RecordError, match="line 2"):
+        explainable(tmp_path / "broken.jsonl")
+
+
+def test_shares_are_said_with_two_digits():
+    assert [share(v) for v in (0, 0.034, 0.07, 0.0999, 0.62, 1)] == [
+        "0 %",
+        "3.4 %",
+        "7 %",
+        "10 %",
+        "62 %",
+        "100 %",
+    ]

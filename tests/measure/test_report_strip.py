@@ -1,0 +1,111 @@
+"""The strip under a text of the report: a column per step, and why each drafted as much as it did."""
+
+from __future__ import annotations
+
+import json
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from draftwood.measure.report.build import build
+from draftwood.measure.report.strip import CELLS, strip
+from draftwood.measure.rows.records import Answer, header
+from draftwood.measure.rows.writer import RowsWriter
+from draftwood.step import SourceStep, Step
+
+NAMES = {"suffix": 0, "ngram": 6}
+
+
+def step(drafted, sources=(), held=(), trace=None):
+    own = tuple(SourceStep(1, asked=4, proposed=drafted) for _ in NAMES)
+    emitted = (*range(len(sources)), 9)
+    return Step(
+        0, 10, emitted, (*sources, -1), drafted=drafted, depth=drafted, accepted=len(sources), held=held,
+        by_source=own, score_s=0.02, trace=trace,
+    )  # fmt: skip
+
+
+def answer(*steps):
+    ids = [1, *(token for each in steps for token in each.emitted)]
+    return Answer(
+        0, "edit", "one", "suffix+ngram", drafters=list(NAMES), prompt_ids=[1], output_ids=ids,
+        pieces=[f" w{i}" for i in ids], steps=list(steps), decode_s=1.0, prefill_s=0.1,
+    )  # fmt: skip
+
+
+def rows_of(html):
+    return ET.fromstring(f"<div>{html}</div>").findall(".//svg")
+
+
+def paths(svg):
+    return {p.get("class"): p.get("d") for p in svg.findall("path")}
+
+
+def test_a_column_is_as_high_as_the_draft_and_coloured_as_far_as_it_was_accepted():
+    html = strip(answer(step(15, (0, 0, 1)), step(0), step(1)), NAMES, 5)
+    (row,) = rows_of(html)
+    found = paths(row)
+    assert found["nodes"] == "M0 24V3h1V24h1V19h1V24z"
+    assert found["c0"] == "M0 24V16h1V24h2V24z"
+    assert found["c1"] == "M0 24V14h1V24h2V24z"  # over both: the lower part is painted over it
+    assert list(found)[:3] == ["nodes", "c1", "c0"]
+    assert found["base"] == "M0 24h3"
+    assert 'aria-label="Draft nodes per step, 15 at most; 2 of 3 steps drafted"' in html
+
+
+def test_a_long_answer_takes_several_rows():
+    steps = [step(2, (0,)) for _ in range(CELLS + 5)]
+    first, second = rows_of(strip(answer(*steps), NAMES, 5))
+    assert first.get("viewBox") == second.get("viewBox") == f"0 0 {CELLS} 24"
+    assert paths(second)["base"] == "M0 24h5"
+
+
+def test_what_a_policy_held_is_marked():
+    html = strip(answer(step(2), step(4, held=("thermal",))), NAMES, 5)
+    (row,) = rows_of(html)
+    assert paths(row)["held"] == "M1 1h1"
+    assert "A mark above: a policy held it." in html
+
+
+def test_an_answer_without_drafts_has_no_strip():
+    assert strip(answer(step(0), step(0)), NAMES, 5) == ""
+
+
+@pytest.fixture
+def page(tmp_path):
+    plan = {
+        "planner": "goodput", "asked": 4, "candidates": 4, "chosen": 2, "rows": 1,
+        "alternatives": [[0, 1, 20.0], [2, 1.904, 24.04]],
+    }  # fmt: skip
+    trace = {
+        "tokens": [0, 5],
+        "parents": [-1, 0],
+        "source": [0, 0],
+        "belief": [0.5, 0.5],
+        "path": [0],
+        "plan": plan,
+    }
+    path = tmp_path / "rows.jsonl"
+    writer = RowsWriter(path, header("bench", {"model": "toy"}, {}))
+    writer.answer(answer(step(2, (0,), trace=trace), step(3)))
+    writer.close()
+    return build([path]).html
+
+
+def test_the_page_says_why_by_step(page):
+    found = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL).group(1))
+    assert found["reasons"] == ["of 4 candidates 2 pay best", "3 of 6 proposed scored"]
+    assert found["why"] == [[[0, 1.9, 24.0], [1]]]
+
+
+def test_the_strip_stands_below_its_text(page):
+    assert page.index('class="text" data-answer="0"') < page.index('class="effort"') < page.index("<aside")
+
+
+def test_a_page_without_texts_needs_no_reasons(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    writer = RowsWriter(path, header("bench", {"model": "toy"}, {}))
+    writer.answer(answer(step(2)))
+    writer.close()
+    assert '"reasons":[]' in build([path], most=0).html

@@ -1,0 +1,86 @@
+"""All policies together: the smallest answer wins, none raises, and no text changes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.helpers import GREEDY, SAMPLED, greedy_truth, sampled_truth, write
+from tests.planning.scripted import scripted
+from tests.planning.states import FakeState
+
+from draftwood.planning.fixed import FixedPlanner, OffPlanner
+from draftwood.planning.goodput import GoodputPlanner
+from draftwood.planning.policies.backoff import Backoff
+from draftwood.planning.policies.battery import Battery
+from draftwood.planning.policies.deadline import Deadline
+from draftwood.planning.policies.load_limit import LoadLimit
+from draftwood.planning.policies.sensors import Charge
+from draftwood.planning.policies.thermal import Thermal
+from draftwood.step import Step
+from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
+
+
+def hot(degrees=50.0, **options):
+    return Thermal(sensor=scripted(lambda: degrees), **options)
+
+
+def empty(share=0.1):
+    return Battery(sensor=scripted(lambda: Charge(share, plugged=False)))
+
+
+def everything():
+    return [Backoff(), hot(), empty(0.5), LoadLimit(queue=lambda: 1), Deadline(0.5)]
+
+
+KINDS = st.sampled_from([Backoff, Thermal, Battery, LoadLimit, lambda: Deadline(40)])
+ODD = st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 0.0, 1e-9, 0.03, 1e12])
+
+
+@given(
+    KINDS, st.lists(st.tuples(ODD, ODD, st.integers(0, 64), st.integers(0, 64), st.integers(1, 99)), max_size=30)
+)
+def test_no_policy_raises_or_contradicts_itself_whatever_a_step_says(make, steps):
+    policy, state = make(), FakeState()
+    for score, learn, drafted, accepted, rows in steps:
+        limit = policy.limit(state, rows)
+        assert limit is None or limit >= 0
+        assert policy.limit(state, rows) == limit
+        assert policy.sources(state) is None
+        assert policy.why()
+        state.step = Step(0, 9, emitted=(1,), drafted=drafted, depth=drafted, accepted=accepted)
+        state.step.score_s, state.step.learn_s = score, learn
+        policy.learn(state)
+
+
+@pytest.mark.parametrize(
+    ("policies", "drafted", "held"),
+    [
+        ([hot(nodes=3), empty(0.9)], 3, ("thermal",)),
+        ([hot(nodes=2), empty()], 0, ("battery",)),
+        ([hot(30.0), empty(0.9)], 5, ()),
+        ([hot(nodes=7)], 5, ()),
+    ],
+)
+def test_the_smallest_answer_wins_and_is_recorded_where_it_bites(policies, drafted, held):
+    target = ToyTarget()
+    steps = write(target, [SameDrafter(target)], FixedPlanner(5, policies=policies), limit=60).steps
+    assert [step.drafted for step in steps[:3]] == [5, drafted, drafted]
+    assert steps[2].held == held
+
+
+def test_policies_cannot_make_off_draft():
+    target = ToyTarget()
+    written = write(target, [SameDrafter(target)], OffPlanner(policies=everything()), limit=30)
+    assert not any(step.drafted for step in written.steps)
+
+
+@pytest.mark.parametrize("make", [lambda p: FixedPlanner(8, policies=p), lambda p: GoodputPlanner(policies=p)])
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED])
+def test_all_of_them_at_once_change_no_text(make, sampling):
+    target = ToyTarget()
+    truth = greedy_truth(target, limit=150) if sampling.greedy else sampled_truth(target, sampling, limit=150)
+    drafters = [SameDrafter(target), RandomDrafter()]
+    assert write(target, drafters, make(everything()), limit=150, sampling=sampling).ids == truth

@@ -1,0 +1,167 @@
+"""The policy that chooses who drafts by the kind of text."""
+
+from __future__ import annotations
+
+import gc
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.helpers import greedy_truth, write
+from tests.planning.states import FakeState
+
+from draftwood.errors import UsageError
+from draftwood.planning.bandit import DWELL, FIRST
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.load import load
+from draftwood.planning.policies.switching import SwitchingPolicy
+from draftwood.step import SourceStep, Step
+from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
+
+GOOD, BAD = RandomDrafter(), RandomDrafter(seed=1)
+CODE = "def f(x):\n    return x\n"
+
+
+def after(policy: SwitchingPolicy, state: FakeState, *, accepted: tuple[int, ...] = (3, 0)) -> list[bool] | None:
+    """One step, in which a pass over n tokens takes n + 10 ms; returns the mask of its asking."""
+    mask = policy.sources(state)
+    asked = [True] * len(accepted) if mask is None else list(mask)
+    sources = tuple(
+        SourceStep(calls=int(on), asked=4, proposed=4 * on, kept=4 * on, accepted=n * on)
+        for n, on in zip(accepted, asked, strict=True)
+    )
+    taken, kept = max(s.accepted for s in sources), sum(s.kept for s in sources)
+    state.step = Step(
+        0, state.length, emitted=(1,) * (1 + taken), drafted=kept, accepted=taken, by_source=sources,
+        score_s=0.001 * (11 + kept),
+    )  # fmt: skip
+    state.length += 1 + taken
+    policy.learn(state)
+    return mask if mask is None else list(mask)
+
+
+def test_the_source_that_gives_more_is_asked_alone():
+    policy, state = SwitchingPolicy(), FakeState(drafters=[BAD, GOOD])
+    masks = [after(policy, state, accepted=(0, 3)) for _ in range(FIRST + 3 * DWELL)]
+    assert masks[: FIRST - 1] == [None] * (FIRST - 1)
+    assert masks.count([False, True]) > DWELL
+    assert [True, False] not in masks
+
+
+def test_the_kind_is_recognised_once_in_so_many_tokens():
+    seen = []
+
+    def decode(ids):
+        seen.append(len(ids))
+        return CODE
+
+    policy = SwitchingPolicy(every=64, decode=decode)
+    state = FakeState(drafters=[GOOD, BAD], ids=[1] * 1000, length=100)
+    for state.length in (100, 130, 163, 164, 200, 50):  # the last: the next turn of an edited chat
+        policy.sources(state)
+    assert seen == [256] * 3
+    assert policy.why() == "code: all sources"
+
+
+def test_without_a_tokenizer_all_text_is_of_one_kind():
+    policy = SwitchingPolicy()
+    policy.sources(FakeState(drafters=[GOOD, BAD]))
+    assert policy.why() == "text: all sources, all text taken for alike: no tokenizer"
+
+
+def test_a_tokenizer_that_raises_stops_nothing():
+    def decode(ids):
+        raise RuntimeError(ids)
+
+    policy = SwitchingPolicy(decode=decode)
+    assert policy.sources(FakeState(drafters=[GOOD, BAD])) is None
+    assert policy.why().startswith("text")
+
+
+@pytest.mark.parametrize("drafters", [[], [GOOD], [None, GOOD], [None, None]])
+def test_one_drafter_leaves_nothing_to_choose(drafters):
+    def decode(ids):
+        raise AssertionError(ids)
+
+    policy = SwitchingPolicy(decode=decode)
+    state = FakeState(drafters=drafters)
+    assert policy.sources(state) is None
+    policy.learn(state)
+    assert policy.why() == "one drafter: nothing to choose"
+
+
+def test_all_draft_where_the_chosen_one_was_disabled():
+    policy, state = SwitchingPolicy(), FakeState(drafters=[GOOD, BAD, BAD])
+    while after(policy, state, accepted=(3, 0, 0)) is None:
+        pass
+    state.drafters = [None, BAD, BAD]
+    assert policy.sources(state) is None
+
+
+def test_sets_of_drafters_are_judged_apart():
+    policy = SwitchingPolicy()
+    for _ in range(FIRST + DWELL // 2):
+        state = FakeState(drafters=[GOOD, BAD])
+        after(policy, state)
+    assert list(policy.sources(FakeState(drafters=[GOOD, BAD]))) == [True, False]
+    assert policy.sources(FakeState(drafters=[BAD, GOOD])) is None
+
+
+def test_the_next_turn_may_have_other_drafters():
+    policy, state = SwitchingPolicy(), FakeState(drafters=[GOOD, BAD])
+    for _ in range(FIRST + DWELL // 2):
+        after(policy, state)
+    state.drafters = [GOOD, BAD, BAD]
+    assert policy.sources(state) is None
+    after(policy, state, accepted=(3, 0, 0))
+
+
+def test_sets_that_never_come_again_are_forgotten():
+    policy = SwitchingPolicy()
+    for seed in range(600):
+        policy.sources(FakeState(drafters=[GOOD, RandomDrafter(seed=seed)]))
+    assert len(policy._bandits) <= 256
+
+
+def test_a_request_is_let_go_of():
+    policy, state = SwitchingPolicy(), FakeState(drafters=[GOOD, BAD])
+    after(policy, state)
+    assert len(policy._requests) == 1
+    del state
+    gc.collect()
+    assert not policy._requests
+
+
+@given(st.lists(st.sampled_from([0.0, -1.0, 1e-12, 0.01, 1e9, math.inf, -math.inf, math.nan]), max_size=200))
+def test_a_clock_that_jumps_upsets_nothing(times):
+    policy, state = SwitchingPolicy(), FakeState(drafters=[GOOD, BAD])
+    for seconds in times:
+        after(policy, state)
+        state.step.score_s = seconds
+        policy.learn(state)
+    for _ in range(FIRST + 64 * DWELL):
+        mask = after(policy, state)
+        if mask is not None:
+            break
+    assert mask == [True, False]
+
+
+def test_it_never_changes_the_text():
+    target = ToyTarget()
+    planner = FixedPlanner(4, policies=[SwitchingPolicy(decode=lambda _: CODE)])
+    written = write(target, [SameDrafter(target), RandomDrafter()], planner)
+    assert written.ids == greedy_truth(target)
+
+
+def test_it_is_made_by_name():
+    (policy,) = load("fixed:8+switching:every=32", decode=lambda _: CODE).policies
+    assert isinstance(policy, SwitchingPolicy)
+    assert policy.every == 32
+    policy.sources(FakeState(drafters=[GOOD, BAD]))
+    assert policy.why().startswith("code")
+
+
+def test_looking_after_less_than_a_token_is_refused():
+    with pytest.raises(UsageError, match="look again after 1 token or more"):
+        SwitchingPolicy(every=0)

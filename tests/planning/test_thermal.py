@@ -1,0 +1,240 @@
+"""Heat: short drafts above 42 degrees until it is cooler for good; and the sensor that is read beside the text."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.helpers import greedy_truth, write
+from tests.planning.scripted import Clock, at_once, scripted
+from tests.planning.states import FakeState
+
+from draftwood.errors import UsageError
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.policies.sensors import Watched, temperature
+from draftwood.planning.policies.thermal import Thermal
+from draftwood.testing import SameDrafter, ToyTarget
+
+
+class Machine:
+    """A policy on a machine whose temperature is set by hand."""
+
+    def __init__(self, **options):
+        self.clock, self.degrees = Clock(), 30.0
+        self.policy = Thermal(sensor=scripted(lambda: self.degrees), clock=self.clock, **options)
+        self.state = FakeState()
+
+    def after(self, seconds, degrees):
+        """The limit once a step has found the machine so."""
+        self.clock.now += seconds
+        self.degrees = degrees
+        self.policy.learn(self.state)
+        return self.policy.limit(self.state, 1)
+
+
+def test_five_becomes_three_above_the_limit_and_five_again_when_it_is_cooler():
+    machine = Machine()
+    assert machine.policy.limit(machine.state, 1) is None, "nothing is known yet"
+    found = [machine.after(5, degrees) for degrees in (41, 42, 42.1, 50, 41, 40, 39.9, 41.9, 42.5)]
+    assert found == [None, None, 3, 3, 3, 3, None, None, 3]
+
+
+def test_it_stays_short_for_a_while_however_quickly_the_machine_cools():
+    machine = Machine()
+    assert [machine.after(1, degrees) for degrees in (43, *[20] * 12)] == [3] * 10 + [None] * 3
+
+
+def test_a_temperature_about_the_limit_does_not_make_it_flap():
+    machine = Machine()
+    found = [machine.after(1, degrees) for degrees in (42.5, 41.5) * 50]
+    assert found == [3] * 100
+
+
+def test_a_clock_that_was_set_back_does_not_hold_it_for_ever():
+    machine = Machine()
+    machine.after(1000, 50)
+    assert machine.after(-900, 20) is None
+
+
+def test_the_step_records_the_temperature_by_which_it_was_limited():
+    machine = Machine()
+    machine.after(1, 43.25)
+    assert machine.state.step.temperature is None
+    machine.after(1, 44)
+    assert machine.state.step.temperature == 43.25
+    assert machine.policy.why() == "44.0 °C"
+
+
+@pytest.mark.parametrize("nonsense", [math.nan, -300, math.inf, 0.0, 1e9, "hot", None])
+def test_nonsense_is_no_temperature(nonsense):
+    machine = Machine()
+    machine.after(1, 50)
+    assert machine.after(1, nonsense) is None
+    assert machine.policy.why() == "no temperature sensor here"
+
+
+def test_a_sensor_that_raises_is_none():
+    def read():
+        raise OSError("gone")
+
+    policy = Thermal(sensor=scripted(read))
+    assert policy.why() == "temperature not read yet"
+    policy.learn(FakeState())
+    assert policy.limit(FakeState(), 1) is None
+    assert policy.why() == "no temperature sensor here"
+
+
+@given(st.lists(st.tuples(st.floats(-5, 20), st.floats(0, 100) | st.just(math.nan)), max_size=60))
+def test_hot_is_always_short_and_its_end_is_never_sooner_than_allowed(readings):
+    machine, since = Machine(), None
+    for seconds, degrees in readings:
+        limit = machine.after(seconds, degrees)
+        sane = degrees >= 1
+        if sane and degrees > 42:
+            assert limit == 3
+            since = machine.clock.now if since is None else since
+        elif sane and limit is None and since is not None:
+            assert degrees < 40
+            assert not 0 <= machine.clock.now - since < 10
+        since = None if limit is None else since
+
+
+def test_in_the_loop_it_shortens_drafts_and_changes_no_text():
+    target = ToyTarget()
+    readings = iter([30.0] * 5 + [50.0] * 500)
+    planner = FixedPlanner(5, policies=[Thermal(sensor=scripted(lambda: next(readings)))])
+    written = write(target, [SameDrafter(target)], planner, limit=100)
+    assert written.ids == greedy_truth(target, limit=100)
+    assert [step.drafted for step in written.steps[:10]] == [5] * 6 + [3] * 4
+    assert [step.temperature for step in written.steps[:8]] == [None] + [30.0] * 5 + [50.0] * 2
+    assert [step.held for step in written.steps[4:8]] == [(), (), ("thermal",), ("thermal",)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"hot": 0}, "hot is 0"), ({"hot": math.nan}, "hot is nan"), ({"nodes": -1}, "nodes is -1"),
+     ({"hysteresis": -1}, "hysteresis is -1"), ({"hysteresis": 42}, "less than hot=42"),
+     ({"dwell": -1}, "dwell is -1"), ({"dwell": math.inf}, "dwell is inf")],
+)  # fmt: skip
+def test_impossible_options_are_refused(options, message):
+    with pytest.raises(UsageError, match=message):
+        Thermal(**options)
+
+
+# --- the sensor ----------------------------------------------------------------------------------------------
+
+
+def test_a_sensor_is_read_once_per_second():
+    clock, reads = Clock(), []
+    sensor = Watched(lambda: reads.append(clock.now) or 40.0, clock=clock, start=at_once)
+    for tenth in range(35):
+        clock.now = tenth / 10
+        assert sensor() == 40.0
+    assert reads == [0, 1, 2, 3]
+
+
+def test_a_slow_sensor_takes_a_fiftieth_of_the_time_at_most():
+    clock, reads = Clock(), 0
+
+    def read():
+        nonlocal reads
+        reads += 1
+        clock.now += 0.2
+        return 40.0
+
+    sensor = Watched(read, clock=clock, start=at_once)
+    while clock.now < 100:
+        sensor()
+        clock.now += 0.1
+    assert 9 <= reads <= 11
+
+
+def test_the_last_answer_stands_until_the_next_and_a_frozen_sensor_is_none_until_it_answers():
+    clock, jobs = Clock(), []
+    sensor = Watched(lambda: 40.0 + clock.now, clock=clock, start=jobs.append)
+    assert sensor() is None
+    jobs.pop()()
+    assert sensor() == 40.0
+    clock.now = 2
+    assert (sensor(), len(jobs)) == (40.0, 1)
+    clock.now = 6.9
+    assert (sensor(), len(jobs), sensor.given_up) == (40.0, 1, False)
+    clock.now = 7
+    assert (sensor(), sensor.given_up) == (None, True)
+    clock.now = 100
+    assert (sensor(), len(jobs)) == (None, 1), "a frozen one is not asked again"
+    jobs.pop()()
+    assert (sensor(), sensor.given_up) == (140.0, False), "it woke up"
+
+
+def test_a_policy_says_that_its_sensor_does_not_answer():
+    clock = Clock()
+    policy = Thermal(sensor=Watched(lambda: 50.0, clock=clock, start=lambda _: None))
+    policy.learn(FakeState())
+    clock.now = 9
+    policy.learn(FakeState())
+    assert policy.limit(FakeState(), 1) is None
+    assert policy.why() == "the temperature sensor does not answer"
+
+
+def test_a_sensor_that_blocks_stalls_nobody():
+    frozen, asked = threading.Event(), threading.Event()
+    read_by: list[str] = []
+
+    def read():
+        read_by.append(threading.current_thread().name)
+        asked.set()
+        frozen.wait(30)
+        return 50.0
+
+    policy = Thermal(sensor=Watched(read))
+    for _ in range(1000):
+        policy.learn(FakeState())
+    assert asked.wait(30)
+    assert read_by == ["draftwood-sensor"]
+    assert policy.limit(FakeState(), 1) is None
+    frozen.set()
+
+
+def test_without_threads_to_spare_nothing_is_read():
+    def none_left(job):
+        raise RuntimeError("can't start new thread")
+
+    assert Watched(lambda: 50.0, start=none_left)() is None
+
+
+def entry(degrees):
+    return SimpleNamespace(current=degrees)
+
+
+def test_the_hottest_of_processors_and_devices_counts(monkeypatch):
+    sensors = {"a": [entry(40.0), entry(None)], "b": [entry(65261.85), entry(-273.0), entry(55.5)]}
+    monkeypatch.setattr(psutil, "sensors_temperatures", lambda: sensors, raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert temperature() == 55.5
+
+    def of_device(device, kind):
+        if device == 1:
+            raise RuntimeError("not supported")
+        return 60 + device
+
+    library = SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 3,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetTemperature=of_device,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    assert temperature() == 62.0
+
+
+def test_where_no_library_tells_there_is_no_temperature(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert temperature() is None
