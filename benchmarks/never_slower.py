@@ -5,10 +5,11 @@
     python benchmarks/never_slower.py table never-slower-float32.jsonl [worst-float32.jsonl]
 
 Two arms on one target: no drafters, and the default ones with the default planner. Tasks take turns. Each prompt
-is read once; both arms, at every temperature, go on from there, in turns. What a planner learns goes on from answer to answer, as in
-a door; draft sessions are opened anew, so that no answer is copied from another arm or temperature. Reading and
-opening are in no time. The same command goes on with a file that was left unfinished. ``worst`` runs the slowest
-prompts of a file again, for a minimum over many is mostly noise. Leave the machine alone meanwhile.
+is read once; both arms, at every temperature, go on from there, in turns. What a planner learns goes on from
+answer to answer, as in a door; draft sessions are opened anew, so that no answer is copied from another arm or
+temperature. Reading and opening are in no time. The same command goes on with a file that was left unfinished.
+``worst`` runs the slowest prompts of a file again, for a minimum over many is mostly noise. Leave the machine
+alone meanwhile.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from never_slower_table import ARMS, Pair, pairs, show, telling
+import torch
+from never_slower_table import ARMS, TEMPERATURES, Pair, pairs, show, telling
 
 import draftwood
 from draftwood.contracts import Drafter, Planner
@@ -43,8 +46,8 @@ from draftwood.verify.exact import SampleAndMatch
 
 PLAIN, OURS = ARMS
 TASKS = (*KINDS, "web-qa:one-sentence", "grammar:one-sentence")
-TEMPERATURES = (0.0, 0.7, 1.0)
 SEED = 0
+SETTINGS = ("model", "dtype", "drafters", "planner", "max_new_tokens")
 WIDEST = 65
 """Tokens of the widest pass that the default planner makes."""
 
@@ -129,21 +132,23 @@ def split(steps: Sequence[Step]) -> dict[str, Any]:
     }
 
 
-Turn = tuple[Job, list[float], int]
-"""A prompt, the temperatures that are missing, and the round."""
+Turn = tuple[Job, list[float], int, int]
+"""A prompt, the temperatures that are missing, the round, and the prompt's place within its task."""
 
 
 def todo(jobs: Sequence[tuple[Job, Sequence[float]]], rounds: int, done: Sequence[Pair]) -> Iterator[Turn]:
     there = {(p.task, p.name, p.temperature, p.round) for p in done}
     for number in range(rounds):
+        places: Counter[str] = Counter()
         for job, temperatures in jobs:
             missing = [t for t in temperatures if (job.task, job.name, t, number) not in there]
             if missing:
-                yield job, missing, number
+                yield job, missing, number, places[job.task]
+            places[job.task] += 1
 
 
 def in_turns(arms: Sequence[Arm], temperatures: Sequence[float], number: int) -> list[tuple[Arm, float]]:
-    """Who begins changes from temperature to temperature, and from prompt to prompt."""
+    """Both arms at every temperature; who begins changes with the number, and from temperature to temperature."""
     return [
         (arm, temperature)
         for i, temperature in enumerate(temperatures)
@@ -152,18 +157,17 @@ def in_turns(arms: Sequence[Arm], temperatures: Sequence[float], number: int) ->
 
 
 def measure(args: argparse.Namespace, jobs: Sequence[tuple[Job, Sequence[float]]], rounds: int) -> None:
-    settings = {
-        name: getattr(args, name) for name in ("model", "dtype", "drafters", "planner", "max_new_tokens")
-    } | {"seed": SEED}
     bench = Bench(args)
+    settings = {name: getattr(args, name) for name in SETTINGS}
+    settings |= {"seed": SEED, "threads": torch.get_num_threads()}
     first = header("never_slower", settings, provenance(model=args.model, dtype=args.dtype))
     writer = RowsWriter(args.output, first)
     work = list(todo(jobs, rounds, pairs(writer.rows)))
     bench.warm()
     started = time.perf_counter()
-    for count, (job, temperatures, number) in enumerate(work):
+    for count, (job, temperatures, number, place) in enumerate(work):
         request = bench.request(job, 0.0, args.max_new_tokens)
-        found = bench.answers(request, in_turns(bench.arms, temperatures, count))
+        found = bench.answers(request, in_turns(bench.arms, temperatures, number + place))
         said = []
         for i, temperature in enumerate(temperatures):
             both = found[2 * i : 2 * i + 2]
@@ -193,8 +197,9 @@ def run(args: argparse.Namespace) -> int:
 def worst(args: argparse.Namespace) -> int:
     """The slowest prompts once more, in rounds; settings are those of the file."""
     rows = read_rows(args.rows, cut=True)
-    for name in ("model", "dtype", "drafters", "planner", "max_new_tokens"):
+    for name in SETTINGS:
         setattr(args, name, rows.header["settings"][name])
+    args.threads = args.threads or rows.header["settings"]["threads"]
     slowest = sorted(telling(rows), key=lambda pair: pair.speedup)[: args.count]
     known = {(j.task, j.name): j for task in dict.fromkeys(p.task for p in slowest) for j in task_jobs(task)}
     measure(args, [(known[pair.task, pair.name], [pair.temperature]) for pair in slowest], args.rounds)
@@ -221,7 +226,7 @@ def main() -> int:
     again.set_defaults(do=worst)
     for verb in (running, again):
         verb.add_argument("-o", "--output", type=Path, required=True)
-        verb.add_argument("--threads", type=int, help="CPU threads; by default torch's choice")
+        verb.add_argument("--threads", type=int, help="CPU threads; by default torch's choice, or the file's")
     told = verbs.add_parser("table", help="print what files hold: a run's, then that of its worst prompts")
     told.add_argument("rows", type=Path, nargs="+")
     told.set_defaults(do=lambda args: show(args.rows))

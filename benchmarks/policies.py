@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from oracle import CURVES as KNOWN
 
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import ReplayTarget
@@ -47,11 +48,7 @@ from draftwood.request import open_rows
 from draftwood.step import Step
 from draftwood.verify.exact import SampleAndMatch
 
-CURVES = {
-    "cheap": "1=21.8,2=22.8,4=22.2,8=25.5,16=29.1,32=40.6,64=63.8",  # smollm2, float32, 2 cores: profile.jsonl
-    "dear": "1=8.8,2=16,4=24,8=40,16=75,32=155",  # the same model, Q4_1 in llama.cpp
-    "phone": "1=83,6=85",  # the document's: a token 83 ms, a draft of 5 85 ms
-}
+CURVES = {"cheap": KNOWN["profiled"], "dear": KNOWN["dear"], "phone": KNOWN["phone"]}
 LENGTHS = ("fixed:4", "fixed:5", "fixed:6", "fixed:16", "threshold:p=0.25", "goodput")
 BACKOFFS = ("fixed:5", "fixed:5+backoff", "goodput", "goodput+backoff")
 LOADS = ("fixed:16", "fixed:16+load", "goodput", "goodput+load")

@@ -22,6 +22,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from oracle import CURVES
 
 from draftwood.doors.sources import detached
 from draftwood.drafters.load import load as load_drafters
@@ -43,7 +44,6 @@ from draftwood.tasks import KINDS as TASKS
 from draftwood.tasks import prompts
 from draftwood.verify.exact import SampleAndMatch
 
-CURVE = "1=21.6,2=22.5,4=23.6,8=26.5,16=31.4,32=44"
 TAIL, EVERY = 256, 64
 
 
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("traces", nargs="+", type=Path)
     parser.add_argument("--drafters", default="ngram+suffix+lookup+parrot+ngram-mod")
     parser.add_argument("--planner", default="goodput")
-    parser.add_argument("--cost", default=CURVE, help="tokens=milliseconds, ...")
+    parser.add_argument("--cost", default=CURVES["f32"], help="tokens=milliseconds, ...")
     parser.add_argument("--tokenizer", default="smollm2")
     parser.add_argument("--seed", type=int, default=0, help="of the order")
     parser.add_argument("--kinds", action="store_true")

@@ -107,6 +107,8 @@ def test_an_answer_of_one_token_has_nothing_to_explain(draftwood, tiny):
     ran = draftwood("explain", "--live", PROMPT, "--model", tiny, "--max-new-tokens", "1")
     assert ran.code == 0
     assert "nothing to explain" in ran.out
+    as_json = draftwood("explain", "--live", PROMPT, "--model", tiny, "--max-new-tokens", "1", "--json")
+    assert json.loads(as_json.out) == {"arms": [], "answer": None, "steps": []}
 
 
 def test_ctrl_c_explains_what_was_written(draftwood, tiny, interrupt):

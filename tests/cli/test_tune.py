@@ -7,6 +7,7 @@ import json
 import pytest
 
 from draftwood.errors import UsageError
+from draftwood.measure import tune as tuning
 from draftwood.measure.prompt_files import Job
 from draftwood.measure.tune import tune
 from draftwood.planning.learned_file import read_tuned
@@ -154,6 +155,21 @@ def test_a_target_of_somebody_elses_can_be_tuned():
     assert found.learned.setting is None
     assert found.learned.corrected() is not None
     assert found.speedup > 0
+
+
+def test_plain_decoding_comes_first_at_every_other_prompt_that_is_written_both_ways(monkeypatch):
+    order = []
+
+    def written(_setup, drafters, request, _planner):
+        order.append((request.prompt[0], bool(drafters)))
+        return 1, 1.0
+
+    monkeypatch.setattr(tuning, "_written", written)
+    tune(ToyTarget(), [Job("t", str(n), [n, 1]) for n in range(8)], max_new_tokens=2)
+    assert order[2:] == [
+        (0, True), (0, False), (1, True), (2, False), (2, True), (3, True),
+        (4, True), (4, False), (5, True), (6, False), (6, True), (7, True),
+    ]  # fmt: skip
 
 
 def test_a_prompt_that_cannot_be_written_is_told_before_the_first():

@@ -61,7 +61,7 @@ def bench(labels=("none", "suffix"), jobs=JOBS, path=None, seen=None, peers=(), 
 
 def test_every_arm_answers_every_prompt_in_every_round():
     seen: list = []
-    work, writer, _ = bench(seen=seen)
+    work, writer, arms = bench(seen=seen)
     work.run(2)
     answers = writer.rows.answers
     assert len({a.key for a in answers}) == len(answers) == 3 * 2 * 2
@@ -72,6 +72,7 @@ def test_every_arm_answers_every_prompt_in_every_round():
         assert len(a.output_ids) == 24
         assert sum(len(s.emitted) for s in a.steps) == 23
         assert (a.steps[0].trace is not None) == (a.round == 0), "trees are kept once"
+        assert a.planner == ("off" if a.arm == "none" else arms[1].planner)
         assert a.cpu_share is None or a.cpu_share >= 0
     orders = [[a.arm for a in answers if (a.name, a.round) == key] for key in {(a.name, a.round) for a in answers}]
     assert {tuple(order) for order in orders} == {("none", "suffix"), ("suffix", "none")}, "arms are shuffled"

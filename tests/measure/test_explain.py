@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draftwood.cli.explain_tables import show_arms, show_step
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.explain.account import Account, accounts
 from draftwood.measure.explain.cost import costs
@@ -50,6 +54,10 @@ def counted(**fields):
     return Step(0, 10, (5, 9), (0, -1), **{"drafted": 3, "accepted": 1, "by_source": (own,), **fields})
 
 
+FIXED = {"alternatives": [], "planner": "fixed", "nodes": 3}
+THRESHOLD = {"alternatives": [], "planner": "threshold", "nodes": 64, "floor": 0.25}
+
+
 def told(step):
     account = Account(1, step)
     return reason(account), words(account)
@@ -67,7 +75,23 @@ def told(step):
         ({"chosen": 0, "candidates": 0}, (Reason.NOTHING, "no source had a candidate")),
         ({"chosen": 0, "candidates": 0, "asked": 0}, (Reason.RESTED, "sources were not asked")),
         ({"chosen": 0, "candidates": 0, "asked": 0, "planner": "off"}, (Reason.OFF, "drafting is off")),
+        ({"chosen": 0, "candidates": 0, "asked": 0, "most": 0}, (Reason.OFF, "drafting is off")),
+        ({"chosen": 0, "candidates": 0, "asked": 0, "planner": "fixed"}, (Reason.OFF, "drafting is off")),
+        ({"chosen": 0, "candidates": 0, "asked": 0, **FIXED}, (Reason.END, "one token was left to write")),
+        ({"most": 2}, (Reason.MOST, "2 of 4 candidates scored, no more may be")),
+        ({"most": 8}, (Reason.PART, "of 4 candidates 2 pay best")),
         ({"alternatives": [], "planner": "fixed"}, (Reason.FIXED, "2 of 4 candidates scored, a fixed number")),
+        (FIXED | {"chosen": 3}, (Reason.FIXED, "3 of 4 candidates scored, a fixed number")),
+        (FIXED | {"candidates": 2}, (Reason.FIXED, "all 2 candidates scored, 3 at most")),
+        (FIXED | {"floor": 0.1}, (Reason.LIKELY, "of 4 candidates 2 likely enough (10 % at least)")),
+        (FIXED | {"floor": 0.1, "chosen": 0}, (Reason.UNLIKELY, "no candidate was as likely as 10 %")),
+        (THRESHOLD, (Reason.LIKELY, "of 4 candidates 2 likely enough (25 % at least)")),
+        (
+            THRESHOLD | {"chosen": 1, "candidates": 1},
+            (Reason.LIKELY, "the one candidate likely enough (25 % at least)"),
+        ),
+        (THRESHOLD | {"nodes": 2}, (Reason.MOST, "2 of 4 candidates scored, no more may be")),
+        ({"alternatives": [], "planner": "threshold"}, (Reason.LIKELY, "of 4 candidates 2 likely enough")),
     ],
 )
 def test_every_choice_of_a_planner_has_its_reason(said, why):
@@ -104,11 +128,13 @@ def test_steps_without_a_plan_are_explained_by_their_counts():
 
 
 anything = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 99) | st.floats() | st.text(max_size=3),
+    st.none() | st.booleans() | st.integers(-9, 99) | st.floats() | st.just(10**400) | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=8,
 )
-PLAN = planned().trace["plan"]
+columns = st.lists(st.integers(-2, 3) | st.floats(0, 1) | st.booleans(), max_size=4)
+TRACE = planned().trace
+PLAN = TRACE["plan"] | {"pooled": 2, "most": 64, "nodes": 16, "floor": 0.1}
 
 
 @settings(max_examples=150, deadline=None)
@@ -116,9 +142,61 @@ PLAN = planned().trace["plan"]
 def test_whatever_a_plan_holds_a_step_is_explained(nonsense):
     step = planned()
     step.trace["plan"] = PLAN | nonsense if isinstance(nonsense, dict) else nonsense
+    assert_explained(step)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(sorted(TRACE)), columns | anything, max_size=3) | anything)
+def test_whatever_a_trace_holds_a_step_is_explained(nonsense):
+    step = planned()
+    step.trace = TRACE | nonsense if isinstance(nonsense, dict) else nonsense
+    assert_explained(step)
+
+
+def assert_explained(step):
     answer = Answer(0, "t", "n", "suffix", drafters=["suffix"], output_ids=[1, 5, 9], steps=[step])
-    assert arm([answer])["words"]
-    assert detail(answer, Account(1, step))["why"]
+    whole, found = arm([answer]), detail(answer, Account(1, step))
+    assert whole["words"]
+    assert found["why"]
+    json.dumps([whole, found], allow_nan=False)
+    with redirect_stdout(StringIO()) as printed:
+        show_arms([whole])
+        show_step(found, answer, str)
+    assert printed.getvalue()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"belief": [0.6]}, {"evidence": [3, 4, 5]}, {"source": None}, {"parents": [0, 1]}, {"parents": [-1]},
+        {"path": [7]}, {"path": [1]}, {"tokens": 3}, {"belief": [math.inf, 0.5]},
+    ],
+)  # fmt: skip
+def test_trees_that_make_no_sense_are_in_no_odds(broken):
+    step = planned()
+    step.trace = TRACE | broken
+    assert odds([step]) == {}
+    step.trace = {key: value for key, value in TRACE.items() if key not in broken}
+    assert odds([step]) == {}
+
+
+@pytest.mark.parametrize("wrong", [math.inf, math.nan, 10**400, -1, "1", True])
+def test_alternatives_without_a_sensible_number_are_left_out(wrong):
+    for at in range(3):
+        alternative = [3, 2.0, 30.0]
+        alternative[at] = wrong
+        found = Account(1, planned(alternatives=[[0, 1.0, 20.0], alternative], chosen=0))
+        assert [a.nodes for a in found.alternatives] == [0]
+
+
+def test_of_a_shared_pass_alternatives_are_the_pass_s_and_what_was_scored_is_the_row_s():
+    shared = Account(1, planned(rows=3, chosen=1, pooled=4, candidates=4))
+    assert (shared.chosen, shared.pooled, shared.expected.nodes) == (1, 4, 4)
+    assert told(shared.step) == (Reason.PART, "of 4 candidates 1 pay best")
+    tried = {"rows": 3, "pooled": 4, "best": 2, "explored": True}
+    assert told(planned(**tried)) == (Reason.EXPLORED, "tried 4 nodes for 3 requests, not 2, to see the cost")
+    others = planned(**tried, chosen=0)
+    assert told(others) == (Reason.UNLIKELY, "no candidate was likely enough")
 
 
 def test_the_summary_says_why_drafting_was_off():

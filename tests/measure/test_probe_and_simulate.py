@@ -18,7 +18,7 @@ from draftwood.drafters.memory_shared import save_all
 from draftwood.engines.replay import ReplayClock, ReplayTarget
 from draftwood.errors import UsageError
 from draftwood.measure.probe import ProbeCounts, probe
-from draftwood.measure.rows.records import Answer
+from draftwood.measure.rows.records import Answer, read_rows
 from draftwood.measure.rows.traces import Trace, write_traces
 from draftwood.measure.simulate import row, simulate
 from draftwood.planning.cost_curve import CostCurve
@@ -264,12 +264,20 @@ def test_the_command_goes_by_goodput_where_passes_have_a_cost(trace, capsys, arg
     assert (found["predicted_speedup"] is None) == ("--cost" not in arguments)
 
 
+def test_the_rows_say_what_passes_cost(trace, tmp_path):
+    path, cost = tmp_path / "rows.jsonl", "1=10,64=11"
+    assert run(["simulate", trace, "--drafters", "ngram", "--cost", cost, "--uncalibrated", "-o", str(path)]) == 0
+    said = read_rows(path).header["settings"]
+    assert (said["cost"], said["profile"], said["uncalibrated"]) == (cost, None, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--planner", "goodput"), "goes by what passes cost: say it with --cost or --profile"),
         (("--planner", "fixd:1"), "unknown planner 'fixd'"),
         (("--batch", "0"), "--batch"),
+        (("--uncalibrated",), "--uncalibrated hides what passes cost"),
     ],
 )
 def test_a_wrong_call_of_the_command_is_told(trace, capsys, arguments, said):

@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from tests.helpers import greedy_truth, write
 from tests.planning.states import FakeState
 
+from draftwood import loop
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.backoff import Backoff
+from draftwood.request import Request, open_rows
 from draftwood.step import Step
 from draftwood.testing import EmptyDrafter, RandomDrafter, SameDrafter, ToyTarget
+from draftwood.verify.exact import SampleAndMatch
 
 
 def make_step(policy, state, accepted=0, depth=5, emitted=None):
@@ -77,13 +80,58 @@ def test_requests_are_judged_apart_and_forgotten_with_their_end():
 def test_it_says_why():
     policy, state = Backoff(pause=20), FakeState()
     policy.limit(state, 1)
+    assert policy.why() == "nothing drafted yet"
+    make_step(policy, state, accepted=2)
     assert policy.why() == "the last draft was worth it"
     make_step(policy, state)
-    assert policy.why() == "1 drafts in a row failed"
+    assert policy.why() == "1 draft in a row failed"
     for _ in range(5):
         make_step(policy, state)
     policy.limit(state, 1)
     assert policy.why() == "drafts kept failing, 17 tokens of the pause to go"
+    for _ in range(16):
+        make_step(policy, state)
+    assert policy.why() == "drafts kept failing, 1 token of the pause to go"
+    make_step(policy, state)
+    policy.limit(state, 1)
+    assert policy.why() == "a pause is over, the next draft decides"
+    make_step(policy, state, accepted=2)
+    assert policy.why() == "the last draft was worth it"
+
+
+def test_the_next_turn_of_a_conversation_begins_afresh():
+    policy, state = Backoff(), FakeState()
+    for _ in range(4):
+        make_step(policy, state)
+    assert policy.limit(state, 1) == 0
+    state.length = 80  # the same request goes on with another question
+    assert policy.limit(state, 1) is None
+    assert policy.why() == "nothing drafted yet"
+
+
+def test_a_turn_that_is_as_long_as_the_last_one_is_known_by_its_first_step():
+    policy, state = Backoff(pause=4), FakeState()
+    for index in (0, 1, 2, 3):
+        policy.limit(state, 1)
+        state.step = Step(index, 50, emitted=(1,), drafted=5 * (index < 3), depth=5)
+        policy.learn(state)
+    assert policy.limit(state, 1) == 0
+    state.step = Step(0, 50, emitted=(1,))
+    policy.learn(state)
+    assert policy.limit(state, 1) is None
+
+
+def test_in_a_conversation_no_turn_pays_for_the_last_one():
+    target = ToyTarget()
+    planner = FixedPlanner(5, policies=[Backoff(pause=1000)])
+    rule, (first, second) = SampleAndMatch(), [Request(prompt, 30) for prompt in ((1, 2), (3, 4, 5))]
+    with open_rows(target, [RandomDrafter()], [first], rule) as (row,):
+        for _ in loop.write(target, planner, [row]):
+            pass
+        assert row.step.held == ("backoff",) or not row.step.drafted
+        row.turn(second)
+        steps = [one.step for one in loop.write(target, planner, [row]) if one.step is not None]
+    assert [bool(step.drafted) for step in steps[:4]] == [True, True, True, False]
 
 
 def test_in_the_loop_it_changes_speed_and_no_text():

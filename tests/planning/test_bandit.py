@@ -18,7 +18,7 @@ def run(bandit: Bandit, rates: list[float], steps: int, *, kind: str = "text", s
         arm, luck = bandit.arm(kind), draw.uniform(0, 2)
         arms.append(arm)
         if arm == ALL:
-            bandit.together(kind, [rate * luck for rate in rates], [1.0] * len(rates))
+            bandit.together(kind, [(rate * luck, 1.0) for rate in rates])
         else:
             bandit.alone(kind, arm, rates[arm] * luck, 1.0)
     return arms
@@ -82,11 +82,51 @@ def test_what_an_arm_really_gives_corrects_its_credit():
     for _ in range(4000):
         arms.append(bandit.arm("text"))
         if arms[-1] == ALL:
-            bandit.together("text", credited, [1.0, 1.0])
+            bandit.together("text", [(one, 1.0) for one in credited])
         else:
             bandit.alone("text", 1, real, 1.0)
     assert 1 in arms
     assert arms[-1000:].count(ALL) > 900
+
+
+def test_an_arm_that_nothing_is_told_of_is_unknown_and_the_others_are_learnt():
+    bandit, arms = Bandit(3), []
+    for _ in range(FIRST + DWELL):
+        arms.append(bandit.arm("text"))
+        if arms[-1] == ALL:
+            bandit.together("text", [(2.0, 1.0), (1.0, 1.0), None, (2.5, 1.0)])
+        else:
+            bandit.alone("text", arms[-1], 2.5, 1.0)
+    assert arms == [ALL] * FIRST + [3] * DWELL
+    assert bandit.values("text")[2] == 0
+
+
+def test_a_few_lucky_steps_do_not_make_an_arm_known():
+    bandit = Bandit(2)
+    for step in range(FIRST):
+        bandit.together("text", [(2.0, 1.0), (2.5, 1.0), (9.0, 1.0) if step < 15 else None])
+    assert bandit.arm("text") == 1
+
+
+def test_steps_in_which_nobody_was_asked_change_no_value_and_shorten_no_trial():
+    bandit = Bandit(2)
+    for _ in range(FIRST - 1):
+        bandit.together("text", [(2.0, 1.0), (1.0, 1.0), (2.5, 1.0)])
+    values = bandit.values("text")
+    for _ in range(500):
+        assert bandit.arm("text") == ALL
+        bandit.idle("text")
+    assert bandit.values("text") == values
+
+
+def test_a_source_that_rests_while_it_is_in_use_gets_a_trial_against_the_others():
+    bandit = Bandit(2)
+    assert run(bandit, [2.0, 1.0, 2.5], FIRST + DWELL)[-1] == 2
+    arms = []
+    for _ in range(2 * DWELL):
+        arms.append(bandit.arm("text"))
+        bandit.idle("text")
+    assert arms[-1] == ALL
 
 
 @given(
@@ -104,7 +144,8 @@ def test_no_tokens_and_no_seconds_upset_it(steps):
         assert arm in range(3)
         assert bandit.arm(kind) == arm
         if arm == ALL and told:
-            bandit.together(kind, [tokens, 1.0, tokens if odd else 0.0], [seconds, seconds, 2 * seconds])
+            last = (tokens if odd else 0.0, 2 * seconds)
+            bandit.together(kind, [(tokens, seconds), None if odd else (1.0, seconds), last])
         else:
             bandit.alone(kind, arm, tokens, seconds)
     assert all(value >= 0 for value in bandit.values("a"))

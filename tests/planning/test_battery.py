@@ -88,6 +88,17 @@ def test_a_battery_that_freezes_is_given_up():
     assert policy.why() == "the battery does not answer"
 
 
+def test_a_charge_that_is_too_old_is_unknown():
+    clock, jobs = Clock(), []
+    policy = Battery(sensor=Watched(lambda: Charge(0.1, plugged=False), clock=clock, start=jobs.append))
+    policy.learn(FakeState())
+    jobs.pop()()
+    for clock.now, limit in ((60, 0), (61, None)):
+        policy.learn(FakeState())
+        assert policy.limit(FakeState(), 1) == limit
+    assert policy.why() == "the last charge is too old"
+
+
 def test_in_the_loop_it_stops_drafts_and_changes_no_text():
     target = ToyTarget()
     readings = iter(unplugged(*[0.5] * 5, *[0.1] * 500))

@@ -30,7 +30,7 @@ def run(policy, passes, cost, wish=16, rows=1):
         nodes = wish if limits[0] is None else min(wish, limits[0])
         ms = cost(nodes, number)
         for i, state in enumerate(states):
-            state.step = Step(number, 50, drafted=nodes, score_s=ms * (0.5 + 0.5 * (i + 1) / rows) / 1000)
+            state.step = Step(number, 50, drafted=nodes, score_s=(ms - rows + 1) / 1000, learn_s=0.001 * bool(i))
             policy.learn(state)
         found.append((nodes, ms))
     return found
@@ -103,10 +103,31 @@ def test_one_late_step_in_a_while_changes_nothing():
     assert {nodes for nodes, _ in found} == {16}
 
 
-def test_a_pass_is_as_late_as_its_slowest_row_and_counts_once():
+def test_a_pass_counts_once_and_with_what_all_rows_take_beside_it():
     policy = Deadline(27)
     found = run(policy, 12, line, rows=4)
     assert [nodes for nodes, _ in found] == [16] * 4 + [8] * 4 + [4] * 4
+    assert policy.why() == "p95 24.0 of 27 ms"
+
+
+def test_probes_are_to_blame_as_drafts_are():
+    policy, state = Deadline(30), FakeState()
+    for number in range(8):
+        probed = 0 if policy.limit(state, 1) == 0 else 100
+        state.step = Step(number, 50, probed=probed, score_s=0.05 if probed else 0.02)
+        policy.learn(state)
+    assert policy.limit(state, 1) == 0
+    assert "cannot help" not in policy.why()
+
+
+def test_with_few_drafts_and_many_probes_two_halvings_end_both():
+    policy, state, limits = Deadline(30), FakeState(), []
+    for number in range(9):
+        limits.append(policy.limit(state, 1))
+        drafted = 2 if limits[-1] is None else min(2, limits[-1])
+        state.step = Step(number, 50, drafted=drafted, probed=100 * bool(drafted), score_s=0.05)
+        policy.learn(state)
+    assert limits == [None] * 4 + [1] * 4 + [0]
 
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 0.0, 1e9])

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import combinations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import PROMPT, greedy_truth, texts, trees, write
+from tests.helpers import greedy_truth, trees, write
 from tests.planning.states import FakeState
 
 from draftwood.contracts import Capabilities
 from draftwood.drafters.lookup import LookupDrafter
 from draftwood.errors import UsageError
 from draftwood.planning.cost_curve import CostCurve
+from draftwood.planning.fixed import FixedPlanner, OffPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
-from draftwood.testing import ProbingDrafter, RandomDrafter, SameDrafter, ToyTarget, WrongDrafter
+from draftwood.testing import ProbingDrafter, RandomDrafter, SameDrafter, ToyTarget
 from draftwood.tree import TokenTree, merge
 
 FLAT = CostCurve.parse("1=20,64=20.01")
@@ -167,22 +169,49 @@ def test_a_source_that_takes_longer_than_it_saves_rests_and_is_tried_again():
     assert any(asked[100:])
 
 
-def test_a_source_that_takes_long_and_saves_more_is_asked():
-    made, good = planner(FLAT), RandomDrafter()
+def test_one_slow_draft_does_not_silence_a_good_source():
+    made, good = planner(FLAT), Sure()
     state = FakeState(drafters=[good])
-    made.learned.beliefs.learn(good, [], greedy=True)
+    asked = []
+    for number in range(60):
+        (own,) = state.step.by_source
+        asked.append(made.ask([state])[0][0].nodes > 0)
+        own.calls, own.draft_s = (1, 1.0 if number == 5 else 0.001) if asked[-1] else (0, 0.0)
+        made.plan([state], [[TokenTree.build(range(3)) if asked[-1] else TokenTree.empty()]])
+    assert all(asked)
+
+
+def test_a_source_that_takes_long_and_saves_more_is_asked():
+    made, good = planner(FLAT), Sure()
+    state = FakeState(drafters=[good])
     for _ in range(50):
         (own,) = state.step.by_source
         assert made.ask([state])[0][0].nodes
         own.calls, own.draft_s = 1, 0.005
-        made.plan([state], [[TokenTree.build(range(3), belief=0.99)]])
+        made.plan([state], [[TokenTree.build(range(3))]])
 
 
-def test_right_drafts_are_taken_and_wrong_ones_cost_nothing():
+def test_who_rests_or_is_off_is_not_called_at_all():
     target = ToyTarget()
-    for drafter in (SameDrafter(target), WrongDrafter(target)):
-        written = write(target, [drafter], GoodputPlanner(), limit=60)
-        assert written.ids == greedy_truth(target, limit=60)
+    for planner_ in (OffPlanner(), FixedPlanner(0), GoodputPlanner(0)):
+        steps = write(target, [SameDrafter(target), LookupDrafter()], planner_, limit=30).steps
+        assert not any(own.calls for step in steps for own in step.by_source)
+
+
+def test_two_threads_may_write_with_what_one_target_taught():
+    target, learned = ToyTarget(), Learned()
+    truth, found = greedy_truth(target, limit=150), []
+
+    def work():
+        twin = ToyTarget()
+        found.append(write(twin, [SameDrafter(twin)], GoodputPlanner(learned=learned), limit=150).ids)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [truth] * 4
 
 
 def test_probes_are_tried_with_and_without():
@@ -214,14 +243,9 @@ def test_nothing_is_traced_unasked():
 def test_at_most_so_many():
     (plan,) = planned(FLAT, [TokenTree.build(range(40), belief=0.99)], most=12)
     assert planner(FLAT, most=12).wish([FakeState()]) == 12
-    assert len(plan.tree) <= 40
+    assert len(plan.tree) == 12
+    states = [FakeState(drafters=[None]) for _ in range(2)]
+    plans = planned(FLAT, *[[TokenTree.build(range(40), belief=0.99)] for _ in states], states=states, most=12)
+    assert [len(plan.tree) for plan in plans] == [12, 12]
     with pytest.raises(UsageError, match="use 0 draft nodes or more"):
         GoodputPlanner(-1)
-
-
-def test_a_live_run_follows_its_machine():
-    """A toy whose passes take no time to speak of: whatever is planned, the text is the model's own."""
-    target = ToyTarget()
-    written = write(target, [LookupDrafter()], GoodputPlanner(), limit=80)
-    assert written.ids == greedy_truth(target, limit=80)
-    assert texts(TokenTree.build(PROMPT))

@@ -74,6 +74,30 @@ def test_a_queue_that_cannot_be_asked_is_an_empty_one(broken):
     assert policy.why() == "1 running and 0 waiting"
 
 
+def test_the_queue_is_asked_once_per_pass():
+    asked = []
+    policy = LoadLimit(queue=lambda: asked.append(1) or 2)
+    states = [FakeState() for _ in range(4)]
+    for _ in range(3):
+        for state in states * 2:
+            policy.limit(state, 4)
+        for state in states:
+            policy.learn(state)
+    assert len(asked) == 3
+
+
+def test_asking_for_a_reason_does_not_change_the_load():
+    policy, state = LoadLimit(queue=lambda: 0), FakeState()
+    policy.limit(state, 8)
+    policy.limit(state, 1)  # as a planner's trace does
+    assert policy.why() == "8 running and 0 waiting"
+    policy.learn(state)
+    assert policy.limit(state, 8) == 4
+    policy.learn(state)
+    policy.limit(state, 3)
+    assert policy.why() == "3 running and 0 waiting, 8 within the last 2 s"
+
+
 def test_it_says_why():
     server = Server()
     server.step(0.1, 2, waiting=3)

@@ -23,10 +23,12 @@ GOOD, BAD = RandomDrafter(), RandomDrafter(seed=1)
 CODE = "def f(x):\n    return x\n"
 
 
-def after(policy: SwitchingPolicy, state: FakeState, *, accepted: tuple[int, ...] = (3, 0)) -> list[bool] | None:
+def after(
+    policy: SwitchingPolicy, state: FakeState, *, accepted: tuple[int, ...] = (3, 0), rests: tuple[int, ...] = ()
+) -> list[bool] | None:
     """One step, in which a pass over n tokens takes n + 10 ms; returns the mask of its asking."""
     mask = policy.sources(state)
-    asked = [True] * len(accepted) if mask is None else list(mask)
+    asked = [i not in rests and (mask is None or mask[i]) for i in range(len(accepted))]
     sources = tuple(
         SourceStep(calls=int(on), asked=4, proposed=4 * on, kept=4 * on, accepted=n * on)
         for n, on in zip(accepted, asked, strict=True)
@@ -97,6 +99,39 @@ def test_all_draft_where_the_chosen_one_was_disabled():
         pass
     state.drafters = [None, BAD, BAD]
     assert policy.sources(state) is None
+
+
+def test_with_a_source_that_is_never_asked_it_learns_from_the_others():
+    policy, state = SwitchingPolicy(), FakeState(drafters=[BAD, None, GOOD])
+    masks = [after(policy, state, accepted=(0, 3, 3), rests=(1,)) for _ in range(FIRST + DWELL)]
+    assert masks == [None] * FIRST + [[False, False, True]] * DWELL
+
+
+def test_steps_in_which_nobody_was_asked_teach_nothing():
+    policy, state = SwitchingPolicy(), FakeState(drafters=[BAD, GOOD])
+    for _ in range(2000):
+        assert after(policy, state, accepted=(0, 3), rests=(0, 1)) is None
+    (bandit,) = policy._bandits.values()
+    assert bandit.values("text") == [0, 0, 0]
+    masks = [after(policy, state, accepted=(0, 3)) for _ in range(FIRST + DWELL)]
+    assert masks == [None] * FIRST + [[False, True]] * DWELL
+
+
+def test_each_request_of_a_batch_has_its_own_reason():
+    texts = {1: CODE, 2: "Once upon a time there was a king who had no hat. " * 9}
+    policy = SwitchingPolicy(decode=lambda ids: texts[ids[0]])
+    states = [FakeState(drafters=[GOOD, BAD], ids=[1]), FakeState(drafters=[GOOD, BAD], ids=[2])]
+    states.append(FakeState(drafters=[GOOD, None]))
+    for state in states:
+        policy.limit(state, 3)
+        policy.sources(state)
+    reasons = []
+    for state in states:
+        policy.limit(state, 1)  # as a planner's trace does
+        reasons.append(policy.why())
+    assert reasons == ["code: all sources", "prose: all sources", "one drafter: nothing to choose"]
+    policy.learn(states[0])
+    assert policy._rows == 3
 
 
 def test_sets_of_drafters_are_judged_apart():

@@ -173,6 +173,49 @@ def test_the_last_answer_stands_until_the_next_and_a_frozen_sensor_is_none_until
     assert (sensor(), sensor.given_up) == (140.0, False), "it woke up"
 
 
+def test_after_a_reading_that_hung_the_next_begins_within_half_a_minute():
+    clock, reads = Clock(), []
+
+    def read():
+        reads.append(clock.now)
+        clock.now += 1000 if len(reads) == 1 else 0.001
+        return 40.0
+
+    sensor = Watched(read, clock=clock, start=at_once)
+    sensor()
+    for clock.now in (1029.5, 1030):
+        sensor()
+    assert reads == [0, 1030]
+
+
+def test_an_answer_older_than_a_minute_is_unknown_until_the_next():
+    clock, jobs = Clock(), []
+    policy = Thermal(sensor=Watched(lambda: 50.0, clock=clock, start=jobs.append), clock=clock)
+    state = FakeState()
+    policy.learn(state)
+    jobs.pop()()
+    clock.now = 60  # nobody wrote anything meanwhile
+    policy.learn(state)
+    assert (policy.limit(state, 1), policy.why()) == (3, "50.0 °C")
+    clock.now = 60.5
+    policy.learn(state)
+    assert (policy.limit(state, 1), policy.why()) == (None, "the last temperature is too old")
+    jobs.pop()()
+    policy.learn(state)
+    assert (policy.limit(state, 1), policy.why()) == (3, "50.0 °C")
+
+
+def test_a_sensor_of_ones_own_that_is_read_seldom_counts_twice_as_long():
+    clock, jobs = Clock(), []
+    sensor = Watched(lambda: 50.0, every=300, clock=clock, start=jobs.append)
+    sensor()
+    jobs.pop()()
+    clock.now = 600
+    assert (sensor(), sensor.stale) == (50.0, False)
+    clock.now = 601
+    assert (sensor(), sensor.stale) == (None, True)
+
+
 def test_a_policy_says_that_its_sensor_does_not_answer():
     clock = Clock()
     policy = Thermal(sensor=Watched(lambda: 50.0, clock=clock, start=lambda _: None))

@@ -120,7 +120,9 @@ def _explain_live(given: Given, content: Any, step: int | None, as_json: bool) -
 
         answer, decode = _recorded(given, loaded, generation), decoder(loaded.tokenizer)
         _show([answer], answer, step, as_json, lambda token: decode([token]) or f"#{token}")
-    elif not as_json:
+    elif as_json:
+        print(json.dumps({"arms": [], "answer": None, "steps": []}))
+    else:
         print("nothing to explain: no pass was made beyond reading the prompt")
     if interrupted:
         raise typer.Exit(130)

@@ -148,7 +148,7 @@ def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str])
         to.print(f"{policy['policy']} {held}{': ' if policy['why'] else ''}{policy['why']}")
     for note in found["notes"]:
         to.print(note)
-    if found["tree"] and found["tree"].get("tokens"):
+    if found["tree"]:
         to.print(_tree(found["tree"], answer, text), soft_wrap=False)
         to.print("percentages: how likely the planner took each token to be right; ✓: accepted, ?: a probe")
 
@@ -169,9 +169,10 @@ def _show_alternatives(to: Console, found: dict[str, Any]) -> None:
     if not rows:
         return
     table = plain_table("draft nodes", "expected tokens", "ms", "tokens/s", "of the best", last="")
-    best = max(row["tokens_per_second"] for row in rows)
+    best = max(row["tokens_per_second"] for row in rows) or 1.0
+    scored = plan.get("pooled", plan.get("chosen"))
     for row in rows:
-        marks = [word for word, name in (("scored", "chosen"), ("best", "best")) if plan.get(name) == row["nodes"]]
+        marks = [word for word, nodes in (("scored", scored), ("best", plan.get("best"))) if nodes == row["nodes"]]
         cells = number(row["expected_tokens"]), number(row["ms"], 1), number(row["tokens_per_second"], 1)
         table.add_row(
             str(row["nodes"]), *cells, percent(row["tokens_per_second"] / best), " ".join(marks),
@@ -205,7 +206,7 @@ def _tree(trace: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> 
 def _run(nodes: Sequence[int], trace: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> Text:
     from rich.text import Text
 
-    names, looks, accepted = answer.drafters, styles(answer.drafters), set(trace.get("path", ()))
+    names, looks, accepted = answer.drafters, styles(answer.drafters), set(trace["path"])
     beliefs, sources, probes = (trace.get(name) or [] for name in ("belief", "source", "probe"))
     said = Text()
     for node in nodes:

@@ -72,6 +72,8 @@ def simulate(
     if planner is not None and draft:
         raise UsageError("--draft N means --planner fixed:N: give one of them")
     curve = _curve(profile, cost)
+    if uncalibrated and curve is None:
+        raise UsageError("--uncalibrated hides what passes cost: say that with --cost or --profile")
     default = _UNTIMED if curve is None else options.PLANNER_DEFAULT
     names = [f"fixed:{n}" for n in draft or ()] or [planner or default]
     planners = {name: _nodes(name) for name in names}
@@ -89,7 +91,9 @@ def simulate(
     else:
         _show(rows if len({row["task"] for row in rows}) == 1 else [*rows, *totals], curve is not None)
     if output is not None:
-        run.write(output)
+        run.write(
+            output, {"cost": cost, "profile": str(profile) if profile else None, "uncalibrated": uncalibrated}
+        )
     if interrupted:
         raise typer.Exit(130)
 
@@ -187,15 +191,18 @@ class _Run:
             return True
         return False
 
-    def write(self, path: Path) -> None:
-        """Write every replayed answer with its steps; an arm is named with its planner where there are several."""
+    def write(self, path: Path, timed: dict[str, Any]) -> None:
+        """Write every replayed answer with its steps; an arm is named with its planner where there are several.
+
+        ``timed`` are the settings that say what passes cost.
+        """
         from draftwood.measure.rows.lines import whole_file
         from draftwood.measure.rows.provenance import provenance
         from draftwood.measure.rows.records import header
         from draftwood.measure.rows.writer import RowsWriter
 
         with whole_file(path) as beside:
-            settings = {"planners": list(self._planners), "batch": self._batch}
+            settings = {"planners": list(self._planners), "batch": self._batch, **timed}
             writer = RowsWriter(beside, header("simulate", settings, provenance()))
             for (label, planner), answers in self._found.items():
                 for answer in answers:

@@ -161,7 +161,7 @@ def tune(
     for number, (job, request) in enumerate(zip(jobs, requests, strict=True)):
         on_prompt(number, job)
         plainly = number in both
-        first = _written(setup, (), request, load_planner("off"))[1] if plainly and found.prompts % 2 else None
+        first = _written(setup, (), request, load_planner("off"))[1] if plainly and found.both % 2 else None
         tokens, seconds = _written(setup, setup.drafters, request, setup.planner)
         found.prompts, found.tokens, found.seconds = (
             found.prompts + 1,

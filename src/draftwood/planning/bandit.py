@@ -3,7 +3,8 @@
 Trying a source by itself costs as much as it is worse, and tokens per step vary as much as they are many: sixteen
 steps tell a rate to a quarter. A step in which all draft is worth more. It shows what each would have given at the
 same place, for every source is told which of its own nodes were taken. So all draft for a while; then the one that
-gives most by this credit does, if it beats them all; and what it really gives corrects the credit.
+gives most by this credit does, if it beats them all; and what it really gives corrects the credit. A source that
+was not asked (it is disabled, or rests) is told nothing; steps in which nobody was asked tell nothing at all.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ DWELL = 64
 """Steps from one choice to the next."""
 _GAP, _LONGEST_GAP = 128, 4096  # steps from trial to trial, doubling: in a trial all together cost 3 to 6 % more
 _TIE = 0.05  # arms no further apart are alike, by what credit can tell: that in use stays, else the first named
-_KEEP = 0.999  # of the credit, per step in which all draft
+_KEEP = 0.999  # of the credit, per step that told of the arm
+_LEAST = 16.0  # steps of credit, of all kinds of text, below which an arm is unknown
 _REAL_KEEP = 0.9997  # of what an arm gave by itself, per step of it
 _POOLED = 256.0  # steps that other kinds of text count for
 _BIAS = 0.05  # standard deviation of the logarithm of credit over what comes
 _MOST = 3.0  # of the same logarithm; more is a clock that jumped
 _SPREAD = 2.0  # of the tokens of a step over their mean, twice what it is: neighbours are of the same text
+
+
+Told = Sequence[tuple[float, float] | None]
+"""Tokens and seconds of a step as they would have been with each arm; None: its source was not asked."""
 
 
 class Credit:
@@ -39,20 +45,20 @@ class Credit:
 
     Attributes
     ----------
-    tokens, seconds
-        Per arm; later steps count more.
-    steps
-        How many, counted alike.
+    tokens, seconds, steps
+        Per arm, of the steps that told of it; later steps count more.
     """
 
     def __init__(self, arms: int) -> None:
-        self.tokens, self.seconds, self.steps = [0.0] * arms, [0.0] * arms, 0.0
+        self.tokens, self.seconds, self.steps = [0.0] * arms, [0.0] * arms, [0.0] * arms
 
-    def add(self, tokens: Sequence[float], seconds: Sequence[float]) -> None:
-        """Take in one step, of each arm."""
-        self.steps = _KEEP * self.steps + 1
-        self.tokens = [_KEEP * old + new for old, new in zip(self.tokens, tokens, strict=True)]
-        self.seconds = [_KEEP * old + new for old, new in zip(self.seconds, seconds, strict=True)]
+    def add(self, told: Told) -> None:
+        """Take in one step, of each arm that it tells of."""
+        for arm, one in enumerate(told):
+            if one is not None:
+                self.tokens[arm] = _KEEP * self.tokens[arm] + one[0]
+                self.seconds[arm] = _KEEP * self.seconds[arm] + one[1]
+                self.steps[arm] = _KEEP * self.steps[arm] + 1
 
 
 @dataclass(slots=True)
@@ -107,12 +113,14 @@ class Bandit:
             self._choose(found)
         return found.arm
 
-    def together(self, kind: str, tokens: Sequence[float], seconds: Sequence[float]) -> None:
-        """Take in a step in which all drafted: tokens and seconds, as they would have been with each arm."""
-        found = self._kind(kind)
-        self.alone(kind, ALL, tokens[ALL], seconds[ALL])
-        found.credit.add(tokens, seconds)
-        self._pool.add(tokens, seconds)
+    def together(self, kind: str, told: Told) -> None:
+        """Take in a step in which all drafted that the planner asked; of the arm `ALL` it always tells."""
+        found, real = self._kind(kind), told[ALL]
+        if real is None:
+            return
+        self.alone(kind, ALL, *real)
+        found.credit.add(told)
+        self._pool.add(told)
         found.since = 0
 
     def alone(self, kind: str, arm: int, tokens: float, seconds: float) -> None:
@@ -123,6 +131,12 @@ class Bandit:
         real.seconds = _REAL_KEEP * real.seconds + seconds
         real.steps = _REAL_KEEP * real.steps + 1
         found.left -= 1
+        found.since += 1
+
+    def idle(self, kind: str) -> None:
+        """Take in a step in which nobody was asked: time goes by for the source in use, and nothing is learnt."""
+        found = self._kind(kind)
+        found.left -= found.arm != ALL  # a trial waits for steps that tell
         found.since += 1
 
     def values(self, kind: str) -> list[float]:
@@ -139,14 +153,14 @@ class Bandit:
 
     @property
     def _known(self) -> bool:
-        return self._pool.steps >= FIRST / 2
+        return self._pool.steps[ALL] >= FIRST / 2
 
     def _choose(self, kind: _Kind) -> None:
         if kind.since >= kind.gap:  # nobody knows what the others would have given lately
             kind.arm, kind.left = ALL, TRIAL
             kind.gap = min(_LONGEST_GAP, 2 * kind.gap)
             return
-        if not self._known:  # the planner lets sources rest
+        if not self._known:  # no step told of what the others would have given
             kind.left = FIRST
             return
         values = [self._value(kind, arm) for arm in range(1 + self.sources)]
@@ -159,7 +173,9 @@ class Bandit:
     def _rate(self, kind: _Kind, arm: int) -> float:
         """Tokens per second by credit; other kinds of text help out as long as little is known of this one."""
         own, pool = kind.credit, self._pool
-        weight = _POOLED / pool.steps if pool.steps else 0.0
+        if pool.steps[arm] < _LEAST:
+            return 0.0
+        weight = _POOLED / pool.steps[arm]
         seconds = own.seconds[arm] + weight * pool.seconds[arm]
         return (own.tokens[arm] + weight * pool.tokens[arm]) / seconds if seconds > 0 else 0.0
 
@@ -170,6 +186,6 @@ class Bandit:
             return rate
         found = math.log(real.tokens) - math.log(real.seconds) - math.log(rate)
         found = max(-_MOST, min(_MOST, found))
-        noise = _SPREAD**2 * (1 / real.steps + 1 / (1 + kind.credit.steps))
+        noise = _SPREAD**2 * (1 / real.steps + 1 / (1 + kind.credit.steps[arm]))
         gain = max(_BIAS**2 / (_BIAS**2 + noise), 1 - 4 * noise / found**2 if found else 0.0)
         return rate * math.exp(gain * found)

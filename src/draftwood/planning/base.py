@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
-
 from draftwood.contracts import Ask, Drafter, Feedback, Plan, State
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking, depth_limit, node_limit, rank
@@ -76,26 +74,27 @@ class TreePlanner(ABC):
         """How many candidates of each ranking to score."""
 
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
-        wish, asks = self.wish(states), []
-        self._wished = wish
-        for state in states:
-            nodes = min(wish, depth_limit(state), node_limit(state))
-            probes = node_limit(state) - nodes if state.capabilities.trees else 0
-            limit, _ = self._limit(state, len(states))
-            if limit is not None:
-                nodes, probes = min(nodes, limit), probes if limit else 0
-            if not state.capabilities.trees:  # one branch is kept, and the best of a bigger tree is a better one
-                nodes *= CHAIN_OF
-            allowed = self._allowed(state)
-            asks.append(
-                [
-                    self.ask_one(drafter, state, nodes, probes)
-                    if drafter is not None and (allowed is None or allowed[i])
-                    else NOTHING
-                    for i, drafter in enumerate(state.drafters)
-                ]
-            )
-        return asks
+        with self.learned.lock:
+            self._wished = self.wish(states)
+            return [self._ask(state, len(states)) for state in states]
+
+    def _ask(self, state: State, rows: int) -> list[Ask]:
+        nodes = min(self._wished, depth_limit(state), node_limit(state))
+        if self.policies:
+            limit, _ = self._limit(state, rows)
+            nodes = nodes if limit is None else min(nodes, limit)
+        if not nodes:
+            return [NOTHING] * len(state.drafters)
+        probes = node_limit(state) - nodes if state.capabilities.trees else 0
+        if not state.capabilities.trees:  # one branch is kept, and the best of a bigger tree is a better one
+            nodes *= CHAIN_OF
+        allowed = self._allowed(state) if self.policies else None
+        return [
+            self.ask_one(drafter, state, nodes, probes)
+            if drafter is not None and (allowed is None or allowed[i])
+            else NOTHING
+            for i, drafter in enumerate(state.drafters)
+        ]
 
     def _limit(self, state: State, rows: int) -> tuple[int | None, tuple[Policy, ...]]:
         """The smallest answer of all policies, and who gave it."""
@@ -110,11 +109,13 @@ class TreePlanner(ABC):
 
     def ask_one(self, drafter: Drafter, state: State, nodes: int, probes: int) -> Ask:
         """Return what one source is asked for."""
-        if nodes + probes == 0:
-            return NOTHING
         return Ask(nodes, probes, self.learned.beliefs.odds(drafter, greedy=state.greedy))
 
     def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
+        with self.learned.lock:
+            return self._plan(states, proposals)
+
+    def _plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
         rankings = [
             rank(state, [self._believed(d, state, tree) for d, tree in zip(state.drafters, trees, strict=True)])
             for state, trees in zip(states, proposals, strict=True)
@@ -126,15 +127,16 @@ class TreePlanner(ABC):
         counts = self.choose(states, rankings)
         for state, ranking, count in zip(states, rankings, counts, strict=True):
             if state.traced:
-                state.step.trace = {"plan": self.trace(state, ranking, count) | {"rows": len(states)}}
+                state.step.trace = {"plan": self.trace(state, ranking, count, len(states))}
         return [ranking.cut(count) for ranking, count in zip(rankings, counts, strict=True)]
 
     def _held(self, state: State, ranking: Ranking, rows: int) -> Ranking:
         """The ranking as far as policies let it go; the step records who held it."""
         limit, policies = self._limit(state, rows)
-        if limit is None or limit >= min(self._wished, ranking.depth, ranking.room):
+        if limit is None:
             return ranking
-        state.step.held = tuple(policy.name for policy in policies)
+        if limit < max(len(ranking.order), min(self._wished, ranking.depth, ranking.room)):
+            state.step.held = tuple(policy.name for policy in policies)
         return replace(ranking, order=ranking.order[:limit], worth=ranking.worth[:limit])
 
     def _believed(self, drafter: Drafter | None, state: State, tree: TokenTree) -> TokenTree:
@@ -142,13 +144,15 @@ class TreePlanner(ABC):
         if drafter is None or not len(tree):
             return tree
         belief = self.learned.beliefs.odds(drafter, greedy=state.greedy)[tree.evidence]
-        return tree if np.array_equal(belief, tree.belief) else replace(tree, belief=belief)
+        return tree if belief.tobytes() == tree.belief.tobytes() else replace(tree, belief=belief)
 
-    def trace(self, state: State, ranking: Ranking, count: int) -> dict[str, Any]:
+    def trace(self, state: State, ranking: Ranking, count: int, rows: int) -> dict[str, Any]:
         """Return what there is to say of this choice, JSON-ready, for `Step.trace`."""
-        self._limit(state, 1)  # policies give the reasons of the request that they were asked about last
+        self._limit(state, rows)  # policies give the reasons of the request that they were asked about last
+        self._allowed(state)
         return {
             "planner": self.name,
+            "rows": rows,
             "asked": max((own.asked for own in state.step.by_source), default=0),
             "candidates": len(ranking.order),
             "chosen": count,
@@ -157,6 +161,10 @@ class TreePlanner(ABC):
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         """Learn how often each source's reasons are good ones, and let the policies see the step."""
+        with self.learned.lock:
+            self._learn(states, feedback)
+
+    def _learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         beliefs = self.learned.beliefs
         taught: dict[int, tuple[Drafter, bool, list[Feedback]]] = {}  # by rates: drafters of one kind share them
         for state, lessons in zip(states, feedback, strict=True):

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.contracts import Drafter, Feedback, Floats
 
@@ -43,7 +42,7 @@ class Beliefs:
 
     def rates(self, drafter: Drafter, *, greedy: bool) -> Rates:
         """Return what is known of this drafter; drafters with the same options share it."""
-        key = (self._name(drafter), greedy)
+        key = (self.name(drafter), greedy)
         if key not in self._rates:
             self._rates[key] = Rates(drafter.prior, self._kept.pop(key, None))
         return self._rates[key]
@@ -64,13 +63,14 @@ class Beliefs:
             if key not in self._rates:
                 self._kept[key] = entry
 
-    def _name(self, drafter: Drafter) -> str:
+    def name(self, drafter: Drafter) -> str:
         """Name and options, put together once per drafter; one that is bound to a long text is not kept alive."""
         names, key = self._names, id(drafter)
         known = names.get(key)
         if known is not None and known[0]() is drafter:
             return known[1]
-        name = f"{drafter.name} {drafter!r}"
+        plain = type(drafter).__repr__ is object.__repr__  # which tells an address, another one in every run
+        name = f"{drafter.name} {type(drafter).__qualname__ if plain else repr(drafter)} {len(drafter.prior)}"
         with suppress(TypeError):  # it takes no weak references
             names[key] = weakref.ref(drafter, lambda _: names.pop(key, None)), name
         return name
@@ -116,18 +116,20 @@ class Rates:
     """
 
     def __init__(self, prior: Floats, kept: Mapping[str, Any] | None = None) -> None:
-        self._prior = np.clip(prior.astype(np.float64), 1e-4, 1 - 1e-4)
+        clipped = np.clip(prior.astype(np.float64), 1e-4, 1 - 1e-4)
+        self._priors: list[float] = clipped.tolist()
         self.hits = np.zeros(len(prior))
         self.totals = np.zeros(len(prior))
         self.drift = 0.0
         self.weight = WEIGHT
         self._lately = [0.0, 0.0, 0.0]  # labels that priors promise to be right, that were, and the variance
-        self._logits = _logit(self._prior)
+        self._logits = np.log(clipped / (1 - clipped))
         self._odds: Floats | None = None
         if kept is not None and kept["classes"] == len(prior) and kept["labels"]:
             self.weight = kept["weight"]
-            which, hits, totals = zip(*kept["labels"], strict=True)
-            self._set(np.array(which), np.array(hits), np.array(totals), kept["drift"])
+            for which, hits, totals in kept["labels"]:
+                self.hits[which], self.totals[which] = hits, totals
+            self._update([which for which, _, _ in kept["labels"]], kept["drift"])
 
     @property
     def odds(self) -> Floats:
@@ -143,24 +145,26 @@ class Rates:
             surprise += hit - float(odds[which])
             self.hits[which] = KEEP * self.hits[which] + hit
             self.totals[which] = KEEP * self.totals[which] + 1
-        touched = np.array(classes)
-        if self.weight == WEIGHT and self._is_wrong(self._prior[touched], sum(right)):
-            self.weight, touched = LIGHT, np.flatnonzero(self.totals)
-        self._set(touched, self.hits[touched], self.totals[touched], FADE * (self.drift + RATE * surprise))
+        touched: Iterable[int] = set(classes)
+        if self.weight == WEIGHT and self._is_wrong(classes, sum(right)):
+            self.weight, touched = LIGHT, np.flatnonzero(self.totals).tolist()
+        self._update(touched, FADE * (self.drift + RATE * surprise))
 
-    def _is_wrong(self, priors: NDArray[np.float64], right: int) -> bool:
+    def _is_wrong(self, classes: list[int], right: int) -> bool:
         """Whether less than a third came lately of what the priors promise, and that is no chance."""
-        promised = float(priors.sum())
-        variance = promised - float(priors @ priors)
+        priors = [self._priors[which] for which in classes]
+        promised = sum(priors)
+        variance = promised - sum(p * p for p in priors)
         self._lately = [_RECENT * a + b for a, b in zip(self._lately, (promised, right, variance), strict=True)]
         promised, came, variance = self._lately
         return 3 * came < promised and promised - came > WRONG * math.sqrt(variance)
 
-    def _set(
-        self, which: NDArray[np.intp], hits: NDArray[np.float64], totals: NDArray[np.float64], drift: float
-    ) -> None:
-        self.hits[which], self.totals[which] = hits, totals
-        self._logits[which] = _logit((self.weight * self._prior[which] + hits) / (self.weight + totals))
+    def _update(self, touched: Iterable[int], drift: float) -> None:
+        """Rates of classes that have new labels; a loop, since few have, and a pass empties every cache."""
+        for which in touched:
+            weight = self.weight + float(self.totals[which])
+            rate = (self.weight * self._priors[which] + float(self.hits[which])) / weight
+            self._logits[which] = math.log(rate / (1 - rate))
         self.drift = min(_LIMIT, max(-_LIMIT, drift))
         self._odds = None
 
@@ -193,8 +197,3 @@ def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:
         if rows[node] in accepted:
             reached[node] = choice[1 + rows[node]]
     return classes, right
-
-
-def _logit(rate: NDArray[np.float64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = np.log(rate / (1 - rate))
-    return found

@@ -9,6 +9,7 @@ that was interrupted is clipped, and the next one decides: two on one side are a
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ _PACE_DRIFT, _SHAPE_DRIFT = 0.01, 0.002  # the same, per pass
 _FORGET = 0.9999  # bounds what drifts unseen for hours: to 0.7 as a whole, 0.14 per octave
 _NOISE = 0.05  # of one pass
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
+_CALM = 4  # of passes that took what was expected every so many is learnt from
 _STALE = 32  # passes after which a width should be seen again
 GRANT = 0.25
 """Plain passes that a measured curve may spend at once on being checked; a guess has eight times as much."""
@@ -59,11 +61,9 @@ class CostModel:
         self._log = np.zeros(_OCTAVES)
         self._cov = pace**2 + shape**2 * _WALK
         self._doubted = 0.0  # surprise of the last pass, if it was clipped
-        self._tables: dict[int, Doubles] = {}
-        self._table_at = (-1, -1)
-        self._factor: Doubles | None = None
-        self._spread: Doubles | None = None
-        self._seen = [0 if self.measured else -_STALE] * _OCTAVES  # per octave, number of the last pass so wide
+        self._at, self._base = -1, np.empty(0)  # context of the table, in pieces of 32 tokens, and the curve there
+        self._table: Doubles | None = None
+        self._seen = [0 if self.measured else -_STALE] * len(_SIZES)  # number of the last pass so wide
         self.passes = 0
         self.jumps = 0
         self.purse = GRANT if self.measured else 8 * GRANT
@@ -73,18 +73,19 @@ class CostModel:
         return self._curve.seconds(n, context) * math.exp(float(_hat(n) @ self._log))
 
     def table(self, widest: int, context: int) -> Doubles:
-        """Return the same for each width from 0 to ``widest``, float64[widest + 1]."""
-        if self._factor is None or len(self._factor) <= widest:
-            hats = _hats(widest)
-            self._factor = np.exp(hats @ self._log)
-        return self._base(widest, context) * self._factor[: widest + 1]
+        """Return the same for each width from 0 to ``widest``, float64[widest + 1]; not to be written to.
 
-    def _base(self, widest: int, context: int) -> Doubles:
-        """The curve at a context length, made anew every few tokens."""
-        at = (widest, context >> 5)
-        if at != self._table_at:
-            self._table_at, self._table = at, self._curve.many(np.arange(widest + 1), context)
-        return self._table
+        The context is rounded down to 32 tokens. What is believed of widths that were seldom seen may make a
+        narrower pass dearer than a wider one; here it never is.
+        """
+        if context >> 5 != self._at or len(self._base) <= widest:
+            self._at = context >> 5
+            self._base = self._curve.many(np.arange(max(128, 2 * widest)), context & ~31)
+            self._table = None
+        if self._table is None:
+            table = self._base * np.exp(_hats(len(self._base) - 1) @ self._log)
+            self._table = np.minimum.accumulate(table[::-1])[::-1]
+        return self._table[: widest + 1]
 
     def deviation(self, n: int) -> float:
         """Return the standard deviation of the logarithm of `seconds` at this width, noise left out."""
@@ -96,9 +97,13 @@ class CostModel:
         if not 0 < seconds < _LONGEST or n < 1:
             return
         hat = _hat(n)
+        surprise = math.log(seconds / self._curve.seconds(n, context)) - float(hat @ self._log)
+        self.passes += 1
+        self._seen[size(n)] = self.passes
+        if self.passes > _STALE and self.passes % _CALM and abs(surprise) < 2 * _NOISE and not self._doubted:
+            return  # as expected: microseconds saved
         reach = self._cov @ hat
         variance = float(hat @ reach) + _NOISE**2
-        surprise = math.log(seconds / self._curve.seconds(n, context)) - float(hat @ self._log)
         bound = _CLIP * math.sqrt(variance)
         clipped = min(bound, max(-bound, surprise))
         self._log += reach * (clipped / variance)
@@ -108,9 +113,7 @@ class CostModel:
         if self._doubted * surprise > self._doubted**2 / 2:
             self._change()
         self._doubted = 0.0
-        self._factor = None
-        self.passes += 1
-        self._seen[octave(n)] = self.passes
+        self._table = None
         if clipped != surprise:
             self._doubt(n, hat, surprise)
 
@@ -118,28 +121,27 @@ class CostModel:
         """Believe the next passes more: it was an interrupt, the machine, widths from here on, or this one."""
         self._doubted = surprise
         self._cov += surprise**2 * (1 + np.diag(hat) + _UPWARDS[octave(n)])
-        self._seen[octave(n)] -= _STALE
+        self._seen[size(n)] -= _STALE
 
     def _change(self) -> None:
         """Two passes tell the same: widths may have changed by themselves, and are worth looking at."""
         self.jumps += 1
         self._cov += _GUESSED_SHAPE**2 * _WALK
-        self._seen = [self.passes - _STALE] * _OCTAVES
+        self._seen = [self.passes - _STALE] * len(_SIZES)
         self.purse = max(self.purse, 4 * GRANT)
 
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
-        """Return widths beside the chosen one that no recent pass had: an octave up, an octave down, the least."""
-        at, found = octave(chosen), []
-        for width in (2 << at, 1 << at >> 1, least):
-            k = octave(width) if least <= width <= widest else at
+        """Return widths beside the chosen one that no recent pass had: half an octave up or down, the least."""
+        at, found = size(chosen), []
+        for width in (_SIZES[min(at + 1, len(_SIZES) - 1)], _SIZES[max(at - 1, 0)], least):
+            k = size(width) if least <= width <= widest else at
             if k != at and self.passes - self._seen[k] >= _STALE:
                 found.append(width)
         return found
 
     def widened(self) -> CostModel:
         """Return a copy that is less sure of it, for passes of another kind."""
-        twin = CostModel(self._curve)
-        twin.measured = self.measured
+        twin = CostModel(self._curve if self.measured else None)
         twin._log = self._log.copy()
         twin._cov = self._cov + _PACE**2 + _SHAPE**2 * _WALK
         return twin
@@ -147,6 +149,11 @@ class CostModel:
     def points(self, context: int) -> dict[int, float]:
         """Return seconds at the knots, as believed now."""
         return {1 << k: self.seconds(1 << k, context) for k in range(_OCTAVES)}
+
+
+def size(n: int) -> int:
+    """Which of the widths 1, 2, 3, 4, 6, 8, 12, .. is next to a width from below."""
+    return bisect_right(_SIZES, n) - 1
 
 
 def octave(n: int) -> int:
@@ -169,6 +176,7 @@ def _hats(widest: int) -> Doubles:
     return _HATS[0][: widest + 1]
 
 
+_SIZES = [1, *(w << k for k in range(_OCTAVES) for w in (2, 3))]
 _WALK = np.minimum.outer(np.arange(_OCTAVES), np.arange(_OCTAVES)).astype(np.float64)
 _UPWARDS = [np.outer(up, up) for up in np.tri(_OCTAVES).T]  # knots from the k-th on, moving together
 _DRIFT = _PACE_DRIFT**2 + _SHAPE_DRIFT**2 * _WALK

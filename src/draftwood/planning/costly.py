@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from draftwood.contracts import State
+from draftwood.contracts import Drafter, State
 from draftwood.planning.cost_model import Doubles
 from draftwood.planning.ranking import Ranking
 
@@ -16,6 +16,7 @@ NOTICEABLE = 0.02
 
 _FIRST = 4  # steps in which a new source, or one that is tried again, is asked whatever it gives
 _PAUSE, _LONGEST = 8, 256  # steps without it after it did not pay: doubled each time
+_STALL = 1.0  # passes that one draft may take at most, as far as accounts go
 _KEEP = 0.9  # of what a source gained in the steps before
 
 
@@ -31,14 +32,14 @@ class _Account:
 
 
 class CostlySources:
-    """Keeps the accounts of sources by name, over all requests."""
+    """Keeps the accounts of sources, over all requests."""
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
 
-    def allows(self, name: str) -> bool:
+    def allows(self, key: str) -> bool:
         """Whether to ask this source now."""
-        account = self._accounts.get(name)
+        account = self._accounts.get(key)
         return account is None or not account.waiting
 
     def waits(self) -> None:
@@ -54,6 +55,7 @@ class CostlySources:
         rankings: Sequence[Ranking],
         times: Doubles,
         best: int,
+        name: Callable[[Drafter], str],
         apart: Container[str] = (),
     ) -> None:
         """Take in what sources took for this step's proposals, and how much slower it would go without them.
@@ -66,27 +68,30 @@ class CostlySources:
             Seconds of the pass by how many candidates it scores.
         best
             How many it will score.
+        name
+            What a source's account is kept under.
         apart
             Sources that are judged elsewhere.
         """
         costs: dict[str, float] = {}
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
-                if drafter is not None and own.calls and drafter.name not in apart:
-                    costs[drafter.name] = costs.get(drafter.name, 0.0) + own.draft_s
-        for name, cost in costs.items():
-            account = self._accounts.get(name)
-            if account is None and cost < NOTICEABLE * times[0]:
+                if drafter is not None and own.calls and (key := name(drafter)) not in apart:
+                    costs[key] = costs.get(key, 0.0) + own.draft_s
+        plain = float(times[0])
+        for key, cost in costs.items():
+            account = self._accounts.get(key)
+            if account is None and cost < NOTICEABLE * plain:
                 continue
-            account = self._accounts.setdefault(name, _Account(cost))
-            gain = _gain(name, states, rankings, times, best)
-            self._settle(account, cost, gain, float(times[0]))
+            account = self._accounts.setdefault(key, _Account())
+            mine = [[d is not None and name(d) == key for d in state.drafters] for state in states]
+            self._settle(account, min(cost, _STALL * plain), _gain(mine, rankings, times, best), plain)
 
     @staticmethod
     def _settle(account: _Account, cost: float, gain: float, plain: float) -> None:
-        account.cost = _KEEP * account.cost + (1 - _KEEP) * cost
         account.asked += 1
         keep = min(_KEEP, 1 - 1 / account.asked)
+        account.cost = keep * account.cost + (1 - keep) * cost
         account.gain = keep * account.gain + (1 - keep) * gain
         if account.asked < _FIRST:
             return
@@ -98,25 +103,25 @@ class CostlySources:
     def why(self) -> list[str]:
         """Say which sources are not asked, and why."""
         return [
-            f"{name} rests for {own.waiting} steps: "
+            f"{key.partition(' ')[0]} rests for {own.waiting} steps: "
             f"drafting takes {1000 * own.cost:.1f} ms and saves {1000 * own.gain:.1f}"
-            for name, own in self._accounts.items()
+            for key, own in self._accounts.items()
             if own.waiting
         ]
 
 
-def _gain(name: str, states: Sequence[State], rankings: Sequence[Ranking], times: Doubles, best: int) -> float:
-    """Seconds that this step's tokens would take more without a source."""
+def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Doubles, best: int) -> float:
+    """Seconds that this step's tokens would take more without a source; ``mine`` says which it is in each set."""
     every, others = [], []
-    for state, ranking in zip(states, rankings, strict=True):
+    for own, ranking in zip(mine, rankings, strict=True):
         kept = np.zeros(len(ranking.tree) + 1, dtype=np.bool_)
-        for drafter, places in zip(state.drafters, ranking.rows, strict=True):
-            if drafter is not None and drafter.name != name:
+        for is_mine, places in zip(own, ranking.rows, strict=True):
+            if not is_mine:
                 kept[places] = True
         every.append(ranking.worth)
         others.append(ranking.worth[kept[ranking.order]])
-    rows = len(states)
+    rows = len(rankings)
     all_worth, worth = (-np.sort(-np.concatenate(some)) for some in (every, others))
-    tokens = np.cumsum(np.concatenate(((float(rows),), worth)))
+    tokens = np.cumsum(np.concatenate(((float(rows),), worth)))[: len(times)]
     without = (times[: len(tokens)] / tokens).min()
     return float((rows + all_worth[:best].sum()) * without - times[best])

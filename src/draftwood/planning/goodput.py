@@ -78,9 +78,12 @@ class GoodputPlanner(TreePlanner):
         if most < 0:
             raise UsageError(f"goodput: most is {most}: use 0 draft nodes or more")
         self.most = most
-        self._reach = float(min(most, 2 * _LEAST))
+        model = self.learned.cost(1)
+        known = model.measured or model.passes > _LEAST
+        self._reach = float(min(most, 2 * _LEAST if known else _LEAST // 2))  # a guess begins with small steps
         self._overhead = 0.0  # seconds of a step beside the pass
         self._idle = self._resting = 0
+        self._asked = False  # in the last step
         self._costly = CostlySources()
         self._trials: dict[str, Trial] = {}  # of probes, per source
         self._choice: _Choice | None = None
@@ -88,10 +91,11 @@ class GoodputPlanner(TreePlanner):
     def wish(self, states: Sequence[State]) -> int:
         self._choice = None
         self._costly.waits()
-        if states and not self._resting:
+        if self._asked and states and not states[0].traced:
             self._learn_overhead(states)
         self._resting = max(0, self._resting - 1)
-        return 0 if self._resting else min(self.most, int(self._reach))
+        self._asked = not self._resting
+        return min(self.most, int(self._reach)) if self._asked else 0
 
     def _learn_overhead(self, states: Sequence[State]) -> None:
         """What the last step took beside its pass, all requests together; `Step.plan_s` is that of all of them."""
@@ -101,32 +105,38 @@ class GoodputPlanner(TreePlanner):
             self._overhead += weight * (min(seconds, 4 * self._overhead + 1e-3) - self._overhead)
 
     def ask_one(self, drafter: Any, state: State, nodes: int, probes: int) -> Ask:
-        name = drafter.name
-        if not self._costly.allows(name):
+        key = self.learned.beliefs.name(drafter)
+        if not self._costly.allows(key):
             return NOTHING
-        trial = self._trials.get(name)
+        trial = self._trials.get(key)
         if trial is not None and not trial.on:
             probes = 0
         return super().ask_one(drafter, state, nodes, min(probes, PROBES))
 
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
         rows, context = len(states), max(state.length for state in states)
-        base = rows + sum(state.step.replayed for state in states)
+        base = rows + sum(state.step.replayed for state in states) + sum(r.n_probes for r in rankings)
         model = self.learned.cost(rows)
-        worth, owner = _pooled(rankings)
+        worth, owner = _pooled(rankings, self.most)
         times = model.table(base + len(worth), context)[base:] + self._overhead
         tokens = np.empty(len(worth) + 1)
         tokens[0] = rows
         np.add(np.cumsum(worth, dtype=np.float64), rows, out=tokens[1:])
         if states[0].capabilities.rollback == "snapshot":
             times = times + _replay(tokens, rows, worth, times)
-        times = np.minimum.accumulate(times[::-1])[::-1]  # whatever is believed: a narrower pass can be no dearer
         best = int((tokens / times).argmax())
-        self._costly.learn(states, rankings, times, best, apart=self._trials)
+        self._learn_costs(states, rankings, times, best)
         count = self._explore(model, base, tokens, times, best)
         self._adapt(best, rankings, float(tokens[best] * times[0] / (tokens[0] * times[best])), float(times[0]))
         self._choice = _Choice(model, context, times, tokens, best, count)
         return [count] if owner is None else np.bincount(owner[:count], minlength=rows).tolist()
+
+    def _learn_costs(
+        self, states: Sequence[State], rankings: Sequence[Ranking], times: Doubles, best: int
+    ) -> None:
+        """Let the accounts of dear sources see the step; those whose probes are on trial are judged there."""
+        on_trial = [key for key, trial in self._trials.items() if trial.on]
+        self._costly.learn(states, rankings, times, best, self.learned.beliefs.name, on_trial)
 
     @staticmethod
     def _explore(model: CostModel, base: int, tokens: Doubles, times: Doubles, best: int) -> int:
@@ -158,32 +168,38 @@ class GoodputPlanner(TreePlanner):
             self._resting = 1 + min(_REST, 1 + int(self._overhead / (_IN_VAIN * plain)))
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
-        super().learn(states, feedback)
-        choice, score_s = self._choice, states[0].step.score_s if states else 0.0
-        if choice is None:
-            return
-        width = sum(1 + s.step.replayed + s.step.drafted + s.step.probed for s in states)
-        choice.model.learn(width, choice.context, score_s)
-        self._learn_probes(states, score_s)
+        with self.learned.lock:
+            super().learn(states, feedback)
+            choice = self._choice
+            if choice is None or not states:
+                return
+            width = sum(1 + s.step.replayed + s.step.drafted + s.step.probed for s in states)
+            choice.model.learn(width, choice.context, states[0].step.score_s)
+            self._learn_probes(states)
 
-    def _learn_probes(self, states: Sequence[State], seconds: float) -> None:
-        """Let trials of probes see what came; sources that scored probes get one."""
+    def _learn_probes(self, states: Sequence[State]) -> None:
+        """Let trials of probes see the steps in which their source was asked; who scored probes gets one."""
+        tokens = sum(len(s.step.emitted) for s in states)
+        seconds = states[0].step.score_s + sum(s.step.overhead_s - s.step.plan_s for s in states)
+        asked = set()
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
-                if drafter is not None and own.probes:
-                    self._trials.setdefault(drafter.name, Trial())
-        tokens = sum(len(s.step.emitted) for s in states)
-        for trial in self._trials.values():
-            trial.learn(tokens, seconds + self._overhead)
+                if drafter is not None and (own.probes or (own.calls and self._trials)):
+                    asked.add(key := self.learned.beliefs.name(drafter))
+                    if own.probes:
+                        self._trials.setdefault(key, Trial())
+        for key in asked & self._trials.keys():
+            self._trials[key].learn(tokens, seconds)
 
-    def trace(self, state: State, ranking: Ranking, count: int) -> dict[str, Any]:
+    def trace(self, state: State, ranking: Ranking, count: int, rows: int) -> dict[str, Any]:
         choice = self._choice
         if choice is None:
-            return super().trace(state, ranking, count)
+            return super().trace(state, ranking, count, rows)
         shown = sorted({n for n in _SHOWN if n < len(choice.times)} | {choice.best, choice.count})
         times, tokens = choice.times.tolist(), choice.tokens.tolist()
-        notes = [f"probes of {name}: {trial.why()}" for name, trial in self._trials.items()]
-        return super().trace(state, ranking, count) | {
+        notes = [f"probes of {key.partition(' ')[0]}: {trial.why()}" for key, trial in self._trials.items()]
+        return super().trace(state, ranking, count, rows) | {
+            "most": self.most,
             "pooled": choice.count,
             "best": choice.best,
             "explored": choice.count != choice.best,
@@ -197,13 +213,14 @@ class GoodputPlanner(TreePlanner):
 _SHOWN = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 
 
-def _pooled(rankings: Sequence[Ranking]) -> tuple[Floats, NDArray[np.intp] | None]:
+def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[Floats, NDArray[np.intp] | None]:
     """Candidates of all requests, best first, and whose each is: they share one pass."""
     if len(rankings) == 1:
-        return rankings[0].worth, None
-    worth = np.concatenate([r.worth for r in rankings])
+        return rankings[0].worth[:most], None
+    every = [r.worth[:most] for r in rankings]
+    worth = np.concatenate(every)
     order = np.argsort(-worth, kind="stable")
-    return worth[order], np.repeat(np.arange(len(rankings)), [len(r.order) for r in rankings])[order]
+    return worth[order], np.repeat(np.arange(len(rankings)), [len(some) for some in every])[order]
 
 
 def _replay(tokens: Doubles, rows: int, worth: Floats, times: Doubles) -> Doubles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import RLock
 from typing import Any
 
 from draftwood.planning.beliefs import Beliefs
@@ -24,6 +25,11 @@ class Learned:
         Cost of a pass as it was measured on this machine; None: the first passes tell.
     setting
         Model, number format, machine and the like: what costs depend on; None where nobody knows.
+
+    Attributes
+    ----------
+    lock
+        Held by planners while they read or learn: several threads may write with one target.
     """
 
     def __init__(
@@ -35,6 +41,7 @@ class Learned:
         self.beliefs = beliefs if beliefs is not None else Beliefs()
         self.curve = curve
         self.setting = setting
+        self.lock = RLock()
         self._costs: dict[int, CostModel] = {}
         self._taken: set[str] = set()
 

@@ -149,9 +149,11 @@ def _document(path: Path) -> dict[str, Any]:
 
 def _check(entry: Mapping[str, Any]) -> None:
     """Raise something where one source's rates are none."""
-    classes, labels = entry["classes"], entry["labels"]
+    classes, labels, weight = entry["classes"], entry["labels"], entry["weight"]
     kinds = isinstance(entry["drafter"], str), isinstance(entry["greedy"], bool), isinstance(classes, int)
     if not all(kinds) or not 0 < classes <= _MOST_CLASSES or not math.isfinite(entry["drift"]):
+        raise ValueError(entry)
+    if not 0 < weight < math.inf:
         raise ValueError(entry)
     for which, hits, totals in labels:
         if not isinstance(which, int) or not 0 <= which < classes or not 0 <= hits <= totals < math.inf:

@@ -50,13 +50,18 @@ class Ranking:
     room: int
     probing: bool
 
+    @property
+    def n_probes(self) -> int:
+        """Probes that may be scored."""
+        return self.tree.n_probes if self.probing else 0
+
     def cut(self, nodes: int) -> Plan:
         """Return the plan that scores the first ``nodes`` candidates.
 
         Probes come whole, as far as their ancestors are kept and the pass has room.
         """
         tree, kept = self.tree, self.order[: max(0, nodes)]
-        if tree.n_probes and self.probing:
+        if self.n_probes:
             kept = self._with_probes(kept)
         if len(kept) == len(tree):
             return Plan(tree, self.rows)

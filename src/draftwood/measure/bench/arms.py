@@ -71,13 +71,14 @@ class OurArm:
     sources: Sources = field(default_factory=Sources)
     drafters: str | None = None
     engine = "draftwood"
+    _spec: str = field(init=False)
     _chosen: Planner = field(init=False)
     _round: Setup = field(init=False)
 
     def __post_init__(self) -> None:
         plain = (self.drafters or self.label) == "none" and not self.sources.given
-        spec = "off" if plain else self.planner
-        self._chosen = planner_of(spec, fresh(self.setup.model), self.setup.tokenizer)
+        self._spec = "off" if plain else self.planner
+        self._chosen = planner_of(self._spec, fresh(self.setup.model), self.setup.tokenizer)
         self.begin_round()
 
     def begin_round(self) -> None:
@@ -93,7 +94,7 @@ class OurArm:
                 drafter.memory.add(ids, drafter.namespace)
 
     def run(self, request: Request, answer: Answer) -> None:
-        answer.drafters, answer.planner = self._round.names, self.planner
+        answer.drafters, answer.planner = self._round.names, self._spec
         started = perf_counter()
         with self._round.open([request]) as rows:
             emissions = write(self._round.target, self._chosen, rows)

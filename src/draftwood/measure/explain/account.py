@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,17 +48,22 @@ class Account:
 
     @cached_property
     def _said(self) -> Mapping[str, Any]:
-        given = (self.step.trace or {}).get("plan")
+        given = self.step.trace.get("plan") if isinstance(self.step.trace, Mapping) else None
         return given if isinstance(given, Mapping) else {}
 
     @cached_property
     def plan(self) -> Mapping[str, Any]:
         """What the planner said in single values.
 
-        ``planner``, ``asked``, ``candidates``, ``chosen``, ``best``, ``explored``, ``context``, ``rows``,
-        ``overhead_ms``, each only where it is known and of its type.
+        ``planner``, ``nodes``, ``floor``, ``most``, ``asked``, ``candidates``, ``chosen``, ``pooled``, ``best``,
+        ``explored``, ``context``, ``rows``, ``overhead_ms``, each only where it is known, of its type and in range.
         """
-        return {name: self._said[name] for name, kind in _KNOWN.items() if type(self._said.get(name)) in kind}
+        known = {name: self._said.get(name) for name in _KNOWN}
+        return {
+            name: value
+            for name, value in known.items()
+            if type(value) in _KNOWN[name] and (isinstance(value, str) or 0 <= value < _MOST)
+        }
 
     @cached_property
     def alternatives(self) -> tuple[Alternative, ...]:
@@ -102,9 +106,15 @@ class Account:
 
     @property
     def chosen(self) -> int:
-        """Draft nodes that were scored, of all requests of the pass where the planner says it."""
+        """Draft nodes of this request that were scored."""
         chosen: int = self.plan.get("chosen", self.step.drafted)
         return chosen
+
+    @property
+    def pooled(self) -> int:
+        """Draft nodes that were scored of all requests that shared the pass: of these are the alternatives."""
+        pooled: int = self.plan.get("pooled", self.chosen)
+        return pooled
 
     def alternative(self, nodes: int) -> Alternative | None:
         """Return what the planner expected of a pass over so many draft nodes."""
@@ -113,13 +123,13 @@ class Account:
     @property
     def expected(self) -> Alternative | None:
         """What the planner expected of the pass that was made."""
-        return self.alternative(self.chosen)
+        return self.alternative(self.pooled)
 
     @property
     def likeliest(self) -> float | None:
-        """Probability of the best candidate, as believed."""
+        """Probability of the best candidate, as believed; None where it may be another request's."""
         none, one = self.alternative(0), self.alternative(1)
-        return max(0.0, min(1.0, one.tokens - none.tokens)) if none and one else None
+        return max(0.0, min(1.0, one.tokens - none.tokens)) if none and one and self.rows == 1 else None
 
     @property
     def node_cost(self) -> float | None:
@@ -135,9 +145,13 @@ class Account:
 
 _KNOWN: Mapping[str, tuple[type, ...]] = {
     "planner": (str,),
+    "nodes": (int,),
+    "floor": (int, float),
+    "most": (int,),
     "asked": (int,),
     "candidates": (int,),
     "chosen": (int,),
+    "pooled": (int,),
     "best": (int,),
     "explored": (bool,),
     "context": (int,),
@@ -150,11 +164,12 @@ def _alternatives(given: Any) -> Iterator[Alternative]:
     for each in _listed(given):
         if len(_listed(each)) >= 3 and {type(value) for value in each[:3]} <= _NUMBERS:
             nodes, tokens, ms = each[:3]
-            if nodes >= 0 and math.isfinite(tokens) and 0 < ms < math.inf:
-                yield Alternative(int(nodes), tokens, ms)
+            if 0 <= nodes < _MOST and 0 <= tokens < _MOST and _LEAST_MS <= ms < _MOST:
+                yield Alternative(int(nodes), float(tokens), float(ms))
 
 
 _NUMBERS = {int, float}
+_MOST, _LEAST_MS = 1e15, 1e-6  # beyond these no number is one of a pass
 
 
 def _listed(given: Any) -> Sequence[Any]:

@@ -10,6 +10,7 @@ from draftwood.measure.explain.cost import costs
 from draftwood.measure.explain.odds import odds
 from draftwood.measure.explain.sentences import sentences
 from draftwood.measure.explain.summary import Summary
+from draftwood.measure.explain.tree import Tree
 from draftwood.measure.explain.why import reason, words
 from draftwood.measure.rows.records import Answer
 from draftwood.step import SourceStep
@@ -70,7 +71,7 @@ def steps_of(answer: Answer) -> Iterator[dict[str, Any]]:
 
 def detail(answer: Answer, account: Account) -> dict[str, Any]:
     """Return everything that is known of one step."""
-    step, names = account.step, answer.drafters
+    step, names, tree = account.step, answer.drafters, Tree.of(account.step)
     row = next(row for row in steps_of(answer) if row["step"] == account.number)
     seconds = {name: 1000 * getattr(step, f"{name}_s") for name in _PARTS}
     return row | {
@@ -83,7 +84,7 @@ def detail(answer: Answer, account: Account) -> dict[str, Any]:
         "policies": [{"policy": n, "held": n in account.held, "why": why} for n, why in account.policies.items()],
         "notes": list(account.notes),
         "sources": [_source(_name(names, i), own) for i, own in enumerate(step.by_source)],
-        "tree": {k: v for k, v in (step.trace or {}).items() if k != "plan"} or None,
+        "tree": tree.to_json() if tree is not None else None,
     }
 
 

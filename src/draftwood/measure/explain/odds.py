@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from draftwood.measure.explain.tree import Tree
 from draftwood.step import Step
 
 
@@ -46,15 +47,15 @@ def odds(steps: Iterable[Step]) -> dict[tuple[int, int], Odds]:
 
 
 def _told(step: Step) -> Iterator[tuple[tuple[int, int], float, bool]]:
-    trace = step.trace or {}
-    if not {"tokens", "parents", "source", "evidence", "belief", "path"} <= trace.keys():
+    tree = Tree.of(step)
+    if tree is None or not {"source", "evidence", "belief"} <= tree.columns.keys():
         return
-    path = trace["path"]
+    path, columns = tree.path, tree.columns
     accepted, reached = set(path), {-1, *path}
     if path and len(step.emitted) <= len(path):  # the text ended there: nobody asked what comes next
         reached.discard(path[-1])
-    probes = trace.get("probe") or [False] * len(trace["tokens"])
-    flat = zip(trace["parents"], trace["source"], trace["evidence"], trace["belief"], probes, strict=True)
+    probes = columns.get("probe", [False] * len(tree.tokens))
+    flat = zip(tree.parents, columns["source"], columns["evidence"], columns["belief"], probes, strict=True)
     for node, (parent, source, evidence, belief, probe) in enumerate(flat):
         if parent in reached and not probe:
             yield (source, evidence), belief, node in accepted

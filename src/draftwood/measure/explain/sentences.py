@@ -85,7 +85,12 @@ def _drafted(summary: Summary) -> Iterator[str]:
         f"{_counted(carried, 'step')} drafted, {size.median:.0f} nodes in the middle ({size.most:.0f} at most); "
         f"{share(rates.acceptance_rate)} of all nodes were accepted, {rates.accepted_per_cycle:.2f} per draft."
     )
-    causes = {Reason.ALL: "every candidate paid", Reason.PART: "more candidates would not have paid"}
+    causes = {
+        Reason.ALL: "every candidate paid",
+        Reason.PART: "more candidates would not have paid",
+        Reason.MOST: "as many were scored as may be",
+        Reason.LIKELY: "what was likely enough was scored",
+    }
     found = [(summary.reasons[r].steps, said) for r, said in causes.items() if r in summary.reasons]
     if found:
         yield "; ".join(f"In {_counted(n, 'step')} {said}" for n, said in found).replace("; In", "; in") + "."

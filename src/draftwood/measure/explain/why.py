@@ -29,6 +29,10 @@ class Reason(StrEnum):
     """Every candidate paid."""
     PART = "part"
     """More candidates would not have paid."""
+    MOST = "most"
+    """As many as the planner may score; more might have paid."""
+    LIKELY = "likely"
+    """All that was as likely as the planner's threshold says."""
     FIXED = "fixed"
     """The planner's number is fixed."""
     COUNTS = "counts"
@@ -40,14 +44,27 @@ def reason(account: Account) -> Reason:
     plan = account.plan
     if account.held:
         return Reason.HELD
-    if plan.get("explored"):
+    if plan.get("explored") and (account.chosen or not account.pooled):  # else others of the pass had these nodes
         return Reason.EXPLORED
     if not account.chosen:
         return _undrafted(account)
     candidates = plan.get("candidates")
     if account.alternatives and candidates is not None:
-        return Reason.ALL if account.chosen >= candidates else Reason.PART
-    return Reason.FIXED if plan.get("planner") == "fixed" else Reason.COUNTS
+        if account.chosen >= candidates:
+            return Reason.ALL
+        return Reason.MOST if account.chosen >= plan.get("most", candidates) else Reason.PART
+    return _by_rule(account) if plan.get("planner") in _RULES else Reason.COUNTS
+
+
+_RULES = ("fixed", "threshold")
+"""Planners that weigh nothing."""
+
+
+def _by_rule(account: Account) -> Reason:
+    plan = account.plan
+    if account.chosen >= plan.get("nodes", 1 + account.chosen):
+        return Reason.FIXED if plan["planner"] == "fixed" else Reason.MOST
+    return Reason.LIKELY if plan.get("floor") or plan["planner"] == "threshold" else Reason.FIXED
 
 
 def _undrafted(account: Account) -> Reason:
@@ -55,9 +72,9 @@ def _undrafted(account: Account) -> Reason:
     if not step.by_source or plan.get("planner") == "off":
         return Reason.OFF
     if account.asked == 0:
-        if step.finish == "length":
+        if step.finish == "length" or plan.get("nodes"):  # who may draft and asked for nothing had no room
             return Reason.END
-        return Reason.OFF if plan.get("planner") == "fixed" else Reason.RESTED
+        return Reason.OFF if plan.get("planner") in _RULES or plan.get("most") == 0 else Reason.RESTED
     return Reason.UNLIKELY if plan.get("candidates", account.proposed) else Reason.NOTHING
 
 
@@ -75,19 +92,41 @@ def _held(account: Account) -> str:
 
 def _explored(account: Account) -> str:
     best = account.plan.get("best")
-    instead = f", not {best}," if best is not None and best != account.chosen else ""
-    return f"tried {nodes(account.chosen)}{instead} to see the cost"
+    instead = f", not {best}," if best is not None and best != account.pooled else ""
+    shared = f" for {account.rows} requests" if account.rows > 1 else ""
+    return f"tried {nodes(account.pooled)}{shared}{instead} to see the cost"
 
 
 def _unlikely(account: Account) -> str:
-    likeliest, cost = account.likeliest, account.node_cost
+    likeliest, cost, floor = account.likeliest, account.node_cost, account.plan.get("floor")
+    if floor:
+        return f"no candidate was as likely as {share(floor)}"
     if likeliest is None or cost is None:
         return "no candidate was likely enough"
     return f"best candidate {share(likeliest)}, a node costs {share(max(0.0, cost))} of a pass"
 
 
 def _all(account: Account) -> str:
-    return "the one candidate pays" if account.chosen == 1 else f"all {account.chosen} candidates pay"
+    return f"{_each(account)} pay{'s' * (account.chosen == 1)}"
+
+
+def _likely(account: Account) -> str:
+    known, floor = account.plan.get("candidates"), account.plan.get("floor")
+    least = f" ({share(floor)} at least)" if floor is not None else ""
+    if known is not None and account.chosen < known:
+        return f"of {known} candidates {account.chosen} likely enough{least}"
+    return f"{_each(account)} likely enough{least}"
+
+
+def _fixed(account: Account) -> str:
+    known, most = account.plan.get("candidates"), account.plan.get("nodes")
+    if known == account.chosen and most is not None and known < most:
+        return f"{_each(account)} scored, {most} at most"
+    return f"{_counts(account)}, a fixed number"
+
+
+def _each(account: Account) -> str:
+    return "the one candidate" if account.chosen == 1 else f"all {account.chosen} candidates"
 
 
 def _counts(account: Account) -> str:
@@ -106,7 +145,9 @@ _WORDS: Mapping[Reason, Callable[[Account], str]] = {
     Reason.UNLIKELY: _unlikely,
     Reason.ALL: _all,
     Reason.PART: lambda a: f"of {a.plan['candidates']} candidates {a.chosen} pay best",
-    Reason.FIXED: lambda a: f"{_counts(a)}, a fixed number",
+    Reason.MOST: lambda a: f"{_counts(a)}, no more may be",
+    Reason.LIKELY: _likely,
+    Reason.FIXED: _fixed,
     Reason.COUNTS: _counts,
 }
 

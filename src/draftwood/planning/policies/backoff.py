@@ -11,17 +11,21 @@ from draftwood.errors import UsageError
 
 @dataclass(slots=True)
 class _Luck:
-    """What happened to one request."""
+    """What happened to one request, or to one turn of a conversation."""
 
     misses: int = 0  # in a row
     pause: int = 0  # tokens without a draft that are still to come
+    trial: bool = False  # a pause is over, and the next draft decides
+    drafts: int = 0
+    index: int = 0  # of the last step that was learnt
+    length: int | None = None  # of the text after it
 
 
 class Backoff:
     """Stops drafting for ``pause`` tokens when ``misses`` drafts in a row brought ``accepted`` tokens or fewer.
 
     The first draft after a pause decides: another miss is another pause. A draft that was accepted whole is no
-    miss, however short it was. Every request is judged for itself.
+    miss, however short it was. Every request is judged for itself, and so is every turn of a conversation.
 
     Parameters
     ----------
@@ -59,12 +63,15 @@ class Backoff:
         return None
 
     def learn(self, state: State) -> None:
-        luck, step = self._of(state), state.step
+        luck, step = self._of(state, learning=True), state.step
+        luck.index, luck.length = step.index, state.length
+        luck.drafts += bool(step.drafted)
         if luck.pause:
             luck.pause = max(0, luck.pause - len(step.emitted))
             if not luck.pause:
-                luck.misses = self.misses - 1  # the next draft decides
+                luck.misses, luck.trial = self.misses - 1, True
         elif step.drafted:
+            luck.trial = False
             failed = step.accepted <= self.accepted and step.accepted < step.depth
             luck.misses = luck.misses + 1 if failed else 0
             if luck.misses >= self.misses:
@@ -73,11 +80,23 @@ class Backoff:
     def why(self) -> str:
         luck = self._last
         if luck.pause:
-            return f"drafts kept failing, {luck.pause} tokens of the pause to go"
-        return f"{luck.misses} drafts in a row failed" if luck.misses else "the last draft was worth it"
+            return f"drafts kept failing, {_counted(luck.pause, 'token')} of the pause to go"
+        if luck.trial:
+            return "a pause is over, the next draft decides"
+        if luck.misses:
+            return f"{_counted(luck.misses, 'draft')} in a row failed"
+        return "the last draft was worth it" if luck.drafts else "nothing drafted yet"
 
-    def _of(self, state: State) -> _Luck:
+    def _of(self, state: State, *, learning: bool = False) -> _Luck:
+        """What is known of this turn: the next has the same state, and another length or, then, a lower index."""
         luck = self._lucks.get(state)
+        if luck is not None and luck.length is not None:
+            over = state.step.index < luck.index if learning else state.length != luck.length
+            luck = None if over else luck
         if luck is None:
             luck = self._lucks[state] = _Luck()
         return luck
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"

@@ -62,4 +62,6 @@ class Battery:
             return f"{self._charge.share:.0%}, {'plugged in' if self._charge.plugged else 'on battery'}"
         if self._sensor.given_up:
             return "the battery does not answer"
+        if self._sensor.stale:
+            return "the last charge is too old"
         return "no battery here" if self._sensor.answered else "battery not read yet"

@@ -19,10 +19,11 @@ _LONGEST = 3600.0  # seconds of a step; anything longer is a clock that jumped
 class Deadline:
     """Keeps the 95th percentile of inter-token latency under a limit, as far as drafts can be blamed for it.
 
-    Tokens of one step arrive together, so the wait between arrivals is a step. When more than 5 % of the last 64
-    steps were late, half of the draft nodes are allowed; while all but 5 % need less than 80 % of the limit, half
-    more after ``dwell`` steps, and lengths that failed after longer and longer times. Where most plain steps are
-    late, too, it gives up for 1024 steps: the fewer steps, the fewer late ones.
+    Tokens of one step arrive together, so the wait between arrivals is a step: in a batch the pass and what is
+    done beside it for each row in turn. When more than 5 % of the last 64 steps were late, half of the draft nodes
+    are allowed; while all but 5 % need less than 80 % of the limit, half more after ``dwell`` steps, and lengths
+    that failed after longer and longer times. Where most plain steps are late, too, it gives up for 1024 steps:
+    the fewer steps, the fewer late ones.
 
     Parameters
     ----------
@@ -62,13 +63,15 @@ class Deadline:
         return None
 
     def learn(self, state: State) -> None:
-        """Take in how long the step took; of a pass, its slowest row counts."""
-        seconds, window = state.step.seconds, self._window
+        """Take in how long the step took: the pass, which all rows share, and what every row took beside it."""
+        step, window = state.step, self._window
+        seconds = step.seconds
         if not 0 < seconds < _LONGEST:
             return
-        self._widest = max(self._widest, state.step.drafted)
+        # A limit of 0 is the only one that probes heed, so any number of them counts as one node.
+        self._widest = max(self._widest, step.drafted, min(1, step.probed))
         if self._learnt:
-            window[-1] = max(window[-1], seconds)
+            window[-1] += max(0.0, step.overhead_s)
         else:
             window.append(seconds)
             self._steps, self._learnt = self._steps + 1, True

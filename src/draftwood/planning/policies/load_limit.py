@@ -24,7 +24,7 @@ class LoadLimit:
     dwell
         Seconds.
     queue
-        Tells how many texts wait, at once; asked after every step. By default none wait.
+        Tells how many texts wait, at once; asked once per pass, after it. By default none wait.
     clock
         Tells seconds.
 
@@ -54,10 +54,12 @@ class LoadLimit:
         self.full, self.most, self.dwell = full, most, dwell
         self._queue, self._clock = queue, clock
         self._rows = self._waiting = 0
+        self._learnt = False  # from the pass: its rows tell nothing new
         self._peak, self._since = 0, 0.0
 
     def limit(self, state: State, rows: int) -> int | None:  # noqa: ARG002
-        self._rows = rows
+        self._rows = rows if self._learnt else max(rows, self._rows)  # who asks for a reason knows of one row
+        self._learnt = False
         load = max(self._peak, rows + self._waiting)
         if load >= self.full:
             return 0
@@ -67,6 +69,9 @@ class LoadLimit:
         return None
 
     def learn(self, state: State) -> None:  # noqa: ARG002
+        if self._learnt:
+            return
+        self._learnt = True
         self._waiting = self._wait()
         load, now = self._rows + self._waiting, self._clock()
         if load >= self._peak or not 0 <= now - self._since < self.dwell:

@@ -12,6 +12,8 @@ EVERY = 1.0
 
 _FROZEN = 5.0  # seconds without an answer after which a sensor counts as frozen
 _SHARE = 0.02  # of the time that reading may take: a slow sensor is read less often
+_PAUSE = 30.0  # seconds between readings, at most, however long one took
+_OLD = 60.0  # seconds after which an answer counts no more: above pause and reading, or it would flicker
 _LOWEST, _HIGHEST = 1.0, 150.0  # degrees; sensors without a reading say 0, -273 or 65261.85
 
 T = TypeVar("T")
@@ -29,7 +31,8 @@ class Watched(Generic[T]):
     """The last answer of a sensor that may be slow, raise, talk nonsense or freeze; asking takes microseconds.
 
     It is read at most once per second, in a thread of its own, since a call that froze cannot be interrupted. One
-    that has not answered for 5 seconds is given up until it does.
+    that has not answered for 5 seconds is given up until it does. However long a reading took, 30 seconds after it
+    (``every`` if that is more) it is read again, and an answer older than 60 (twice ``every``) counts no more.
 
     Parameters
     ----------
@@ -48,6 +51,8 @@ class Watched(Generic[T]):
         Whether it was read at all.
     given_up
         Whether it is frozen now.
+    stale
+        Whether its last answer, when asked for, was too old to count.
     """
 
     def __init__(
@@ -60,25 +65,27 @@ class Watched(Generic[T]):
         self._read, self._every, self._clock = read, every, clock
         self._start = start or _beside
         self._value: T | None = None
-        self._asked: float | None = None
+        self._since: float | None = None  # when it was asked or, later, when it answered
+        self._taken = 0.0  # when it answered
         self._wait = every
         self._busy = False
-        self.given_up = False
+        self.given_up = self.stale = False
         self.answered = False
 
     def __call__(self) -> T | None:
-        """Return the last answer, None without one, and see to it that the next is on its way."""
+        """Return the last answer, None without a recent one, and see to it that the next is on its way."""
         now = self._clock()
-        since = self._wait if self._asked is None else now - self._asked
+        since = self._wait if self._since is None else now - self._since
         if self._busy:
             self.given_up = self.given_up or since >= _FROZEN
         elif not 0 <= since < self._wait:  # a clock that was set back is no reason to wait
-            self._asked, self._busy = now, True
+            self._since, self._busy = now, True
             try:
                 self._start(self._take)
             except RuntimeError:  # no more threads
                 self._busy = False
-        return None if self.given_up else self._value
+        self.stale = self._value is not None and now - self._taken > max(_OLD, 2 * self._every)
+        return None if self.given_up or self.stale else self._value
 
     def _take(self) -> None:
         started = self._clock()
@@ -86,7 +93,8 @@ class Watched(Generic[T]):
             found = self._read()
         except Exception:  # whatever a driver thinks of
             found = None
-        self._wait = max(self._every, (self._clock() - started) / _SHARE)
+        self._since = self._taken = self._clock()
+        self._wait = max(self._every, min(_PAUSE, (self._taken - started) / _SHARE))
         self._value, self.answered = found, True
         self.given_up = self._busy = False
 

@@ -15,6 +15,7 @@ from draftwood.step import SourceStep
 _TAIL = 256  # tokens that are looked at
 _LONGEST = 3600.0  # seconds of a step; anything else is a clock that jumped
 _MOST_SETS = 256  # of drafters; the oldest is forgotten
+_ALONE = "one drafter: nothing to choose"
 _UNKNOWN = "text"
 """The kind of all texts where nobody can read them."""
 
@@ -28,6 +29,7 @@ class _Request:
     looked: int
     """Its length when the kind was recognised."""
     arm: int = ALL
+    why: str = ""
 
 
 class SwitchingPolicy:
@@ -61,42 +63,53 @@ class SwitchingPolicy:
         self._requests: WeakKeyDictionary[State, _Request] = WeakKeyDictionary()
         self._width = _Slope()
         self._rows = 1
+        self._learnt = False  # from the pass under way
         self._why = "nothing decided yet"
 
-    def limit(self, state: State, rows: int) -> int | None:  # noqa: ARG002
-        self._rows = max(1, rows)
+    def limit(self, state: State, rows: int) -> int | None:
+        self._rows = max(rows, 1 if self._learnt else self._rows)  # who asks for a reason knows of one row
+        self._learnt = False
+        request = self._requests.get(state)
+        if request is not None:
+            self._why = request.why
+        elif _alone(state.drafters):
+            self._why = _ALONE
         return None
 
     def sources(self, state: State) -> Sequence[bool] | None:
         drafters = state.drafters
-        if sum(d is not None for d in drafters) < 2:
+        if _alone(drafters):
             self._requests.pop(state, None)
-            self._why = "one drafter: nothing to choose"
+            self._why = _ALONE
             return None
         request = self._look(state)
         arm = request.bandit.arm(request.kind)
         if arm != ALL and drafters[arm - 1] is None:  # it was disabled for this request
             arm = ALL
         request.arm = arm
-        self._why = self._said(request, drafters)
+        self._why = request.why = self._said(request, drafters)
         return None if arm == ALL else [i == arm - 1 for i in range(len(drafters))]
 
     def learn(self, state: State) -> None:
-        request, step = self._requests.get(state), state.step
+        request, step, self._learnt = self._requests.get(state), state.step, True
         if request is None or not 0 < step.score_s <= step.seconds < _LONGEST:
             return
         tokens, width = len(step.emitted), 1 + step.drafted + step.probed
         self._width.learn(width, step.score_s)
         seconds = step.score_s / self._rows + step.overhead_s
-        if request.arm != ALL:
+        if not any(source.calls for source in step.by_source):  # the planner or another policy drafted nothing
+            request.bandit.idle(request.kind)
+        elif request.arm != ALL:
             request.bandit.alone(request.kind, request.arm, tokens, seconds)
-        elif all(source.calls for source in step.by_source):  # the planner may let some rest
-            drafting = sum(source.draft_s for source in step.by_source)
-            others = [self._with_one(source, seconds, width, drafting) for source in step.by_source]
-            given = [float(min(tokens, 1 + source.accepted)) for source in step.by_source]
-            request.bandit.together(request.kind, [tokens, *given], [seconds, *others])
         else:
-            request.bandit.alone(request.kind, ALL, tokens, seconds)
+            drafting = sum(source.draft_s for source in step.by_source)
+            told: list[tuple[float, float] | None] = [
+                (min(tokens, 1 + source.accepted), self._with_one(source, seconds, width, drafting))
+                if source.calls
+                else None  # disabled, or the planner lets it rest
+                for source in step.by_source
+            ]
+            request.bandit.together(request.kind, [(tokens, seconds), *told])
 
     def why(self) -> str:
         return self._why
@@ -138,14 +151,22 @@ class SwitchingPolicy:
         return f"{request.kind}: {who}{note}"
 
 
+def _alone(drafters: Sequence[Drafter | None]) -> bool:
+    return sum(d is not None for d in drafters) < 2
+
+
 def _named(drafter: Drafter | None) -> str:
     return f"{drafter.name} {drafter!r}" if drafter is not None else ""
 
 
 class _Slope:
-    """Seconds that one node more costs, learnt from the passes; to begin with a share of a pass."""
+    """Seconds that one node more costs, learnt from the passes; to begin with a share of a pass.
 
-    _SHARE = 0.04  # of the guess in planning/cost_model.py
+    The share is that of cheap wide passes, on purpose: too high a one would credit single sources with time that
+    leaving the others out does not save. Two widths are enough to correct it.
+    """
+
+    _SHARE = 0.04  # of a pass over one token
     _KEEP = 0.99
 
     def __init__(self) -> None:

@@ -83,4 +83,6 @@ class Thermal:
             return f"{self._degrees:.1f} °C"
         if self._sensor.given_up:
             return "the temperature sensor does not answer"
+        if self._sensor.stale:
+            return "the last temperature is too old"
         return "no temperature sensor here" if self._sensor.answered else "temperature not read yet"

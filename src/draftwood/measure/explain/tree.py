@@ -1,0 +1,74 @@
+"""The scored tree of a step, as far as its trace makes sense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from draftwood.step import Step
+
+_TOKENS = 1 << 31  # token ids lie below it
+_COLUMNS: Mapping[str, tuple[type, ...]] = {
+    "source": (int,), "evidence": (int,), "belief": (int, float), "probe": (bool,),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Nodes as `Step.trace` lists them.
+
+    Attributes
+    ----------
+    tokens, parents
+        Per node; parents come before their children, -1 is the root.
+    path
+        The accepted nodes, from the root on.
+    columns
+        ``source``, ``evidence``, ``belief``, ``probe``, each only where it is whole.
+    """
+
+    tokens: Sequence[int]
+    parents: Sequence[int]
+    path: Sequence[int]
+    columns: Mapping[str, Sequence[Any]]
+
+    @classmethod
+    def of(cls, step: Step) -> Tree | None:
+        """Return the tree that the pass scored; None where nothing was or the trace makes no sense."""
+        trace = step.trace if isinstance(step.trace, Mapping) else {}
+        tokens, parents, path = (_whole_numbers(trace.get(name)) for name in ("tokens", "parents", "path"))
+        if not tokens or parents is None or path is None or len(parents) != len(tokens):
+            return None
+        if not all(0 <= token < _TOKENS for token in tokens):
+            return None
+        if not all(-1 <= parent < node for node, parent in enumerate(parents)) or not _leads(path, parents):
+            return None
+        known = {name: _column(trace.get(name), len(tokens), kinds) for name, kinds in _COLUMNS.items()}
+        return cls(tokens, parents, path, {name: column for name, column in known.items() if column is not None})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary, as in `Step.trace`."""
+        own = {"tokens": self.tokens, "parents": self.parents, **self.columns, "path": self.path}
+        return {name: list(column) for name, column in own.items()}
+
+
+def _whole_numbers(given: Any) -> list[int] | None:
+    return _column(given, None, (int,))
+
+
+def _column(given: Any, length: int | None, kinds: tuple[type, ...]) -> list[Any] | None:
+    """A list of such values and length, finite; None otherwise."""
+    if not isinstance(given, (list, tuple)) or length not in (None, len(given)):
+        return None
+    return list(given) if all(type(v) in kinds and -_TOKENS <= v < _TOKENS for v in given) else None
+
+
+def _leads(path: Sequence[int], parents: Sequence[int]) -> bool:
+    """Whether each node of the path hangs off the one before it."""
+    before = -1
+    for node in path:
+        if not 0 <= node < len(parents) or parents[node] != before:
+            return False
+        before = node
+    return True
