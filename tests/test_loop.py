@@ -252,7 +252,7 @@ def test_seconds_are_measured_and_never_negative():
         assert all(part > 0 for part in parts)
         for own in step.by_source:
             assert (own.open_s > 0) == (number == 0)
-            assert own.draft_s > 0
+            assert (own.draft_s > 0) == bool(own.calls)  # of the last token nobody is asked
             assert own.learn_s > 0
         assert sum(own.draft_s for own in step.by_source) <= step.draft_s
         assert sum(own.learn_s for own in step.by_source) <= step.learn_s

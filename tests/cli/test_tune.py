@@ -66,6 +66,24 @@ def test_as_json(draftwood, tiny, prompts, cache):
     assert read_tuned(found["file"]).beliefs
 
 
+def test_the_usual_place_tells_packed_weights_from_others(draftwood, tiny, prompts):
+    given = ("tune", "-m", tiny, "--prompts", prompts, *SHORT, "--limit", "1", "--json")
+    packed, unpacked = (json.loads(draftwood(*given, *more).out)["file"] for more in ((), ("--no-pack",)))
+    assert unpacked == packed.removesuffix(".json") + "-unpacked.json"
+
+
+@pytest.mark.parametrize(("name", "said"), [("file", "cannot be written"), ("a+b", "choose a name without these")])
+def test_a_usual_place_that_cannot_be_used_is_told_before_the_writing(
+    draftwood, tiny, prompts, tmp_path, monkeypatch, name, said
+):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path / name))
+    monkeypatch.setattr(tuning, "tune", None)
+    ran = draftwood("tune", "-m", tiny, "--prompts", prompts, *SHORT)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
 def test_tasks_bring_their_own_temperature(draftwood, tiny):
     ran = draftwood("tune", "-m", tiny, "--tasks", "chat@0.7", "--limit", "1", *SHORT, "--json")
     assert {source["greedy"] for source in json.loads(ran.out)["sources"]} == {False}

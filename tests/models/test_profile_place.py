@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from draftwood.models import machine as place
 from draftwood.models.find import model_folder
 from draftwood.models.machine import machine, processor
 from draftwood.models.profile_place import (
@@ -77,6 +79,54 @@ def test_a_cache_folder_that_cannot_be_read_is_no_error(cache, monkeypatch):
 
     monkeypatch.setattr("pathlib.Path.is_file", refused)
     assert curve_of(Setting("smollm2", "float32", 2)) is None
+
+
+@pytest.mark.parametrize("given", ["made/model", "made/../made/model", ".", "link"])
+def test_a_profile_of_a_relative_folder_is_found_again_from_anywhere(cache, monkeypatch, given):
+    folder = cache / "made" / "model"
+    folder.mkdir(parents=True)
+    (cache / "link").symlink_to(folder)
+    monkeypatch.chdir(folder if given == "." else cache)
+    profiled = Setting(given, "float32", 2)
+    path = profile_path(*profiled)
+    path.parent.mkdir()
+    header = {"row": "header", "verb": "profile", "format": 1, "settings": profiled._asdict()}
+    rows = [header, {"row": "pass", "context": 128, "n": 1, "median_s": 0.02}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert curve_of(profiled) is not None
+    if given != "link":  # from elsewhere nobody knows where it led
+        monkeypatch.chdir("/")
+    assert curve_of(profiled._replace(model=str(folder))) is not None
+
+
+def test_a_graphics_card_is_part_of_the_machine(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    names = set()
+    for card in ("one card", "another"):
+        place._card.cache_clear()
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda card=card: card)
+        names |= {machine("cuda"), profile_path("m", "float32", 2, "cuda").stem[-8:]}
+        assert machine("cpu") == machine()
+    place._card.cache_clear()
+    assert len(names) == 2
+    assert machine() not in names
+
+
+def test_the_newest_profile_may_be_of_any_device_of_this_machine(cache):
+    for device in ("cpu", "cuda", "mps"):
+        path = profile_path("owner/model", "float32", 2, device)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+        assert newest_profile("owner/model") is not None
+        path.unlink()
+    foreign = profile_path("owner/model", "float32", 2)
+    foreign.with_stem(foreign.stem[:-8] + "01234567").write_text("")
+    assert newest_profile("owner/model") is None
+
+
+def test_what_was_tuned_with_packed_weights_is_kept_apart():
+    some = model("owner/tiny")
+    assert tuned_path(some, packed=False).stem == tuned_path(some, packed=True).stem + "-unpacked"
 
 
 def test_the_machine_has_a_short_name():

@@ -63,6 +63,8 @@ def tune(
     if output is not None:
         _check_place(output)
     loaded, tokenizer = options.load_model(model, dtype, threads, pack)
+    path = _usual_place(loaded) if output is None else output
+    _check_place(path)
     found, interrupted = _learn(
         loaded, jobs, tokenizer=tokenizer, drafters=drafters, planner=planner, max_new_tokens=max_new_tokens,
         temperature=temperature,
@@ -70,7 +72,7 @@ def tune(
     if not found.prompts:
         print("interrupted before the first answer was finished: nothing was learnt", file=sys.stderr)
         raise typer.Exit(130)
-    path = _write(output, loaded, tokenizer, found)
+    _write(path, tokenizer, found)
     if as_json:
         print(json.dumps(_document(found, model, path, interrupted=interrupted)))
     else:
@@ -97,14 +99,18 @@ def _learn(model: Any, jobs: list[Job], **settings: Any) -> tuple[Tuning, bool]:
     return found, False
 
 
-def _write(output: Path | None, model: Any, tokenizer: Any, found: Tuning) -> Path:
-    from draftwood.models.fingerprint import tokenizer_fingerprint
+def _usual_place(model: Any) -> Path:
+    from draftwood.engines.transformers.shared import packs
     from draftwood.models.profile_place import tuned_path
+
+    return tuned_path(model, packed=packs(model))
+
+
+def _write(path: Path, tokenizer: Any, found: Tuning) -> None:
+    from draftwood.models.fingerprint import tokenizer_fingerprint
     from draftwood.planning.learned_file import write_tuned
 
-    path = tuned_path(model) if output is None else output
     write_tuned(path, found.learned, tokenizer_fingerprint(tokenizer))
-    return path
 
 
 def _curves(found: Tuning) -> list[tuple[int, float | None, float]]:
@@ -181,9 +187,9 @@ def _check_place(path: Path) -> None:
     from draftwood.errors import UsageError
 
     if path.is_dir():
-        raise UsageError(f"{path} is a folder: name a file in it")
+        raise UsageError(f"{path} is a folder: name a file in it with -o")
     if any(sign in str(path) for sign in ":+"):
-        raise UsageError(f"{path}: planners part their options by : and +, so choose a name without these")
+        raise UsageError(f"{path}: planners part their options by : and +, so choose a name without these with -o")
     folder = next(place for place in path.absolute().parents if place.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UsageError(f"{path} cannot be written: choose another place")
+        raise UsageError(f"{path} cannot be written: choose another place with -o")

@@ -20,7 +20,19 @@ def processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def machine() -> str:
-    """Return a short name for system, architecture, processor and number of cores: 8 hexadecimal digits."""
-    facts = (platform.system(), platform.machine(), processor(), str(os.cpu_count()))
+def machine(device: str = "cpu") -> str:
+    """Return a short name for system, architecture, processor and number of cores: 8 hexadecimal digits.
+
+    Of a CUDA device its own name is part of it: cards differ in speed more than the machines around them.
+    """
+    facts = [platform.system(), platform.machine(), processor(), str(os.cpu_count())]
+    if device == "cuda":
+        facts.append(_card())
     return hashlib.sha256("|".join(facts).encode()).hexdigest()[:8]
+
+
+@cache
+def _card() -> str:
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "none"

@@ -58,9 +58,8 @@ def curve_of(setting: Setting) -> CostCurve | None:
         if path is None:
             return None
         header = next((row for _, row in read_profile(path)), {}).get("settings", {})
-        if [header.get(name) for name in Setting._fields[1:]] != list(setting[1:]) or _slug(
-            str(header.get("model"))
-        ) != _slug(setting.model):
+        same = [header.get(name) for name in Setting._fields[1:]] == list(setting[1:])
+        if not same or not _alike(str(header.get("model")), setting.model):
             raise RecordError("it was measured with another model or other settings")
         return CostCurve.load(path)
     except Exception as error:  # whatever is wrong with the file or its folder: passes tell their cost themselves
@@ -75,10 +74,11 @@ def profile_path(model: str, dtype: str, threads: int, device: str = "cpu") -> P
     return cache_folder() / "profiles" / f"{stem(Setting(model, dtype, threads, device))}.jsonl"
 
 
-def tuned_path(model: Any) -> Path:
+def tuned_path(model: Any, *, packed: bool = True) -> Path:
     """Return where `draftwood tune` keeps what it learnt of a loaded model, unless it is told."""
     setting = setting_of(model)
-    return cache_folder() / "tuned" / f"{stem(setting) if setting is not None else 'unnamed'}.json"
+    name = stem(setting) if setting is not None else "unnamed"
+    return cache_folder() / "tuned" / f"{name}{'' if packed else '-unpacked'}.json"
 
 
 def cached_profile(model: str, dtype: str, threads: int, device: str = "cpu") -> Path | None:
@@ -89,14 +89,15 @@ def cached_profile(model: str, dtype: str, threads: int, device: str = "cpu") ->
 
 def newest_profile(model: str) -> Path | None:
     """Return the file of the newest profile of this model here, whatever its number format and threads."""
-    found = (cache_folder() / "profiles").glob(f"{_slug(model)}-*-{machine()}.jsonl")
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+    places = (cache_folder() / "profiles").glob(f"{_slug(model)}-*.jsonl")
+    ours = [path for path in places if path.stem.endswith(machine("cuda" if "-cuda-" in path.stem else "cpu"))]
+    return max(ours, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def stem(setting: Setting) -> str:
     """Return a file's name, without an ending, that belongs to this setting on this machine."""
     model, dtype, threads, device = setting
-    return "-".join((_slug(model), dtype, f"{threads}threads", _safe(device), machine()))
+    return "-".join((_slug(model), dtype, f"{threads}threads", _safe(device), machine(device)))
 
 
 def _slug(model: str) -> str:
@@ -107,6 +108,16 @@ def _slug(model: str) -> str:
         return _safe(model)
     place = Path(model).resolve()
     return f"{_safe(place.name)}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
+
+
+def _alike(said: str, ours: str) -> bool:
+    """Whether two names may be one model's: of a relative folder only the last part always holds.
+
+    Which folder is meant, the name of the profile's file says.
+    """
+    last, own = (_catalogue_name(name) or Path(name).name for name in (said, ours))
+    nameless = {"", ".."}  # the folder where somebody stood
+    return last == own or last in nameless or own in nameless or _slug(said) == _slug(ours)
 
 
 def _catalogue_name(model: str) -> str | None:

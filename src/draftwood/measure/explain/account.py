@@ -56,14 +56,9 @@ class Account:
         """What the planner said in single values.
 
         ``planner``, ``nodes``, ``floor``, ``most``, ``asked``, ``candidates``, ``chosen``, ``pooled``, ``best``,
-        ``explored``, ``context``, ``rows``, ``overhead_ms``, each only where it is known, of its type and in range.
+        ``explored``, ``context``, ``rows``, ``overhead_ms``, each only where it is known and makes sense.
         """
-        known = {name: self._said.get(name) for name in _KNOWN}
-        return {
-            name: value
-            for name, value in known.items()
-            if type(value) in _KNOWN[name] and (isinstance(value, str) or 0 <= value < _MOST)
-        }
+        return {name: self._said[name] for name, kinds in _KNOWN.items() if _sensible(self._said.get(name), kinds)}
 
     @cached_property
     def alternatives(self) -> tuple[Alternative, ...]:
@@ -166,6 +161,10 @@ def _alternatives(given: Any) -> Iterator[Alternative]:
             nodes, tokens, ms = each[:3]
             if 0 <= nodes < _MOST and 0 <= tokens < _MOST and _LEAST_MS <= ms < _MOST:
                 yield Alternative(int(nodes), float(tokens), float(ms))
+
+
+def _sensible(value: Any, kinds: tuple[type, ...]) -> bool:
+    return type(value) in kinds and (isinstance(value, str) or 0 <= value < _MOST)
 
 
 _NUMBERS = {int, float}
