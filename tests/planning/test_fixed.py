@@ -79,6 +79,13 @@ def test_unlikely_nodes_are_left_out_however_much_room_there_is(state, proposals
     assert np.count_nonzero(drafts) == np.count_nonzero(likely)
 
 
+def test_a_trace_tells_the_rule():
+    state = FakeState(drafters=[None], traced=True)
+    FixedPlanner(4, 0.1).plan([state], [[TokenTree.build([1, 2], belief=0.5)]])
+    plan = state.step.trace["plan"]
+    assert (plan["planner"], plan["nodes"], plan["floor"], plan["chosen"]) == ("fixed", 4, 0.1, 2)
+
+
 def test_what_a_tree_claims_is_not_believed():
     drafter = RandomDrafter()
     state = FakeState(drafters=[drafter])

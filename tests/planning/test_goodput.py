@@ -132,13 +132,12 @@ def test_more_is_asked_for_while_all_of_it_is_scored_and_less_when_little_is():
 
 def test_where_nothing_pays_sources_are_asked_now_and_then():
     made, state = planner(DEAR), FakeState(drafters=[RandomDrafter()])
-    state.step.draft_s = 1e-4
     asked = []
     for _ in range(60):
         asked.append(made.ask([state])[0][0].nodes > 0)
+        state.step.draft_s = 2e-4 if asked[-1] else 1e-4
         made.plan([state], [[TokenTree.build([1], belief=0.1) if asked[-1] else TokenTree.empty()]])
-    assert all(asked[:8])
-    assert 2 <= sum(asked[-20:]) <= 5
+    assert 3 <= sum(asked[-20:]) <= 5
 
 
 def test_other_widths_are_tried_for_a_small_share_of_the_time():

@@ -178,7 +178,8 @@ def test_values_that_make_no_sense(path, change):
     [
         {"labels": [[700, 1.0, 1.0]]}, {"labels": [[-1, 1.0, 1.0]]}, {"labels": [[0, 2.0, 1.0]]},
         {"labels": [[0]]},
-        {"labels": [[0.5, 1.0, 1.0]]}, {"drift": float("inf")}, {"drift": "x"}, {"weight": 0}, {"weight": None}, {"classes": 0}, {"greedy": "yes"},
+        {"labels": [[0.5, 1.0, 1.0]]}, {"drift": float("inf")}, {"drift": "x"}, {"classes": 0}, {"greedy": "yes"},
+        {"weight": 0}, {"weight": None}, {"weight": float("nan")},
         {"labels": [[0, "a", 1.0]]}, {"labels": [[0, 1.0, float("inf")]]}, {"drafter": 3}, {"classes": 1 << 40},
     ],
 )  # fmt: skip

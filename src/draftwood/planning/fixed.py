@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +57,9 @@ class FixedPlanner(TreePlanner):
 
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:  # noqa: ARG002
         return [min(self.nodes, int(np.count_nonzero(r.worth >= self.floor))) for r in rankings]
+
+    def trace(self, state: State, ranking: Ranking, count: int, rows: int) -> dict[str, Any]:
+        return super().trace(state, ranking, count, rows) | {"nodes": self.nodes, "floor": self.floor}
 
 
 class OffPlanner(FixedPlanner):

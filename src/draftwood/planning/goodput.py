@@ -21,6 +21,7 @@ from draftwood.planning.cost_model import CostModel, Doubles
 from draftwood.planning.costly import CostlySources
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking
+from draftwood.planning.rest import Rest
 from draftwood.planning.trial import Trial
 
 MOST = 64
@@ -35,10 +36,7 @@ EXPLORE = 0.003
 _PURSE = 2.0  # plain passes that can be saved up for that
 _LEAST = 8  # draft nodes that are always worth asking for
 _SHRINK, _SPARE = 0.98, 1.5  # of what is asked for, per step; and beyond what was scored last
-_WORTH = 1.01  # times the speed of plain decoding: below that, asking is as good as idle
-_PATIENCE, _REST = 8, 16  # idle steps after which sources rest, and for how many steps at most
-_IN_VAIN = 0.0025  # share of the time that may go into asking sources that rest
-_KEEP = 0.95  # of the loop's own seconds per step
+_WORTH = 1.01  # times the speed of plain decoding: whatever promises less is not drafted
 
 
 @dataclass(slots=True)
@@ -81,9 +79,7 @@ class GoodputPlanner(TreePlanner):
         model = self.learned.cost(1)
         known = model.measured or model.passes > _LEAST
         self._reach = float(min(most, 2 * _LEAST if known else _LEAST // 2))  # a guess begins with small steps
-        self._overhead = 0.0  # seconds of a step beside the pass
-        self._idle = self._resting = 0
-        self._asked = False  # in the last step
+        self._rest = Rest()
         self._costly = CostlySources()
         self._trials: dict[str, Trial] = {}  # of probes, per source
         self._choice: _Choice | None = None
@@ -91,18 +87,7 @@ class GoodputPlanner(TreePlanner):
     def wish(self, states: Sequence[State]) -> int:
         self._choice = None
         self._costly.waits()
-        if self._asked and states and not states[0].traced:
-            self._learn_overhead(states)
-        self._resting = max(0, self._resting - 1)
-        self._asked = not self._resting
-        return min(self.most, int(self._reach)) if self._asked else 0
-
-    def _learn_overhead(self, states: Sequence[State]) -> None:
-        """What the last step took beside its pass, all requests together; `Step.plan_s` is that of all of them."""
-        seconds = sum(s.step.overhead_s - s.step.plan_s for s in states) + max(s.step.plan_s for s in states)
-        if seconds > 0:
-            weight = 1 - _KEEP if self._overhead else 1.0
-            self._overhead += weight * (min(seconds, 4 * self._overhead + 1e-3) - self._overhead)
+        return min(self.most, int(self._reach)) if self._rest.begin(states) else 0
 
     def ask_one(self, drafter: Any, state: State, nodes: int, probes: int) -> Ask:
         key = self.learned.beliefs.name(drafter)
@@ -118,16 +103,22 @@ class GoodputPlanner(TreePlanner):
         base = rows + sum(state.step.replayed for state in states) + sum(r.n_probes for r in rankings)
         model = self.learned.cost(rows)
         worth, owner = _pooled(rankings, self.most)
-        times = model.table(base + len(worth), context)[base:] + self._overhead
+        times = model.table(base + len(worth), context)[base:] + self._rest.overhead
         tokens = np.empty(len(worth) + 1)
         tokens[0] = rows
         np.add(np.cumsum(worth, dtype=np.float64), rows, out=tokens[1:])
         if states[0].capabilities.rollback == "snapshot":
             times = times + _replay(tokens, rows, worth, times)
-        best = int((tokens / times).argmax())
+        rates = tokens / times
+        best = int(rates.argmax())
+        if rates[best] < _WORTH * rates[0]:
+            best = 0
         self._learn_costs(states, rankings, times, best)
         count = self._explore(model, base, tokens, times, best)
-        self._adapt(best, rankings, float(tokens[best] * times[0] / (tokens[0] * times[best])), float(times[0]))
+        if self._rest.asking:
+            self._adapt(best, rankings)
+            gain = float(tokens[best] * times[0] / rows - times[best])
+            self._rest.learn(gain, float(times[0]), keep_on=any(r.n_probes for r in rankings))
         self._choice = _Choice(model, context, times, tokens, best, count)
         return [count] if owner is None else np.bincount(owner[:count], minlength=rows).tolist()
 
@@ -151,21 +142,13 @@ class GoodputPlanner(TreePlanner):
                 return count
         return best
 
-    def _adapt(self, best: int, rankings: Sequence[Ranking], gain: float, plain: float) -> None:
-        """Ask for more where all that came was scored, for less where little was; rest where nothing is gained.
-
-        Sources rest so long that asking in vain takes about a quarter of a percent of the time.
-        """
-        if self._resting:
-            return
+    def _adapt(self, best: int, rankings: Sequence[Ranking]) -> None:
+        """Ask for more where all that came was scored, for less where little was."""
         rows, proposed = len(rankings), max(len(r.order) for r in rankings)
         if best >= 0.75 * self._reach * rows and proposed >= int(self._reach):
             self._reach = min(float(self.most), 2 * self._reach)
         else:
             self._reach = max(float(min(_LEAST, self.most)), _SHRINK * self._reach, _SPARE * best / rows)
-        self._idle = 0 if gain > _WORTH or any(r.tree.n_probes for r in rankings) else self._idle + 1
-        if self._idle >= _PATIENCE:
-            self._resting = 1 + min(_REST, 1 + int(self._overhead / (_IN_VAIN * plain)))
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         with self.learned.lock:
@@ -205,7 +188,7 @@ class GoodputPlanner(TreePlanner):
             "explored": choice.count != choice.best,
             "context": choice.context,
             "alternatives": [[n, round(tokens[n], 3), round(1000 * times[n], 3)] for n in shown],
-            "overhead_ms": round(1000 * self._overhead, 3),
+            "overhead_ms": round(1000 * self._rest.overhead, 3),
             "sources": self._costly.why() + notes,
         }
 
