@@ -10,7 +10,7 @@ from draftwood.contracts import State
 _LONGEST = 16  # steps of a rest
 _IN_VAIN = 0.0025  # share of the time that asking may take where nothing is saved
 _KEEP, _KEEP_GAIN = 0.95, 0.9  # of what was measured, and of what was saved, per step
-_BURST = 8  # a step counts as saving at most so many times what asking takes: the next one may save nothing
+_BURST = 16  # a step counts as saving at most so many times what asking takes: the next one may save nothing
 
 
 class Rest:
@@ -60,6 +60,8 @@ class Rest:
         keep_on
             Whether to ask again in any case.
         """
+        if not self.cost:  # nothing was measured yet
+            return
         gain = min(gain, _BURST * self.cost)
         self._gain = gain if self._gain is None else _KEEP_GAIN * self._gain + (1 - _KEEP_GAIN) * gain
         if keep_on or self._gain >= self.cost:
