@@ -76,6 +76,10 @@ class Knowing(BaseDrafter):
     chain: bool
     name: ClassVar[str] = "knowing"
 
+    @property
+    def prior(self):
+        return np.array([0.4, 0.9], dtype=np.float32)
+
     def open(self, prompt, noise):
         return KnowingSession(prompt, self)
 
@@ -89,10 +93,10 @@ class KnowingSession(TextSession):
         at = len(self.text)
         right = [(t + (at % 3 == 0 and i == 2)) % VOCAB for i, t in enumerate(self._drafter.text[at : at + 4])]
         if self._drafter.chain:  # every third draft errs at its third token
-            return TokenTree.build(right)
+            return TokenTree.build(right, belief=odds[1], evidence=1)
         tokens = [t for token in right for t in ((token + 1) % VOCAB, token)]
         parents = [2 * i - 1 for i in range(len(right)) for _ in range(2)]
-        return TokenTree.build(tokens, parents, belief=[0.4, 0.9] * len(right))
+        return TokenTree.build(tokens, parents, belief=odds[[0, 1] * len(right)], evidence=[0, 1] * len(right))
 
 
 def model_of(name: str, seed: int):
@@ -130,7 +134,9 @@ def check_type(name: str) -> None:
                 assert_same(model, plain, truth)
             texts.append(plain)
             for drafters in arms(plain, seed):
-                drafted = draftwood.generate(model, PROMPT, drafters=drafters, max_new_tokens=LIMIT, **sampling)
+                drafted = draftwood.generate(
+                    model, PROMPT, drafters=drafters, planner="fixed:16", max_new_tokens=LIMIT, **sampling
+                )
                 if sampling:
                     assert drafted.ids == plain
                 else:
