@@ -81,6 +81,11 @@ class Scores(Protocol):
         ...
 
 
+Watch = Callable[[int, Scores], None]
+"""Told what reading a text teaches: the position of the token of row 0, and the scores of consecutive rows. Called
+once per chunk; tokens that a cache knew already are left out."""
+
+
 class TargetSession(Protocol):
     """One text in the target's cache."""
 
@@ -98,8 +103,8 @@ class TargetSession(Protocol):
         """After a pass: commit the root and these nodes of the scored tree (a path), drop the rest."""
         ...
 
-    def extend(self, ids: Sequence[int]) -> Scores:
-        """Read more text; returns the scores of its last token as row 0."""
+    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> Scores:
+        """Read more text; returns the scores of its last token as row 0. ``watch`` sees all of them."""
         ...
 
     def truncate(self, length: int) -> None:
@@ -122,11 +127,12 @@ class Target(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     def open(
-        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> Sequence[tuple[TargetSession, Scores]]:
         """Read the prompts; per prompt a session and the scores of its last token as row 0.
 
-        ``reserve`` is how many more tokens per prompt the caller expects to commit.
+        ``reserve`` is how many more tokens per prompt the caller expects to commit; ``watch``, one per
+        prompt, see the scores of all tokens that are read, at the price of computing them.
         """
         ...
 
@@ -235,10 +241,21 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a drafter asks of the target beyond tokens: top-k of every scored node, hidden states of layers."""
+    """What a drafter asks of the target beyond tokens.
+
+    Attributes
+    ----------
+    top_k
+        So many best tokens of every scored row, with their probabilities.
+    hidden
+        Hidden states of these layers.
+    prompt
+        The top-k of the prompt's rows too, and of other text that is read and not written: `PromptWatcher`.
+    """
 
     top_k: int = 0
     hidden: tuple[int, ...] = ()
+    prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +330,18 @@ class DraftSession(Protocol):
 
     def close(self) -> None:
         """Let go of everything; closing twice is harmless."""
+        ...
+
+
+class PromptWatcher(Protocol):
+    """What the sessions of drafters that need `Needs.prompt` can do besides."""
+
+    def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
+        """Take in the best tokens after each of the committed tokens from position ``first`` on.
+
+        ``ids`` int32[n, k] and ``probabilities`` float32[n, k], best first. Comes after `open` or `extend`; tokens
+        that a cache knew already are left out.
+        """
         ...
 
 

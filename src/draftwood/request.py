@@ -26,6 +26,7 @@ from draftwood.contracts import (
     Target,
     TargetSession,
     Verdict,
+    Watch,
 )
 from draftwood.ending import Criterion, Ending, StopStrings
 from draftwood.errors import CapabilityError, PromptError, UsageError
@@ -112,6 +113,7 @@ class Row:
         self._session: TargetSession | None = None
         self._scores: Scores | None = None
         self._settled = False
+        self._seen: list[tuple[int, Ints, Floats]] = []  # top-k of text that was read, until the sources have it
         self._start(request)
 
     def _engage(self, drafters: Sequence[Drafter]) -> list[Source]:
@@ -119,6 +121,7 @@ class Row:
         here = {id(source.drafter): source for source in self.sources}
         self.sources = [here.get(id(drafter)) or Source(drafter) for drafter in drafters]
         self._top_k = max((d.needs.top_k for d in drafters), default=0)
+        self._watches = any(d.needs.prompt for d in drafters)
         self._hidden = sorted({layer for d in drafters for layer in d.needs.hidden})
         for source in here.values():
             if source not in self.sources:
@@ -169,6 +172,20 @@ class Row:
     def read(self, session: TargetSession, scores: Scores, seconds: float) -> None:
         """Take in the target's session of the prompt that it has just read."""
         self._session, self._scores, self.prefill_s = session, scores, seconds
+
+    @property
+    def watch(self) -> Watch | None:
+        """Who is to see the scores of text that is read; None where no drafter asked for them."""
+        return self._watch if self._watches else None
+
+    def _watch(self, first: int, scores: Scores) -> None:
+        self._seen.append((first, *scores.top_k(self._top_k)))
+
+    def _show(self) -> None:
+        seen, self._seen = self._seen, []
+        for first, ids, probabilities in seen:
+            for source in self.sources:
+                source.observe(first, ids, probabilities)
 
     def begin(self) -> Emission:
         """Emit the token that reading the prompt has paid for."""
@@ -273,7 +290,10 @@ class Row:
         known = self.session.length
         again = self.session.replay
         self.ids = self.ids[:known]  # an interrupt while reading must not leave ids that the cache no longer holds
-        self._scores = self.session.extend(prompt[known:])
+        self._seen = []
+        watch = self.watch
+        new_text = prompt[known:]
+        self._scores = self.session.extend(new_text) if watch is None else self.session.extend(new_text, watch)
         self.prefill_s = perf_counter() - started
         self._start(request)
         new = self._engage(request.drafters) if request.drafters is not None else []
@@ -286,6 +306,7 @@ class Row:
                 else:
                     source.truncate(common)
                     source.extend(prompt[common:])
+            self._show()
         return len(prompt) - known + again
 
     def open_sources(self) -> None:
@@ -293,6 +314,7 @@ class Row:
         for source in self.sources:
             source.step = SourceStep()
             source.open(list(self.ids), self.rule.noise)  # a copy: it may be written to
+        self._show()
 
     def close(self) -> None:
         """Close every session."""
@@ -322,7 +344,10 @@ def open_rows(
     rows = [Row(i, request, target, drafters, rule) for i, request in enumerate(requests)]
     try:
         started = perf_counter()
-        opened = target.open([r.prompt for r in requests], reserve=max((r.limit for r in requests), default=0))
+        watches = [row.watch or _unseen for row in rows]
+        kept = {"watch": watches} if any(row.watch for row in rows) else {}  # else a target need not know of it
+        reserve = max((r.limit for r in requests), default=0)
+        opened = target.open([r.prompt for r in requests], reserve=reserve, **kept)
         seconds = perf_counter() - started
         for row, (session, scores) in zip(rows, opened, strict=True):
             row.read(session, scores, seconds)
@@ -332,6 +357,10 @@ def open_rows(
     finally:
         for row in rows:
             row.close()
+
+
+def _unseen(first: int, scores: Scores) -> None:
+    """Watch for a row whose drafters have not asked."""
 
 
 def refuse_mismatch(capabilities: Capabilities, drafters: Sequence[Drafter]) -> None:

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import perf_counter
+from typing import Any
 
-from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Noise
+from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, Ints, Noise
 from draftwood.errors import IntegrityError
 from draftwood.step import SourceStep
 from draftwood.tree import TokenTree
@@ -89,6 +90,14 @@ class Source:
             drafts = set(lesson.rows[~lesson.proposal.probe].tolist()) - {-1}
         self.step.probes, self.step.kept = len(scored - drafts), len(drafts)
         self.step.accepted = len(drafts.intersection(lesson.path))
+
+    def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
+        """Pass on what the target showed of text that it read, to a drafter that asked for it."""
+        session: Any = self.session
+        if session is not None and self.drafter.needs.prompt:
+            started = perf_counter()
+            self._guarded("observe", lambda: session.observe(first, ids, probabilities))
+            self.step.open_s += perf_counter() - started
 
     def extend(self, ids: Sequence[int]) -> None:
         """Pass on committed text that no feedback brought."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Never
 
-from draftwood.contracts import Capabilities, Floats, Ints
+from draftwood.contracts import Capabilities, Floats, Ints, Watch
 from draftwood.errors import CapabilityError, PromptError
 from draftwood.tree import TokenTree
 
@@ -67,9 +67,9 @@ class ReplayTarget:
         self.capabilities = Capabilities(vocab_size, max_positions=longest + (1 << 20), batch=True, top_k=False)
 
     def open(
-        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[tuple[ReplaySession, ReplayScores]]:
-        del reserve
+        del reserve, watch  # it has no scores to show
         opened, left = [], list(self._records)
         for prompt in prompts:
             asked = list(prompt)
@@ -98,7 +98,7 @@ class ReplaySession:
         self._text = text
         self.length = length
 
-    def extend(self, ids: Sequence[int]) -> ReplayScores:
+    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> ReplayScores:  # noqa: ARG002
         self.length += len(ids)
         return ReplayScores(self._text, self.length, TokenTree.empty())
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Capabilities, Floats, Ints, Sampling
+from draftwood.contracts import Capabilities, Floats, Ints, Sampling, Watch
 from draftwood.errors import CapabilityError, PromptError
 from draftwood.tree import TokenTree
 from draftwood.verify.sampling import distribution
@@ -123,12 +123,14 @@ class ToyTarget:
         bucket = (mixed.sum(axis=1) >> 7) % _BUCKETS
         return self._table[bucket]
 
-    def open(self, prompts: Sequence[Sequence[int]], *, reserve: int = 0) -> list[tuple[ToySession, NumpyScores]]:
+    def open(
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
+    ) -> list[tuple[ToySession, NumpyScores]]:
         del reserve
         opened = []
-        for prompt in prompts:
+        for number, prompt in enumerate(prompts):
             session = ToySession(self)
-            opened.append((session, session.extend(prompt)))
+            opened.append((session, session.extend(prompt, None if watch is None else watch[number])))
         return opened
 
     def score(self, requests: Sequence[tuple[ToySession, int, TokenTree]]) -> list[NumpyScores]:
@@ -159,7 +161,7 @@ class ToySession:
         """Committed tokens and positions, for law 5."""
         return self._tokens[: self._length].tolist(), self._positions[: self._length].tolist()
 
-    def extend(self, ids: Sequence[int]) -> NumpyScores:
+    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> NumpyScores:
         if not len(ids):
             raise PromptError("the prompt is empty: give some text")
         if self._length + len(ids) > self._target.max_positions:
@@ -169,8 +171,13 @@ class ToySession:
         self._positions = np.arange(len(self._tokens), dtype=np.int64)
         self._length = len(self._tokens)
         self._scored = None
-        everything = np.ones((1, self._length), dtype=np.bool_)
-        return NumpyScores(self._target.look(self._tokens, self._positions, everything, self._positions[-1:]))
+        rows = 1 if watch is None else len(new)
+        at = self._positions[-rows:]
+        sees = self._positions[None, :] <= at[:, None]
+        scores = self._target.look(self._tokens, self._positions, sees, at)
+        if watch is not None:
+            watch(int(at[0]), NumpyScores(scores))
+        return NumpyScores(scores[-1:])
 
     def score(self, root: int, tree: TokenTree) -> NumpyScores:
         """Score root and nodes; their rows stand behind the committed ones until `keep`."""

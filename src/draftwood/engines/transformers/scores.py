@@ -34,6 +34,10 @@ class TorchScores:
     def raw(self, row: int) -> Tensor:
         return self._logits[row].float()
 
+    def last(self) -> TorchScores:
+        """Return the scores of the last row alone."""
+        return TorchScores(self._logits[-1:])
+
     def numpy(self, array: Any) -> NDArray[np.float32]:
         """Float32 on the host; shares memory with a float32 tensor on the CPU."""
         host: NDArray[np.float32] = array.detach().to("cpu", torch.float32).numpy()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Watch
 from draftwood.engines.transformers.committed import CommittedText, with_root
 from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.scores import TorchScores
@@ -85,8 +86,8 @@ class TransformersSession(CommittedText):
         self._ids += np.asarray(ids).tolist()
 
     @locked
-    def extend(self, ids: Sequence[int]) -> TorchScores:
-        return self._target.read([(self, ids)])[0]
+    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> TorchScores:
+        return self._target.read([(self, ids)], watch and [watch])[0]
 
     @locked
     def keep(self, path: Sequence[int]) -> None:

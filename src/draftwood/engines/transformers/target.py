@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from draftwood.contracts import Capabilities
+from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
 from draftwood.engines.transformers.cache import Arena
 from draftwood.engines.transformers.committed import check_room
@@ -38,6 +38,10 @@ Begin = Callable[[int, TransformersSession], None]
 
 _RESERVE = 1024
 """Most rows made for tokens still to come: a limit may be far above what is written, and the cache can grow."""
+
+
+_WATCHED = 256
+"""Most tokens of a pass of which all rows are wanted: their scores take up to a megabyte each."""
 
 
 class TransformersTarget:
@@ -106,7 +110,12 @@ class TransformersTarget:
 
     @locked
     def open(
-        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, begin: Begin | None = None
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        reserve: int = 0,
+        watch: Sequence[Watch] | None = None,
+        begin: Begin | None = None,
     ) -> list[tuple[TransformersSession, TorchScores]]:
         """As the contract says; ``begin(number, session)`` may fill in a prompt's beginning, not read then."""
         sessions: list[TransformersSession] = []
@@ -118,34 +127,40 @@ class TransformersTarget:
                 if begin is not None:
                     begin(number, session)
             rest = [(session, ids[session.length :]) for session, ids in zip(sessions, prompts, strict=True)]
-            return list(zip(sessions, self.read(rest), strict=True))
+            return list(zip(sessions, self.read(rest, watch), strict=True))
         except BaseException:
             for session in sessions:
                 session.close()
             raise
 
     @locked
-    def read(self, texts: Sequence[tuple[TransformersSession, Sequence[int]]]) -> list[TorchScores]:
+    def read(
+        self, texts: Sequence[tuple[TransformersSession, Sequence[int]]], watch: Sequence[Watch] | None = None
+    ) -> list[TorchScores]:
         """Read text into sessions, sharing passes; returns the scores of each text's last token."""
         if len(texts) > 1 and not self.capabilities.batch:
-            return [self.read([text])[0] for text in texts]
+            return [self.read([text], watch and [watch[i]])[0] for i, text in enumerate(texts)]
         for session, whole in texts:
             check_room(session.length, whole, self.capabilities.max_positions)
         left: list[NDArray[np.int64]] = [np.asarray(ids, dtype=np.int64) for _, ids in texts]
         rows: list[Tensor | None] = [None] * len(texts)
         while any(len(ids) for ids in left):
-            room, now = self.arena.chunk, []
+            room, now = self.arena.chunk if watch is None else min(_WATCHED, self.arena.chunk), []
             for index, ids in enumerate(left):
                 if room and len(ids):
                     now.append((index, ids[:room]))
                     left[index] = ids[room:]
                     room -= min(room, len(ids))
             pieces = [(texts[index][0], ids) for index, ids in now]
-            last = np.cumsum([len(ids) for _, ids in now]) - 1
-            logits = self._run([s.segment(ids) for s, ids in pieces], [ids for _, ids in pieces], last)
-            for (index, ids), (session, _), row in zip(now, pieces, logits, strict=True):
+            ends = np.cumsum([len(ids) for _, ids in now])
+            wanted = ends - 1 if watch is None else np.arange(ends[-1])
+            logits = self._run([s.segment(ids) for s, ids in pieces], [ids for _, ids in pieces], wanted)
+            for place, (index, ids) in enumerate(now):
+                session, end = texts[index][0], int(ends[place])
+                rows[index] = logits[place if watch is None else end - 1]
+                if watch is not None:
+                    watch[index](session.length, TorchScores(logits[end - len(ids) : end]))
                 session.commit(ids)
-                rows[index] = row
         return [TorchScores(row[None]) for row in rows if row is not None]
 
     @locked

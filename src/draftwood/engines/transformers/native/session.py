@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Watch
 from draftwood.engines.transformers.committed import CommittedText, check_room, with_root
 from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.native.cache import NativeCache
@@ -22,6 +23,10 @@ SETTLE = 16
 """Most tokens that are read again in front of a root. With t + c n seconds for a pass over n tokens and 1 + a
 tokens per step, a bound b costs a step c b / 2 for what waits and t (1 + a) / b for the passes that settle it:
 least at b = sqrt(2 t (1 + a) / c), which with t = 15 c (a CPU) is 9 for a = 1.5 and 16 for a = 8; it is flat."""
+
+
+WATCHED = 256
+"""Most tokens of a pass of which all rows are wanted: their scores take up to a megabyte each."""
 
 
 class NativeSession(CommittedText):
@@ -94,13 +99,13 @@ class NativeSession(CommittedText):
         self._settled()
 
     @locked
-    def extend(self, ids: Sequence[int]) -> TorchScores:
+    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> TorchScores:
         check_room(self.length, ids, self._target.capabilities.max_positions)
         self._rewind()
         before = len(self._ids)
         self._ids += np.asarray(ids).tolist()
         try:
-            return self._catch_up()
+            return self._catch_up(watch)
         except BaseException:
             self.truncate(before)
             raise
@@ -137,13 +142,16 @@ class NativeSession(CommittedText):
     def _waiting(self) -> NDArray[np.int64]:
         return np.array(self._ids[self._read :], dtype=np.int64)
 
-    def _catch_up(self) -> TorchScores:
+    def _catch_up(self, watch: Watch | None = None) -> TorchScores:
         """Read what the cache does not hold yet, at least one token; scores of the last."""
         while True:
             ids = self._waiting()
-            piece = ids[: self._piece(len(ids))]
+            piece = ids[: self._piece(len(ids) if watch is None else min(WATCHED, len(ids)))]
             self._clean = False
-            scores = self._target.run(self.cache, piece, 1)
+            scores = self._target.run(self.cache, piece, 1 if watch is None else len(piece))
+            if watch is not None:
+                watch(self._read, scores)
+                scores = scores.last()
             self._read += len(piece)
             self._clean = True
             if len(piece) == len(ids):

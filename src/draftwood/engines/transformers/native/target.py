@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from draftwood.contracts import Capabilities
+from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.transformers.families import (
     forward_parameters,
     layer_windows,
@@ -103,13 +103,13 @@ class NativeTarget:
         return self._device
 
     def open(
-        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[tuple[NativeSession, TorchScores]]:
         del reserve
         opened = []
-        for prompt in prompts:
+        for number, prompt in enumerate(prompts):
             session = NativeSession(self)
-            opened.append((session, session.extend(prompt)))
+            opened.append((session, session.extend(prompt, None if watch is None else watch[number])))
         return opened
 
     def score(self, requests: Sequence[tuple[NativeSession, int, TokenTree]]) -> list[TorchScores]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import cache_utils
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-from draftwood.contracts import Capabilities, TargetSession
+from draftwood.contracts import Capabilities, TargetSession, Watch
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.engines.transformers.session import TransformersSession
 from draftwood.engines.transformers.target import TransformersTarget
@@ -76,14 +76,14 @@ class ContinuedTarget:
         return self._target.capabilities
 
     def open(
-        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[tuple[TransformersSession, TorchScores]]:
         self._make_buffers(prompts[0])
 
         def begin(row: int, session: TransformersSession) -> None:
             adopt(session, self._target, self._cache, row, self._padding[row], prompts[row])
 
-        return self._target.open(prompts, reserve=reserve, begin=begin)
+        return self._target.open(prompts, reserve=reserve, watch=watch, begin=begin)
 
     def _make_buffers(self, prompt: Sequence[int]) -> None:
         """Let a pass make the arena's buffers where none has: their shapes are the model's, not the cache's."""
