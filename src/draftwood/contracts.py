@@ -61,7 +61,7 @@ class Scores(Protocol):
     """What one pass says about each row; everything is computed when asked for."""
 
     def argmax(self, row: int) -> int:
-        """Token with the largest raw score of this row; the lowest id on a tie."""
+        """Best token by the raw scores of this row, the lowest id on a tie; -1 if one is NaN or all are -inf."""
         ...
 
     def raw(self, row: int) -> Any:
@@ -73,7 +73,11 @@ class Scores(Protocol):
         ...
 
     def top_k(self, k: int) -> tuple[Ints, Floats]:
-        """Ids int32[rows, k] and probabilities float32[rows, k] of the best tokens of all rows, best first."""
+        """Ids int32[rows, k] and probabilities float32[rows, k] of the best tokens of all rows, best first.
+
+        Of a smaller vocabulary all: ``min(k, vocab)`` columns. The first is `argmax`. A row with a NaN, or without
+        a finite best, has ids of the vocabulary and probabilities 0: rows off the path may be anything.
+        """
         ...
 
     def hidden(self, layer: int) -> Any:
@@ -82,8 +86,9 @@ class Scores(Protocol):
 
 
 Watch = Callable[[int, Scores], None]
-"""Told what reading a text teaches: the position of the token of row 0, and the scores of consecutive rows. Called
-once per chunk; tokens that a cache knew already are left out."""
+"""Told what reading a text teaches: the position of the token of row 0, and the scores of consecutive rows, which
+it must read before it returns. Called once per chunk, in order. Each token that `Target.open` or
+`TargetSession.extend` was given comes once, those excepted whose rows a cache held already."""
 
 
 class TargetSession(Protocol):
@@ -202,11 +207,14 @@ class Verdict:
         one, which is missing where the text ends with an accepted node.
     finish
         Why the text ends here, or None.
+    error
+        Why nothing can be chosen at the last node of the path; the text ends with that node.
     """
 
     path: tuple[int, ...]
     emitted: tuple[int, ...]
     finish: str | None = None
+    error: Exception | None = None
 
 
 class RuleSession(Protocol):
@@ -218,7 +226,10 @@ class RuleSession(Protocol):
         ...
 
     def verify(self, tree: TokenTree, scores: Scores, ended: Ended) -> Verdict:
-        """Walk from the root, accept while the target's own choice is a child, stop where the text ends."""
+        """Walk from the root, accept while the target's own choice is a child, stop where the text ends.
+
+        Raises where nothing can be chosen at the root; below it the verdict has what was accepted, and the error.
+        """
         ...
 
 
@@ -250,12 +261,18 @@ class Needs:
     hidden
         Hidden states of these layers.
     prompt
-        The top-k of the prompt's rows too, and of other text that is read and not written: `PromptWatcher`.
+        The ``top_k`` of the prompt's rows too, and of other text that is read and not written: `PromptWatcher`.
+    probes
+        At least so many probes in one pass, so a target with trees whose passes hold them beside the root.
+    stem
+        What the other drafters of the set propose in the same step, to go on behind it: `Brancher`.
     """
 
     top_k: int = 0
     hidden: tuple[int, ...] = ()
     prompt: bool = False
+    probes: int = 0
+    stem: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,9 +293,10 @@ class Feedback:
         Tokens that were committed: the path's, then the target's own (see `Verdict`).
     choice : int32[1 + len(tree)]
         What the target takes at each row: exact on the path, elsewhere from the raw top-k plus noise where a
-        drafter of the set declared ``top_k``, else -1 (unknown).
+        drafter of the set declared ``top_k``, else -1 (unknown); also -1 where the row's scores are broken.
     top_k
-        Ids int32[rows, k] and probabilities float32[rows, k] of all rows where declared, else None.
+        Ids int32[rows, k] and probabilities float32[rows, k] of all rows where this source declared it, else None;
+        see `Scores.top_k` for small vocabularies and broken rows.
     hidden
         Declared layer -> hidden states [rows, width] of all rows, in the target's own array type.
 
@@ -339,8 +357,19 @@ class PromptWatcher(Protocol):
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
         """Take in the best tokens after each of the committed tokens from position ``first`` on.
 
-        ``ids`` int32[n, k] and ``probabilities`` float32[n, k], best first. Comes after `open` or `extend`; tokens
-        that a cache knew already are left out.
+        ``ids`` int32[n, k] and ``probabilities`` float32[n, k], as in `Feedback.top_k`. Comes after `open` or
+        `extend`, in pieces; tokens that a cache knew already are left out.
+        """
+        ...
+
+
+class Brancher(Protocol):
+    """What the sessions of drafters that need `Needs.stem` can do besides."""
+
+    def branch(self, stem: TokenTree, nodes: int, probes: int, odds: Floats) -> TokenTree:
+        """Like `DraftSession.draft`, knowing the draft nodes that the others of the set propose in this step.
+
+        Branches may go on behind nodes of ``stem``, which then stand in the returned tree too.
         """
         ...
 

@@ -41,6 +41,9 @@ def decode(
     ------
     CapabilityError, PromptError, UsageError
         Before the first token.
+    Exception
+        After the last token of all: what the first of the texts that failed has failed on. A text whose scores are
+        broken or whose processor raises ends there (``Emission.error``), and the others are written to their end.
     """
     with open_rows(target, drafters, requests, rule) as rows:
         yield from write(target, planner, rows)
@@ -70,8 +73,13 @@ def write(
         taught = clock()
         for row in live:
             row.step.score_s = scored - planned  # before the planner learns: it goes by this clock
-        planner.learn(live, feedback)
+        told = [(row, lessons) for row, lessons in zip(live, feedback, strict=True) if row.step.emitted]
+        if told:  # a text that failed teaches nothing
+            planner.learn([row for row, _ in told], [lessons for _, lessons in told])
         planning = (asked - started) + (planned - drafted) + (clock() - taught)
         for row in live:
             row.step.plan_s = planning
         yield from [row.emission() for row in live]
+    for row in rows:
+        if row.error is not None:
+            raise row.error

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
+from draftwood import outcome
 from draftwood.contracts import (
     Ask,
     Capabilities,
     Drafter,
     Feedback,
-    Floats,
-    Ints,
     Plan,
     Processor,
     Rule,
@@ -28,9 +26,11 @@ from draftwood.contracts import (
     Verdict,
     Watch,
 )
+from draftwood.demands import refuse_mismatch
 from draftwood.ending import Criterion, Ending, StopStrings
-from draftwood.errors import CapabilityError, PromptError, UsageError
-from draftwood.source import Source
+from draftwood.errors import PromptError, UsageError
+from draftwood.reading import Reading, unseen
+from draftwood.source import Source, propose
 from draftwood.step import MODEL, SourceStep, Step
 from draftwood.tree import TokenTree
 
@@ -87,7 +87,8 @@ class Request:
 class Emission:
     """Tokens that one request gained: from reading the prompt (``step`` is None) or from one step.
 
-    ``sources`` has the index of the drafter behind each token, `MODEL` for the target's own.
+    ``sources`` has the index of the drafter behind each token, `MODEL` for the target's own. Where the text cannot
+    go on, ``finish`` is ``"error"`` and ``error`` says why; ``step`` is None where nothing was gained either.
     """
 
     row: int
@@ -95,6 +96,7 @@ class Emission:
     sources: tuple[int, ...]
     step: Step | None
     finish: str | None
+    error: Exception | None = None
 
 
 class Row:
@@ -113,16 +115,13 @@ class Row:
         self._session: TargetSession | None = None
         self._scores: Scores | None = None
         self._settled = False
-        self._seen: list[tuple[int, Ints, Floats]] = []  # top-k of text that was read, until the sources have it
+        self._reading = Reading()
         self._start(request)
 
     def _engage(self, drafters: Sequence[Drafter]) -> list[Source]:
         """Take on these drafters; one that is here already keeps its session. Returns the sources that are new."""
         here = {id(source.drafter): source for source in self.sources}
         self.sources = [here.get(id(drafter)) or Source(drafter) for drafter in drafters]
-        self._top_k = max((d.needs.top_k for d in drafters), default=0)
-        self._watches = any(d.needs.prompt for d in drafters)
-        self._hidden = sorted({layer for d in drafters for layer in d.needs.hidden})
         for source in here.values():
             if source not in self.sources:
                 source.close()
@@ -136,6 +135,7 @@ class Row:
         limit = min(request.limit, self.capabilities.max_positions - len(prompt))
         self.ending = Ending(limit, request.end_ids, request.stop, request.criteria)
         self.finish: str | None = None
+        self.error: Exception | None = None
         self._index = 0
 
     # What a planner sees.
@@ -173,31 +173,33 @@ class Row:
         """Take in the target's session of the prompt that it has just read."""
         self._session, self._scores, self.prefill_s = session, scores, seconds
 
-    @property
     def watch(self) -> Watch | None:
-        """Who is to see the scores of text that is read; None where no drafter asked for them."""
-        return self._watch if self._watches else None
-
-    def _watch(self, first: int, scores: Scores) -> None:
-        self._seen.append((first, *scores.top_k(self._top_k)))
-
-    def _show(self) -> None:
-        seen, self._seen = self._seen, []
-        for first, ids, probabilities in seen:
-            for source in self.sources:
-                source.observe(first, ids, probabilities)
+        """Return who is to see the scores of text about to be read; None where no drafter asks for them."""
+        return self._reading.begin([source.drafter for source in self.sources])
 
     def begin(self) -> Emission:
         """Emit the token that reading the prompt has paid for."""
         if self._scores is None:
             raise RuntimeError("begin() follows a read() or turn()")
-        verdict = self.rule.verify(TokenTree.empty(), self._scores, self.ending)
-        self._scores, self.finish = None, verdict.finish
+        verdict = self._decided(TokenTree.empty(), self._scores)
+        self._scores = None
         self.ids += verdict.emitted
-        for source in self.sources:
+        for source in self.sources if verdict.emitted else ():
             source.extend(verdict.emitted)
         self._settled = True
-        return Emission(self.number, verdict.emitted, (MODEL,), None, verdict.finish)
+        credit = (MODEL,) * len(verdict.emitted)
+        return Emission(self.number, verdict.emitted, credit, None, self.finish, self.error)
+
+    def _decided(self, tree: TokenTree, scores: Scores) -> Verdict:
+        """Let the rule decide; whatever it fails on (broken scores, a processor) ends this text and no other."""
+        try:
+            verdict = self.rule.verify(tree, scores, self.ending)
+        except Exception as error:  # with a processor's or a criterion's own errors among them
+            verdict = Verdict((), (), error=error)
+        if verdict.error is not None:
+            verdict = replace(verdict, finish="error")
+        self.finish, self.error = verdict.finish, verdict.error
+        return verdict
 
     def draft(self, asks: Sequence[Ask]) -> list[TokenTree]:
         """Ask every source; what breaks the contract counts as a failure, never as text."""
@@ -207,73 +209,45 @@ class Row:
         self.step = Step(self._index, len(self.ids), replayed=self.session.replay, by_source=by_source)
         self._index += 1
         vocab = self.capabilities.vocab_size
-        trees = [source.draft(ask, vocab) for source, ask in zip(self.sources, asks, strict=True)]
+        trees = propose(self.sources, asks, vocab)
         self.step.draft_s = perf_counter() - started
         return trees
 
     def commit(self, plan: Plan, scores: Scores) -> list[Feedback]:
-        """Let the rule decide, keep what it accepted, tell the sources; returns the feedback per source."""
+        """Let the rule decide, keep what it accepted, tell the sources; returns the feedback per source.
+
+        Where the text fails before this pass gave a token, there is none.
+        """
         step, tree = self.step, plan.tree
         started = perf_counter()
-        verdict = self.rule.verify(tree, scores, self.ending)
+        verdict = self._decided(tree, scores)
         verified = perf_counter()
+        if not verdict.emitted:  # nothing to keep, and nothing that anybody could learn
+            return []
         self.session.keep(verdict.path[: len(verdict.emitted) - 1])
         self.ids += verdict.emitted
-        self.finish = verdict.finish
         kept = perf_counter()
-        feedback = self._feedback(plan, verdict, scores)
+        feedback = outcome.feedback(
+            self.sources, plan, verdict, scores,
+            context=step.context, sampling=self.request.sampling, noise=self.rule.noise,
+        )  # fmt: skip
         for source, lesson in zip(self.sources, feedback, strict=True):
             source.learn(lesson)
-        self._record(plan, verdict)
+        outcome.record(step, tree, verdict)
+        for source in self.sources:
+            source.step = SourceStep()
         self._settled = True
         step.verify_s, step.keep_s = verified - started, kept - verified
         step.learn_s = perf_counter() - kept
         if self.request.trace:  # in no timing
-            step.trace = (step.trace or {}) | _trace(tree, verdict)
+            step.trace = (step.trace or {}) | outcome.trace(tree, verdict)
         return feedback
-
-    def _feedback(self, plan: Plan, verdict: Verdict, scores: Scores) -> list[Feedback]:
-        if not self.sources:
-            return []
-        tree = plan.tree
-        top_k = scores.top_k(self._top_k) if self._top_k else None
-        known = [-1] * (1 + len(tree)) if top_k is None else self._raw_choice(tree, *top_k).tolist()
-        for node, token in zip((-1, *verdict.path), verdict.emitted, strict=False):  # the last node may be the end
-            known[1 + node] = token
-        choice = np.array(known, dtype=np.int32)
-        hidden = {layer: scores.hidden(layer) for layer in self._hidden}
-        return [
-            Feedback(tree, s.proposal, rows, verdict.path, verdict.emitted, choice, top_k, hidden)
-            for s, rows in zip(self.sources, plan.rows, strict=True)
-        ]
-
-    def _raw_choice(self, tree: TokenTree, ids: Ints, probabilities: Floats) -> Ints:
-        """What the target would take off the path too, judged by the raw top-k and the noise alone."""
-        noise, temperature = self.rule.noise, self.request.sampling.temperature
-        if noise is None:
-            return ids[:, 0]
-        where = tree.positions(self.step.context)  # of what follows each row
-        with np.errstate(divide="ignore"):
-            scores = np.log(probabilities) / temperature
-        for row, position in enumerate(where.tolist()):
-            scores[row] += noise.gumbel(position, ids[row])
-        return ids[np.arange(len(ids)), scores.argmax(axis=1)]
-
-    def _record(self, plan: Plan, verdict: Verdict) -> None:
-        step, tree = self.step, plan.tree
-        step.emitted, step.finish = verdict.emitted, verdict.finish
-        step.probed = tree.n_probes
-        step.drafted, step.accepted = len(tree) - step.probed, len(verdict.path)
-        step.depth = step.drafted if tree.is_chain else int(tree.depth[~tree.probe].max(initial=0))
-        credit = tree.source[list(verdict.path)].tolist() if verdict.path else []
-        step.sources = (*credit, *[MODEL] * (len(verdict.emitted) - len(credit)))
-        for source in self.sources:
-            source.step = SourceStep()
 
     def emission(self) -> Emission:
         """Return what the last step gave."""
         step = self.step
-        return Emission(self.number, step.emitted, step.sources, step, step.finish)
+        gained = step if step.emitted else None
+        return Emission(self.number, step.emitted, step.sources, gained, self.finish, self.error)
 
     def turn(self, request: Request) -> int:
         """Go on with an edited or longer prompt (the next turn of a chat); reads only what is new.
@@ -281,6 +255,7 @@ class Row:
         Returns how many tokens had to be read. `begin` comes next.
         """
         request.check(self.capabilities)
+        refuse_mismatch(self.capabilities, request.drafters or ())
         started, prompt = perf_counter(), request.prompt
         common = common_prefix(self.ids, prompt)
         same_noise = (request.sampling, request.sequence) == (self.request.sampling, self.request.sequence)
@@ -290,13 +265,11 @@ class Row:
         known = self.session.length
         again = self.session.replay
         self.ids = self.ids[:known]  # an interrupt while reading must not leave ids that the cache no longer holds
-        self._seen = []
-        watch = self.watch
-        new_text = prompt[known:]
-        self._scores = self.session.extend(new_text) if watch is None else self.session.extend(new_text, watch)
+        new = self._engage(request.drafters) if request.drafters is not None else []
+        watch, left = self.watch(), prompt[known:]
+        self._scores = self.session.extend(left) if watch is None else self.session.extend(left, watch)
         self.prefill_s = perf_counter() - started
         self._start(request)
-        new = self._engage(request.drafters) if request.drafters is not None else []
         if afresh:  # interrupted, a draft session may have learnt half a step; another noise needs another one
             self.open_sources()
         else:
@@ -306,7 +279,7 @@ class Row:
                 else:
                     source.truncate(common)
                     source.extend(prompt[common:])
-            self._show()
+            self._reading.show(self.sources)
         return len(prompt) - known + again
 
     def open_sources(self) -> None:
@@ -314,7 +287,7 @@ class Row:
         for source in self.sources:
             source.step = SourceStep()
             source.open(list(self.ids), self.rule.noise)  # a copy: it may be written to
-        self._show()
+        self._reading.show(self.sources)
 
     def close(self) -> None:
         """Close every session."""
@@ -344,10 +317,11 @@ def open_rows(
     rows = [Row(i, request, target, drafters, rule) for i, request in enumerate(requests)]
     try:
         started = perf_counter()
-        watches = [row.watch or _unseen for row in rows]
-        kept = {"watch": watches} if any(row.watch for row in rows) else {}  # else a target need not know of it
+        watches = [row.watch() for row in rows]
+        # Where nobody asks for it, a target need not know of it.
+        asked = {"watch": [watch or unseen for watch in watches]} if any(watches) else {}
         reserve = max((r.limit for r in requests), default=0)
-        opened = target.open([r.prompt for r in requests], reserve=reserve, **kept)
+        opened = target.open([r.prompt for r in requests], reserve=reserve, **asked)
         seconds = perf_counter() - started
         for row, (session, scores) in zip(rows, opened, strict=True):
             row.read(session, scores, seconds)
@@ -357,33 +331,6 @@ def open_rows(
     finally:
         for row in rows:
             row.close()
-
-
-def _unseen(first: int, scores: Scores) -> None:
-    """Watch for a row whose drafters have not asked."""
-
-
-def refuse_mismatch(capabilities: Capabilities, drafters: Sequence[Drafter]) -> None:
-    """Raise `CapabilityError` where the set asks for what the target does not offer."""
-    for drafter in drafters:
-        needs = drafter.needs
-        if capabilities.rollback == "none":
-            raise CapabilityError(
-                f"this target makes one token per pass and cannot take a rejected one back, so drafter "
-                f"{drafter.name!r} cannot be used: decode with drafters='none'"
-            )
-        if needs.top_k and not capabilities.top_k:
-            raise CapabilityError(f"drafter {drafter.name!r} needs top-k scores, which this target does not give")
-        if missing := set(needs.hidden) - set(capabilities.hidden):
-            raise CapabilityError(
-                f"drafter {drafter.name!r} needs hidden states of layers {sorted(missing)}, "
-                f"which this target does not give"
-            )
-
-
-def _trace(tree: TokenTree, verdict: Verdict) -> dict[str, Any]:
-    found = {name: getattr(tree, name).tolist() for name in ("tokens", "parents", "source", "evidence", "probe")}
-    return {**found, "belief": [round(b, 4) for b in tree.belief.tolist()], "path": list(verdict.path)}
 
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

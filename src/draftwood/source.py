@@ -8,10 +8,12 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, Ints, Noise
 from draftwood.errors import IntegrityError
 from draftwood.step import SourceStep
-from draftwood.tree import TokenTree
+from draftwood.tree import TokenTree, merge
 
 log = logging.getLogger("draftwood")
 
@@ -46,15 +48,21 @@ class Source:
         self._guarded("open", start)
         self.step.open_s = perf_counter() - started
 
-    def draft(self, ask: Ask, vocab_size: int) -> TokenTree:
-        """Return what the drafter proposes, checked; nothing if it is not asked, disabled or at fault."""
+    def draft(self, ask: Ask, vocab_size: int, stem: TokenTree | None = None) -> TokenTree:
+        """Return what the drafter proposes, checked; nothing if it is not asked, disabled or at fault.
+
+        ``stem`` is what others propose, for a drafter that needs it.
+        """
         self.proposal = TokenTree.empty()
-        session = self.session
+        session: Any = self.session
         if session is None or ask.nodes + ask.probes == 0:
             return self.proposal
 
         def propose() -> None:
-            tree = session.draft(ask.nodes, ask.probes, ask.odds)
+            if stem is None:
+                tree = session.draft(ask.nodes, ask.probes, ask.odds)
+            else:
+                tree = session.branch(stem, ask.nodes, ask.probes, ask.odds)
             tree.check_integrity(vocab_size)
             if len(tree):
                 evidence, classes = tree.evidence.tolist(), len(self.drafter.prior)
@@ -95,8 +103,8 @@ class Source:
         """Pass on what the target showed of text that it read, to a drafter that asked for it."""
         session: Any = self.session
         if session is not None and self.drafter.needs.prompt:
-            started = perf_counter()
-            self._guarded("observe", lambda: session.observe(first, ids, probabilities))
+            started, k = perf_counter(), self.drafter.needs.top_k  # others may have asked for more
+            self._guarded("observe", lambda: session.observe(first, ids[:, :k], probabilities[:, :k]))
             self.step.open_s += perf_counter() - started
 
     def extend(self, ids: Sequence[int]) -> None:
@@ -134,3 +142,23 @@ class Source:
             if session is not None:
                 with suppress(Exception):  # what it raises now was reported already
                     session.close()
+
+
+def propose(sources: Sequence[Source], asks: Sequence[Ask], vocab_size: int) -> list[TokenTree]:
+    """Ask every source; those that go on behind what the others propose come last, and do not see each other."""
+    trees = [TokenTree.empty()] * len(sources)
+    last = []
+    for i, (source, ask) in enumerate(zip(sources, asks, strict=True)):
+        if source.drafter.needs.stem:
+            last.append(i)
+        else:
+            trees[i] = source.draft(ask, vocab_size)
+    stem = _stem(trees) if last else None
+    for i in last:
+        trees[i] = sources[i].draft(asks[i], vocab_size, stem)
+    return trees
+
+
+def _stem(trees: Sequence[TokenTree]) -> TokenTree:
+    drafts = [tree.take(np.flatnonzero(~tree.probe)) if tree.n_probes else tree for tree in trees if len(tree)]
+    return merge(drafts)[0] if drafts else TokenTree.empty()

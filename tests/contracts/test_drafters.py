@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from tests.drafter_list import ANSWERING, COMBINED, EVERY, SHARING, SHIPPED, WELL_BEHAVED
+from tests.drafter_list import ANSWERING, COMBINED, EVERY, SCORED, SHARING, SHIPPED, WELL_BEHAVED
 from tests.helpers import GREEDY, PROMPT, SAMPLED
 
 import draftwood.testing
@@ -59,9 +59,9 @@ def test_a_drafter_with_a_cache_of_its_own_closes_it():
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("name", [name for name in WELL_BEHAVED if name not in {"top-k", *SHARING, *ANSWERING}])
+@pytest.mark.parametrize("name", [name for name in WELL_BEHAVED if name not in SCORED | SHARING | ANSWERING])
 def test_what_it_learnt_step_by_step_is_what_it_would_have_read_at_once(name, sampling):
-    """But for what scores (top-k), other requests or where the answer began taught: that is not in the text."""
+    """But for what scores, other requests or where the answer began taught: that is not in the text."""
     target = ToyTarget(order=2)
     (drafter,) = WELL_BEHAVED[name](target, sampling)
     with open_rows(target, [drafter], [Request(PROMPT, 30, sampling)], SampleAndMatch()) as (row,):

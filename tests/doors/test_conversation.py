@@ -230,3 +230,8 @@ def test_the_fixed_seed_is_that_of_sampling():
     with talk(model, temperature=1.0, seed=3) as conversation:
         say(conversation, "a")
         assert conversation.generation.seed == Sampling(1.0, seed=3).seed == 3
+
+
+def test_a_misspelt_setting_is_told_before_anything_is_said():
+    with pytest.raises(UnknownNameError, match="unknown setting 'sytem': did you mean 'system'"):
+        Conversation(toy(), sytem="Be brief.")

@@ -197,7 +197,7 @@ def test_a_processor_that_changes_the_shape(llama, what):
     decoding = draftwood.decode_with()
     with pytest.raises(DraftwoodError, match="logits processor Breaks returned shape"):
         llama.generate(IDS, **GREEDY, logits_processor=[Breaks(what)], custom_generate=decoding)
-    assert_kept(llama, decoding, 9)
+    assert_kept(llama, decoding, 9, "error")
 
 
 def test_a_processor_that_cannot_be_copied_in_a_batch(llama):
@@ -215,14 +215,15 @@ def test_a_processor_that_cannot_be_copied_in_a_batch(llama):
     refused(llama, UsageError, "Locked cannot be copied", ids=IDS.repeat(2, 1), logits_processor=[Locked()])
 
 
-def assert_kept(model, decoding, most):
+def assert_kept(model, decoding, most, finish=None):
     """The generations hold a beginning of the text: all that was certain."""
     (written,) = decoding.generations
     text = model.generate(IDS, **GREEDY)[0, len(PROMPT) :].tolist()
     assert 0 < len(written.ids) <= most
     assert written.ids == text[: len(written.ids)]
     assert len(written.sources) == len(written.ids)
-    assert written.finish_reason is None
+    assert written.finish_reason == finish
+    assert (written.error is None) == (finish is None)
 
 
 def test_a_criterion_that_raises(llama):
@@ -235,7 +236,7 @@ def test_a_criterion_that_raises(llama):
     decoding = draftwood.decode_with()
     with pytest.raises(ZeroDivisionError, match="mine"):
         llama.generate(IDS, **GREEDY, stopping_criteria=[Raises()], custom_generate=decoding)
-    assert_kept(llama, decoding, 10)
+    assert_kept(llama, decoding, 10, "error")
 
 
 class Full:

@@ -12,7 +12,6 @@ from tests.doors.generating import GREEDY, ONE
 from tests.engines.tiny import build
 
 import draftwood
-from draftwood.doors import learned as doors_learned
 from draftwood.doors.learned import fresh, learned
 from draftwood.doors.setup import Setup
 from draftwood.drafters.load import load
@@ -162,17 +161,16 @@ def test_tuned_costs_of_another_setting_are_left_out_with_one_warning(model, tmp
     assert f"threads was 99 and is {torch.get_num_threads()}" in record.getMessage()
 
 
-def test_tuned_costs_are_left_out_of_an_unknown_target_with_one_warning(model, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(doors_learned, "_SAID", set())
+def test_tuned_costs_are_left_out_of_an_unknown_target_with_one_warning(model, tmp_path, caplog):
     costly, beliefs = tmp_path / "costly.json", tmp_path / "beliefs.json"
-    write_tuned(costly, Learned(curve=CostCurve.of({1: 0.5}), setting=fresh(model).setting))
+    write_tuned(costly, Learned(curve=CostCurve.of({1: 0.25}), setting=fresh(model).setting))
     write_tuned(beliefs, Learned())
     with caplog.at_level(logging.WARNING, "draftwood"):
         for path in (costly, beliefs, costly):
             found = Setup(ToyTarget(), None, "ngram", f"goodput:tuned={path}+backoff").planner.learned
             assert found.curve is None
     (record,) = caplog.records
-    assert f"{costly}: its costs of passes are not used" in record.getMessage()
+    assert f"{costly}: its costs of passes are not used, as nobody knows of which model" in record.getMessage()
 
 
 def test_a_bad_tuned_file_is_told_before_the_text(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.doors.fake import TOKENIZER, proper, text_of, toy
 
 from draftwood import Piece, generate, stream
-from draftwood.errors import PromptError, UsageError
+from draftwood.errors import PromptError, UnknownNameError, UsageError
 from draftwood.testing import SameDrafter
 
 PROMPT = TOKENIZER("ab a\u00e9b")["input_ids"]
@@ -128,5 +128,7 @@ def test_mistakes_come_at_once_or_with_the_first_piece():
         stream(toy(), PROMPT, temperature=-1)
     with pytest.raises(PromptError, match="vocabulary"):
         next(stream(toy(), [99]))
-    with pytest.raises(TypeError, match="tempertaure"):
+    with pytest.raises(UnknownNameError, match="unknown setting 'tempertaure': did you mean 'temperature'"):
         stream(toy(), PROMPT, tempertaure=1.0)
+    with pytest.raises(UnknownNameError, match="did you mean 'planner'"):
+        stream("a model that is nowhere", PROMPT, planer="off")

@@ -10,7 +10,7 @@ from typing import Any, Self
 from draftwood.contracts import Planner
 from draftwood.doors.generation import Generation, pieces
 from draftwood.doors.prompts import render
-from draftwood.doors.setup import DrafterSpec, Setup
+from draftwood.doors.setup import DrafterSpec, Setup, refuse_unknown
 from draftwood.doors.source_texts import Prediction, Text
 from draftwood.doors.sources import CorpusGiven, MemoryGiven, Sources
 from draftwood.doors.text import Piece
@@ -61,6 +61,7 @@ class Conversation:
         context: Text | Sequence[Text] | None = None,
         **settings: Any,
     ) -> None:
+        refuse_unknown(settings, Conversation)
         self._setup = Setup(model, tokenizer, drafters, planner, Sources(prediction, memory, corpus, context))
         self._expected = self._setup.predicting(prediction)
         if settings.get("seed") is None:  # one seed for the whole conversation

@@ -130,7 +130,7 @@ class CustomGenerate:
         Raises
         ------
         DraftwoodError
-            For what cannot be honoured, before the first token.
+            For what cannot be honoured, before the first token; in mid-text where a text cannot go on.
         """
         from draftwood.engines.transformers.plugin.call import GenerateCall
         from draftwood.engines.transformers.plugin.frame import kept_back
@@ -162,8 +162,7 @@ class CustomGenerate:
         target = shared_target(model)
         drafters, planner = self._drafters, self._planner_of(target, model)
         self._check_context(target.capabilities.vocab_size)
-        if not self._sources.given:  # who gives a source wishes for drafts
-            drafters = affordable(self._spec, drafters, target)
+        drafters = affordable(self._spec, drafters, target.capabilities, given=bool(self._sources.given))
         names = [drafter.name for drafter in drafters]
         requests = self._expecting(call.requests, call.sequences, target.capabilities.vocab_size)
         source = call.target(target)
@@ -174,6 +173,8 @@ class CustomGenerate:
             for emission in write(source, planner, rows):
                 for token, _ in noted(emission, names, self.generations[emission.row]):
                     feed.token(token)
+                if emission.error is not None:  # as generate does, which has no place for it in a tensor
+                    raise emission.error
             call.hand_back(target, rows)
         return call.answer([generation.ids for generation in self.generations])
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from draftwood.doors.prompts import decoder
 from draftwood.doors.setup import Setup
 from draftwood.doors.text import Piece, TextBuilder
+from draftwood.errors import DraftwoodError
 from draftwood.loop import write
 from draftwood.rates import Rates
 from draftwood.request import Emission, Row
@@ -29,7 +30,9 @@ class Generation:
     steps
         One record per pass; the first token comes from reading the prompt and belongs to none.
     finish_reason
-        ``"eos"``, ``"stop"``, ``"length"``, or None where decoding was cut short from outside.
+        ``"eos"``, ``"stop"``, ``"length"``, ``"error"``, or None where decoding was cut short from outside.
+    error
+        Where the text could not go on, a sentence that says why: broken scores, a processor that failed.
     prompt_tokens
         Length of the prompt.
     prefill_s
@@ -43,6 +46,7 @@ class Generation:
     sources: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     finish_reason: str | None = None
+    error: str | None = None
     prompt_tokens: int = 0
     prefill_s: float = 0.0
     seed: int = 0
@@ -54,11 +58,12 @@ class Generation:
 
 
 def pieces(
-    setup: Setup, rows: Sequence[Row], generations: Sequence[Generation], first: int = 0
+    setup: Setup, rows: Sequence[Row], generations: Sequence[Generation], first: int = 0, *, many: bool = False
 ) -> Generator[Piece]:
     """Decode opened rows into ``generations``, one per row, yielding their text as it becomes certain.
 
-    The rows answer the prompts from number ``first`` on.
+    The rows answer the prompts from number ``first`` on. What one of them fails on is raised, or, with ``many``,
+    left to its `Generation.error`.
     """
     names = setup.names
     pairs = zip(rows, generations, strict=True)
@@ -66,6 +71,9 @@ def pieces(
     try:
         for emission in write(setup.target, setup.planner, rows):
             yield from writers[emission.row].take(emission, names)
+    except Exception as error:
+        if not many or all(error is not row.error for row in rows):
+            raise
     finally:
         rest = [writer.finish() for writer in writers.values()]
     for shown in rest:
@@ -110,3 +118,5 @@ def noted(emission: Emission, names: Sequence[str], generation: Generation) -> I
         generation.sources.append("model" if source == MODEL else names[source])
         yield token, generation.sources[-1]
     generation.finish_reason = emission.finish
+    if (error := emission.error) is not None:
+        generation.error = str(error) if isinstance(error, DraftwoodError) else f"{type(error).__name__}: {error}"

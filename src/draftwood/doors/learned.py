@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from contextlib import suppress
 from typing import Any
 from weakref import ref
@@ -11,11 +9,8 @@ from weakref import ref
 from draftwood.contracts import Planner, Target
 from draftwood.doors.prompts import decoder
 from draftwood.planning.learned import Learned
-from draftwood.planning.learned_file import read_tuned
 from draftwood.planning.load import load
 
-_LOG = logging.getLogger("draftwood")
-_SAID: set[str] = set()
 _KNOWN: dict[int, tuple[ref[Target], Learned]] = {}
 
 
@@ -57,19 +52,4 @@ def fresh(model: Any) -> Learned:
 
 def planner_of(planner: str | Planner, known: Learned, tokenizer: Any) -> Planner:
     """Return the planner that goes on with what is known; one that is an object already has its own."""
-    found = load(planner, known, decoder(tokenizer) if tokenizer is not None else None)
-    if isinstance(planner, str) and known.setting is None:
-        _note_costs_left_out(planner)
-    return found
-
-
-def _note_costs_left_out(planner: str) -> None:
-    """Say once of each tuned file that its costs are of no use to a target that says nothing of itself."""
-    for path in re.findall(r":\s*tuned\s*=([^:+]*)", planner):
-        if path not in _SAID:
-            _SAID.add(path)
-            if read_tuned(path.strip()).curve is not None:
-                _LOG.warning(
-                    "%s: its costs of passes are not used, as nobody knows of which model and number format "
-                    "this target is; its beliefs are", path.strip(),
-                )  # fmt: skip
+    return load(planner, known, decoder(tokenizer) if tokenizer is not None else None)

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from typing import Any
 
-from draftwood.contracts import Drafter, Planner, Processor, Sampling, Target
+from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Sampling, Target
+from draftwood.demands import lacking
 from draftwood.doors.defaults import end_ids, fill_sampling, new_tokens, refuse_settings
 from draftwood.doors.learned import learned, planner_of
 from draftwood.doors.prompts import decoder
 from draftwood.doors.sources import Sources, check_tokenizer, predicting, saving
 from draftwood.drafters.load import load as load_drafters
 from draftwood.ending import StopStrings
-from draftwood.errors import UsageError, VocabularyError
+from draftwood.errors import UnknownNameError, UsageError, VocabularyError
 from draftwood.planning.load import load as load_planner
 from draftwood.request import Request, Row, open_rows
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.sampling import check_sampling
 
 DrafterSpec = str | Drafter | Sequence["str | Drafter"]
+
+SETTINGS = frozenset({"max_new_tokens", "stop", "logits_processor", "trace", *(f.name for f in fields(Sampling))})
+"""What `Setup.request` takes of whoever calls a door."""
 
 
 class Setup:
@@ -68,8 +74,7 @@ class Setup:
         self.model, self.tokenizer = model, tokenizer
         self.target = _target(model)
         self.planner = planner_of(planner, learned(self.target, self.model), tokenizer)
-        if not sources.given:  # who gives a source wishes for drafts
-            self.drafters = affordable(drafters, self.drafters, self.target)
+        self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(sources.given))
         rows = self.target.capabilities.vocab_size
         if tokenizer is not None and len(tokenizer) > rows:
             raise VocabularyError(
@@ -151,9 +156,32 @@ class Setup:
         return adapt(given, device)
 
 
-def affordable(spec: DrafterSpec, drafters: tuple[Drafter, ...], target: Target) -> tuple[Drafter, ...]:
-    """Return the drafters, or none where the default was left to us and the target cannot take tokens back."""
-    return () if spec == "default" and target.capabilities.rollback == "none" else drafters
+def affordable(
+    spec: DrafterSpec, drafters: tuple[Drafter, ...], capabilities: Capabilities, *, given: bool = False
+) -> tuple[Drafter, ...]:
+    """Return the drafters; of the default set those that the target can serve, which may be none of them.
+
+    Drafters that were asked for by name stay, and are refused when a text is opened. So are all where sources were
+    ``given`` and nobody could draft from them: who gives a source wishes for drafts.
+    """
+    if spec != "default":
+        return drafters
+    able = tuple(drafter for drafter in drafters if lacking(drafter, capabilities) is None)
+    return drafters if given and not able else able
+
+
+def refuse_unknown(settings: Iterable[str], door: Callable[..., Any]) -> None:
+    """Refuse settings that nobody knows, before anything is loaded; the door's own keywords are named beside them.
+
+    Raises
+    ------
+    UnknownNameError
+        Names the nearest setting.
+    """
+    own = {name for name, p in inspect.signature(door).parameters.items() if p.kind is p.KEYWORD_ONLY}
+    for name in settings:
+        if name not in SETTINGS:
+            raise UnknownNameError("setting", name, SETTINGS | own)
 
 
 def _target(model: Any) -> Target:

@@ -6,15 +6,16 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Self
 
 from draftwood.contracts import Planner
+from draftwood.demands import refuse_mismatch
 from draftwood.doors.generation import Generation, pieces
 from draftwood.doors.prompts import Prompt, as_prompts
-from draftwood.doors.setup import DrafterSpec, Setup
+from draftwood.doors.setup import DrafterSpec, Setup, refuse_unknown
 from draftwood.doors.source_texts import Prediction, Text, per_prompt
 from draftwood.doors.sources import CorpusGiven, MemoryGiven, Sources
 from draftwood.doors.text import Piece
 from draftwood.errors import UsageError
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
-from draftwood.request import Request, refuse_mismatch
+from draftwood.request import Request
 
 BATCH_SIZE = 8
 """How many prompts of a list are written together where nobody says."""
@@ -90,6 +91,10 @@ def generate(
     ------
     UsageError, PromptError, ModelError, CapabilityError, FileFormatError
         Before the first token, with a sentence that says what to do.
+    DraftwoodError
+        In mid-text, where the model's scores are broken or a processor fails (its own error comes through). A list
+        of prompts raises no such error: that answer ends with ``finish_reason="error"`` and says why in ``error``,
+        the others are written to their end.
     """
     streamed = Stream(
         model, prompts, tokenizer=tokenizer, drafters=drafters, planner=planner, max_new_tokens=max_new_tokens,
@@ -135,6 +140,7 @@ class Stream(Iterator[Piece]):
         context: Text | Sequence[Text] | None = None,
         **settings: Any,
     ) -> None:
+        refuse_unknown(settings, Stream)
         if batch_size < 1:
             raise UsageError(f"batch_size is {batch_size}: it must be at least 1")
         self._batch_size = batch_size
@@ -178,4 +184,4 @@ class Stream(Iterator[Piece]):
             for start in range(0, len(requests), width):
                 some = slice(start, start + width)
                 with setup.open(requests[some]) as rows:
-                    yield from pieces(setup, rows, self.generations[some], start)
+                    yield from pieces(setup, rows, self.generations[some], start, many=self.many)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from draftwood.contracts import Drafter, Planner
-from draftwood.doors.setup import DrafterSpec
+from draftwood.doors.setup import DrafterSpec, affordable
 from draftwood.doors.sources import detached
 from draftwood.drafters.load import load as load_drafters
 from draftwood.ending import StopStrings
@@ -52,7 +52,7 @@ def simulate(
     traces
         What was recorded.
     drafters, planner
-        Of this arm, by name; drafters that need scores are refused.
+        Of this arm, by name; drafters that need scores are refused, and left out of ``"default"``.
     vocab_size
         Token ids lie below it.
     cost
@@ -82,18 +82,19 @@ def simulate(
         shared, chosen = detached(load_drafters(drafters)), load_planner(planner, Learned(curve=curve), decode)
         for first in range(0, len(members), batch):
             some = members[first : first + batch]
-            answers = [
-                Answer(
-                    number + i, task, trace.name, label, engine="replay", planner=planner, limit=trace.limit,
-                    drafters=[d.name for d in shared], prompt_ids=trace.prompt_ids,
-                )
-                for i, trace in enumerate(some)
-            ]  # fmt: skip
             clock = ReplayClock()
             target = ReplayTarget(
                 *_recorded(some[0]), *map(_recorded, some[1:]), vocab_size=vocab_size, cost=cost, clock=clock
             )
-            _replay(target, shared, chosen, some, answers, clock)
+            able = affordable(drafters, shared, target.capabilities)
+            answers = [
+                Answer(
+                    number + i, task, trace.name, label, engine="replay", planner=planner, limit=trace.limit,
+                    drafters=[d.name for d in able], prompt_ids=trace.prompt_ids,
+                )
+                for i, trace in enumerate(some)
+            ]  # fmt: skip
+            _replay(target, able, chosen, some, answers, clock)
             number += len(some)
             yield from answers
 

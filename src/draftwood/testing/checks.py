@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from draftwood.contracts import Drafter, DraftSession, Sampling, Target
+from draftwood.contracts import Drafter, DraftSession, Sampling, Scores, Target
 from draftwood.loop import decode
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.request import Request
@@ -50,6 +51,9 @@ def check_drafter(drafter: Drafter, *, vocab_size: int = 8, prompt: Sequence[int
     assert prior.dtype == np.float32, "prior is float32"
     assert prior.ndim == 1, "prior is one-dimensional"
     assert ((prior >= 0) & (prior <= 1)).all(), "priors are probabilities"
+    needs = drafter.needs
+    assert min(needs.top_k, needs.probes) >= 0, "needs are not negative"
+    assert needs.top_k or not needs.prompt, "who needs the prompt's top-k says how many: needs.top_k"
     _check_session(drafter, vocab_size, prompt)
     for sampling in (Sampling(), Sampling(temperature=1.0, seed=3)):
         target = ToyTarget(vocab_size=vocab_size, order=2)
@@ -63,17 +67,27 @@ def check_drafter(drafter: Drafter, *, vocab_size: int = 8, prompt: Sequence[int
 
 def _check_session(drafter: Drafter, vocab_size: int, prompt: Sequence[int]) -> None:
     session = drafter.open(list(prompt), None)
+    if drafter.needs.prompt:
+        _observe(session, drafter, vocab_size, prompt)
+    probes = drafter.needs.probes
 
     def draft(which: DraftSession, nodes: int) -> TokenTree:
-        tree = which.draft(nodes, 0, drafter.prior)
+        tree = which.draft(nodes, probes, drafter.prior)
         tree.check_integrity(vocab_size)
-        assert len(tree) <= nodes, f"asked for {nodes} nodes, proposed {len(tree)}"
+        drafts = len(tree) - tree.n_probes
+        assert drafts <= nodes, f"asked for {nodes} nodes, proposed {drafts}"
+        assert len(tree) <= nodes + probes, f"asked for {probes} probes, proposed {tree.n_probes}"
         assert not len(tree) or tree.evidence.max() < len(drafter.prior), "evidence indexes the prior"
         return tree
 
     for nodes in (0, 1, 7):
         draft(session, nodes)
     again = _twice(lambda: draft(session, 7))
+    if drafter.needs.prompt:
+        watching = session.fork()
+        _observe(watching, drafter, vocab_size, prompt, shift=1)
+        assert draft(session, 7).tokens.tolist() == again, "what a fork observes does not reach the original"
+        watching.close()
     twin = session.fork()
     twin.extend([0, 1, 0, 1, 0])
     assert draft(session, 7).tokens.tolist() == again, "what a fork reads does not reach the original"
@@ -85,6 +99,19 @@ def _check_session(drafter: Drafter, vocab_size: int, prompt: Sequence[int]) -> 
     twin.close()
     session.close()
     session.close()
+
+
+def _observe(session: Any, drafter: Drafter, vocab_size: int, prompt: Sequence[int], *, shift: int = 0) -> None:
+    """Show a session the best tokens after each of the prompt's; shifted, they are other tokens."""
+    assert hasattr(session, "observe"), "sessions of a drafter with needs.prompt have observe()"
+    k = drafter.needs.top_k
+
+    def show(first: int, scores: Scores) -> None:
+        ids, probabilities = scores.top_k(k)
+        session.observe(first, (ids + shift) % vocab_size, probabilities)
+
+    for opened, _ in ToyTarget(vocab_size=vocab_size, order=2).open([list(prompt)], watch=[show]):
+        opened.close()
 
 
 def _twice(draft: Callable[[], TokenTree]) -> list[int]:

@@ -28,7 +28,9 @@ class NumpyScores:
     rows: Floats
 
     def argmax(self, row: int) -> int:
-        return int(self.rows[row].argmax())
+        scores = self.rows[row]
+        best = int(scores.argmax())
+        return best if scores[best] > -np.inf else -1
 
     def raw(self, row: int) -> Floats:
         return self.rows[row]
@@ -38,8 +40,9 @@ class NumpyScores:
 
     def top_k(self, k: int) -> tuple[Ints, Floats]:
         ids = np.argsort(-self.rows, axis=1, kind="stable")[:, :k].astype(np.int32)
-        weights = np.exp(self.rows - self.rows.max(axis=1, keepdims=True))
-        probabilities = weights / weights.sum(axis=1, keepdims=True)
+        with np.errstate(invalid="ignore"):  # rows with a NaN, or without a finite best
+            weights = np.exp(self.rows - self.rows.max(axis=1, keepdims=True))
+        probabilities = np.nan_to_num(weights / weights.sum(axis=1, keepdims=True))
         return ids, np.take_along_axis(probabilities, ids, axis=1)
 
     def hidden(self, layer: int) -> Any:

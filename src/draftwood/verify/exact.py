@@ -86,19 +86,25 @@ class ExactSession:
         Raises
         ------
         DraftwoodError
-            If a row is all masked or has a NaN, or a processor returns a row of another shape.
+            If the root's row is all masked or has a NaN, or a processor returns a row of another shape. Further
+            down it comes in the verdict: the tokens before it are the text's.
         """
         path: list[int] = []
         emitted: list[int] = []
         node, finish = -1, None
-        while finish is None and (node >= 0 or not emitted):
-            token = self._choose(scores, node + 1)
-            self._append(token)
-            emitted.append(token)
-            finish = ended(token)
-            node = tree.child(node, token)
-            if node >= 0:
-                path.append(node)
+        try:
+            while finish is None and (node >= 0 or not emitted):
+                token = self._choose(scores, node + 1)
+                self._append(token)
+                emitted.append(token)
+                finish = ended(token)
+                node = tree.child(node, token)
+                if node >= 0:
+                    path.append(node)
+        except Exception as error:
+            if not emitted:
+                raise
+            return Verdict(tuple(path), tuple(emitted), error=error)
         return Verdict(tuple(path), tuple(emitted), finish)
 
     def extend(self, ids: Sequence[int]) -> None:
@@ -109,8 +115,8 @@ class ExactSession:
 
     def _choose(self, scores: Scores, row: int) -> int:
         """Return the target's own choice at this row of the pass, given the committed text."""
-        if self._plain:
-            return scores.argmax(row)
+        if self._plain and (best := scores.argmax(row)) >= 0:
+            return best
         raw = scores.raw(row)
         if not self._processors:
             return self._decide(self._penalise(scores.numpy(raw)))

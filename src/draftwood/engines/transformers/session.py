@@ -87,7 +87,7 @@ class TransformersSession(CommittedText):
 
     @locked
     def extend(self, ids: Sequence[int], watch: Watch | None = None) -> TorchScores:
-        return self._target.read([(self, ids)], watch and [watch])[0]
+        return self._target.read([(self, ids)], None if watch is None else [watch])[0]
 
     @locked
     def keep(self, path: Sequence[int]) -> None:

@@ -26,7 +26,7 @@ from draftwood.engines.transformers.families import (
 from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.pack import pack
-from draftwood.engines.transformers.scores import TorchScores
+from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.engines.transformers.segment import Segment
 from draftwood.engines.transformers.session import SPARE, TransformersSession
 from draftwood.engines.transformers.shadow import shadow
@@ -38,10 +38,6 @@ Begin = Callable[[int, TransformersSession], None]
 
 _RESERVE = 1024
 """Most rows made for tokens still to come: a limit may be far above what is written, and the cache can grow."""
-
-
-_WATCHED = 256
-"""Most tokens of a pass of which all rows are wanted: their scores take up to a megabyte each."""
 
 
 class TransformersTarget:
@@ -139,13 +135,13 @@ class TransformersTarget:
     ) -> list[TorchScores]:
         """Read text into sessions, sharing passes; returns the scores of each text's last token."""
         if len(texts) > 1 and not self.capabilities.batch:
-            return [self.read([text], watch and [watch[i]])[0] for i, text in enumerate(texts)]
+            return [self.read([text], watch and watch[i : i + 1])[0] for i, text in enumerate(texts)]
         for session, whole in texts:
             check_room(session.length, whole, self.capabilities.max_positions)
         left: list[NDArray[np.int64]] = [np.asarray(ids, dtype=np.int64) for _, ids in texts]
         rows: list[Tensor | None] = [None] * len(texts)
         while any(len(ids) for ids in left):
-            room, now = self.arena.chunk if watch is None else min(_WATCHED, self.arena.chunk), []
+            room, now = self.arena.chunk if watch is None else min(WATCHED, self.arena.chunk), []
             for index, ids in enumerate(left):
                 if room and len(ids):
                     now.append((index, ids[:room]))
@@ -157,8 +153,10 @@ class TransformersTarget:
             logits = self._run([s.segment(ids) for s, ids in pieces], [ids for _, ids in pieces], wanted)
             for place, (index, ids) in enumerate(now):
                 session, end = texts[index][0], int(ends[place])
-                rows[index] = logits[place if watch is None else end - 1]
-                if watch is not None:
+                if watch is None:
+                    rows[index] = logits[place]
+                else:
+                    rows[index] = logits[end - 1].clone()  # which must not hold all of them
                     watch[index](session.length, TorchScores(logits[end - len(ids) : end]))
                 session.commit(ids)
         return [TorchScores(row[None]) for row in rows if row is not None]

@@ -12,7 +12,7 @@ from draftwood.contracts import Watch
 from draftwood.engines.transformers.committed import CommittedText, check_room, with_root
 from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.native.cache import NativeCache
-from draftwood.engines.transformers.scores import TorchScores
+from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
 
@@ -23,10 +23,6 @@ SETTLE = 16
 """Most tokens that are read again in front of a root. With t + c n seconds for a pass over n tokens and 1 + a
 tokens per step, a bound b costs a step c b / 2 for what waits and t (1 + a) / b for the passes that settle it:
 least at b = sqrt(2 t (1 + a) / c), which with t = 15 c (a CPU) is 9 for a = 1.5 and 16 for a = 8; it is flat."""
-
-
-WATCHED = 256
-"""Most tokens of a pass of which all rows are wanted: their scores take up to a megabyte each."""
 
 
 class NativeSession(CommittedText):
@@ -105,7 +101,7 @@ class NativeSession(CommittedText):
         before = len(self._ids)
         self._ids += np.asarray(ids).tolist()
         try:
-            return self._catch_up(watch)
+            return self._catch_up(watch, before)
         except BaseException:
             self.truncate(before)
             raise
@@ -142,25 +138,28 @@ class NativeSession(CommittedText):
     def _waiting(self) -> NDArray[np.int64]:
         return np.array(self._ids[self._read :], dtype=np.int64)
 
-    def _catch_up(self, watch: Watch | None = None) -> TorchScores:
-        """Read what the cache does not hold yet, at least one token; scores of the last."""
+    def _catch_up(self, watch: Watch | None = None, first: int = 0) -> TorchScores:
+        """Read what the cache does not hold yet, at least one token; scores of the last.
+
+        ``watch`` sees those from position ``first`` on; before it lies what is only read again.
+        """
         while True:
             ids = self._waiting()
-            piece = ids[: self._piece(len(ids) if watch is None else min(WATCHED, len(ids)))]
+            piece = ids[: self._piece(len(ids), watched=watch is not None)]
+            end = self._read + len(piece)
+            seen = 0 if watch is None else end - max(first, self._read)
             self._clean = False
-            scores = self._target.run(self.cache, piece, 1 if watch is None else len(piece))
-            if watch is not None:
-                watch(self._read, scores)
-                scores = scores.last()
-            self._read += len(piece)
-            self._clean = True
+            scores = self._target.run(self.cache, piece, max(1, seen))
+            if watch is not None and seen > 0:
+                watch(end - seen, scores)
+            self._read, self._clean = end, True
             if len(piece) == len(ids):
-                return scores
+                return scores.last()
 
-    def _piece(self, left: int) -> int:
+    def _piece(self, left: int, *, watched: bool) -> int:
         """How many tokens the next pass of reading may hold."""
         if not self._target.one_pass_prompts:
-            return self._target.chunk
+            return min(WATCHED, self._target.chunk) if watched else self._target.chunk
         return 1 if self._read else left
 
     def _settled(self) -> None:

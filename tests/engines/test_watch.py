@@ -1,0 +1,179 @@
+"""Who asks sees the scores of text while it is read: all of them, once, as a whole forward pass gives them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import DynamicCache
+
+from draftwood.engines.transformers.native.target import NativeTarget
+from draftwood.engines.transformers.plugin.cache import ContinuedTarget
+from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.errors import PromptError
+from draftwood.testing import ToyTarget
+from draftwood.tree import TokenTree
+from tests.engines import tiny
+from tests.engines.test_native import build as native_model
+
+TOLERANCE = 5e-4
+"""Scores reach 15; pieces of a text round differently from the whole."""
+
+
+class Seen:
+    """Notes what it is shown."""
+
+    def __init__(self):
+        self.rows, self.calls = {}, 0
+
+    def __call__(self, first, scores):
+        self.calls += 1
+        ids, probabilities = scores.top_k(3)
+        for row in range(len(ids)):
+            assert first + row not in self.rows, "each token comes once"
+            raw = np.array(scores.numpy(scores.raw(row)))
+            self.rows[first + row] = raw
+            assert ids[row].tolist() == np.argsort(-raw, kind="stable")[:3].tolist()
+            assert probabilities[row] == pytest.approx(
+                np.exp(raw - raw.max())[ids[row]] / np.exp(raw - raw.max()).sum()
+            )
+
+    def check(self, own, text, where):
+        assert list(self.rows) == list(where)
+        truth = own(text)
+        for place, raw in self.rows.items():
+            assert np.abs(raw - truth[place]).max() < TOLERANCE, f"position {place} of {len(text)}"
+
+
+def forward(model):
+    def own(text):
+        with torch.no_grad():
+            return model(torch.tensor([list(text)]), use_cache=False).logits[0].numpy()
+
+    return own
+
+
+def toy():
+    target = ToyTarget(vocab_size=64)
+    own = lambda text: [target.scores_after(text[: end + 1]) for end in range(len(text))]  # noqa: E731
+    return target, own
+
+
+def arena(family, **settings):
+    model = tiny.build(family)
+    return TransformersTarget(model, **settings), forward(model)
+
+
+def native(name, **settings):
+    model = native_model(name)
+    return NativeTarget(model, **settings), forward(model)
+
+
+KINDS = {
+    "toy": toy,
+    "arena": lambda: arena("llama"),
+    "arena in pieces": lambda: arena("llama", chunk=12),
+    "arena not lean": lambda: arena("qwen2", lean=False, chunk=12),
+    "arena with windows": lambda: arena("gemma3", chunk=12),
+    "native trees": lambda: native("gptj", trees=True),
+    "native chains": lambda: native("bloom", chunk=12),
+    "native with states": lambda: native("lfm2"),
+    "native with states, in pieces": lambda: native("mamba2", chunk=12),
+    "native step by step": lambda: native("jamba", step_by_step=True),
+}
+
+
+def some(n, seed=0):
+    return np.random.default_rng(seed).integers(0, 64, n).tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_rows_of_every_prompt_are_shown(kind):
+    target, own = KINDS[kind]()
+    prompts = [some(30), some(1, 1), some(17, 2)]
+    watches = [Seen() for _ in prompts]
+    opened = target.open(prompts, watch=watches)
+    for (session, scores), prompt, seen in zip(opened, prompts, watches, strict=True):
+        seen.check(own, prompt, range(len(prompt)))
+        assert np.abs(scores.numpy(scores.raw(0)) - seen.rows[len(prompt) - 1]).max() == 0
+        session.close()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "native step by step"])
+def test_what_is_read_later_is_shown_and_nothing_else(kind):
+    target, own = KINDS[kind]()
+    text = some(20)
+    ((session, _),) = target.open([text])
+    for step, count in enumerate((5, 1, 26)):
+        more, seen = some(count, step), Seen()
+        scores = session.extend(more, seen)
+        text = text + more
+        seen.check(own, text, range(len(text) - count, len(text)))
+        assert np.abs(scores.numpy(scores.raw(0)) - own(text)[-1]).max() < TOLERANCE
+    # After a draft was rejected, and after a cut: what is only read again is not shown again.
+    target.score([(session, 5, TokenTree.build([1, 2, 3]))])
+    session.keep([0])
+    text = [*text, 5, 1]
+    seen = Seen()
+    session.extend([7, 8], seen)
+    seen.check(own, [*text, 7, 8], range(len(text), len(text) + 2))
+    session.truncate(9)
+    seen = Seen()
+    session.extend([4, 4, 4], seen)
+    seen.check(own, [*text[:9], 4, 4, 4], range(9, 12))
+    session.close()
+
+
+@pytest.mark.parametrize("kind", ["arena", "native with states"])
+def test_long_texts_come_in_pieces(kind):
+    target, own = KINDS[kind]()
+    text, seen = some(300), Seen()
+    ((session, _),) = target.open([text], watch=[seen])
+    assert seen.calls == 2
+    seen.check(own, text, range(300))
+    session.close()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "native step by step"])
+def test_a_watch_that_raises_leaves_a_session_that_goes_on(kind):
+    def interrupted(first, scores):
+        raise KeyboardInterrupt
+
+    target, own = KINDS[kind]()
+    with pytest.raises(KeyboardInterrupt):
+        target.open([some(30), some(3)], watch=[interrupted] * 2)
+    text = some(20)
+    ((session, _),) = target.open([text])
+    with pytest.raises(KeyboardInterrupt):
+        session.extend(some(15, 3), interrupted)
+    session.truncate(20)
+    scores = session.extend([1, 2])
+    assert np.abs(scores.numpy(scores.raw(0)) - own([*text, 1, 2])[-1]).max() < TOLERANCE
+    session.close()
+
+
+def test_rows_of_a_given_cache_are_not_shown():
+    model = tiny.build("llama")
+    target, own = TransformersTarget(model), forward(model)
+    prompts = [some(20), some(20, 1)]
+    cache = DynamicCache()
+    with torch.no_grad():
+        model(torch.tensor(prompts)[:, :12], past_key_values=cache, use_cache=True)
+    watches = [Seen(), Seen()]
+    for session, _ in ContinuedTarget(target, cache, [0, 0]).open(prompts, watch=watches):
+        session.close()
+    for prompt, seen in zip(prompts, watches, strict=True):
+        seen.check(own, prompt, range(12, 20))
+
+
+def test_the_scores_of_the_last_row_hold_no_others():
+    model = tiny.build("llama")
+    target = TransformersTarget(model)
+    for session, scores in target.open([some(30), some(40)], watch=[Seen(), Seen()]):
+        assert scores.raw(0).untyped_storage().size() == 64 * 4
+        session.close()
+
+
+def test_nothing_to_read_is_refused_with_a_watch_too():
+    with pytest.raises(PromptError, match="empty"):
+        TransformersTarget(tiny.build("llama")).open([[]], watch=[Seen()])
