@@ -27,9 +27,13 @@ Output = Annotated[
     ),
 ]
 Rounds = Annotated[int | None, typer.Option(min=2, help="Runs of each arm with --compare. [default: 2]")]
+ShowIterations = Annotated[
+    bool, typer.Option("--show-iterations", help="Show pass by pass how the guesses of jacobi become the text.")
+]
 
 
 def generate(
+    call: typer.Context,
     prompt: PromptText,
     model: options.Model = options.MODEL_DEFAULT,
     drafters: options.Drafters = options.DRAFTERS_DEFAULT,
@@ -50,6 +54,7 @@ def generate(
     system: options.System = None,
     compare: Compare = False,
     rounds: Rounds = None,
+    show_iterations: ShowIterations = False,
     output: Output = None,
     as_json: options.Json = False,
     dtype: options.Dtype = "float32",
@@ -66,6 +71,15 @@ def generate(
         raise UsageError("--rounds counts the runs of a comparison: give --compare as well")
     if output is not None and compare:
         raise UsageError("--output keeps one answer, and --compare writes several: draftwood bench keeps them all")
+    if show_iterations:
+        from draftwood.cli.iterations import planner_for
+
+        if compare or as_json:
+            raise UsageError(
+                "--show-iterations shows one answer to people: leave out --compare and --json "
+                "(--output keeps the tree of each step in a file)"
+            )
+        planner = planner_for(call, drafters, planner)
     text = read_prompt(prompt)
     given = Given(
         model, drafters, planner, dtype, threads, pack, max_new_tokens,
@@ -79,14 +93,15 @@ def generate(
         content = [{"role": role, "content": said} for role, said in [*turns, ("user", text)]]
     answer = _Answer(given, loaded, content, quiet=as_json)
     kept = _Kept(output, given, loaded) if output is not None else None
-    interrupted = answer.compare(rounds or 2) if compare else answer.write(trace=kept is not None)
+    trace = show_iterations or kept is not None
+    interrupted = answer.compare(rounds or 2) if compare else answer.write(trace=trace)
     if kept is not None and answer.generation is not None and answer.generation.ids:
         kept.add(content, answer.generation)
     if as_json:
         if answer.generation is not None:
             print(json.dumps(document(answer.generation, answer.comparison, given)))
     else:
-        answer.finish()
+        answer.finish(iterations=show_iterations)
     if interrupted:
         raise typer.Exit(130)
 
@@ -144,8 +159,9 @@ class _Answer:
         if self._writer is not None:
             self._writer.piece(piece)
 
-    def finish(self) -> None:
-        """Write the rest of the text, legend and summary."""
+    def finish(self, *, iterations: bool) -> None:
+        """Write the rest of the text, the iterations if they are asked for, legend and summary."""
+        from draftwood.cli.iterations import print_iterations
         from draftwood.cli.render import people, print_summary, verdict
 
         if self.generation is None or self._writer is None:
@@ -154,6 +170,8 @@ class _Answer:
         if not self.generation.ids:  # interrupted while the prompt was read
             return
         to = people()
+        if iterations:
+            print_iterations(to, self.generation, self._loaded.names, self._loaded.tokenizer)
         print_summary(to, self.generation, self._loaded.names)
         if self.comparison is not None and self.comparison.rounds:
             to.print(verdict(self.comparison))

@@ -1,0 +1,160 @@
+"""The two-dimensional window of lookahead decoding: guesses of the next tokens, and what became of them."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from draftwood.errors import UsageError
+
+VARIANTS = ("authors", "llama.cpp")
+
+Text = Sequence[int] | NDArray[Any]
+
+
+def most_nodes(width: int, size: int) -> int:
+    """Most nodes that the block of a window ever has: warming up, a narrow one is larger than it is later."""
+    # Full it has size - 1 levels of width columns; with f + 1 levels, size - 2 - f columns more. Column 0 of the
+    # first level is the root.
+    return max((f + 1) * (width + size - 2 - f) - 1 for f in range(size - 1))
+
+
+class Window:
+    """Guesses in levels and columns: ``levels[j][c]`` is one for the token at place ``j + c`` behind the root.
+
+    Level 0 is a chain, whose column 0 stands for the root; each column of a deeper level goes on from the same
+    column of the level above. Scoring the last level guesses a level more: the time axis of Jacobi's iteration.
+
+    Parameters
+    ----------
+    width, size
+        Columns, and tokens of an n-gram: one more than there are levels.
+    vocabulary
+        Draw from the ids below this; 0: from the text.
+    forward_one
+        Go forward by one place per step, however many tokens it emitted.
+    variant
+        ``"authors"``: further tokens of a step drop columns, and new ones are drawn; ``"llama.cpp"``: each drops
+        the first level, and the next one is copied to the end.
+    seed
+        Of what is drawn.
+
+    Attributes
+    ----------
+    levels : list of lists, all of one length
+        ``size - 1`` of them once the window is full, each of ``width`` columns.
+    """
+
+    def __init__(
+        self, width: int, size: int, *, vocabulary: int, forward_one: bool, variant: str, seed: int
+    ) -> None:
+        self._width, self._size = width, size
+        self._vocabulary, self._forward_one, self._seed = vocabulary, forward_one, seed
+        self._copies = variant == "llama.cpp"
+        self.levels: list[list[int]] = []
+        self._random = random.Random(seed)
+        self._fresh = True
+
+    @property
+    def full(self) -> bool:
+        """Whether warming up, ``size - 2`` passes, is done."""
+        return len(self.levels) == self._size - 1
+
+    def start(self, text: Text) -> None:
+        """Begin again with a first level that is drawn."""
+        self._random = random.Random(self._seed)
+        self._fresh = True
+        self.levels = [[0, *self._drawn(self._width + self._size - 3, text)]]
+
+    def _drawn(self, count: int, text: Text) -> list[int]:
+        if self._vocabulary:
+            return [self._random.randrange(self._vocabulary) for _ in range(count)]
+        if not len(text):
+            return [0] * count
+        return [int(text[self._random.randrange(len(text))]) for _ in range(count)]
+
+    @property
+    def tokens(self) -> list[int]:
+        """The nodes to score, level by level."""
+        first, *others = self.levels
+        return first[1:] + [token for level in others for token in level]
+
+    @property
+    def parents(self) -> list[int]:
+        """Parent of each node, -1 for the root."""
+        return _parents(len(self.levels), len(self.levels[0]))
+
+    def guesses(self, rows: Sequence[int], best: Sequence[int]) -> list[int]:
+        """Return the level that a pass adds.
+
+        Parameters
+        ----------
+        rows
+            Row of the pass of each node.
+        best
+            Best token of each row of the pass; row 0 is the root's.
+        """
+        return [best[row] for row in [0, *rows][-len(self.levels[0]) :]]
+
+    def ngrams(self, root: int, guesses: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield per column of a full window its first token and what the model went on with, guess by guess."""
+        first, *others = self.levels
+        heads = [root, *first[1:]]  # what the model saw in column 0 is the root
+        yield from zip(heads, zip(*others, guesses, strict=True), strict=True)
+
+    def move(self, guesses: list[int], emitted: int, text: Text) -> None:
+        """Take in a level of guesses and go forward to behind the ``emitted`` tokens that end the text."""
+        self._fresh = False
+        steps, full, width = self._steps(emitted), self.full, len(self.levels[0])
+        self.levels = [*self.levels, guesses]
+        if not full:
+            self._forward(steps, width - 1, text)
+            return
+        del self.levels[0]
+        if self._copies:
+            for _ in range(steps - 1):
+                above = self.levels[1:]
+                self.levels = [*above, (above or self.levels)[0]]
+        else:
+            self._forward(steps - 1, width, text)
+
+    def skip(self, emitted: int, text: Text) -> None:
+        """Go forward without having been scored. A window that never was is of no place, and stays."""
+        if not self._fresh:
+            self._forward(self._steps(emitted), len(self.levels[0]), text)
+
+    def _steps(self, emitted: int) -> int:
+        return min(1, emitted) if self._forward_one else emitted
+
+    def _forward(self, columns: int, width: int, text: Text) -> None:
+        if columns or width < len(self.levels[0]):
+            kept = [level[columns : columns + width] for level in self.levels]
+            kept[0] = kept[0] or [0]  # the root's column is never drawn
+            self.levels = [level + self._drawn(width - len(level), text) for level in kept]
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        twin = copy.copy(self)  # levels are replaced, never written to
+        twin._random = random.Random()
+        twin._random.setstate(self._random.getstate())
+        return twin
+
+
+def check_variant(owner: str, variant: str) -> None:
+    """Raise `UsageError` for a way of moving that there is not."""
+    if variant not in VARIANTS:
+        raise UsageError(f"{owner}: variant must be one of {', '.join(VARIANTS)}, not {variant!r}")
+
+
+@lru_cache(maxsize=256)
+def _parents(levels: int, width: int) -> list[int]:
+    parents = list(range(-1, width - 2))  # column c of the first level is node c - 1
+    for level in range(1, levels):
+        above = width * (level - 1) - 1  # of the level above, where its column 0 is, or would be
+        parents += range(above, above + width)
+    return parents

@@ -1,0 +1,145 @@
+"""``draftwood generate --show-iterations``: what it prints on a tiny model, and what it makes of traces."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from draftwood.cli.iterations import Iteration, iterations
+from draftwood.measure.explain.files import explainable
+from draftwood.step import Step
+
+PROMPT = "abcabcabcabc"
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+LINE = re.compile(r"^ +(\d+|-) +(\d+) +(\d+)  (?:(\[.+?\])(?: |$))?(?:(?!→)(.+?)(?: |$))?(?:→ (.+))?$")
+
+
+def flags(model, *more):
+    return ["--model", model, "--max-new-tokens", "24", "--show-iterations", *more]
+
+
+def table(text):
+    """Each line of the table: number, new, fixed, accepted guesses, other guesses, the model's own."""
+    lines = ESCAPE.sub("", text).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("pass "))
+    rows = []
+    for line in lines[start + 1 :]:
+        if (found := LINE.match(line)) is None:
+            return rows, line
+        rows.append(found.groups())
+    return rows, ""
+
+
+@pytest.mark.parametrize("sampling", [[], ["--temperature", "1", "--seed", "4"]])
+@pytest.mark.parametrize("spec", ["jacobi:block=6", "jacobi:start=previous:sliding=true"])
+def test_every_pass_and_the_bound(draftwood, tiny, sampling, spec):
+    ran = draftwood("generate", PROMPT, *flags(tiny, "--drafters", spec, *sampling))
+    plain = draftwood("generate", PROMPT, "--model", tiny, "--max-new-tokens", "24", *sampling)
+    assert (ran.code, ran.out) == (0, plain.out)
+    assert "\x1b" not in ran.err
+    rows, last = table(ran.err)
+    assert [row[0] for row in rows] == ["-", *map(str, range(1, len(rows)))]
+    new, fixed = [int(row[1]) for row in rows], [int(row[2]) for row in rows]
+    assert fixed == [sum(new[: i + 1]) for i in range(len(new))]
+    assert fixed[-1] == 24
+    passes = len(rows) - 1
+    assert passes <= 23, "never more passes than tokens"
+    assert last.startswith(f"{passes} passes, 23 tokens, {23 / passes:.2f} tokens per pass; there are never more")
+    assert [row[3] is not None for row in rows] == [count > 1 for count in new]
+    assert "drafted by jacobi" in ran.err
+
+
+def test_the_planner_scores_the_whole_block_unless_another_one_is_named(draftwood, tiny, tmp_path):
+    def nodes(number, *more):
+        rows = tmp_path / f"{number}.jsonl"
+        ran = draftwood("generate", PROMPT, *flags(tiny, "--drafters", "jacobi:block=5", "-o", str(rows), *more))
+        assert ran.code == 0
+        (answer,) = explainable(rows)
+        return answer.planner, max(step.drafted for step in answer.steps)
+
+    assert nodes(1) == ("fixed:5", 5)
+    assert nodes(2, "--planner", "fixed:2") == ("fixed:2", 2)
+    assert nodes(3, "--planner", "off") == ("off", 0)
+
+
+def test_a_terminal_gets_colours_and_the_text_first(draftwood, tiny):
+    ran = draftwood("generate", PROMPT, *flags(tiny, "--drafters", "jacobi"), terminal=True)
+    assert ran.code == 0
+    assert "\x1b[1m→" in ran.out
+    assert "tokens per pass" not in ran.err
+    rows, last = table(ran.out)
+    assert int(rows[-1][2]) == 24
+    assert "tokens per pass" in last
+
+
+def test_one_token_needs_no_pass(draftwood, tiny):
+    ran = draftwood("generate", PROMPT, *flags(tiny, "--drafters", "jacobi", "--max-new-tokens", "1"))
+    assert ran.code == 0
+    assert "no pass was made" in ran.err
+
+
+def test_it_works_beside_other_drafters(draftwood, tiny):
+    ran = draftwood("generate", PROMPT, *flags(tiny, "--drafters", "ngram+jacobi:block=4"))
+    assert ran.code == 0
+    rows, _ = table(ran.err)
+    assert int(rows[-1][2]) == 24
+
+
+def test_an_interrupt_keeps_what_there_is(draftwood, tiny, interrupt):
+    interrupt(4)
+    ran = draftwood("generate", PROMPT, *flags(tiny, "--drafters", "jacobi"))
+    assert ran.code == 130
+    assert "3 passes" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([], "give --drafters jacobi"),
+        (["--drafters", "ngram+suffix"], "give --drafters jacobi"),
+        (["--drafters", "jacobi", "--json"], "leave out --compare and --json"),
+        (["--drafters", "jacobi", "--compare"], "leave out --compare and --json"),
+        (["--drafters", "jacobi:block=0"], "block must lie between"),
+        (["--drafters", "jacobi:start=nowhere"], "start must be one of"),
+        (["--drafters", "jacobi:start=vocabulary"], "vocabulary=N"),
+    ],
+)
+def test_wrong_use(draftwood, tiny, more, said):
+    ran = draftwood("generate", PROMPT, *flags(tiny, *more))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("error: ")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def step(tokens, parents, source, path, emitted, **more):
+    trace = {"tokens": tokens, "parents": parents, "source": source, "path": path} | more
+    return Step(0, 9, emitted=tuple(emitted), trace=trace)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (step([5, 6, 7], [-1, 0, 1], [0, 0, 0], [0, 1], [5, 6, 8]), Iteration((5, 6, 7), 2, (8,))),
+        (step([5, 6, 7], [-1, 0, 1], [0, 0, 0], [], [8]), Iteration((5, 6, 7), 0, (8,))),
+        (step([5, 6], [-1, 0], [0, 0], [0, 1], [5, 6]), Iteration((5, 6), 2, ())),  # the text ended there
+        # The first guess is credited to the other drafter as well as the branch that was accepted.
+        (step([5, 6, 9, 7], [-1, 0, 0, 2], [1, 1, 0, 0], [0, 1], [5, 6, 8]), Iteration((5, 9, 7), 1, (6, 8))),
+        (step([5, 6], [-1, -1], [1, 1], [1], [6, 8]), Iteration((), 0, (6, 8))),
+        (step([], [], [], [], [8]), Iteration((), 0, (8,))),
+        (Step(0, 9, emitted=(8,)), Iteration((), 0, (8,))),
+    ],
+)
+def test_what_a_step_says(made, expected):
+    assert iterations([made], ["jacobi", "ngram"]) == [expected]
+
+
+def test_characters_that_a_terminal_would_obey_are_shown():
+    from draftwood.cli.iterations import _shower
+
+    class Tokenizer:
+        def decode(self, ids, **_):
+            return {1: "\x1b[31m", 2: "a\nb\t", 3: " x ", 4: "", 5: "\r"}[ids[0]]
+
+    assert list(map(_shower(Tokenizer()), (1, 2, 3, 4, 5))) == ["␛[31m", "a↵b⇥", "·x·", "#4", "␍"]

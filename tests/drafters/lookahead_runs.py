@@ -1,0 +1,43 @@
+"""Runs of lookahead on toys, looked at step by step."""
+
+from __future__ import annotations
+
+from draftwood.contracts import Ask
+from draftwood.loop import write as write_rows
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.request import Request, open_rows
+from draftwood.verify.exact import SampleAndMatch
+
+
+def steps_of(target, drafters, prompt, planner, steps, limit=400):
+    """Yield the first draft session, as it stands, before every step, and what the step emits."""
+    with open_rows(target, drafters, [Request(prompt, limit)], SampleAndMatch()) as (row,):
+        written = write_rows(target, planner, [row])
+        (first,) = next(written).tokens
+        yield row.sources[0].session, first
+        for _, emission in zip(range(steps), written, strict=False):
+            yield row.sources[0].session, emission
+
+
+def session_after(steps, *arguments):
+    """A copy of the first draft session as it stands behind so many steps."""
+    for session, _ in steps_of(*arguments, steps):
+        twin = session.fork()
+    return twin
+
+
+def window_of(session):
+    """The levels as the document has them: the first one without the column of the root."""
+    first, *others = session.window.levels
+    return [first[1:], *others]
+
+
+def pool_of(session):
+    return {key: list(known) for key, known in session.collected.followers.items()}
+
+
+class ProbesOnly(FixedPlanner):
+    """Asks for no drafts."""
+
+    def ask_one(self, drafter, state, nodes, probes):
+        return Ask(0, 64, drafter.prior)

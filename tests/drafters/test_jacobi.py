@@ -1,0 +1,286 @@
+"""The drafter ``jacobi`` against a literal Jacobi iteration, its bound, and its fixed points."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.helpers import greedy_truth, sampled_truth
+
+from draftwood.contracts import Feedback, Sampling
+from draftwood.drafters.jacobi import CHANGED, FRESH, PLACES, PRIOR, STATES, STEADY, JacobiDrafter
+from draftwood.drafters.load import load
+from draftwood.errors import UsageError
+from draftwood.loop import decode, write
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.request import Request, open_rows
+from draftwood.testing import ToyTarget, check_drafter
+from draftwood.tree import TokenTree
+from draftwood.verify.exact import SampleAndMatch
+from draftwood.verify.noise import KeyedNoise
+
+ODDS = np.linspace(0.1, 0.9, len(PRIOR), dtype=np.float32)
+
+DRAFTERS = st.builds(
+    JacobiDrafter,
+    block=st.integers(1, 9),
+    start=st.sampled_from(["prompt", "previous"]),
+    sliding=st.booleans(),
+    seed=st.integers(-5, 5),
+)
+TARGETS = st.builds(ToyTarget, vocab_size=st.integers(2, 12), order=st.integers(1, 3), seed=st.integers(0, 50))
+
+
+def steps_of(target, drafter, prompt, *, nodes=None, limit=40, sampling=None):
+    """The text, and the steps with their traces."""
+    request = Request(prompt, limit, sampling or Sampling(), trace=True)
+    ids, steps = [], []
+    planner = FixedPlanner(drafter.block if nodes is None else nodes)
+    for emission in decode(target, [drafter], planner, SampleAndMatch(), [request]):
+        ids += emission.tokens
+        steps += [emission.step] if emission.step is not None else []
+    assert not any(step.by_source[0].failed for step in steps)
+    return ids, steps
+
+
+def literal(target, text, guesses):
+    """One Jacobi iteration: each guess becomes what the target takes after the text and the guesses before it."""
+    return [int(np.argmax(target.scores_after([*text, *guesses[:i]]))) for i in range(len(guesses))]
+
+
+def feedback(proposal, choice, emitted, rows=None):
+    """What a pass over the whole proposal taught."""
+    rows = np.arange(len(proposal), dtype=np.int32) if rows is None else np.array(rows, dtype=np.int32)
+    return Feedback(proposal, proposal, rows, (), tuple(emitted), np.array(choice, dtype=np.int32))
+
+
+# --- the iteration -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    target=TARGETS,
+    block=st.integers(1, 9),
+    start=st.sampled_from(["prompt", "previous"]),
+    prompt=st.lists(st.integers(0, 1), min_size=1, max_size=9),
+)
+def test_it_follows_the_literal_iteration(target, block, start, prompt):
+    ids, steps = steps_of(target, JacobiDrafter(block=block, start=start), prompt)
+    text = [*prompt, *ids]
+    at, guesses = len(prompt) + 1, []  # where the block begins, and its literal iterate
+    for step in steps:
+        proposed = step.trace["tokens"]
+        done = step.context - at
+        if done >= len(guesses):  # all of the block is text: the next one begins
+            at, done, guesses = step.context, 0, proposed
+        left = len(guesses) - done
+        assert guesses[:done] == text[at : step.context], "what is text stays"
+        assert guesses[done:][: len(proposed)] == proposed, "the others are the literal iterate"
+        assert len(proposed) == min(left, 40 - (step.context - len(prompt)) - 1), "which the limit alone cuts"
+        guesses = literal(target, text[:at], guesses)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    target=TARGETS,
+    drafter=DRAFTERS,
+    prompt=st.lists(st.integers(0, 1), min_size=1, max_size=9),
+    temperature=st.sampled_from([0.0, 0.7, 1.0]),
+)
+def test_the_text_is_plain_and_no_block_takes_more_passes_than_it_has_tokens(target, drafter, prompt, temperature):
+    sampling = Sampling(temperature, seed=3)
+    ids, steps = steps_of(target, drafter, prompt, sampling=sampling)
+    assert ids == sampled_truth(target, sampling, prompt, limit=40)
+    assert len(steps) <= len(ids) - 1, "the first token came from the prompt"
+    if not drafter.sliding:
+        begun = None
+        for number, step in enumerate(steps):
+            fresh = step.trace["evidence"][:1] == [FRESH]
+            if fresh and begun is not None:
+                assert number - begun <= drafter.block
+            begun = number if fresh else begun
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.7, seed=11), Sampling(1.3, seed=5)])
+def test_the_text_is_a_fixed_point(sampling):
+    """Greedy or sampled: each iteration makes one guess more the text, and the text itself stays as it is."""
+    target, prompt = ToyTarget(order=3), [1, 2, 3]
+    noise = None if sampling.greedy else KeyedNoise(sampling.seed, 0)
+    truth = sampled_truth(target, sampling, prompt, limit=8)
+    guesses = [(token + 1) % 8 for token in truth]
+    for right in range(1, 9):
+        guesses = [choose(target, [*prompt, *guesses[:i]], sampling, noise) for i in range(8)]
+        assert guesses[:right] == truth[:right]
+    assert [choose(target, [*prompt, *truth[:i]], sampling, noise) for i in range(8)] == truth
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.7, seed=11), Sampling(1.3, seed=5)])
+@pytest.mark.parametrize("sliding", [False, True])
+def test_a_block_that_is_the_text_is_taken_whole_in_one_pass(sampling, sliding):
+    target, prompt = ToyTarget(order=3), [1, 2, 3]
+    truth = sampled_truth(target, sampling, prompt, limit=10)
+    drafter = JacobiDrafter(block=8, sliding=sliding)
+    with open_rows(target, [drafter], [Request(prompt, 10, sampling)], SampleAndMatch()) as (row,):
+        pieces = write(target, FixedPlanner(8), [row])
+        next(pieces)
+        row.sources[0].session._guesses, row.sources[0].session._states = truth[1:9], [FRESH] * 8
+        assert next(pieces).tokens == tuple(truth[1:])
+
+
+def test_guesses_that_are_right_stay_though_they_were_not_taken():
+    session = JacobiDrafter(block=4).open([1, 2], None)
+    tree = session.draft(4, 0, ODDS)
+    right = tree.tokens.tolist()
+    session.learn(feedback(tree, [*right, 5], right[:1]))  # as where another rule stopped short
+    after = session.draft(4, 0, ODDS)
+    assert after.tokens.tolist() == right[1:]
+    assert [e % STATES for e in after.evidence.tolist()] == [STEADY] * 3
+
+
+def choose(target, text, sampling, noise):
+    """What the target takes after a text, by raw scores and the noise of the place."""
+    scores = target.scores_after(text).astype(np.float64)
+    if noise is None:
+        return int(np.argmax(scores))
+    return int(np.argmax(scores / sampling.temperature + noise.gumbel(len(text), np.arange(len(scores)))))
+
+
+def test_sampled_text_does_not_depend_on_it():
+    target, sampling = ToyTarget(vocab_size=12, sharpness=1.0), Sampling(1.0, top_p=0.9, seed=4)
+    texts = {
+        tuple(steps_of(target, load(f"jacobi:{options}")[0], [1, 2, 3], nodes=nodes, sampling=sampling)[0])
+        for options in ("block=1", "block=8", "block=8:sliding=true", "block=5:start=previous:seed=9")
+        for nodes in (0, 3, 16)
+    }
+    assert texts == {tuple(sampled_truth(target, sampling, [1, 2, 3], limit=40))}
+
+
+def test_a_loop_of_the_text_is_found():
+    target = ToyTarget(vocab_size=2, order=1)  # its greedy text soon repeats itself
+    ids, steps = steps_of(target, JacobiDrafter(start="previous"), [0, 1, 0], limit=80)
+    assert ids == greedy_truth(target, [0, 1, 0], limit=80)
+    assert len(steps) < 40
+
+
+# --- guesses -------------------------------------------------------------------------------------------------
+
+
+def test_what_was_not_scored_keeps_its_guess():
+    session = JacobiDrafter(block=6).open([1, 2, 3], None)
+    tree = session.draft(6, 0, ODDS)
+    session.learn(feedback(tree, [7, 8, -1], [7], rows=[0, 1, -1, -1, -1, -1]))
+    guesses = session.draft(6, 0, ODDS)
+    assert guesses.tokens.tolist() == [8, *tree.tokens.tolist()[2:]]
+    states = [e % STATES for e in guesses.evidence.tolist()]
+    assert states == [CHANGED if tree.tokens[1] != 8 else STEADY, FRESH, FRESH, FRESH, FRESH]
+
+
+def test_a_step_without_drafts_shifts_the_block():
+    session = JacobiDrafter(block=4).open([1, 2, 3], None)
+    guesses = session.draft(4, 0, ODDS).tokens.tolist()
+    none = TokenTree.empty()
+    session.learn(feedback(none, [5], [5]))
+    assert session.draft(9, 0, ODDS).tokens.tolist() == guesses[1:]
+    session.learn(feedback(none, [5], [5, 6]))  # another source's draft
+    assert session.draft(9, 0, ODDS).tokens.tolist() == guesses[3:]
+    session.learn(feedback(none, [5], [5, 6]))
+    assert len(session.draft(9, 0, ODDS)) == 4
+
+
+def test_sliding_goes_on_with_what_the_last_row_takes():
+    session = JacobiDrafter(block=3, sliding=True).open([1, 2, 3], None)
+    session.learn(feedback(session.draft(3, 0, ODDS), [5, 6, 7, 4], [5]))
+    tree = session.draft(3, 0, ODDS)
+    assert tree.tokens.tolist() == [6, 7, 4]
+    session.learn(feedback(tree.head(2), [6, 7, 4], [6], rows=[0, 1]))
+    tree = session.draft(3, 0, ODDS)
+    assert tree.tokens.tolist()[:2] == [7, 4]
+    assert tree.tokens[2] in (1, 2, 3)
+    assert [e % STATES for e in tree.evidence.tolist()] == [STEADY, STEADY, FRESH]
+
+
+def test_evidence_is_place_and_state():
+    tree = JacobiDrafter(block=12).open([1], None).draft(12, 0, ODDS)
+    places = [0, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
+    assert tree.evidence.tolist() == [STATES * place + FRESH for place in places]
+    assert tree.belief.tolist() == ODDS[tree.evidence].tolist()
+    assert len(PRIOR) == STATES * (len(PLACES) + 1)
+    assert tree.is_chain
+
+
+def test_where_guesses_come_from():
+    prompt = [5, 6, 7, 8]
+
+    def guesses(session):
+        return session.draft(16, 0, ODDS).tokens.tolist()
+
+    session = JacobiDrafter(block=16).open(prompt, None)
+    session.extend([3])
+    drawn = guesses(session)
+    assert set(drawn) == set(prompt), "of the prompt, not of the answer"
+    assert guesses(JacobiDrafter(block=16, seed=1).open([*prompt, 3], None)) != drawn
+    assert guesses(JacobiDrafter(block=3, start="previous").open(prompt, None)) == [6, 7, 8]
+    assert set(guesses(JacobiDrafter(block=6, start="previous").open([5, 6], None))) == {5, 6}
+    far = JacobiDrafter(block=16, start="vocabulary", vocabulary=1000)
+    assert max(guesses(far.open([0], None))) in range(100, 1000)
+    assert set(guesses(JacobiDrafter(start="vocabulary", vocabulary=1).open([9], None))) == {0}
+    assert guesses(JacobiDrafter(block=2).open([9], None)) == [9, 9]
+    assert guesses(JacobiDrafter().open([], None)) == []
+
+
+def test_the_next_block_begins_with_the_previous_one():
+    session = JacobiDrafter(block=3, start="previous").open([9, 1, 2, 3], None)
+    tree = session.draft(3, 0, ODDS)
+    session.learn(feedback(tree, [4, 5, 6, 7], [4, 5, 6]))
+    assert session.draft(3, 0, ODDS).tokens.tolist() == [4, 5, 6]
+
+
+def test_other_text_ends_the_block():
+    session = JacobiDrafter(block=4).open([1, 2, 3, 4], None)
+    first = session.draft(4, 0, ODDS).tokens.tolist()
+    session.learn(feedback(session.draft(4, 0, ODDS), [5, 6, 7, 5, 6], [5]))
+    twin = session.fork()
+    assert twin.draft(4, 0, ODDS).tokens.tolist() == [6, 7, 5]
+    session.truncate(4)
+    assert session.draft(4, 0, ODDS).tokens.tolist() == first
+    assert twin.draft(4, 0, ODDS).tokens.tolist() == [6, 7, 5]
+    twin.extend([6, 6])
+    assert len(twin.draft(4, 0, ODDS)) == 4
+    twin.close()
+    twin.close()
+    assert len(twin.draft(4, 0, ODDS)) == 0
+
+
+# --- limits --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vocab_size", [1, 2, 3, 8])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0, seed=1)], ids=["greedy", "sampled"])
+def test_tiny_vocabularies_and_a_prompt_of_one_token(vocab_size, sampling):
+    target = ToyTarget(vocab_size=vocab_size, order=2)
+    for drafter in (JacobiDrafter(), JacobiDrafter(start="vocabulary", vocabulary=vocab_size, sliding=True)):
+        ids, _ = steps_of(target, drafter, [0], sampling=sampling)
+        assert ids == sampled_truth(target, sampling, [0], limit=40)
+
+
+def test_every_start_keeps_the_contract():
+    for options in ("block=1", "block=5:start=previous", "start=vocabulary:vocabulary=8:sliding=true"):
+        (drafter,) = load(f"jacobi:{options}")
+        check_drafter(drafter)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"block": 0}, "block must lie between 1 and 1024"),
+        ({"block": 1025}, "block"),
+        ({"start": "random"}, "start must be one of prompt, previous, vocabulary, not 'random'"),
+        ({"start": "vocabulary"}, "go together"),
+        ({"vocabulary": 8}, "go together"),
+        ({"start": "vocabulary", "vocabulary": 0}, "vocabulary must lie"),
+    ],
+)
+def test_options_out_of_range(options, said):
+    with pytest.raises(UsageError, match=said):
+        JacobiDrafter(**options)

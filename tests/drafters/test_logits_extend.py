@@ -1,0 +1,183 @@
+"""The drafter ``logits-extend`` against a plain search over the text, and the row that it takes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.helpers import GREEDY, SAMPLED, sampled_truth
+
+from draftwood.contracts import Feedback
+from draftwood.drafters.load import load
+from draftwood.drafters.logits_extend import PRIOR, PROBABILITIES, RANKS, REASONS, LogitsExtendDrafter
+from draftwood.errors import UsageError
+from draftwood.loop import write
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.request import Request, open_rows
+from draftwood.testing import ToyTarget, check_drafter
+from draftwood.tree import TokenTree
+from draftwood.verify.exact import SampleAndMatch
+
+TEXT = st.lists(st.integers(0, 4), max_size=30)
+ODDS = np.random.default_rng(5).uniform(0.05, 0.95, len(PRIOR)).astype(np.float32)
+
+
+def feedback(emitted, ids, probabilities, tree=None, path=()):
+    tree = TokenTree.empty() if tree is None else tree
+    top_k = np.array(ids, dtype=np.int32), np.array(probabilities, dtype=np.float32)
+    none = np.empty(0, dtype=np.int32)
+    choice = np.array([row[0] for row in ids], dtype=np.int32)
+    return Feedback(tree, TokenTree.empty(), none, path, tuple(emitted), choice, top_k)
+
+
+def naive(text, ids, probabilities, roots, length):
+    """Branches as (tokens, classes), by looking through the whole text for each runner-up."""
+    last, found = text[-1], []
+    for token, probability in zip(ids, probabilities, strict=True):
+        if token == last or len(found) == roots:
+            continue
+        rank = sum(len(found) > bound - 1 for bound in RANKS)
+        share = sum(probability >= bound for bound in PROBABILITIES)
+        ends = range(len(text) - 1)  # places that something follows
+        pairs = [i for i in ends if i and text[i - 1 : i + 1] == [last, token]]
+        singles = [i for i in ends if text[i] == token]
+        reason = 2 if pairs else 1 if singles else 0
+        place = max(pairs or singles, default=len(text))
+        branch = [token, *text[place + 1 :][: length - 1]]
+        first = REASONS * (rank * (len(PROBABILITIES) + 1) + share) + reason
+        found.append((branch, [first] + [first + 2] * (len(branch) - 1)))
+    return found
+
+
+def paths(tree):
+    """Each node as the tokens on the way to it, with its class."""
+    return {tuple(tree.tokens[tree.path(i)].tolist()): int(tree.evidence[i]) for i in range(len(tree))}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    prompt=TEXT,
+    answer=st.lists(st.integers(0, 4), min_size=1, max_size=30),
+    row=st.permutations(range(6)),
+    roots=st.integers(1, 6),
+    length=st.integers(1, 6),
+    nodes=st.integers(0, 30),
+    cut=st.integers(0, 8),
+)
+def test_it_proposes_what_a_search_through_the_text_finds(prompt, answer, row, roots, length, nodes, cut):
+    session = LogitsExtendDrafter(roots=roots, length=length).open(prompt, None)
+    probabilities = np.sort(np.random.default_rng(len(answer)).dirichlet(np.full(6, 0.3)))[::-1]
+    shares = probabilities.astype(np.float32)
+    kept = max(0, len(prompt) - cut)
+    for part in ([2, 0, 1], None, answer[:-1], answer[-1:]):
+        if part is None:
+            session.truncate(kept)
+            continue
+        tree = TokenTree.build(part[:-1])
+        rows = [row[: roots + 1]] * (len(tree) + 1)
+        session.learn(feedback(part, rows, [shares[: roots + 1]] * len(rows), tree, tuple(range(len(tree)))))
+    text = [*prompt[:kept], *answer]
+    tree = session.draft(nodes, 3, ODDS)
+    tree.check_integrity(6)
+    branches = naive(text, row[: roots + 1], shares[: roots + 1].tolist(), roots, length)
+    every = {tuple(b[: i + 1]): c[i] for b, c in branches for i in range(len(b))}
+    assert len(tree) == min(nodes, len(every))
+    assert paths(tree).items() <= every.items()
+    assert tree.belief.tolist() == ODDS[tree.evidence].tolist()
+    left = [_worth(branches, path) for path in every if path not in paths(tree)]
+    assert not left or not len(tree) or max(left) <= tree.path_belief.min() * (1 + 1e-5), "best first"
+    assert all(a >= b * (1 - 1e-5) for a, b in pairwise(tree.path_belief.tolist()))
+    assert session.match_length == int(nodes > 0 and any(c[0] % REASONS == 2 for _, c in branches))
+
+
+def _worth(branches, path):
+    classes = next(c for b, c in branches if tuple(b[: len(path)]) == path)[: len(path)]
+    return float(np.prod(ODDS[classes], dtype=np.float64))
+
+
+def test_the_row_is_that_of_the_last_token():
+    tree = TokenTree.build([3, 4, 5], [-1, -1, 1])
+    ids = [[6, 7], [1, 0], [5, 8], [9, 2]]
+    probabilities = [[0.6, 0.4]] * 4
+
+    def proposed(emitted, path):
+        session = LogitsExtendDrafter(roots=1, length=1).open([0], None)
+        session.learn(feedback(emitted, ids, probabilities, tree, path))
+        return session.draft(4, 0, ODDS).tokens.tolist()
+
+    assert proposed([6], ()) == [7]  # nothing accepted: the root's row
+    assert proposed([4, 5], (1,)) == [8]
+    assert proposed([4, 5, 9], (1, 2)) == [2]
+    assert proposed([4, 5], (1, 2)) == [8]  # the text ended with a node that was accepted: its parent's row
+    assert proposed([4], (1,)) == [6]  # the root's row, of which another token came
+
+
+def test_in_the_loop_it_proposes_the_runners_up_of_each_row():
+    for sampling in (GREEDY, SAMPLED):
+        target = ToyTarget(vocab_size=9, order=2)
+        drafter = LogitsExtendDrafter(roots=8, length=1)
+        with open_rows(target, [drafter], [Request([1, 2], 30, sampling)], SampleAndMatch()) as (row,):
+            for number, _ in enumerate(write(target, FixedPlanner(5), [row])):
+                tree = row.sources[0].session.draft(8, 0, drafter.prior)
+                order = np.argsort(-target.scores_after(row.ids[:-1]), kind="stable").tolist()
+                expected = [token for token in order if token != row.ids[-1]] if number else []
+                assert sorted(tree.tokens.tolist()) == sorted(expected)
+
+
+def test_it_proposes_nothing_without_a_row():
+    session = LogitsExtendDrafter().open([1, 2, 1], None)
+    assert len(session.draft(8, 0, ODDS)) == 0
+    session.extend([2])  # the token that reading the prompt gave
+    assert len(session.draft(8, 0, ODDS)) == 0
+    session.learn(feedback([1], [[1, 2, 3]], [[0.5, 0.3, 0.1]]))
+    assert set(session.draft(2, 0, ODDS).tokens.tolist()) <= {1, 2, 3}
+    session.extend([4, 5])  # the next turn
+    assert len(session.draft(8, 0, ODDS)) == 0
+
+
+def test_forks_and_cuts():
+    session = LogitsExtendDrafter().open([1, 2, 3, 1, 2], None)
+    session.learn(feedback([9], [[9, 1, 2]], [[0.5, 0.3, 0.1]]))
+    first = paths(session.draft(30, 0, ODDS))
+    assert (1, 2, 9) in first
+    assert (2, 9) in first
+    twin = session.fork()
+    twin.learn(feedback([1], [[1, 2, 3]], [[0.5, 0.3, 0.1]]))
+    assert paths(twin.draft(30, 0, ODDS)) != first
+    assert paths(session.draft(30, 0, ODDS)) == first
+    session.truncate(6)  # it has no more
+    assert paths(session.draft(30, 0, ODDS)) == first
+    session.truncate(5)
+    assert len(session.draft(30, 0, ODDS)) == 0
+    session.learn(feedback([9], [[9, 1, 2]], [[0.5, 0.3, 0.1]]))
+    assert paths(session.draft(30, 0, ODDS)) == first
+    session.close()
+    session.close()
+    assert len(session.draft(30, 0, ODDS)) == 0
+
+
+@pytest.mark.parametrize("vocab_size", [1, 2, 3, 9])
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_small_vocabularies_and_a_prompt_of_one_token(vocab_size, sampling):
+    target = ToyTarget(vocab_size=vocab_size, order=2)
+    with open_rows(target, [LogitsExtendDrafter()], [Request([0], 40, sampling)], SampleAndMatch()) as (row,):
+        for emission in write(target, FixedPlanner(8), [row]):
+            assert emission.step is None or not emission.step.by_source[0].failed
+        assert row.ids[1:] == sampled_truth(target, sampling, [0], limit=40)
+
+
+def test_options_keep_the_contract():
+    for options in ("roots=1:length=1", "roots=2:length=3", "roots=64:length=1024"):
+        (drafter,) = load(f"logits-extend:{options}")
+        assert drafter.needs.top_k == drafter.roots + 1
+        assert not drafter.needs.prompt
+        check_drafter(drafter)
+
+
+@pytest.mark.parametrize("options", [{"roots": 0}, {"roots": 65}, {"length": 0}, {"length": 1025}])
+def test_options_out_of_range(options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        LogitsExtendDrafter(**options)
