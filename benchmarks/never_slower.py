@@ -100,9 +100,11 @@ class Bench:
 
     def _answer(self, session: Any, request: Request, arm: Arm) -> dict[str, Any]:
         prompt = request.prompt
-        session.truncate(len(prompt) - 1)
         row = Row(0, request, self.target, arm.drafters, SampleAndMatch())
-        row.read(session, session.extend(prompt[-1:]), 0.0)
+        watch = row.watch()
+        known = len(prompt) - 1 if watch is None else 0  # who asks for the prompt's rows has it read again
+        session.truncate(known)
+        row.read(session, session.extend(prompt[known:], watch), 0.0)
         row.open_sources()
         steps: list[Step] = []
         try:
