@@ -81,6 +81,10 @@ SHIPPED: Mapping[str, Make] = {
     "parrot": lambda target, *_: [ParrotDrafter(p=0.2, context=_expected(target)[1])],
     "memory": lambda target, *_: [MemoryDrafter(memory=_memory(target))],
     "corpus": lambda target, *_: [CorpusDrafter(corpora=(_corpus(target, 5), _corpus(target, 6)))],
+    "jacobi": lambda *_: load("jacobi:block=6"),
+    "recycling": lambda *_: load("recycling"),
+    "logits-extend": lambda *_: load("logits-extend"),
+    "lookahead": lambda target, *_: load("lookahead:window=4:ngram=3:vocabulary=3") if target.trees else [],
 }
 """The drafters that come with draftwood, by their names."""
 
@@ -129,8 +133,18 @@ COMBINED: Mapping[str, Make] = {
         *load("ngram-map-k4v:size_n=1:size_m=3:faithful=true"),
     ],
     "faithful ngram-mod+suffix": lambda *_: load("ngram-mod:n_match=1:n_min=2:faithful=true+suffix"),
+    "sliding jacobi+logits-extend+ngram": lambda *_: load(
+        "jacobi:block=4:start=previous:sliding=true+logits-extend:roots=3+ngram"
+    ),
+    "spine": lambda *_: load("spine"),
+    "recycling that keeps+suffix+logits-extend": lambda *_: load("recycling:keep=true+suffix+logits-extend"),
     "random+suffix": lambda target, *_: [RandomDrafter(target.vocab_size), *load("suffix")],
     "wrong+same": lambda target, sampling: [WrongDrafter(target, sampling), SameDrafter(target, sampling)],
+    "lookahead as in llama.cpp+with statistics": lambda target, *_: (
+        load("lookahead:window=3:ngram=4:variant=llama.cpp+lookahead:window=2:ngram=2:statistics=true")
+        if target.trees
+        else load("lookup+suffix")
+    ),
     "probing+same+top-k": lambda target, sampling: [
         ProbingDrafter(target, sampling),
         SameDrafter(target, sampling),
@@ -149,6 +163,11 @@ COMBINED: Mapping[str, Make] = {
 
 WELL_BEHAVED: Mapping[str, Make] = {**SHIPPED, **TOYS}
 EVERY: Mapping[str, Make] = {**WELL_BEHAVED, **GREEDIER_THAN_ASKED, **BROKEN, **COMBINED}
+
+SCORED = frozenset(
+    name for name, make in WELL_BEHAVED.items() if any(d.needs.top_k for d in make(ToyTarget(), Sampling()))
+)
+"""Drafters that learn from scores, which are in no text."""
 
 ANSWERING = frozenset({"prediction", "parrot"})
 """Drafters that tell the answer from its prompt: where it began is nowhere in the text."""

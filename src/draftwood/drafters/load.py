@@ -19,6 +19,9 @@ import numpy as np
 
 from draftwood.contracts import Drafter, Needs
 from draftwood.drafters.corpus import CorpusDrafter
+from draftwood.drafters.jacobi import JacobiDrafter
+from draftwood.drafters.logits_extend import LogitsExtendDrafter
+from draftwood.drafters.lookahead import LookaheadDrafter
 from draftwood.drafters.lookup import LookupDrafter
 from draftwood.drafters.memory import MemoryDrafter
 from draftwood.drafters.ngram import NgramDrafter
@@ -27,9 +30,11 @@ from draftwood.drafters.ngram_map import NgramMapK4vDrafter, NgramMapKDrafter
 from draftwood.drafters.ngram_mod import NgramModDrafter
 from draftwood.drafters.ngram_simple import NgramSimpleDrafter
 from draftwood.drafters.parrot import ParrotDrafter
+from draftwood.drafters.planned import unknown
 from draftwood.drafters.prediction import PredictionDrafter
+from draftwood.drafters.recycling import RecyclingDrafter
 from draftwood.drafters.suffix import SuffixDrafter
-from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
+from draftwood.errors import DrafterError, DraftwoodError, UsageError
 from draftwood.spelling import SCALARS, arguments, kinds
 
 DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
@@ -47,11 +52,15 @@ DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
         NgramModDrafter,
         PredictionDrafter,
         ParrotDrafter,
+        JacobiDrafter,
+        LogitsExtendDrafter,
+        LookaheadDrafter,
+        RecyclingDrafter,
     )
 }
 """The drafters of this package; a plug-in cannot take their names."""
 
-SETS: Mapping[str, tuple[str, ...]] = {"none": (), "default": ("ngram",)}
+SETS: Mapping[str, tuple[str, ...]] = {"none": (), "default": ("ngram",), "spine": ("ngram", "recycling")}
 """Names that stand for sets of drafters."""
 
 GROUP = "draftwood.drafters"
@@ -70,7 +79,8 @@ def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
     UnknownNameError
         A drafter or an option that does not exist.
     UsageError
-        A value of the wrong type or out of range, a drafter named twice, ``none`` beside others.
+        A value of the wrong type or out of range, a drafter named twice, ``none`` beside others, a method that
+        this version does not have yet.
     DrafterError
         A plug-in or object that is no drafter; names it and what is wrong with it.
     """
@@ -138,7 +148,7 @@ def _make(name: str, options: list[str]) -> Drafter:
         return make(**arguments("drafter", name, make, options))
     plugins = _plugins()
     if name not in plugins:
-        raise UnknownNameError("drafter", name, _names())
+        raise unknown(name, _names())
     make, what = _plugin(name, plugins[name]), _title(name, plugins[name])
     given = arguments("drafter", name, make, options)
     try:

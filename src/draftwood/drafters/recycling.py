@@ -1,0 +1,121 @@
+"""Drafter ``recycling``: what the model itself would have said next, wherever it was asked before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
+from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree
+from draftwood.drafters.recycling_prior import PRIOR
+from draftwood.errors import UsageError
+from draftwood.index.recycled.recycled_evidence import LONGEST, K
+from draftwood.tree import TokenTree
+
+if TYPE_CHECKING:
+    from draftwood.index.recycled.recycled import RecycledTable
+
+
+@dataclass(frozen=True)
+class RecyclingDrafter(BaseDrafter):
+    """Offers the next tokens that the model thought likely in such a place before (recycled top-k).
+
+    Parameters
+    ----------
+    context
+        Tokens of the longest place that it tells apart, 1 to 3.
+    length
+        Longest branch that it proposes.
+    prompt
+        Learn from the prompt's rows too; reading it takes longer by the price of their scores.
+    keep
+        Sessions of this object share one table: what one request learnt serves the next.
+    """
+
+    name: ClassVar[str] = "recycling"
+
+    context: int = LONGEST
+    length: int = 64
+    prompt: bool = True
+    keep: bool = False
+    _shared: list[RecycledTable] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.context <= LONGEST:
+            raise UsageError(f"recycling: context must lie between 1 and {LONGEST}")
+        if not 1 <= self.length <= 1 << 16:
+            raise UsageError("recycling: length must lie between 1 and 65536")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(top_k=K, prompt=self.prompt, stem=True)
+
+    @property
+    def prior(self) -> Floats:
+        return PRIOR
+
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> RecyclingSession:  # noqa: ARG002
+        from draftwood.index.recycled.recycled import RecycledTable  # brings numba, so not before it is used
+
+        if not self.keep:
+            return RecyclingSession(self, RecycledTable(), prompt)
+        if not self._shared:
+            self._shared.append(RecycledTable())
+        return RecyclingSession(self, self._shared[0], prompt)
+
+
+class RecyclingSession(TextSession):
+    """One text, and a table of its own unless its drafter keeps one."""
+
+    def __init__(self, drafter: RecyclingDrafter, table: RecycledTable, prompt: Sequence[int]) -> None:
+        super().__init__(prompt)
+        self._drafter, self._table = drafter, table
+
+    def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:
+        return self.branch(TokenTree.empty(), nodes, probes, odds)
+
+    def branch(self, stem: TokenTree, nodes: int, probes: int, odds: Floats) -> TokenTree:  # noqa: ARG002
+        """Grow one tree of recycled tokens and of what the others propose, and go on behind both."""
+        drafter = self._drafter
+        columns, belief = self._table.grow(
+            self.text[-LONGEST:], odds, nodes, stem=stem, depth=drafter.length, longest=drafter.context
+        )
+        return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
+
+    def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
+        from draftwood.index.recycled.recycled import PROMPT
+
+        rows = np.arange(len(ids), dtype=np.int32)
+        kinds = np.full(len(ids), PROMPT, dtype=np.uint8)
+        text = self.text[first : first + len(ids)]
+        tail = self.text[max(0, first - LONGEST) : first]
+        self._table.record(tail, text, rows - 1, rows, kinds, ids, probabilities, longest=self._drafter.context)
+
+    def learn(self, feedback: Feedback) -> None:
+        from draftwood.index.recycled.recycled import OFF_PATH, ON_PATH
+
+        if feedback.top_k is not None:
+            ids, probabilities = feedback.top_k
+            kinds = np.full(len(ids), OFF_PATH, dtype=np.uint8)
+            kinds[[0, *(1 + node for node in feedback.path)]] = ON_PATH
+            rows = np.argsort(kinds, kind="stable")  # what was written comes last: it stays
+            self._table.record(
+                self.text[-LONGEST:],
+                feedback.tree.tokens,
+                feedback.tree.parents,
+                rows.astype(np.int32) - 1,
+                kinds[rows],
+                ids[rows],
+                probabilities[rows],
+                longest=self._drafter.context,
+            )
+        super().learn(feedback)
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        if not self._drafter.keep:
+            twin._table = self._table.copy()
+        return twin

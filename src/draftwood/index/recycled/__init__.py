@@ -1,0 +1,1 @@
+"""What a model would have said after contexts that it has scored."""

@@ -1,0 +1,157 @@
+"""What a model would have said next, per context of one to three tokens: bounded, the oldest goes first."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Floats, Ints
+from draftwood.errors import IntegrityError
+from draftwood.index.recycled.recycled_evidence import CLASSES, LONGEST, K
+from draftwood.index.recycled.recycled_kernel import CLOCK, USED, WAYS, grow, record
+from draftwood.tree import TokenTree
+
+_NO_STEM = TokenTree.empty()
+_FIRST, MOST = 1 << 10, 1 << 15
+"""Groups of places of a new table, and at most: 64 bytes a place, 8 MB in all at most."""
+
+PROMPT, OFF_PATH, ON_PATH = 0, 1, 2
+"""Kinds of rows: of text that was read, of nodes that were not accepted (probes too), of what was written."""
+
+
+class RecycledTable:
+    """The best next tokens of every row that a model scored, found by the last tokens before it."""
+
+    def __init__(self) -> None:
+        self._allocate(_FIRST)
+        self._head = np.zeros(2, dtype=np.int64)
+
+    def _allocate(self, groups: int) -> None:
+        self._keys = np.zeros((groups, WAYS), dtype=np.uint64)
+        self._ids = np.full((groups, WAYS, K), -1, dtype=np.int32)
+        self._marks = np.zeros((groups, WAYS, K + 1), dtype=np.uint8)
+        self._stamps = np.zeros((groups, WAYS), dtype=np.int32)
+
+    def __len__(self) -> int:
+        """Contexts that were written, also over forgotten ones."""
+        return int(self._head[USED])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        return sum(a.nbytes for a in (self._keys, self._ids, self._marks, self._stamps))
+
+    def record(
+        self,
+        tail: Ints,
+        tokens: Ints,
+        parents: Ints,
+        nodes: Ints,
+        kinds: NDArray[np.uint8],
+        best: Ints,
+        chances: Floats,
+        *,
+        longest: int = LONGEST,
+    ) -> None:
+        """Write rows; of two for one context the later one stays.
+
+        Parameters
+        ----------
+        tail : int32[t]
+            Last tokens of the text, of which three count.
+        tokens, parents : int32[n]
+            A tree behind the text, parents before children, -1 for the text's end.
+        nodes : int32[m]
+            The node behind which each row stands, -1 for the text's end.
+        kinds : uint8[m]
+            `PROMPT`, `OFF_PATH` or `ON_PATH`.
+        best, chances : int32[m, k], float32[m, k]
+            Best tokens of each row and their probabilities, best first; of k eight count. A row whose first
+            probability is 0 is left out.
+        longest
+            Tokens of the longest context to write, 1 to 3.
+        """
+        while self._head[USED] + longest * len(nodes) > self._keys.size // 2 and len(self._keys) < MOST:
+            self._double()
+        columns = (tail[-LONGEST:], tokens, parents, nodes)
+        record(
+            self._keys,
+            self._ids,
+            self._marks,
+            self._stamps,
+            self._head,
+            *(np.array(column, dtype=np.int32) for column in columns),  # the kernel takes no read-only arrays
+            np.array(kinds, dtype=np.uint8),
+            np.array(best, dtype=np.int32, order="C"),
+            np.array(chances, dtype=np.float32, order="C"),
+            longest,
+        )
+
+    def _double(self) -> None:
+        """Twice the groups: the places of one go to the same ways of the two that take its keys."""
+        old = (self._keys, self._ids, self._marks, self._stamps)
+        groups, ways = np.nonzero(self._keys)
+        self._allocate(2 * len(self._keys))
+        upper = old[0][groups, ways] >> np.uint64(32)
+        new = ((upper * np.uint64(len(self._keys))) >> np.uint64(32)).astype(np.intp)
+        for into, values in zip((self._keys, self._ids, self._marks, self._stamps), old, strict=True):
+            into[new, ways] = values[groups, ways]  # type: ignore[index]
+
+    def grow(
+        self,
+        tail: Ints,
+        odds: Floats,
+        nodes: int,
+        *,
+        stem: TokenTree = _NO_STEM,
+        depth: int = 64,
+        longest: int = LONGEST,
+    ) -> tuple[Ints, Floats]:
+        """Grow the tree of what may follow the tail, likeliest first.
+
+        Parameters
+        ----------
+        odds : float32[CLASSES]
+            Acceptance rate per evidence class.
+        stem
+            Drafts that others proposed, to go on behind: their nodes are candidates at their beliefs.
+        nodes, depth
+            Most nodes of the tree, at most 1024, and of its longest branch.
+        longest
+            Tokens of the longest context to look up.
+
+        Returns
+        -------
+        columns : int32[3, n]
+            Tokens, parents (-1: the root), evidence classes.
+        belief : float32[n]
+            Their odds.
+        """
+        if len(odds) != CLASSES:
+            raise IntegrityError(f"{CLASSES} odds are needed, one per evidence class, not {len(odds)}")
+        nodes = min(nodes, 1024)  # time grows with their square
+        if nodes < 1 or depth < 1 or not len(tail):
+            return np.empty((3, 0), dtype=np.int32), np.empty(0, dtype=np.float32)
+        out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
+        table: tuple[Any, ...] = (self._keys, self._ids, self._marks, self._stamps)
+        last = np.array(tail[-LONGEST:], dtype=np.int32)
+        own = odds if odds.flags.writeable else odds.copy()
+        others = np.empty((4, len(stem)), dtype=np.int32)
+        others[0], others[1] = stem.tokens, stem.parents
+        trust = stem.belief if stem.belief.flags.writeable else stem.belief.copy()
+        n = grow(*table, last, others, trust, own, nodes, depth, longest, out, belief)
+        return out[:, :n], belief[:n]
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        twin = object.__new__(type(self))
+        for name, array in self.__dict__.items():
+            setattr(twin, name, array.copy())
+        return twin
+
+    @property
+    def written(self) -> int:
+        """Rows taken in."""
+        return int(self._head[CLOCK])

@@ -1,0 +1,275 @@
+"""The kernels behind the drafter ``recycling``: best next tokens per context, and the tree grown from them.
+
+Importing this module imports numba and compiles, or loads from the cache. `naive_recycled` says the same in a
+page of Python.
+
+Layout
+------
+A hash table of groups of `WAYS` places. A place holds a context's ``keys`` uint64 (0: free), its best next tokens
+``ids`` int32[K] (-1: none), their ``marks`` uint8[K + 1] (probability bucket each, then the kind of row) and
+``stamps`` int32, the clock when it was written: in a full group the oldest goes. Two contexts with one key (2**-64)
+cost a draft, never a text.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.index.compiling import compiled, inner
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+Keys = NDArray[np.uint64]
+Floats = NDArray[np.float32]
+
+WAYS = 4
+LONGEST, KINDS, K, BUCKETS = 3, 3, 8, 9  # as in recycled_evidence, which a test compares
+OWN_CLASSES = LONGEST * KINDS * K * BUCKETS
+OFF_STEM = -2
+USED, CLOCK = 0, 1
+_LOOKUPS = LONGEST * K
+_STEM_CHILDREN = 64  # of one node; more are left out
+_START = np.uint64(0x243F6A8885A308D3)  # any number whose low bits tokens cannot cancel
+
+
+@inner
+def _bucket(p: float) -> int:
+    if p < 0.07:
+        return 0 if p < 0.003 else 1 if p < 0.01 else 2 if p < 0.03 else 3
+    return 4 if p < 0.15 else 5 if p < 0.3 else 6 if p < 0.55 else 7 if p < 0.8 else 8
+
+
+@inner
+def _mix(key: np.uint64, token: int) -> np.uint64:
+    key = (key ^ np.uint64(np.uint32(token))) * np.uint64(0x9E3779B97F4A7C15)
+    return key ^ (key >> np.uint64(32))
+
+
+@inner
+def _group(keys: Keys, key: np.uint64) -> np.int64:
+    return np.int64(((key >> np.uint64(32)) * np.uint64(len(keys))) >> np.uint64(32))
+
+
+@inner
+def _find(keys: Keys, stamps: Ints, key: np.uint64, taking: bool) -> np.int64:
+    """Way of this key in its group; where it is not there, -1, or the way to take: a free one, else the oldest."""
+    group = _group(keys, key)
+    free, oldest = np.int64(-1), np.int64(0)
+    for way in range(WAYS):
+        if keys[group, way] == key:
+            return np.int64(way)
+        if keys[group, way] == 0 and free < 0:
+            free = np.int64(way)
+        if stamps[group, way] < stamps[group, oldest]:
+            oldest = np.int64(way)
+    if not taking:
+        return np.int64(-1)
+    return free if free >= 0 else oldest
+
+
+@inner
+def _context(tail: Ints, tokens: Ints, parents: Ints, node: int, context: Ints) -> int:
+    """Last tokens up to ``node`` (-1: the end of the tail), latest first; returns how many there are."""
+    known, at = 0, len(tail) - 1
+    while known < LONGEST and (node >= 0 or at >= 0):
+        if node >= 0:
+            context[known] = tokens[node]
+            node = parents[node]
+        else:
+            context[known] = tail[at]
+            at -= 1
+        known += 1
+    return known
+
+
+@compiled(
+    "void(u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1], i8[::1], i4[::1], i4[::1], i4[::1], i4[::1], u1[::1],"
+    " i4[:,::1], f4[:,::1], i8)"
+)
+def record(
+    keys: Keys,
+    ids: NDArray[np.int32],
+    marks: Bytes,
+    stamps: Ints,
+    head: Longs,
+    tail: Ints,
+    tokens: Ints,
+    parents: Ints,
+    nodes: Ints,
+    kinds: Bytes,
+    best: Ints,
+    chances: Floats,
+    longest: int,
+) -> None:
+    """Write the best next tokens of rows behind their last 1 to ``longest`` tokens; later rows win.
+
+    ``tail`` are the last tokens of the text; row r of ``best`` and ``chances`` stands behind node ``nodes[r]`` of
+    the tree ``tokens``, ``parents``. Rows without a probability are left out.
+    """
+    context = np.empty(LONGEST, np.int32)
+    width = min(K, best.shape[1])
+    for row in range(len(nodes)):
+        if not chances[row, 0] > 0:
+            continue
+        known = min(longest, _context(tail, tokens, parents, nodes[row], context))
+        head[CLOCK] += 1
+        key = _START
+        for size in range(known):
+            key = _mix(key, context[size])
+            group, way = _group(keys, key), _find(keys, stamps, key, True)
+            head[USED] += keys[group, way] == 0
+            keys[group, way] = key
+            stamps[group, way] = head[CLOCK]
+            marks[group, way, K] = kinds[row]
+            for rank in range(K):
+                ids[group, way, rank] = best[row, rank] if rank < width else -1
+                marks[group, way, rank] = _bucket(chances[row, rank]) if rank < width else 0
+
+
+@inner
+def _candidates(
+    keys: Keys, ids: NDArray[np.int32], marks: Bytes, stamps: Ints, context: Ints, known: int, out: Ints
+) -> int:
+    """Tokens known behind a context, longest first, each once: rows of ``out`` token, class. Returns how many."""
+    path = np.empty(LONGEST, np.uint64)
+    key = _START
+    for size in range(known):
+        key = _mix(key, context[size])
+        path[size] = key
+    n = 0
+    for size in range(known - 1, -1, -1):
+        way = _find(keys, stamps, path[size], False)
+        if way < 0:
+            continue
+        group = _group(keys, path[size])
+        first = (size * KINDS + marks[group, way, K]) * K
+        before = n
+        for rank in range(K):
+            token = ids[group, way, rank]
+            if token < 0:
+                break
+            seen = False
+            for i in range(before):
+                seen = seen or out[i, 0] == token
+            if not seen:
+                out[n, 0], out[n, 1] = token, (first + rank) * BUCKETS + marks[group, way, rank]
+                n += 1
+    return n
+
+
+@inner
+def _stem_bucket(p: float) -> int:
+    if p < 0.35:
+        if p < 0.1:
+            return 0 if p < 0.01 else 1 if p < 0.03 else 2 if p < 0.06 else 3
+        return 4 if p < 0.16 else 5 if p < 0.25 else 6
+    if p < 0.75:
+        return 7 if p < 0.45 else 8 if p < 0.55 else 9 if p < 0.65 else 10
+    return 11 if p < 0.83 else 12 if p < 0.9 else 13 if p < 0.95 else 14 if p < 0.98 else 15
+
+
+@inner
+def _with_stem(stem: Ints, trust: Floats, child: int, odds: Floats, n: int, found: Ints, worth: Floats) -> int:
+    """Put the stem's children, from ``child`` on, among the ``n`` tokens found; of equals the likelier stays."""
+    for c in range(n):
+        found[c, 2], worth[c] = OFF_STEM, odds[found[c, 1]]
+    own = n
+    while child >= 0 and n < len(found):
+        c = 0
+        while c < own and found[c, 0] != stem[0, child]:
+            c += 1
+        if c == own:
+            c = n
+            n += 1
+        if c >= own or trust[child] > worth[c]:
+            found[c, 0], worth[c] = stem[0, child], trust[child]
+            found[c, 1] = OWN_CLASSES + _stem_bucket(trust[child])
+        found[c, 2] = child
+        child = stem[3, child]
+    return n
+
+
+@inner
+def _link(stem: Ints) -> int:
+    """Write each node's first child and next sibling, in order, to rows 2 and 3; returns the root's first child."""
+    first = -1
+    for node in range(stem.shape[1]):
+        stem[2, node] = -1
+    for node in range(stem.shape[1] - 1, -1, -1):
+        parent = stem[1, node]
+        if parent < 0:
+            stem[3, node], first = first, node
+        else:
+            stem[3, node], stem[2, parent] = stem[2, parent], node
+    return first
+
+
+@compiled(
+    "i8(u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1], i4[::1], i4[:,::1], f4[::1], f4[::1], i8, i8, i8,"
+    " i4[:,::1], f4[::1])"
+)
+def grow(
+    keys: Keys,
+    ids: NDArray[np.int32],
+    marks: Bytes,
+    stamps: Ints,
+    tail: Ints,
+    stem: Ints,
+    trust: Floats,
+    odds: Floats,
+    nodes: int,
+    depth: int,
+    longest: int,
+    out: Ints,
+    belief: Floats,
+) -> int:
+    """Grow the tree of what may follow the tail, likeliest first; returns how many nodes.
+
+    Rows of ``stem`` int32[4, s]: tokens and parents of a tree that others proposed, room for two more; ``trust``
+    is its belief. Rows of ``out`` int32[3, nodes]: tokens, parents, classes of evidence.
+    """
+    context, found = np.empty(LONGEST, np.int32), np.empty((_LOOKUPS + _STEM_CHILDREN, 3), np.int32)
+    worth = np.empty(len(found), np.float32)
+    entry = np.empty((nodes, 5), np.int64)  # token, class, node of the stem, parent, depth
+    chance = np.empty(nodes, np.float64)
+    order = np.arange(nodes)  # entries of the frontier, likeliest first; the unused ones behind
+    waiting, size = 0, 0
+    parent, below, likely, child = -1, 0, 1.0, _link(stem)
+    while True:
+        room = nodes - size
+        waiting = min(waiting, room)
+        if below < depth and (waiting < room or likely > chance[order[waiting - 1]]):
+            known = min(longest, _context(tail, out[0], out[1], parent, context))
+            n = _candidates(keys, ids, marks, stamps, context, known, found)
+            for c in range(_with_stem(stem, trust, child, odds, n, found, worth)):
+                p = likely * worth[c]
+                if waiting == room:
+                    if p <= chance[order[waiting - 1]]:
+                        continue
+                    waiting -= 1
+                at, slot = waiting, order[waiting]
+                while at > 0 and chance[order[at - 1]] < p:
+                    order[at] = order[at - 1]
+                    at -= 1
+                order[at], chance[slot] = slot, p
+                waiting += 1
+                for field in range(3):
+                    entry[slot, field] = found[c, field]
+                entry[slot, 3], entry[slot, 4] = parent, below + 1
+        if waiting == 0:
+            break
+        slot = order[0]
+        waiting -= 1
+        for i in range(waiting):
+            order[i] = order[i + 1]
+        order[waiting] = slot
+        out[0, size], out[1, size], out[2, size] = entry[slot, 0], entry[slot, 3], entry[slot, 1]
+        belief[size] = odds[entry[slot, 1]]
+        parent, below, likely = size, entry[slot, 4], chance[slot]
+        child = stem[2, entry[slot, 2]] if entry[slot, 2] >= 0 else -1
+        size += 1
+        if size == nodes:
+            break
+    return size
