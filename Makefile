@@ -1,4 +1,4 @@
-# `make demo` sets everything up and shows the main job; `make test` sets everything up and runs every check.
+# `make demo` sets everything up and shows the whole; `make test` sets everything up and runs every check.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from draftwood.step import Step as Step
     from draftwood.tree import TokenTree as TokenTree
 
-__version__ = "0.0.1"
+__version__ = "0.1.0"
 
 _HOME = {
     "Conversation": "draftwood.doors.conversation",

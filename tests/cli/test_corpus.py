@@ -42,6 +42,11 @@ def test_build_and_stats(draftwood, folder, tiny, tmp_path):
     assert facts["bytes"] == out.stat().st_size
 
 
+def test_one_document_is_no_documents(draftwood, folder, tiny, tmp_path):
+    ran = draftwood("corpus", "build", str(folder / "a.txt"), "-o", str(tmp_path / "a.dwc"), "--tokenizer", tiny)
+    assert " tokens of 1 document, " in ran.out
+
+
 def test_build_as_json_and_on_a_terminal(draftwood, folder, tiny, tmp_path):
     ran = draftwood("corpus", "build", str(folder), "-o", str(tmp_path / "a.dwc"), "--tokenizer", tiny, "--json")
     found = json.loads(ran.out)

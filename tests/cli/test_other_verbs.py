@@ -1,4 +1,4 @@
-"""fetch, models, info, demo."""
+"""fetch, models, info."""
 
 from __future__ import annotations
 
@@ -90,30 +90,6 @@ def test_info_as_json_also_without_torch(draftwood, cache, monkeypatch):
     monkeypatch.setattr("draftwood.cli.info._version", lambda _name: None)
     assert json.loads(draftwood("info", "--json").out)["threads"] is None
     assert "not installed" in draftwood("info").out
-
-
-def test_the_demo_without_its_model(draftwood, cache):
-    ran = draftwood("demo")
-    assert (ran.code, ran.out) == (1, "")
-    assert ran.err == "error: the model smollm2 is not here yet: run draftwood fetch smollm2\n"
-
-
-def test_the_demo(draftwood, tiny, monkeypatch):
-    monkeypatch.setattr("draftwood.cli.demo._MODEL", tiny)
-    ran = draftwood("demo", "--max-new-tokens", "60")
-    assert ran.code == 0
-    for word in ("code-edit", "grammar", "chat", "speedup", "times as fast (geometric mean)", "drafted by ngram"):
-        assert word in ran.out
-    assert ran.out.count("identical to the last token") == 3
-    assert "NO" not in ran.out.rpartition("kind")[2]
-
-
-def test_ctrl_c_in_the_demo_keeps_what_is_finished(draftwood, tiny, interrupt, monkeypatch):
-    monkeypatch.setattr("draftwood.cli.demo._MODEL", tiny)
-    interrupt(170)
-    ran = draftwood("demo", "--max-new-tokens", "40")
-    assert ran.code == 130
-    assert "times as fast (geometric mean)" in ran.out
 
 
 def test_loops_are_pointed_out():

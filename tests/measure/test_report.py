@@ -15,6 +15,7 @@ from draftwood.measure.report.markup import count, data, esc, listed
 from draftwood.measure.report.material import gather
 from draftwood.measure.report.origins import Origin, Text
 from draftwood.measure.report.standings import Standings
+from draftwood.measure.report.steps import Pieces, StepData
 from draftwood.measure.rows.records import Answer, header
 from draftwood.measure.rows.writer import RowsWriter
 from draftwood.step import SourceStep, Step
@@ -274,6 +275,25 @@ def test_steps_are_embedded_with_tree_and_origin(rows):
     assert (parents, belief, source, path, probes) == ([-1, 0, 1, 2, -1], 50, 0, [0, 1, 2], 0)
     assert origins == [[0, 0, 3, 0, 0, " w7 w1 w2 w5 w6 w8", "", " w6 w1 w2 w5 w9"]]
     assert found["answers"][0][0][3:] == [0, strings.index(" w2"), 0, []]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"parents": None},
+        {"path": [99]},
+        {"source": [5] * 5},
+        {"belief": [0.5]},
+        {"tokens": "abcde"},
+        {"source": 0},
+    ],
+)
+def test_a_trace_that_makes_no_sense_is_no_tree(broken):
+    one = answer(0, "t", "n", "suffix", 1.0)
+    one.steps[-1].trace.update(broken)
+    steps = StepData(Pieces([one]), {"suffix": 0})
+    steps.add(one)
+    assert steps.packed()["answers"][0][-1][5] == 0
 
 
 def test_the_origin_is_the_latest_earlier_place_with_the_same_context():

@@ -119,6 +119,17 @@ def test_a_planner_made_without_anything_takes_the_beliefs(path):
     assert load(f"fixed:tuned={path}").learned.beliefs.rates(NGRAM, greedy=True).totals.sum() > 0
 
 
+def test_that_costs_are_left_out_is_said_once_and_only_where_there_is_a_target(tmp_path, caplog):
+    path = tmp_path / "t"
+    write_tuned(path, learnt(curve=CostCurve.of({1: 0.123})))
+    load(f"fixed:tuned={path}")
+    assert caplog.records == []
+    for _ in range(2):
+        load(f"fixed:tuned={path}", Learned())
+    (record,) = caplog.records
+    assert "nobody knows of which model and number format this target is" in record.getMessage()
+
+
 def test_two_files_are_one_too_many(path):
     with pytest.raises(UsageError, match="given twice"):
         load(f"goodput:tuned={path}:tuned={path}")

@@ -111,8 +111,6 @@ def test_steps_in_which_nobody_was_asked_teach_nothing():
     policy, state = SwitchingPolicy(), FakeState(drafters=[BAD, GOOD])
     for _ in range(2000):
         assert after(policy, state, accepted=(0, 3), rests=(0, 1)) is None
-    (bandit,) = policy._bandits.values()
-    assert bandit.values("text") == [0, 0, 0]
     masks = [after(policy, state, accepted=(0, 3)) for _ in range(FIRST + DWELL)]
     assert masks == [None] * FIRST + [[False, True]] * DWELL
 

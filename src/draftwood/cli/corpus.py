@@ -151,9 +151,9 @@ def _make(
 
 def _summarise(output: Path, built: Built) -> None:
     facts = _facts(built.corpus)
-    print(
-        f"{output}: {facts['tokens']:,} tokens of {facts['documents']:,} documents, {facts['bytes'] / 1e6:,.1f} MB"
-    )
+    n = facts["documents"]
+    documents = f"{n:,} document{'s' * (n != 1)}"
+    print(f"{output}: {facts['tokens']:,} tokens of {documents}, {facts['bytes'] / 1e6:,.1f} MB")
     if built.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in built.skipped.most_common())
         print(f"left out: {reasons}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``draftwood demo``: three answers of a real model, once plainly and once with draftwood."""
+"""``draftwood demo``: what other verbs show, on three prompts of a real model, each part with its command."""
 
 from __future__ import annotations
 
@@ -18,66 +18,110 @@ if TYPE_CHECKING:
 
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens per answer.")]
 
+PLAIN = "draftwood generate @prompt.txt --chat --drafters none"
+COMPARED = "draftwood generate @prompt.txt --chat --compare"
+STEP = "draftwood explain --live @prompt.txt --chat --step"
+TABLE = "draftwood bench --tasks code-edit,grammar,chat --limit 1"
+
 _MODEL = "smollm2"
 _CHOSEN = (("code-edit", "fnmatch.filter"), ("grammar", "meeting"), ("chat", "list-or-tuple"))
 _ROUNDS = 2
 _SHOWN_LINES = 6
 
 
-def demo(max_new_tokens: MaxNewTokens = 128, threads: options.Threads = None) -> None:
-    """Answer three prompts, plainly and with draftwood."""
+def demo(max_new_tokens: MaxNewTokens = 96, threads: options.Threads = None) -> None:
+    """Show it all: three answers plainly and drafted, one step's token tree, and the table."""
     from draftwood.cli.options import load_model
-    from draftwood.cli.render import console
 
-    model, tokenizer = load_model(_MODEL, "float32", threads)
-    to = console(sys.stdout)
-    to.print(
-        f"{_MODEL} answers three prompts, plainly and with draftwood, {_ROUNDS} times each in turns. "
-        "Both write the same tokens.",
-        soft_wrap=False,
-    )
+    loaded = load_model(_MODEL, "float32", threads)
     results: list[tuple[str, Comparison]] = []
     interrupted = False
     try:
-        for prompt in map(_prompt, _CHOSEN):
-            to.print()
-            results.append((prompt.task, _answer(prompt, model, tokenizer, max_new_tokens)))
+        _show(results, *loaded, max_new_tokens)
     except KeyboardInterrupt:
         interrupted = True
     if results:
-        to.print()
-        to.print(_table(results), soft_wrap=False)
-    ratios = [c.speedup for _, c in results if c.speedup]
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        to.print(f"{mean:.2f} times as fast (geometric mean); reading the prompt is in no figure")
+        _show_table(results)
     if interrupted:
         raise typer.Exit(130)
 
 
-def _prompt(chosen: tuple[str, str]) -> Prompt:
+def _show(results: list[tuple[str, Comparison]], model: Any, tokenizer: Any, most: int) -> None:
+    """Show all parts but the table, of which ``results`` are filled."""
+    from draftwood.cli import demo_step
+
+    prompts = [_prompt(kind, name) for kind, name in _CHOSEN]
+    _head(f"{_MODEL}, plainly: one token per pass", PLAIN)
+    _plain(prompts[0], model, tokenizer, most)
+    _head(f"drafted, and timed against plain decoding, {_ROUNDS} times each in turns: the same tokens", COMPARED)
+    for prompt in prompts:
+        result = _compared(prompt, model, tokenizer, most)
+        results.append((prompt.task, result))
+    found = demo_step.written(prompts[1], model, tokenizer, most)
+    number = demo_step.telling(found.steps)
+    if number is not None:
+        _head(
+            "one step of the second answer: what was drafted, and the path that was accepted", f"{STEP} {number}"
+        )
+        demo_step.show(found, number, tokenizer)
+
+
+def _head(what: str, command: str) -> None:
+    """Begin a part: what it shows, and the command that shows it of other texts."""
+    from rich.text import Text
+
+    from draftwood.cli.render import console
+
+    to = console(sys.stdout)
+    to.print(Text(f"\n── {what}", "bold"))
+    to.print(Text(f"   {command}", "dim"))
+
+
+def _prompt(kind: str, name: str) -> Prompt:
     from draftwood.tasks import prompts
 
-    kind, name = chosen
     return next(prompt for prompt in prompts(kind) if prompt.name == name)
 
 
-def _answer(prompt: Prompt, model: Any, tokenizer: Any, max_new_tokens: int) -> Comparison:
+def _asked(prompt: Prompt) -> None:
     from rich.text import Text
 
+    from draftwood.cli.render import console
+
+    to = console(sys.stdout)
+    to.print(Text(f"\n{prompt.task}: {_shortened(prompt.messages[-1]['content'])}", "bold"), soft_wrap=False)
+    to.print("\nanswer:\n")
+
+
+def _plain(prompt: Prompt, model: Any, tokenizer: Any, most: int) -> None:
+    """Write an answer at the pace of plain decoding."""
+    from draftwood.cli.render import Writer
+    from draftwood.doors.stream import stream
+
+    _asked(prompt)
+    writer = Writer([])
+    settings = {"tokenizer": tokenizer, "drafters": "none", "planner": "off", "max_new_tokens": most}
+    try:
+        with stream(model, list(prompt.messages), **settings) as pieces:
+            for piece in pieces:
+                writer.piece(piece)
+    finally:
+        writer.line()
+
+
+def _compared(prompt: Prompt, model: Any, tokenizer: Any, most: int) -> Comparison:
     from draftwood.cli.render import Rounds, Writer, console, print_summary, verdict
     from draftwood.drafters.load import load
     from draftwood.measure.compare import compare
 
     to, names = console(sys.stdout), [d.name for d in load(options.DRAFTERS_DEFAULT)]
-    to.print(Text(f"{prompt.task}: {_shortened(prompt.messages[-1]['content'])}", "bold"), soft_wrap=False)
-    to.print("\nanswer:\n")
+    _asked(prompt)
     writer = Writer(names)
     with Rounds(_ROUNDS, writer) as progress:
         try:
             result = compare(
                 model, list(prompt.messages), tokenizer=tokenizer, drafters=options.DRAFTERS_DEFAULT,
-                rounds=_ROUNDS, max_new_tokens=max_new_tokens, on_round=progress.begin, on_piece=writer.piece,
+                rounds=_ROUNDS, max_new_tokens=most, on_round=progress.begin, on_piece=writer.piece,
             )  # fmt: skip
         finally:
             writer.line()
@@ -93,26 +137,34 @@ def _shortened(question: str) -> str:
     return "\n".join(lines[:_SHOWN_LINES]) + (" …" if len(lines) > _SHOWN_LINES else "")
 
 
-def _table(results: list[tuple[str, Comparison]]) -> Table:
-    from rich.table import Table
+def _show_table(results: list[tuple[str, Comparison]]) -> None:
+    from draftwood.cli.render import console
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column("kind")
-    columns = ("tokens", "passes", "mean acceptance length", "acceptance rate", "plain s", "drafted s", "speedup")
-    for column in columns:
-        table.add_column(column, justify="right")
-    table.add_column("identical")
+    to = console(sys.stdout)
+    ranked = sorted(results, key=lambda result: result[1].speedup or 0.0)
+    _head("the table, worst kind first", TABLE)
+    to.print()
+    to.print(_table(ranked), soft_wrap=False)
+    ratios = [(result.speedup, kind) for kind, result in ranked if result.speedup]
+    if ratios:
+        mean = math.exp(sum(math.log(ratio) for ratio, _ in ratios) / len(ratios))
+        worst, kind = min(ratios)
+        to.print(
+            f"\n{mean:.2f} times as fast (geometric mean), worst {worst:.2f} ({kind}); "
+            "reading the prompt is in no figure"
+        )
+
+
+def _table(results: list[tuple[str, Comparison]]) -> Table:
+    from draftwood.cli.measuring import number, percent, plain_table
+
+    columns = ("tokens", "passes", "accept. length", "accept. rate", "plain s", "drafted s", "speedup")
+    table = plain_table("kind", *columns, last="identical")
     for kind, result in results:
         rates = result.drafted[0].stats
         table.add_row(
-            kind,
-            str(len(result.drafted[0].ids)),
-            str(rates.passes),
-            f"{rates.mean_acceptance_length:.2f}",
-            f"{100 * rates.acceptance_rate:.0f} %",
-            f"{result.plain_seconds or 0:.2f}",
-            f"{result.drafted_seconds or 0:.2f}",
-            f"{result.speedup or 0:.2f}",
-            "yes" if result.identical else "NO",
-        )
+            kind, str(len(result.drafted[0].ids)), str(rates.passes), number(rates.mean_acceptance_length),
+            percent(rates.acceptance_rate), number(result.plain_seconds), number(result.drafted_seconds),
+            number(result.speedup), {True: "yes", False: "NO", None: ""}[result.identical],
+        )  # fmt: skip
     return table

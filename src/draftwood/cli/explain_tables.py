@@ -136,10 +136,7 @@ def _texts(answer: Answer, most: int) -> Iterator[Text]:
 def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> None:
     """Print all that is known of one step."""
     to = console(sys.stdout)
-    written = _visible(found["text"] or " ".join(f"#{t}" for t in found["emitted"]))
-    of = ", ".join(f"{name} {ms:.2f}" for name, ms in found["ms_of"].items() if ms)
-    to.print(_bold(to, f"Step {found['step']}, after {found['context']} tokens: {written}"))
-    to.print(f"{found['why']}; {found['ms']:.1f} ms{f' ({of})' if of else ''}")
+    show_head(to, found)
     to.print()
     _show_sources(to, found["sources"])
     _show_alternatives(to, found)
@@ -148,6 +145,19 @@ def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str])
         to.print(f"{policy['policy']} {held}{': ' if policy['why'] else ''}{policy['why']}")
     for note in found["notes"]:
         to.print(note)
+    show_tree(to, found, answer, text)
+
+
+def show_head(to: Console, found: dict[str, Any]) -> None:
+    """Print what a step wrote, why it drafted as much, and its time."""
+    written = _visible(found["text"] or " ".join(f"#{t}" for t in found["emitted"]))
+    of = ", ".join(f"{name} {ms:.2f}" for name, ms in found["ms_of"].items() if ms)
+    to.print(_bold(to, f"Step {found['step']}, after {found['context']} tokens: {written}"))
+    to.print(f"{found['why']}; {found['ms']:.1f} ms{f' ({of})' if of else ''}")
+
+
+def show_tree(to: Console, found: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> None:
+    """Print the tree that a step scored, if one is known."""
     if found["tree"]:
         to.print(_tree(found["tree"], answer, text), soft_wrap=False)
         to.print("percentages: how likely the planner took each token to be right; ✓: accepted, ?: a probe")

@@ -94,12 +94,9 @@ class Bandit:
     ----------
     sources
         How many; arms are one more.
-    switches
-        Times that a choice changed.
     """
 
     sources: int
-    switches: int = 0
     _pool: Credit = field(init=False)
     _kinds: dict[str, _Kind] = field(default_factory=dict)
 
@@ -139,11 +136,6 @@ class Bandit:
         found.left -= found.arm != ALL  # a trial waits for steps that tell
         found.since += 1
 
-    def values(self, kind: str) -> list[float]:
-        """Return the tokens per second that each arm is thought to give, all together first; 0: unknown."""
-        found = self._kind(kind)
-        return [self._value(found, arm) for arm in range(1 + self.sources)]
-
     def _kind(self, kind: str) -> _Kind:
         if kind not in self._kinds:  # it begins with what is good for other kinds, and has a trial soon
             arms = 1 + self.sources
@@ -166,7 +158,6 @@ class Bandit:
         values = [self._value(kind, arm) for arm in range(1 + self.sources)]
         good = (1 - _TIE) * max(values)
         if kind.choice is None or values[kind.choice] < good:
-            self.switches += kind.choice is not None
             kind.choice = next((arm for arm in range(1, len(values)) if values[arm] >= good), ALL)
         kind.arm, kind.left = kind.choice, DWELL
 

@@ -3,7 +3,8 @@
 The correction is a factor per width, kept in logarithms at powers of two: a random walk over the octaves that
 starts anywhere, followed by a Kalman filter. A machine that slows down moves all widths alike, which the prior
 thinks likely; a width that has become dear by itself moves its neighbours, which it thinks possible. A pass
-that was interrupted is clipped, and the next one decides: two on one side are a change of the machine.
+that is far off is clipped, and the next ones count for more; one that confirms it (still off to the same side, by
+half as much or more) is a change of the machine, after which every width is looked at again.
 """
 
 from __future__ import annotations
@@ -48,8 +49,6 @@ class CostModel:
     ----------
     passes
         Passes learnt from.
-    jumps
-        Times that the machine was found to have changed.
     purse
         Plain passes that may be spent on finding out what other widths cost.
     """
@@ -65,7 +64,6 @@ class CostModel:
         self._table: Doubles | None = None
         self._seen = [0 if self.measured else -_STALE] * len(_SIZES)  # number of the last pass so wide
         self.passes = 0
-        self.jumps = 0
         self.purse = GRANT if self.measured else 8 * GRANT
 
     def seconds(self, n: int, context: int) -> float:
@@ -125,7 +123,6 @@ class CostModel:
 
     def _change(self) -> None:
         """Two passes tell the same: widths may have changed by themselves, and are worth looking at."""
-        self.jumps += 1
         self._cov += _GUESSED_SHAPE**2 * _WALK
         self._seen = [self.passes - _STALE] * len(_SIZES)
         self.purse = max(self.purse, 4 * GRANT)

@@ -51,9 +51,12 @@ class Tuned:
     curve: CostCurve | None
 
     def start(self, learned: Learned) -> None:
-        """Let ``learned`` begin with this, where it knows nothing yet; costs of another setting are left out."""
-        fits = self.setting is not None and learned.setting is not None and self.setting == learned.setting
-        if self.curve is not None and not fits and learned.setting is not None:
+        """Let ``learned`` begin with this, where it knows nothing yet.
+
+        Costs of another setting are left out, and the log says so once.
+        """
+        fits = self.setting is not None and self.setting == learned.setting
+        if self.curve is not None and not fits:
             self._say(_difference(self.setting, learned.setting))
         learned.take(self.checksum, self.beliefs, self.curve if fits else None)
 
@@ -160,8 +163,10 @@ def _check(entry: Mapping[str, Any]) -> None:
             raise ValueError(entry)
 
 
-def _difference(theirs: Mapping[str, Any] | None, ours: Mapping[str, Any]) -> str:
+def _difference(theirs: Mapping[str, Any] | None, ours: Mapping[str, Any] | None) -> str:
     """Say by what two settings differ."""
+    if ours is None:
+        return "as nobody knows of which model and number format this target is"
     if theirs is None:
         return "they do not say of which model they are"
     other = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]

@@ -104,8 +104,12 @@ def _begun(learned: Learned | None, options: list[str]) -> tuple[Learned | None,
         return learned, options
     if len(files) > 1:
         raise UsageError("option 'tuned' of a planner is given twice")
-    learned = Learned() if learned is None else learned
-    read_tuned(files[0]).start(learned)
+    tuned = read_tuned(files[0])
+    if learned is None:  # of no target yet: nothing that its costs could fit, and nobody to tell
+        learned = Learned()
+        learned.take(tuned.checksum, tuned.beliefs, None)
+    else:
+        tuned.start(learned)
     return learned, [option for key, option in pairs if key != "tuned"]
 
 

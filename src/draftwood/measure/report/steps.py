@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draftwood.measure.explain.account import Account, accounts
+from draftwood.measure.explain.tree import Tree
 from draftwood.measure.explain.why import words
 from draftwood.measure.report.markup import clean
 from draftwood.measure.report.origins import Origin, Text
@@ -104,32 +105,31 @@ class StepData:
 
     def _step(self, step: Step, text: Text, look: Sequence[int], prompt: int) -> list[Any]:
         copied = [token for token, source in zip(step.emitted, step.sources, strict=False) if source != MODEL]
-        own = step.emitted[len(copied) :]
+        own, tree = step.emitted[len(copied) :], Tree.of(step)
+        path = [tree.tokens[node] for node in tree.path] if tree else []
         return [
             step.context,
             round(1000 * step.seconds, 2),
             round(1000 * step.score_s, 2),
-            0 if copied == _path(step) else self._texts(copied),
+            0 if copied == path else self._texts(copied),
             self._texts(own)[0] if own else -1,
-            self._tree(step, look),
+            self._tree(tree, look),
             [self._origin(o, step, text, look, prompt) for o in text.origins(step)],
         ]
 
-    def _tree(self, step: Step, look: Sequence[int]) -> Any:
-        trace = step.trace or {}
-        if not trace.get("tokens"):
+    def _tree(self, tree: Tree | None, look: Sequence[int]) -> Any:
+        if tree is None or not {"source", "belief"} <= tree.columns.keys():
             return 0
-        n = len(trace["tokens"])
-        sources = [look[s] for s in trace["source"]]
-        parents, path = trace["parents"], trace["path"]
-        chain = parents == list(range(-1, n - 1))
-        probes = [int(p) for p in trace.get("probe", ())]
+        if not all(0 <= source < len(look) for source in tree.columns["source"]):
+            return 0
+        chain = tree.parents == list(range(-1, len(tree.tokens) - 1))
+        probes = [int(p) for p in tree.columns.get("probe", ())]
         return [
-            self._texts(trace["tokens"]),
-            0 if chain else parents,
-            _one_or_all([round(100 * b) for b in trace["belief"]]),
-            _one_or_all(sources),
-            len(path) if chain else path,
+            self._texts(tree.tokens),
+            0 if chain else tree.parents,
+            _one_or_all([round(100 * b) for b in tree.columns["belief"]]),
+            _one_or_all([look[s] for s in tree.columns["source"]]),
+            len(tree.path) if chain else tree.path,
             probes if any(probes) else 0,
         ]
 
@@ -148,11 +148,6 @@ class StepData:
 
     def _string(self, text: str) -> int:
         return self._strings.setdefault(clean(text), len(self._strings))
-
-
-def _path(step: Step) -> list[int]:
-    trace = step.trace or {}
-    return [trace["tokens"][node] for node in trace.get("path", ())]
 
 
 def _one_or_all(values: list[int]) -> int | list[int]:

@@ -1,0 +1,67 @@
+"""The step that ``draftwood demo`` shows: an answer with its trees, and the one of them that tells most."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from draftwood.cli import options
+from draftwood.step import Step
+
+if TYPE_CHECKING:
+    from draftwood.measure.rows.records import Answer
+    from draftwood.tasks import Prompt
+
+_MOST_NODES = 24  # that fit a screen
+
+
+def written(prompt: Prompt, model: Any, tokenizer: Any, most: int) -> Answer:
+    """Write an answer that keeps its trees."""
+    from draftwood.doors.stream import stream
+    from draftwood.drafters.load import load
+    from draftwood.measure.rows.records import Answer
+    from draftwood.measure.rows.texts import token_texts
+
+    settings = {"planner": options.PLANNER_DEFAULT, "max_new_tokens": most, "trace": True}
+    with stream(model, list(prompt.messages), tokenizer=tokenizer, **settings) as pieces:
+        for _ in pieces:
+            pass
+    ids = pieces.generation.ids
+    return Answer(
+        0, prompt.task, prompt.name, options.DRAFTERS_DEFAULT, planner=options.PLANNER_DEFAULT,
+        drafters=[d.name for d in load(options.DRAFTERS_DEFAULT)], output_ids=ids,
+        pieces=token_texts(ids, tokenizer), steps=pieces.generation.steps,
+    )  # fmt: skip
+
+
+def telling(steps: Sequence[Step]) -> int | None:
+    """Return the number, from 1, of the step that tells most; None if none drafted.
+
+    A tree with branches tells more than a chain, a longer accepted path more than a shorter one.
+    """
+    from draftwood.measure.explain.tree import Tree
+
+    best = (False, False, -1), 0
+    for number, step in enumerate(steps, start=1):
+        tree = Tree.of(step)
+        if tree is not None:
+            branches = len(set(tree.parents)) < len(tree.parents)
+            best = max(best, ((len(tree.tokens) <= _MOST_NODES, branches, len(tree.path)), -number))
+    return -best[1] or None
+
+
+def show(answer: Answer, number: int, tokenizer: Any) -> None:
+    """Print this step's text and tree."""
+    from draftwood.cli import explain_tables
+    from draftwood.cli.render import console
+    from draftwood.doors.prompts import decoder
+    from draftwood.measure.explain.account import Account
+    from draftwood.measure.explain.document import detail
+
+    decode = decoder(tokenizer)
+    found = detail(answer, Account(number, answer.steps[number - 1]))
+    to = console(sys.stdout)
+    to.print()
+    explain_tables.show_head(to, found)
+    explain_tables.show_tree(to, found, answer, lambda token: decode([token]) or f"#{token}")
