@@ -152,6 +152,11 @@ class Target(Protocol):
 class Noise(Protocol):
     """Keyed noise: a function of (seed, sequence, position, token), so reading it consumes nothing."""
 
+    @property
+    def temperature(self) -> float:
+        """What log-probabilities are divided by before the noise is added; the largest sum is chosen."""
+        ...
+
     def gumbel(self, position: int, ids: NDArray[Any]) -> NDArray[np.float64]:
         """Gumbel noise of these tokens at this position of the text, float64[len(ids)]."""
         ...
@@ -264,6 +269,8 @@ class Needs:
         The ``top_k`` of the prompt's rows too, and of other text that is read and not written: `PromptWatcher`.
     probes
         At least so many probes in one pass, so a target with trees whose passes hold them beside the root.
+    choice
+        What the target would take at rows off the path too, as far as the ``top_k`` tell: `Feedback.choice`.
     stem
         What the other drafters of the set propose in the same step, to go on behind it: `Brancher`.
     """
@@ -272,6 +279,7 @@ class Needs:
     hidden: tuple[int, ...] = ()
     prompt: bool = False
     probes: int = 0
+    choice: bool = False
     stem: bool = False
 
 
@@ -293,12 +301,14 @@ class Feedback:
         Tokens that were committed: the path's, then the target's own (see `Verdict`).
     choice : int32[1 + len(tree)]
         What the target takes at each row: exact on the path, elsewhere from the raw top-k plus noise where a
-        drafter of the set declared ``top_k``, else -1 (unknown); also -1 where the row's scores are broken.
+        drafter of the set asked for it (`Needs.choice`), else -1 (unknown); -1 too where a row's scores are broken.
     top_k
         Ids int32[rows, k] and probabilities float32[rows, k] of all rows where this source declared it, else None;
         see `Scores.top_k` for small vocabularies and broken rows.
     hidden
         Declared layer -> hidden states [rows, width] of all rows, in the target's own array type.
+    source
+        Index of this source in the set.
 
     A node is a label for beliefs only if its parent was accepted; proposals that the planner pruned are labels
     too where that holds.
@@ -312,6 +322,7 @@ class Feedback:
     choice: Ints
     top_k: tuple[Ints, Floats] | None = None
     hidden: Mapping[int, Any] = field(default_factory=dict)
+    source: int = 0
 
 
 class DraftSession(Protocol):

@@ -30,16 +30,17 @@ def feedback(
     most = max(need.top_k for need in needs)
     top_k = scores.top_k(most) if most else None
     known = [-1] * (1 + len(tree))
-    if top_k is not None:
+    if top_k is not None and any(need.choice for need in needs):
         known = _raw_choice(tree.positions(context), *top_k, sampling, noise).tolist()
     for node, token in zip((-1, *verdict.path), verdict.emitted, strict=False):  # the last node may be the end
         known[1 + node] = token
     choice = np.array(known, dtype=np.int32)
     hidden = {layer: scores.hidden(layer) for layer in sorted({layer for need in needs for layer in need.hidden})}
     found = []
-    for source, need, rows in zip(sources, needs, plan.rows, strict=True):
+    for i, (source, need, rows) in enumerate(zip(sources, needs, plan.rows, strict=True)):
         own = None if top_k is None or not need.top_k else (top_k[0][:, : need.top_k], top_k[1][:, : need.top_k])
-        found.append(Feedback(tree, source.proposal, rows, verdict.path, verdict.emitted, choice, own, hidden))
+        lesson = Feedback(tree, source.proposal, rows, verdict.path, verdict.emitted, choice, own, hidden, i)
+        found.append(lesson)
     return found
 
 

@@ -9,11 +9,12 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, Ints, Noise
 from draftwood.errors import IntegrityError
 from draftwood.step import SourceStep
-from draftwood.tree import TokenTree, merge
+from draftwood.tree import NO_CLAIM, TokenTree, merge
 
 log = logging.getLogger("draftwood")
 
@@ -36,6 +37,7 @@ class Source:
         self.session: DraftSession | None = None
         self.proposal = TokenTree.empty()
         self.step = SourceStep()
+        self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
 
     def open(self, ids: Sequence[int], noise: Noise | None) -> None:
         """Start (again) from the committed text."""
@@ -66,8 +68,9 @@ class Source:
             tree.check_integrity(vocab_size)
             if len(tree):
                 evidence, classes = tree.evidence.tolist(), len(self.drafter.prior)
-                if min(evidence) < 0 or max(evidence) >= classes:
+                if min(evidence) < (0 if stem is None else NO_CLAIM) or max(evidence) >= classes:
                     raise IntegrityError(f"evidence classes must lie in [0, {classes}), the length of the prior")
+                self._own = None if min(evidence) >= 0 else tree.evidence != NO_CLAIM
                 self.step.match_length = int(session.match_length)
             self.proposal = tree
 
@@ -76,7 +79,8 @@ class Source:
         self.step.draft_s = perf_counter() - started
         self.step.calls, self.step.asked = 1, ask.nodes
         if len(self.proposal):
-            self.step.proposed = len(self.proposal) - self.proposal.n_probes
+            through = 0 if self._own is None else len(self._own) - np.count_nonzero(self._own)
+            self.step.proposed = len(self.proposal) - self.proposal.n_probes - int(through)
         return self.proposal
 
     def learn(self, lesson: Feedback) -> None:
@@ -92,10 +96,11 @@ class Source:
 
     def _credit(self, lesson: Feedback) -> None:
         # Equal siblings of its own count once; its probe earns nothing where somebody else's draft was it.
-        scored = set(lesson.rows.tolist()) - {-1}
+        rows = lesson.rows if self._own is None else lesson.rows[self._own]
+        scored = set(rows.tolist()) - {-1}
         drafts = scored
         if lesson.proposal.n_probes:
-            drafts = set(lesson.rows[~lesson.proposal.probe].tolist()) - {-1}
+            drafts = set(lesson.rows[~lesson.proposal.probe].tolist()) & scored
         self.step.probes, self.step.kept = len(scored - drafts), len(drafts)
         self.step.accepted = len(drafts.intersection(lesson.path))
 

@@ -18,6 +18,10 @@ Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 
 
+NO_CLAIM = -1
+"""Evidence of a node that others proposed, in the tree of a drafter that goes on behind it."""
+
+
 @dataclass(frozen=True, eq=False)
 class TokenTree:
     """Candidate continuations hanging off the last committed token (the root, which is not a node).
@@ -36,7 +40,7 @@ class TokenTree:
     source : int16[n]
         Which drafter of the set proposed the node (its index in the set).
     evidence : int16[n]
-        The source's own small class of why it proposed the node.
+        The source's own small class of why it proposed the node; `NO_CLAIM` where it only passes through.
     draft_prob : float32[n]
         What a drafting model itself gave the token; NaN for other sources.
     probe : bool[n]

@@ -100,7 +100,7 @@ class JacobiDrafter(BaseDrafter):
 
     @property
     def needs(self) -> Needs:
-        return Needs(top_k=TOP_K)
+        return Needs(top_k=TOP_K, choice=True)
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> JacobiSession:  # noqa: ARG002
         return JacobiSession(self, prompt)

@@ -14,6 +14,7 @@ from draftwood.drafters.recycling_prior import PRIOR
 from draftwood.errors import UsageError
 from draftwood.index.recycled.recycled_evidence import LONGEST, K
 from draftwood.tree import TokenTree
+from draftwood.verify.noise import KeyedNoise
 
 if TYPE_CHECKING:
     from draftwood.index.recycled.recycled import RecycledTable
@@ -57,22 +58,27 @@ class RecyclingDrafter(BaseDrafter):
     def prior(self) -> Floats:
         return PRIOR
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> RecyclingSession:  # noqa: ARG002
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> RecyclingSession:
         from draftwood.index.recycled.recycled import RecycledTable  # brings numba, so not before it is used
 
         if not self.keep:
-            return RecyclingSession(self, RecycledTable(), prompt)
+            return RecyclingSession(self, RecycledTable(), prompt, noise)
         if not self._shared:
             self._shared.append(RecycledTable())
-        return RecyclingSession(self, self._shared[0], prompt)
+        return RecyclingSession(self, self._shared[0], prompt, noise)
 
 
 class RecyclingSession(TextSession):
     """One text, and a table of its own unless its drafter keeps one."""
 
-    def __init__(self, drafter: RecyclingDrafter, table: RecycledTable, prompt: Sequence[int]) -> None:
+    def __init__(
+        self, drafter: RecyclingDrafter, table: RecycledTable, prompt: Sequence[int], noise: Noise | None
+    ) -> None:
         super().__init__(prompt)
         self._drafter, self._table = drafter, table
+        self._noise = (np.zeros(3, dtype=np.int64), 0.0)
+        if isinstance(noise, KeyedNoise):
+            self._noise = (np.array(noise.key, dtype=np.int64), noise.temperature)
 
     def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:
         return self.branch(TokenTree.empty(), nodes, probes, odds)
@@ -81,7 +87,14 @@ class RecyclingSession(TextSession):
         """Grow one tree of recycled tokens and of what the others propose, and go on behind both."""
         drafter = self._drafter
         columns, belief = self._table.grow(
-            self.text[-LONGEST:], odds, nodes, stem=stem, depth=drafter.length, longest=drafter.context
+            self.text[-LONGEST:],
+            odds,
+            nodes,
+            stem=stem,
+            noise=self._noise,
+            length=len(self.text),
+            depth=drafter.length,
+            longest=drafter.context,
         )
         return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
 

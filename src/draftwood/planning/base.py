@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from draftwood.contracts import Ask, Drafter, Feedback, Plan, State
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking, depth_limit, node_limit, rank
-from draftwood.tree import TokenTree
+from draftwood.tree import NO_CLAIM, TokenTree
 
 CHAIN_OF = 4
 """A target without trees gets the best chain of a tree of so many times its length: 2 to 4 % more per pass."""
@@ -144,6 +146,8 @@ class TreePlanner(ABC):
         if drafter is None or not len(tree):
             return tree
         belief = self.learned.beliefs.odds(drafter, greedy=state.greedy)[tree.evidence]
+        if drafter.needs.stem:
+            belief = np.where(tree.evidence == NO_CLAIM, np.float32(0), belief)
         return tree if belief.tobytes() == tree.belief.tobytes() else replace(tree, belief=belief)
 
     def trace(self, state: State, ranking: Ranking, count: int, rows: int) -> dict[str, Any]:

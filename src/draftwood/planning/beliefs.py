@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from draftwood.contracts import Drafter, Feedback, Floats
+from draftwood.tree import NO_CLAIM
 
 WEIGHT = 30.0
 """A class's prior counts as this many labels."""
@@ -178,11 +179,14 @@ class Rates:
 def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:
     """Return the evidence class of each proposed draft node whose parent was accepted, and whether it was right.
 
-    Nodes that were not scored count too: the target's choice at their parent tells.
+    Nodes that were not scored count too: the target's choice at their parent tells. One that others proposed too
+    is a label of the source whose belief it carries: the largest of several is too large on average, unless each
+    learns from the nodes where it is the largest.
     """
     proposal = lesson.proposal
     if not len(proposal):
         return [], []
+    speaker = lesson.tree.source.tolist()
     accepted, choice = set(lesson.path), lesson.choice.tolist()
     rows, probe = lesson.rows.tolist(), proposal.probe.tolist() if proposal.n_probes else None
     classes, right = [], []
@@ -192,8 +196,10 @@ def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:
         taken = reached.get(parent, -1)
         if taken < 0 or (probe is not None and probe[node]):
             continue
-        classes.append(evidence)
-        right.append(token == taken)
-        if rows[node] in accepted:
-            reached[node] = choice[1 + rows[node]]
+        row = rows[node]
+        if evidence != NO_CLAIM and (row < 0 or speaker[row] == lesson.source):
+            classes.append(evidence)
+            right.append(token == taken)
+        if row in accepted:
+            reached[node] = choice[1 + row]
     return classes, right

@@ -219,7 +219,7 @@ class TopKDrafter(_Toy):
 
     @property
     def needs(self) -> Needs:
-        return Needs(top_k=self.k)
+        return Needs(top_k=self.k, choice=True)
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
         return _TopKSession(prompt, self, noise)

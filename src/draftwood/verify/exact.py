@@ -52,7 +52,7 @@ class ExactSession:
     ) -> None:
         check_sampling(sampling)
         self.sampling = sampling
-        self.noise = None if sampling.greedy else KeyedNoise(sampling.seed, sequence)
+        self.noise = None if sampling.greedy else KeyedNoise(sampling.seed, sequence, sampling.temperature)
         self._processors = tuple(processors)
         self._penalised = sampling.repetition_penalty != 1
         self._plain = sampling.greedy and not self._penalised and not self._processors

@@ -74,15 +74,23 @@ class KeyedNoise:
         Any integer, taken modulo 2**64.
     sequence
         Number of the returned sequence (modulo 2**32), never the row of a batch.
+    temperature
+        What the rule divides log-probabilities by before it adds the noise.
     """
 
     seed: int
     sequence: int = 0
+    temperature: float = 1.0
     _key: NDArray[np.uint32] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         bits = int(self.seed) % 2**64
         object.__setattr__(self, "_key", np.array([bits & 0xFFFFFFFF, bits >> 32], dtype=np.uint32))
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """Both words of the seed, and the sequence: what a kernel needs to make the same noise."""
+        return int(self._key[0]), int(self._key[1]), int(self.sequence) % 2**32
 
     def gumbel(self, position: int, ids: NDArray[Any]) -> NDArray[np.float64]:
         """Gumbel noise of these tokens at this position of the text.

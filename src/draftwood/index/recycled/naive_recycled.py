@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from types import MappingProxyType
 
-from draftwood.index.recycled.recycled_evidence import BUCKETS, EDGES, KINDS, LONGEST, OWN_CLASSES, STEM_EDGES, K
+from draftwood.index.recycled.recycled_evidence import BUCKETS, EDGES, KINDS, LONGEST, K
 
 Node = tuple[int, int, int]  # token, parent, evidence class
 
@@ -65,7 +65,7 @@ class NaiveRecycled:
                 path = tuple(text[len(tail) :])
                 for (*above_it, token), belief in stem.items():
                     if tuple(above_it) == path and (token not in worth or belief > worth[token][0]):
-                        worth[token] = (belief, OWN_CLASSES + bisect_right(STEM_EDGES, belief))
+                        worth[token] = (belief, -1)
                 for token, (chance, evidence) in worth.items():
                     found += 1
                     heappush(heap, (-likely * chance, found, parent, [*text, token], evidence))

@@ -13,6 +13,10 @@ from draftwood.index.recycled.recycled_evidence import CLASSES, LONGEST, K
 from draftwood.index.recycled.recycled_kernel import CLOCK, USED, WAYS, grow, record
 from draftwood.tree import TokenTree
 
+RowNoise = tuple[NDArray[np.int64], float]
+"""Both words of the key and the sequence, and the temperature, 0 for greedy."""
+
+GREEDY: RowNoise = (np.zeros(3, dtype=np.int64), 0.0)
 _NO_STEM = TokenTree.empty()
 _FIRST, MOST = 1 << 10, 1 << 15
 """Groups of places of a new table, and at most: 64 bytes a place, 8 MB in all at most."""
@@ -106,6 +110,8 @@ class RecycledTable:
         nodes: int,
         *,
         stem: TokenTree = _NO_STEM,
+        noise: RowNoise = GREEDY,
+        length: int = 0,
         depth: int = 64,
         longest: int = LONGEST,
     ) -> tuple[Ints, Floats]:
@@ -117,6 +123,8 @@ class RecycledTable:
             Acceptance rate per evidence class.
         stem
             Drafts that others proposed, to go on behind: their nodes are candidates at their beliefs.
+        noise, length
+            What tokens will be chosen with, and how many stand before the next one.
         nodes, depth
             Most nodes of the tree, at most 1024, and of its longest branch.
         longest
@@ -141,7 +149,8 @@ class RecycledTable:
         others = np.empty((4, len(stem)), dtype=np.int32)
         others[0], others[1] = stem.tokens, stem.parents
         trust = stem.belief if stem.belief.flags.writeable else stem.belief.copy()
-        n = grow(*table, last, others, trust, own, nodes, depth, longest, out, belief)
+        key, temperature = noise
+        n = grow(*table, last, others, trust, own, key, temperature, length, nodes, depth, longest, out, belief)
         return out[:, :n], belief[:n]
 
     def copy(self) -> Self:

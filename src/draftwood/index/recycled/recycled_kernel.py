@@ -6,17 +6,20 @@ page of Python.
 Layout
 ------
 A hash table of groups of `WAYS` places. A place holds a context's ``keys`` uint64 (0: free), its best next tokens
-``ids`` int32[K] (-1: none), their ``marks`` uint8[K + 1] (probability bucket each, then the kind of row) and
-``stamps`` int32, the clock when it was written: in a full group the oldest goes. Two contexts with one key (2**-64)
+``ids`` int32[K] (-1: none), their ``marks`` uint8[K + 1] (a probability each, then the kind of row) and
+``stamps`` int32, the clock when it was written: in a full group the oldest goes. Contexts with one key (2**-64)
 cost a draft, never a text.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.index.compiling import compiled, inner
+from draftwood.index.recycled.recycled_evidence import BUCKETS, EDGES, GAPS, KINDS, LONGEST, K
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -25,20 +28,43 @@ Keys = NDArray[np.uint64]
 Floats = NDArray[np.float32]
 
 WAYS = 4
-LONGEST, KINDS, K, BUCKETS = 3, 3, 8, 9  # as in recycled_evidence, which a test compares
-OWN_CLASSES = LONGEST * KINDS * K * BUCKETS
+SAMPLED = LONGEST * KINDS * K * BUCKETS
 OFF_STEM = -2
+NO_CLAIM = -1
 USED, CLOCK = 0, 1
 _LOOKUPS = LONGEST * K
+_EDGES, _GAPS = np.array(EDGES), np.array(GAPS)
 _STEM_CHILDREN = 64  # of one node; more are left out
 _START = np.uint64(0x243F6A8885A308D3)  # any number whose low bits tokens cannot cancel
 
 
 @inner
-def _bucket(p: float) -> int:
-    if p < 0.07:
-        return 0 if p < 0.003 else 1 if p < 0.01 else 2 if p < 0.03 else 3
-    return 4 if p < 0.15 else 5 if p < 0.3 else 6 if p < 0.55 else 7 if p < 0.8 else 8
+def _packed(p: float) -> int:
+    """Negative logarithm in sixteenths: a probability in a byte."""
+    return min(255, round(-16 * math.log(max(p, 1e-30))))
+
+
+@inner
+def _bucket(edges: NDArray[np.float64], value: float) -> int:
+    bucket = 0
+    while bucket < len(edges) and value >= edges[bucket]:
+        bucket += 1
+    return bucket
+
+
+@inner
+def _gumbel(key: Longs, position: int, token: int) -> float:
+    """Noise of a token as `verify.noise.KeyedNoise` makes it: Philox4x32-10, then -log(-log(u))."""
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    k0, k1 = np.uint64(key[0]), np.uint64(key[1])
+    c0, c1, c2, c3 = np.uint64(token >> 2), np.uint64(position), np.uint64(key[2]), np.uint64(0)
+    for _ in range(10):
+        p0, p1 = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
+        c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ k0, p1 & low, (p0 >> half) ^ c3 ^ k1, p0 & low
+        k0, k1 = (k0 + np.uint64(0x9E3779B9)) & low, (k1 + np.uint64(0xBB67AE85)) & low
+    lane = token & 3
+    word = c0 if lane == 0 else c1 if lane == 1 else c2 if lane == 2 else c3
+    return -math.log(-math.log((word + 0.5) / 4294967296.0))
 
 
 @inner
@@ -125,15 +151,53 @@ def record(
             marks[group, way, K] = kinds[row]
             for rank in range(K):
                 ids[group, way, rank] = best[row, rank] if rank < width else -1
-                marks[group, way, rank] = _bucket(chances[row, rank]) if rank < width else 0
+                marks[group, way, rank] = _packed(chances[row, rank]) if rank < width else 255
+
+
+@inner
+def _classes(ids: Ints, marks: Bytes, noise: Longs, temperature: float, position: int, out: Ints) -> None:
+    """Class of each token of one row, apart from the row's own share of it.
+
+    Greedy: rank and probability. Sampled: what the row itself would choose with the position's own noise, then how
+    far each is behind it (and it before the next).
+    """
+    if temperature == 0:
+        for rank in range(K):
+            out[rank] = rank * BUCKETS + _bucket(_EDGES, math.exp(-marks[rank] / 16.0))
+        return
+    score = np.empty(K, np.float64)
+    for rank in range(K):
+        score[rank] = -np.inf
+        if ids[rank] >= 0:
+            score[rank] = _gumbel(noise, position, ids[rank]) - marks[rank] / (16.0 * temperature)
+    for rank in range(K):
+        before, nearest = 0, np.inf
+        for other in range(K):
+            if score[other] > score[rank]:
+                nearest = max(nearest, score[other] - score[rank]) if before else score[other] - score[rank]
+                before += 1
+        if before == 0:
+            for other in range(K):
+                if other != rank:
+                    nearest = min(nearest, score[rank] - score[other])
+        out[rank] = SAMPLED + before * BUCKETS + _bucket(_GAPS, nearest)
 
 
 @inner
 def _candidates(
-    keys: Keys, ids: NDArray[np.int32], marks: Bytes, stamps: Ints, context: Ints, known: int, out: Ints
+    keys: Keys,
+    ids: NDArray[np.int32],
+    marks: Bytes,
+    stamps: Ints,
+    context: Ints,
+    known: int,
+    noise: Longs,
+    temperature: float,
+    position: int,
+    out: Ints,
 ) -> int:
     """Tokens known behind a context, longest first, each once: rows of ``out`` token, class. Returns how many."""
-    path = np.empty(LONGEST, np.uint64)
+    path, classes = np.empty(LONGEST, np.uint64), np.empty(K, np.int32)
     key = _START
     for size in range(known):
         key = _mix(key, context[size])
@@ -144,7 +208,8 @@ def _candidates(
         if way < 0:
             continue
         group = _group(keys, path[size])
-        first = (size * KINDS + marks[group, way, K]) * K
+        first = (size * KINDS + marks[group, way, K]) * K * BUCKETS
+        _classes(ids[group, way], marks[group, way], noise, temperature, position, classes)
         before = n
         for rank in range(K):
             token = ids[group, way, rank]
@@ -154,20 +219,9 @@ def _candidates(
             for i in range(before):
                 seen = seen or out[i, 0] == token
             if not seen:
-                out[n, 0], out[n, 1] = token, (first + rank) * BUCKETS + marks[group, way, rank]
+                out[n, 0], out[n, 1] = token, first + classes[rank]
                 n += 1
     return n
-
-
-@inner
-def _stem_bucket(p: float) -> int:
-    if p < 0.35:
-        if p < 0.1:
-            return 0 if p < 0.01 else 1 if p < 0.03 else 2 if p < 0.06 else 3
-        return 4 if p < 0.16 else 5 if p < 0.25 else 6
-    if p < 0.75:
-        return 7 if p < 0.45 else 8 if p < 0.55 else 9 if p < 0.65 else 10
-    return 11 if p < 0.83 else 12 if p < 0.9 else 13 if p < 0.95 else 14 if p < 0.98 else 15
 
 
 @inner
@@ -185,7 +239,7 @@ def _with_stem(stem: Ints, trust: Floats, child: int, odds: Floats, n: int, foun
             n += 1
         if c >= own or trust[child] > worth[c]:
             found[c, 0], worth[c] = stem[0, child], trust[child]
-            found[c, 1] = OWN_CLASSES + _stem_bucket(trust[child])
+            found[c, 1] = NO_CLAIM
         found[c, 2] = child
         child = stem[3, child]
     return n
@@ -193,7 +247,7 @@ def _with_stem(stem: Ints, trust: Floats, child: int, odds: Floats, n: int, foun
 
 @inner
 def _link(stem: Ints) -> int:
-    """Write each node's first child and next sibling, in order, to rows 2 and 3; returns the root's first child."""
+    """Write nodes' first children and next siblings to rows 2 and 3; returns the root's first child."""
     first = -1
     for node in range(stem.shape[1]):
         stem[2, node] = -1
@@ -207,8 +261,8 @@ def _link(stem: Ints) -> int:
 
 
 @compiled(
-    "i8(u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1], i4[::1], i4[:,::1], f4[::1], f4[::1], i8, i8, i8,"
-    " i4[:,::1], f4[::1])"
+    "i8(u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1], i4[::1], i4[:,::1], f4[::1], f4[::1], i8[::1], f8, i8,"
+    " i8, i8, i8, i4[:,::1], f4[::1])"
 )
 def grow(
     keys: Keys,
@@ -219,6 +273,9 @@ def grow(
     stem: Ints,
     trust: Floats,
     odds: Floats,
+    noise: Longs,
+    temperature: float,
+    length: int,
     nodes: int,
     depth: int,
     longest: int,
@@ -227,13 +284,15 @@ def grow(
 ) -> int:
     """Grow the tree of what may follow the tail, likeliest first; returns how many nodes.
 
-    Rows of ``stem`` int32[4, s]: tokens and parents of a tree that others proposed, room for two more; ``trust``
-    is its belief. Rows of ``out`` int32[3, nodes]: tokens, parents, classes of evidence.
+    ``length`` tokens stand before the next one; ``noise`` has both words of the key and the sequence, unread at a
+    ``temperature`` of 0. Rows of ``stem`` int32[4, s]: tokens and parents of a tree that others proposed, room for
+    two more; ``trust`` is its belief. Rows of ``out`` int32[3, nodes]: tokens, parents, evidence (-1 for what the
+    stem alone vouches for).
     """
     context, found = np.empty(LONGEST, np.int32), np.empty((_LOOKUPS + _STEM_CHILDREN, 3), np.int32)
     worth = np.empty(len(found), np.float32)
     entry = np.empty((nodes, 5), np.int64)  # token, class, node of the stem, parent, depth
-    chance = np.empty(nodes, np.float64)
+    chance, own = np.empty(nodes, np.float64), np.empty(nodes, np.float32)
     order = np.arange(nodes)  # entries of the frontier, likeliest first; the unused ones behind
     waiting, size = 0, 0
     parent, below, likely, child = -1, 0, 1.0, _link(stem)
@@ -242,7 +301,8 @@ def grow(
         waiting = min(waiting, room)
         if below < depth and (waiting < room or likely > chance[order[waiting - 1]]):
             known = min(longest, _context(tail, out[0], out[1], parent, context))
-            n = _candidates(keys, ids, marks, stamps, context, known, found)
+            at = length + below
+            n = _candidates(keys, ids, marks, stamps, context, known, noise, temperature, at, found)
             for c in range(_with_stem(stem, trust, child, odds, n, found, worth)):
                 p = likely * worth[c]
                 if waiting == room:
@@ -253,7 +313,7 @@ def grow(
                 while at > 0 and chance[order[at - 1]] < p:
                     order[at] = order[at - 1]
                     at -= 1
-                order[at], chance[slot] = slot, p
+                order[at], chance[slot], own[slot] = slot, p, worth[c]
                 waiting += 1
                 for field in range(3):
                     entry[slot, field] = found[c, field]
@@ -266,7 +326,7 @@ def grow(
             order[i] = order[i + 1]
         order[waiting] = slot
         out[0, size], out[1, size], out[2, size] = entry[slot, 0], entry[slot, 3], entry[slot, 1]
-        belief[size] = odds[entry[slot, 1]]
+        belief[size] = own[slot]
         parent, below, likely = size, entry[slot, 4], chance[slot]
         child = stem[2, entry[slot, 2]] if entry[slot, 2] >= 0 else -1
         size += 1
