@@ -34,7 +34,7 @@ LEAN = 10.0
 """What the rate of its neighbours counts for a class, in labels."""
 
 
-SHAPES = {"ngram": ((8, 3, 6, 4), (5, 4, 3), (2, 12))}
+SHAPES = {"ngram": ((8, 3, 6, 4), (5, 4, 3), (2, 12)), "recycling": ((3, 3, 8, 9), (3, 3, 8, 9))}
 """How a drafter numbers its classes, in blocks: of each, the sizes of its features, the most telling one first."""
 
 
@@ -66,7 +66,7 @@ class Fixed(beliefs.Rates):
 def count(traces: list[Trace], drafter: Drafter, prior: NDArray[np.float32], nodes: int) -> Fixed:
     planner = FixedPlanner(nodes)
     rates = Fixed(prior)
-    planner.beliefs.rates = lambda *_, **__: rates  # type: ignore[method-assign]
+    planner.learned.beliefs.rates = lambda *_, **__: rates  # type: ignore[method-assign]
     for trace in traces:
         target = ReplayTarget(trace.prompt_ids, trace.output_ids)
         with open_rows(target, [drafter], [recorded_request(trace)], SampleAndMatch()) as rows:
@@ -101,10 +101,15 @@ def main() -> None:
     text = listed(prior)
     print(text, f"{int(totals.sum())} labels")
     if args.write:
-        path = Path(draftwood.drafters.__file__).with_name(f"{drafter.name.replace('-', '_')}_prior.py")
-        module = path.read_text(encoding="utf-8")
-        start, end = module.index("_THOUSANDTHS = ("), module.index("\n)\n") + 3
-        path.write_text(module[:start] + text + module[end:], encoding="utf-8")
+        write_module(drafter.name, text)
+
+
+def write_module(name: str, text: str) -> None:
+    """Put an array that `listed` wrote into a drafter's module of priors."""
+    path = Path(draftwood.drafters.__file__).with_name(f"{name.replace('-', '_')}_prior.py")
+    module = path.read_text(encoding="utf-8")
+    start, end = module.index("_THOUSANDTHS = ("), module.index("\n)\n") + 3
+    path.write_text(module[:start] + text + module[end:], encoding="utf-8")
 
 
 def listed(prior: NDArray[np.float32]) -> str:

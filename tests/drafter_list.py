@@ -172,6 +172,14 @@ SCORED = frozenset(
 ANSWERING = frozenset({"prediction", "parrot"})
 """Drafters that tell the answer from its prompt: where it began is nowhere in the text."""
 
-SHARING = frozenset({"memory", "ngram-mod", "ngram-mod of short n-grams+lookup", "faithful ngram-mod+suffix"})
+SHARING = frozenset(
+    {
+        "memory",
+        "ngram-mod",
+        "ngram-mod of short n-grams+lookup",
+        "faithful ngram-mod+suffix",
+        "recycling that keeps+suffix+logits-extend",
+    }
+)
 """Sets whose requests learn from each other while they are written: their steps depend on what else was read, the
 text on the target alone."""

@@ -300,8 +300,8 @@ class Feedback:
     emitted
         Tokens that were committed: the path's, then the target's own (see `Verdict`).
     choice : int32[1 + len(tree)]
-        What the target takes at each row: exact on the path, elsewhere from the raw top-k plus noise where a
-        drafter of the set asked for it (`Needs.choice`), else -1 (unknown); -1 too where a row's scores are broken.
+        What the target takes at each row: exact on the path, elsewhere from the raw top-k and noise where a
+        drafter of the set asked for it (`Needs.choice`), else -1 (unknown), as where a row is broken.
     top_k
         Ids int32[rows, k] and probabilities float32[rows, k] of all rows where this source declared it, else None;
         see `Scores.top_k` for small vocabularies and broken rows.

@@ -10,13 +10,19 @@ import pytest
 from draftwood.contracts import Feedback
 from draftwood.drafters.ngram import NgramDrafter
 from draftwood.planning.beliefs import Beliefs, Rates, labels
-from draftwood.tree import TokenTree, merge
+from draftwood.tree import NO_CLAIM, TokenTree, merge
 
 
-def lesson(proposal, path, emitted, choice, rows=None, tree=None):
+def lesson(proposal, path, emitted, choice, rows=None, tree=None, source=0):
     where = np.arange(len(proposal), dtype=np.int32) if rows is None else np.array(rows, dtype=np.int32)
     scored = proposal if tree is None else tree
-    return Feedback(scored, proposal, where, tuple(path), tuple(emitted), np.array(choice, dtype=np.int32))
+    taken = np.array(choice, dtype=np.int32)
+    return Feedback(scored, proposal, where, tuple(path), tuple(emitted), taken, source=source)
+
+
+def merged(*trees):
+    """The trees as sources 0, 1, ... of a set, merged, and per source the rows."""
+    return merge([tree.from_source(i) for i, tree in enumerate(trees)])
 
 
 def test_only_nodes_whose_parent_was_accepted_are_labels():
@@ -38,12 +44,47 @@ def test_what_nobody_scored_says_nothing():
     assert labels(lesson(nothing, [], [5], [5])) == ([], [])
 
 
-def test_a_node_that_another_source_proposed_as_well_is_a_label_for_both():
-    one, other = TokenTree.build([5, 6], evidence=[0, 1]), TokenTree.build([5, 7], evidence=[2, 3])
-    tree, rows = merge([one, other])
-    for proposal, row, expected in ((one, rows[0], [True, False]), (other, rows[1], [True, True])):
-        taught = lesson(proposal, [0, 2], [5, 7, 1], [5, 7, -1, 1], rows=row, tree=tree)
-        assert labels(taught)[1] == expected
+def test_a_scored_node_is_a_label_of_the_source_whose_belief_it_carries_alone():
+    one = TokenTree.build([5, 6], evidence=[0, 1], belief=[0.9, 0.2])
+    other = TokenTree.build([5, 6, 7], [-1, 0, 0], evidence=[2, 3, 4], belief=[0.5, 0.3, 0.1])
+    for order in ((one, other), (other, one)):
+        tree, rows = merged(*order)
+        places = {int(token): place for place, token in enumerate(tree.tokens.tolist())}
+        choice = [5, *(7 if token == 5 else -1 for token in tree.tokens.tolist())]
+        found = {
+            proposal is one: labels(lesson(proposal, [places[5]], [5, 7], choice, row, tree, source))
+            for source, (proposal, row) in enumerate(zip(order, rows, strict=True))
+        }
+        assert found == {True: ([0], [True]), False: ([3, 4], [False, True])}
+
+
+def test_of_equal_beliefs_the_first_source_of_the_set_learns():
+    both = TokenTree.build([5], belief=0.5, evidence=0), TokenTree.build([5], belief=0.5, evidence=1)
+    tree, rows = merged(*both)
+    taught = [lesson(p, [0], [5], [5, -1], rows[i], tree, i) for i, p in enumerate(both)]
+    assert [labels(one) for one in taught] == [([0], [True]), ([], [])]
+
+
+def test_pruned_nodes_are_labels_of_every_source_that_proposed_them():
+    one = TokenTree.build([5, 6], evidence=[0, 1], belief=[0.9, 0.8])
+    other = TokenTree.build([5, 6], evidence=[2, 3], belief=[0.5, 0.2])
+    scored = one.take(np.array([0]))
+    taught = [lesson(p, [0], [5, 6], [5, 6], [0, -1], scored, i) for i, p in enumerate((one, other))]
+    assert [labels(each) for each in taught] == [([0, 1], [True, True]), ([3], [True])]
+
+
+def test_a_node_without_a_claim_is_no_label_and_those_behind_it_are():
+    others = TokenTree.build([5], evidence=0, belief=0.4)
+    through = TokenTree.build([5, 6, 7], [-1, 0, 0], evidence=[NO_CLAIM, 1, 2], belief=[0.0, 0.6, 0.3])
+    for order in ((others, through), (through, others)):
+        tree, rows = merged(*order)
+        at = [place for place, token in enumerate(tree.tokens.tolist()) if token in (5, 6)]
+        choice = [5, *({5: 6, 6: 8}.get(token, -1) for token in tree.tokens.tolist())]
+        which = order.index(through)
+        assert labels(lesson(through, at, [5, 6, 8], choice, rows[which], tree, which)) == ([1, 2], [True, False])
+        assert labels(lesson(others, at, [5, 6, 8], choice, rows[1 - which], tree, 1 - which)) == ([0], [True])
+    pruned = lesson(through, [], [5], [5], [-1, -1, -1], TokenTree.empty(), 1)
+    assert labels(pruned) == ([], [])
 
 
 def test_probes_and_unknown_choices_are_no_labels():

@@ -60,7 +60,7 @@ DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
 }
 """The drafters of this package; a plug-in cannot take their names."""
 
-SETS: Mapping[str, tuple[str, ...]] = {"none": (), "default": ("ngram",), "spine": ("ngram", "recycling")}
+SETS: Mapping[str, tuple[str, ...]] = {"none": (), "default": ("ngram",), "spine": ("ngram", "logits-extend", "recycling")}
 """Names that stand for sets of drafters."""
 
 GROUP = "draftwood.drafters"

@@ -13,7 +13,7 @@ from draftwood.planning.fixed import FixedPlanner
 from draftwood.request import Request
 from draftwood.step import Step
 from draftwood.testing.targets import ToyTarget
-from draftwood.tree import TokenTree
+from draftwood.tree import NO_CLAIM, TokenTree
 from draftwood.verify.exact import SampleAndMatch
 
 
@@ -69,16 +69,9 @@ def _check_session(drafter: Drafter, vocab_size: int, prompt: Sequence[int]) -> 
     session = drafter.open(list(prompt), None)
     if drafter.needs.prompt:
         _observe(session, drafter, vocab_size, prompt)
-    probes = drafter.needs.probes
 
-    def draft(which: DraftSession, nodes: int) -> TokenTree:
-        tree = which.draft(nodes, probes, drafter.prior)
-        tree.check_integrity(vocab_size)
-        drafts = len(tree) - tree.n_probes
-        assert drafts <= nodes, f"asked for {nodes} nodes, proposed {drafts}"
-        assert len(tree) <= nodes + probes, f"asked for {probes} probes, proposed {tree.n_probes}"
-        assert not len(tree) or tree.evidence.max() < len(drafter.prior), "evidence indexes the prior"
-        return tree
+    def draft(which: DraftSession, nodes: int) -> list[int]:
+        return _draft(which, drafter, nodes, vocab_size)
 
     for nodes in (0, 1, 7):
         draft(session, nodes)
@@ -86,19 +79,45 @@ def _check_session(drafter: Drafter, vocab_size: int, prompt: Sequence[int]) -> 
     if drafter.needs.prompt:
         watching = session.fork()
         _observe(watching, drafter, vocab_size, prompt, shift=1)
-        assert draft(session, 7).tokens.tolist() == again, "what a fork observes does not reach the original"
+        assert draft(session, 7) == again, "what a fork observes does not reach the original"
         watching.close()
     twin = session.fork()
     twin.extend([0, 1, 0, 1, 0])
-    assert draft(session, 7).tokens.tolist() == again, "what a fork reads does not reach the original"
+    assert draft(session, 7) == again, "what a fork reads does not reach the original"
     twin.truncate(len(prompt))
-    assert draft(twin, 7).tokens.tolist() == again, "after truncate() a session proposes as before"
+    assert draft(twin, 7) == again, "after truncate() a session proposes as before"
     session.truncate(0)
     session.extend([1, 1, 0, 0, 1])
-    assert draft(twin, 7).tokens.tolist() == again, "what the original reads does not reach a fork"
+    assert draft(twin, 7) == again, "what the original reads does not reach a fork"
     twin.close()
     session.close()
     session.close()
+
+
+def _draft(session: Any, drafter: Drafter, nodes: int, vocab_size: int) -> list[int]:
+    """Return the tokens of a draft, behind those of what it adds to a stem where it goes on behind others."""
+    tree = session.draft(nodes, drafter.needs.probes, drafter.prior)
+    _check_tree(tree, drafter, nodes, vocab_size)
+    assert not len(tree) or tree.evidence.min() >= 0, "evidence indexes the prior"
+    if not drafter.needs.stem:
+        return [int(t) for t in tree.tokens]
+    assert hasattr(session, "branch"), "sessions of a drafter with needs.stem have branch()"
+    stem = TokenTree.build([1, 0, 2, 1], [-1, 0, -1, 2], belief=[0.7, 0.6, 0.4, 0.4])
+    joined = session.branch(stem, nodes, drafter.needs.probes, drafter.prior)
+    _check_tree(joined, drafter, nodes, vocab_size)
+    there = {tuple(stem.tokens[stem.path(i)].tolist()) for i in range(len(stem))}
+    for node in np.flatnonzero(joined.evidence < 0).tolist():
+        assert joined.evidence[node] == NO_CLAIM, "evidence indexes the prior, or is NO_CLAIM"
+        assert tuple(joined.tokens[joined.path(node)].tolist()) in there, "nodes without a claim are the stem's"
+    return [int(t) for t in (*joined.tokens, *tree.tokens)]
+
+
+def _check_tree(tree: TokenTree, drafter: Drafter, nodes: int, vocab_size: int) -> None:
+    tree.check_integrity(vocab_size)
+    drafts, probes = len(tree) - tree.n_probes, drafter.needs.probes
+    assert drafts <= nodes, f"asked for {nodes} nodes, proposed {drafts}"
+    assert len(tree) <= nodes + probes, f"asked for {probes} probes, proposed {tree.n_probes}"
+    assert not len(tree) or tree.evidence.max() < len(drafter.prior), "evidence indexes the prior"
 
 
 def _observe(session: Any, drafter: Drafter, vocab_size: int, prompt: Sequence[int], *, shift: int = 0) -> None:
@@ -114,10 +133,10 @@ def _observe(session: Any, drafter: Drafter, vocab_size: int, prompt: Sequence[i
         opened.close()
 
 
-def _twice(draft: Callable[[], TokenTree]) -> list[int]:
-    first, second = draft().tokens.tolist(), draft().tokens.tolist()
+def _twice(draft: Callable[[], list[int]]) -> list[int]:
+    first, second = draft(), draft()
     assert first == second, "drafting twice without news proposes the same"
-    return [int(t) for t in first]
+    return first
 
 
 def check_target(target: Target, *, prompt: Sequence[int] = (1, 2, 3), tolerance: float = 1e-4) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from draftwood.contracts import Floats, Ints
 from draftwood.errors import IntegrityError
 from draftwood.index.recycled.recycled_evidence import CLASSES, LONGEST, K
-from draftwood.index.recycled.recycled_kernel import CLOCK, USED, WAYS, grow, record
+from draftwood.index.recycled.recycled_kernel import USED, WAYS, grow, record
 from draftwood.tree import TokenTree
 
 RowNoise = tuple[NDArray[np.int64], float]
@@ -29,23 +29,17 @@ class RecycledTable:
     """The best next tokens of every row that a model scored, found by the last tokens before it."""
 
     def __init__(self) -> None:
-        self._allocate(_FIRST)
+        self._places = _allocate(_FIRST)
         self._head = np.zeros(2, dtype=np.int64)
 
-    def _allocate(self, groups: int) -> None:
-        self._keys = np.zeros((groups, WAYS), dtype=np.uint64)
-        self._ids = np.full((groups, WAYS, K), -1, dtype=np.int32)
-        self._marks = np.zeros((groups, WAYS, K + 1), dtype=np.uint8)
-        self._stamps = np.zeros((groups, WAYS), dtype=np.int32)
-
     def __len__(self) -> int:
-        """Contexts that were written, also over forgotten ones."""
+        """Contexts that it holds."""
         return int(self._head[USED])
 
     @property
     def nbytes(self) -> int:
         """Bytes that it takes."""
-        return sum(a.nbytes for a in (self._keys, self._ids, self._marks, self._stamps))
+        return sum(column.nbytes for column in self._places)
 
     def record(
         self,
@@ -77,14 +71,11 @@ class RecycledTable:
         longest
             Tokens of the longest context to write, 1 to 3.
         """
-        while self._head[USED] + longest * len(nodes) > self._keys.size // 2 and len(self._keys) < MOST:
+        while self._head[USED] + longest * len(nodes) > self._places[0].size // 2 and len(self._places[0]) < MOST:
             self._double()
         columns = (tail[-LONGEST:], tokens, parents, nodes)
         record(
-            self._keys,
-            self._ids,
-            self._marks,
-            self._stamps,
+            *self._places,
             self._head,
             *(np.array(column, dtype=np.int32) for column in columns),  # the kernel takes no read-only arrays
             np.array(kinds, dtype=np.uint8),
@@ -95,13 +86,14 @@ class RecycledTable:
 
     def _double(self) -> None:
         """Twice the groups: the places of one go to the same ways of the two that take its keys."""
-        old = (self._keys, self._ids, self._marks, self._stamps)
-        groups, ways = np.nonzero(self._keys)
-        self._allocate(2 * len(self._keys))
+        old = self._places
+        groups, ways = np.nonzero(old[0])
+        places = _allocate(2 * len(old[0]))
         upper = old[0][groups, ways] >> np.uint64(32)
-        new = ((upper * np.uint64(len(self._keys))) >> np.uint64(32)).astype(np.intp)
-        for into, values in zip((self._keys, self._ids, self._marks, self._stamps), old, strict=True):
-            into[new, ways] = values[groups, ways]  # type: ignore[index]
+        new = ((upper * np.uint64(len(places[0]))) >> np.uint64(32)).astype(np.intp)
+        for into, values in zip(places, old, strict=True):
+            into[new, ways] = values[groups, ways]
+        self._places = places  # all at once: sessions of other threads may share it
 
     def grow(
         self,
@@ -143,24 +135,30 @@ class RecycledTable:
         if nodes < 1 or depth < 1 or not len(tail):
             return np.empty((3, 0), dtype=np.int32), np.empty(0, dtype=np.float32)
         out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
-        table: tuple[Any, ...] = (self._keys, self._ids, self._marks, self._stamps)
         last = np.array(tail[-LONGEST:], dtype=np.int32)
         own = odds if odds.flags.writeable else odds.copy()
         others = np.empty((4, len(stem)), dtype=np.int32)
         others[0], others[1] = stem.tokens, stem.parents
         trust = stem.belief if stem.belief.flags.writeable else stem.belief.copy()
         key, temperature = noise
-        n = grow(*table, last, others, trust, own, key, temperature, length, nodes, depth, longest, out, belief)
+        n = grow(
+            *self._places, last, others, trust, own, key, temperature, length, nodes, depth, longest, out, belief
+        )
         return out[:, :n], belief[:n]
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = object.__new__(type(self))
-        for name, array in self.__dict__.items():
-            setattr(twin, name, array.copy())
+        twin = type(self)()
+        twin._places = tuple(column.copy() for column in self._places)
+        twin._head = self._head.copy()
         return twin
 
-    @property
-    def written(self) -> int:
-        """Rows taken in."""
-        return int(self._head[CLOCK])
+
+def _allocate(groups: int) -> tuple[NDArray[Any], ...]:
+    """Keys, ids, marks and stamps of so many groups of free places."""
+    return (
+        np.zeros((groups, WAYS), dtype=np.uint64),
+        np.full((groups, WAYS, K), -1, dtype=np.int32),
+        np.zeros((groups, WAYS, K + 1), dtype=np.uint8),
+        np.zeros((groups, WAYS), dtype=np.int32),
+    )

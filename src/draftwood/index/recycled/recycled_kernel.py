@@ -163,7 +163,7 @@ def _classes(ids: Ints, marks: Bytes, noise: Longs, temperature: float, position
     """
     if temperature == 0:
         for rank in range(K):
-            out[rank] = rank * BUCKETS + _bucket(_EDGES, math.exp(-marks[rank] / 16.0))
+            out[rank] = rank * BUCKETS + _bucket(_EDGES, math.exp(marks[rank] / -16.0))  # -marks would wrap around
         return
     score = np.empty(K, np.float64)
     for rank in range(K):
