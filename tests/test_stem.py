@@ -87,7 +87,7 @@ class Inventing(Continuing):
     """Claims nothing of a node that nobody proposed."""
 
     def beyond(self, stem, text, nodes):
-        return TokenTree.build([3] * min(1, nodes), evidence=NO_CLAIM)
+        return TokenTree.build([3] * min(1, nodes, len(stem)), evidence=NO_CLAIM)
 
 
 def first_two(target, sampling=GREEDY):
@@ -250,7 +250,7 @@ def test_the_check_asks_for_the_verb_and_for_honest_claims():
         check_drafter(WithoutTheVerb())
     with pytest.raises(AssertionError, match="evidence indexes the prior"):
         check_drafter(Unmarked())
-    with pytest.raises(AssertionError, match="evidence indexes the prior"):
+    with pytest.raises(AssertionError, match="or is NO_CLAIM"):
         check_drafter(Continuing(claim=-2))
-    with pytest.raises(AssertionError, match="evidence indexes the prior"):
+    with pytest.raises(AssertionError, match="nodes without a claim are the stem's"):
         check_drafter(Inventing())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -10,6 +11,7 @@ from draftwood.errors import UsageError
 from draftwood.measure import tune as tuning
 from draftwood.measure.prompt_files import Job
 from draftwood.measure.tune import tune
+from draftwood.planning import learned
 from draftwood.planning.learned_file import read_tuned
 from draftwood.testing import ToyTarget
 
@@ -52,6 +54,13 @@ def test_it_says_what_it_learnt_and_where_it_put_it(draftwood, tiny, prompts, tm
     assert found.setting["dtype"] == "float32"
 
 
+@pytest.fixture
+def busy(monkeypatch):
+    """Costs of a machine on which they are never sure, as one beside other work, are shown all the same."""
+    monkeypatch.setattr(learned, "_KNOWN", math.inf)
+
+
+@pytest.mark.usefixtures("busy")
 def test_as_json(draftwood, tiny, prompts, cache):
     ran = draftwood("tune", "-m", tiny, "--prompts", prompts, *SHORT, "--limit", "2", "--json")
     found = json.loads(ran.out)
@@ -167,6 +176,7 @@ def test_a_bad_file_at_another_verb_is_one_line(draftwood, tmp_path, text):
     assert "is no file of draftwood tune" in ran.err
 
 
+@pytest.mark.usefixtures("busy")
 def test_a_target_of_somebody_elses_can_be_tuned():
     found = tune(ToyTarget(), [Job("t", str(n), [1, 2, 3, n]) for n in range(6)], max_new_tokens=20)
     assert (found.prompts, found.both, found.tokens) == (6, 4, 6 * 19)

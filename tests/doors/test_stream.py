@@ -37,7 +37,7 @@ def test_the_pieces_join_to_the_text(seed, stop, limit, is_proper):
     assert written.text == whole[: min(ends, default=len(whole))]
     if is_proper:
         assert not any("\ufffd" in piece.text for piece in pieces[:-1]), "no half characters"
-    assert {piece.source for piece in pieces} <= {"model", "ngram"}
+    assert {piece.source for piece in pieces} <= {"model", "ngram", "logits-extend", "recycling"}
     assert len(written.sources) == len(written.ids)
 
 

@@ -60,7 +60,12 @@ DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
 }
 """The drafters of this package; a plug-in cannot take their names."""
 
-SETS: Mapping[str, tuple[str, ...]] = {"none": (), "default": ("ngram",), "spine": ("ngram", "logits-extend", "recycling")}
+_COPIES = ("ngram", "logits-extend")
+SETS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "default": (*_COPIES, "recycling:prompt=false"),
+    "spine": (*_COPIES, "recycling"),
+}
 """Names that stand for sets of drafters."""
 
 GROUP = "draftwood.drafters"
@@ -118,7 +123,7 @@ def arms(spec: str) -> list[tuple[str, tuple[Drafter, ...]]]:
 
 def known() -> dict[str, str]:
     """Return every name that `load` understands, with a line on what it is, for help texts."""
-    lines = {"none": "plain decoding", "default": f"the standard set: {'+'.join(SETS['default'])}"}
+    lines = {name: f"a set: {'+'.join(members)}" for name, members in SETS.items()} | {"none": "plain decoding"}
     lines |= {name: _first_line(make) for name, make in DRAFTERS.items()}
     for name, points in _plugins().items():
         try:
@@ -138,7 +143,9 @@ def _named(part: str) -> list[Drafter]:
             raise UsageError(f"a drafter's name is missing in {part!r}; known: {', '.join(_names())}")
         if name in SETS and options:
             raise UsageError(f"{name!r} takes no options; write them after the drafter that they are meant for")
-        drafters += [_make(member, options) for member in SETS.get(name, (name,))]
+        for member in SETS.get(name, (name,)):
+            known_as, *own = member.split(":")
+            drafters.append(_make(known_as, own or options))
     return drafters
 
 

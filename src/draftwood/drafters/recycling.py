@@ -11,13 +11,18 @@ import numpy as np
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree
 from draftwood.drafters.recycling_prior import PRIOR
+from draftwood.drafters.recycling_static import fill
 from draftwood.errors import UsageError
-from draftwood.index.recycled.recycled_evidence import LONGEST, K
+from draftwood.index.recycled.recycled_evidence import BUCKETS, CLASSES, LONGEST, K
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
 
 if TYPE_CHECKING:
     from draftwood.index.recycled.recycled import RecycledTable
+
+
+_BY_RANK = (1 - np.arange(CLASSES) // BUCKETS % K / K).astype(np.float32)
+"""Odds by which a row's tokens come in their own order."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class RecyclingDrafter(BaseDrafter):
         Longest branch that it proposes.
     prompt
         Learn from the prompt's rows too; reading it takes longer by the price of their scores.
+    tree
+        ``grown`` by belief, behind what others propose too, or the ``static`` one of the paper, by the last token.
     keep
         Sessions of this object share one table: what one request learnt serves the next.
     """
@@ -41,6 +48,7 @@ class RecyclingDrafter(BaseDrafter):
     context: int = LONGEST
     length: int = 64
     prompt: bool = True
+    tree: str = "grown"
     keep: bool = False
     _shared: list[RecycledTable] = field(default_factory=list, init=False, repr=False, compare=False)
 
@@ -49,6 +57,8 @@ class RecyclingDrafter(BaseDrafter):
             raise UsageError(f"recycling: context must lie between 1 and {LONGEST}")
         if not 1 <= self.length <= 1 << 16:
             raise UsageError("recycling: length must lie between 1 and 65536")
+        if self.tree not in ("grown", "static"):
+            raise UsageError("recycling: tree must be grown or static")
 
     @property
     def needs(self) -> Needs:
@@ -86,6 +96,8 @@ class RecyclingSession(TextSession):
     def branch(self, stem: TokenTree, nodes: int, probes: int, odds: Floats) -> TokenTree:  # noqa: ARG002
         """Grow one tree of recycled tokens and of what the others propose, and go on behind both."""
         drafter = self._drafter
+        if drafter.tree == "static":
+            return self._static(nodes, odds)
         columns, belief = self._table.grow(
             self.text[-LONGEST:],
             odds,
@@ -97,6 +109,21 @@ class RecyclingSession(TextSession):
             longest=drafter.context,
         )
         return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
+
+    def _static(self, nodes: int, odds: Floats) -> TokenTree:
+        """Fill the paper's tree."""
+        length = len(self.text)
+        last = self.text[-1:]
+
+        def ranked(path: tuple[int, ...]) -> list[tuple[int, int]]:
+            tail = np.array(path[-1:], dtype=np.int32) if path else last
+            here = length + len(path)
+            columns, _ = self._table.grow(tail, _BY_RANK, K, noise=self._noise, length=here, depth=1, longest=1)
+            return list(zip(columns[0].tolist(), columns[2].tolist(), strict=True))
+
+        tree = np.array(fill(ranked, nodes), dtype=np.int32).reshape(-1, 3).T
+        evidence = tree[2].astype(np.int16)
+        return draft_tree(np.ascontiguousarray(tree[0]), evidence, odds[evidence], np.ascontiguousarray(tree[1]))
 
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
         from draftwood.index.recycled.recycled import PROMPT

@@ -197,7 +197,8 @@ def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:
         if taken < 0 or (probe is not None and probe[node]):
             continue
         row = rows[node]
-        if evidence != NO_CLAIM and (row < 0 or speaker[row] == lesson.source):
+        scored = 0 <= row < len(speaker)  # a drafter may have written into its feedback
+        if evidence != NO_CLAIM and (not scored or speaker[row] == lesson.source):
             classes.append(evidence)
             right.append(token == taken)
         if row in accepted:

@@ -1,0 +1,257 @@
+"""The drafter ``recycling``: what it learns from rows, what it keeps, what the noise is worth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.helpers import GREEDY, PROMPT, SAMPLED, greedy_truth, sampled_truth, write
+
+from draftwood.contracts import Feedback, Sampling
+from draftwood.drafters.load import load
+from draftwood.drafters.recycling import RecyclingDrafter
+from draftwood.drafters.recycling_prior import PRIOR
+from draftwood.errors import UsageError
+from draftwood.index.recycled.recycled_evidence import BUCKETS, CLASSES, KINDS, K
+from draftwood.loop import write as write_rows
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.request import Request, open_rows
+from draftwood.testing import ToyTarget, check_drafter
+from draftwood.tree import TokenTree
+from draftwood.verify.exact import SampleAndMatch
+
+SIZE_AND_KIND = K * BUCKETS
+OFF_PATH, ON_PATH = 1, 2  # kinds of rows; 0 is the prompt's
+NOTHING = np.empty(0, dtype=np.int32)
+ODDS = np.full(CLASSES, 0.1, dtype=np.float32)
+"""Of all classes alike, so that every child of the root comes before what is deeper."""
+
+
+def taught(tree, path, emitted, ids, probabilities):
+    choice = np.array([row[0] for row in ids], dtype=np.int32)
+    top_k = np.array(ids, dtype=np.int32), np.array(probabilities, dtype=np.float32)
+    return Feedback(tree, TokenTree.empty(), NOTHING, path, tuple(emitted), choice, top_k)
+
+
+def next_tokens(session, nodes=16):
+    """Children of the root: token -> (tokens of context, kind of row)."""
+    tree = session.draft(nodes, 0, ODDS)
+    tree.check_integrity()
+    assert tree.belief.tolist() == ODDS[tree.evidence].tolist()
+    roots = np.flatnonzero(tree.parents < 0)
+    half = tree.evidence[roots] % (CLASSES // 2) // SIZE_AND_KIND
+    return {
+        int(token): (int(which) // KINDS + 1, int(which) % KINDS)
+        for token, which in zip(tree.tokens[roots], half, strict=True)
+    }
+
+
+def passes(drafters, sampling=GREEDY, *, prompt=PROMPT, vocab_size=30, seed=0, limit=120):
+    """Passes of one request on a toy whose text does not repeat itself at once, and the text."""
+    target = ToyTarget(vocab_size=vocab_size, order=2, seed=seed)
+    written = write(target, drafters, 16, prompt=prompt, limit=limit, sampling=sampling)
+    assert not any(source.failed for step in written.steps for source in step.by_source)
+    return len(written.steps), written.ids
+
+
+# --- what it learns --------------------------------------------------------------------------------------------
+
+
+def test_every_row_of_a_pass_is_learnt_and_the_path_has_the_last_word():
+    session = RecyclingDrafter().open([1], None)
+    tree = TokenTree.build([2, 3, 2], [-1, -1, 1])  # 1 2, and off the path 1 3 and 1 3 2
+    rows = [[2, 9], [4, 8], [5, 7], [6, 8]]
+    session.learn(taught(tree, (0,), [2, 4], rows, [[0.6, 0.2]] * 4))
+    assert next_tokens(session) == {}  # nothing known behind 4
+    session.truncate(1)
+    session.extend([2])
+    assert next_tokens(session) == {4: (2, ON_PATH), 8: (2, ON_PATH)}
+    session.extend([3])
+    assert next_tokens(session) == {5: (1, OFF_PATH), 7: (1, OFF_PATH)}
+    session.extend([2])
+    assert next_tokens(session) == {6: (2, OFF_PATH), 8: (2, OFF_PATH), 4: (1, ON_PATH)}
+    session.truncate(0)
+    session.extend([2])
+    assert next_tokens(session) == {4: (1, ON_PATH), 8: (1, ON_PATH)}
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_rows_of_the_prompt_are_learnt_in_whatever_pieces_they_come(cut):
+    ids = np.array([[7, 8], [5, 6], [3, 4], [1, 2]], dtype=np.int32)
+    shares = np.full((4, 2), 0.4, dtype=np.float32)
+    whole, pieces = (RecyclingDrafter().open([0, 1, 0, 1], None) for _ in range(2))
+    whole.observe(0, ids, shares)
+    pieces.observe(0, ids[:cut], shares[:cut])
+    pieces.observe(cut, ids[cut:], shares[cut:])
+    assert next_tokens(whole) == next_tokens(pieces) == {1: (3, 0), 2: (3, 0)}
+    assert whole.draft(16, 0, ODDS).tokens.tolist() == pieces.draft(16, 0, ODDS).tokens.tolist()
+
+
+def test_with_context_of_one_it_tells_places_by_the_last_token_alone():
+    session = RecyclingDrafter(context=1).open([1], None)
+    session.learn(taught(TokenTree.empty(), (), [2], [[2, 5]], [[0.6, 0.2]]))
+    session.extend([3, 1])
+    assert next_tokens(session) == {2: (1, ON_PATH), 5: (1, ON_PATH)}
+
+
+def test_length_bounds_branches():
+    for length in (1, 2, 5):
+        target = ToyTarget(order=2)
+        (drafter,) = load(f"recycling:length={length}")
+        written = write(target, [drafter], 16, limit=40)
+        assert max(step.depth for step in written.steps) == length
+        assert written.ids == greedy_truth(target, limit=40)
+
+
+def test_without_the_prompt_the_first_draft_is_empty():
+    for prompt in (True, False):
+        drafter = RecyclingDrafter(prompt=prompt)
+        assert drafter.needs.prompt is prompt
+        first, *_ = write(ToyTarget(order=2), [drafter], 8, prompt=[*range(8)] * 4).steps
+        assert (first.drafted > 0) is prompt
+
+
+def test_forks_and_cuts_go_on_from_their_own_text():
+    session = RecyclingDrafter().open([1], None)
+    session.learn(taught(TokenTree.empty(), (), [2], [[2, 5]], [[0.6, 0.2]]))
+    session.learn(taught(TokenTree.empty(), (), [1], [[1, 3]], [[0.6, 0.2]]))
+    assert next_tokens(session) == {2: (1, ON_PATH), 5: (1, ON_PATH)}
+    twin = session.fork()
+    twin.learn(taught(TokenTree.empty(), (), [1], [[4, 6]], [[0.6, 0.2]]))
+    assert next_tokens(twin) == {4: (1, ON_PATH), 6: (1, ON_PATH)}  # 1 1 was never seen, 1 was, and anew
+    assert next_tokens(session) == {2: (1, ON_PATH), 5: (1, ON_PATH)}
+    twin.truncate(2)
+    assert next_tokens(twin) == next_tokens_after(session, 2) == {1: (2, ON_PATH), 3: (2, ON_PATH)}
+
+
+def next_tokens_after(session, length):
+    session.truncate(length)
+    return next_tokens(session)
+
+
+# --- what it keeps ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_what_one_request_learnt_serves_the_next_and_changes_no_text(sampling):
+    keeping, forgetting = RecyclingDrafter(keep=True, prompt=False), RecyclingDrafter(prompt=False)
+    (first, text), (second, again) = (passes([keeping], sampling) for _ in range(2))
+    fresh = [passes([forgetting], sampling) for _ in range(2)]
+    assert text == again == fresh[0][1] == sampled_truth(ToyTarget(vocab_size=30, order=2), sampling, limit=120)
+    assert [n for n, _ in fresh] == [first, first]
+    assert second < 0.7 * first
+
+
+def test_a_kept_table_helps_from_the_first_step_on_also_in_another_request():
+    drafter = RecyclingDrafter(keep=True, prompt=False)
+    _, text = passes([drafter])
+    target = ToyTarget(vocab_size=30, order=2)
+    first, *_ = write(target, [drafter], 16, prompt=[3, *text[20:23]], limit=10).steps
+    assert first.accepted > 0
+
+
+def test_two_drafters_share_nothing():
+    one, other = RecyclingDrafter(keep=True, prompt=False), RecyclingDrafter(keep=True, prompt=False)
+    assert one == other
+    before, _ = passes([other])
+    passes([one])
+    fresh = RecyclingDrafter(keep=True, prompt=False)
+    assert passes([fresh])[0] == before
+    session = one.open([1], None)
+    assert session.fork()._table is session._table is not other.open([1], None)._table
+
+
+def test_sessions_that_do_not_keep_have_a_table_each():
+    drafter = RecyclingDrafter()
+    session = drafter.open([1], None)
+    assert session._table is not drafter.open([1], None)._table
+    assert session._table is not session.fork()._table
+
+
+# --- what the noise is worth -----------------------------------------------------------------------------------
+
+
+class Blind(RecyclingDrafter):
+    """Is not told the noise."""
+
+    def open(self, prompt, noise):
+        del noise
+        return super().open(prompt, None)
+
+
+def test_reading_the_noise_takes_more_tokens_per_pass():
+    ratios = []
+    for seed in range(6):
+        sampling = Sampling(temperature=1.0, seed=seed)
+        (informed, text), (blind, same) = (
+            passes([made()], sampling, seed=seed, limit=200) for made in (RecyclingDrafter, Blind)
+        )
+        assert text == same
+        ratios.append(blind / informed)
+    assert min(ratios) > 1.05
+    assert float(np.mean(ratios)) > 1.12
+
+
+def test_the_same_row_is_another_draft_in_another_place_and_the_one_that_the_rule_takes_there():
+    target = ToyTarget(vocab_size=8, order=1, sharpness=0.5)
+    firsts, right, first = [], 0, ODDS.copy()
+    first[np.arange(CLASSES) % SIZE_AND_KIND < BUCKETS] = 0.5  # what the row would choose in this place
+    (drafter,) = load("recycling:context=1")
+    with open_rows(target, [drafter], [Request([1], 300, SAMPLED)], SampleAndMatch()) as (row,):
+        for _ in write_rows(target, FixedPlanner(0), [row]):
+            pass
+        session, text = row.sources[0].session, list(row.ids)
+        for length in range(100, 300):
+            session.truncate(0)
+            session.extend(text[:length])
+            (token,) = session.draft(1, 0, first).tokens.tolist()
+            firsts.append((text[length - 1], token))
+            right += token == text[length]
+    assert len(set(firsts)) > 30  # of 64
+    assert right > 190  # of 200: with a vocabulary of eight a row has it all
+
+
+# --- texts -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(0.3, seed=1),
+        Sampling(1.0, seed=2),
+        Sampling(1.7, top_k=5, seed=3),
+        Sampling(1.0, top_p=0.6, seed=4),
+        Sampling(0.8, min_p=0.1, repetition_penalty=1.3, seed=5),
+        Sampling(repetition_penalty=1.5),
+    ],
+)
+@pytest.mark.parametrize("options", ["", ":keep=true", ":context=2:length=3:prompt=false"])
+def test_the_same_seed_gives_the_same_text_with_it_and_without(sampling, options):
+    drafters = load(f"recycling{options}")
+    target = ToyTarget(vocab_size=30, order=2)
+    for prompt in (PROMPT, [4]):
+        expected = sampled_truth(target, sampling, prompt, limit=60)
+        assert write(target, drafters, 16, prompt=prompt, limit=60, sampling=sampling).ids == expected
+
+
+@pytest.mark.parametrize("vocab_size", [1, 2, 5, 9])
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_small_vocabularies_and_a_prompt_of_one_token(vocab_size, sampling):
+    _, text = passes(load("recycling"), sampling, prompt=[0], vocab_size=vocab_size, limit=40)
+    assert text == sampled_truth(ToyTarget(vocab_size=vocab_size, order=2), sampling, [0], limit=40)
+
+
+# --- options ---------------------------------------------------------------------------------------------------
+
+
+def test_options_keep_the_contract():
+    assert (PRIOR.dtype, PRIOR.shape) == (np.float32, (CLASSES,))
+    for options in ("context=1:length=1", "context=2:prompt=false", "length=65536"):
+        (drafter,) = load(f"recycling:{options}")
+        check_drafter(drafter)
+        check_drafter(drafter, vocab_size=4, prompt=[3])
+
+
+@pytest.mark.parametrize("options", [{"context": 0}, {"context": 4}, {"length": 0}, {"length": (1 << 16) + 1}])
+def test_options_out_of_range(options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        RecyclingDrafter(**options)
