@@ -60,11 +60,10 @@ DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
 }
 """The drafters of this package; a plug-in cannot take their names."""
 
-_COPIES = ("ngram", "logits-extend")
 SETS: Mapping[str, tuple[str, ...]] = {
     "none": (),
-    "default": (*_COPIES, "recycling:prompt=false"),
-    "spine": (*_COPIES, "recycling"),
+    "default": ("ngram",),
+    "spine": ("ngram", "logits-extend", "recycling"),
 }
 """Names that stand for sets of drafters."""
 
@@ -143,9 +142,7 @@ def _named(part: str) -> list[Drafter]:
             raise UsageError(f"a drafter's name is missing in {part!r}; known: {', '.join(_names())}")
         if name in SETS and options:
             raise UsageError(f"{name!r} takes no options; write them after the drafter that they are meant for")
-        for member in SETS.get(name, (name,)):
-            known_as, *own = member.split(":")
-            drafters.append(_make(known_as, own or options))
+        drafters += [_make(member, options) for member in SETS.get(name, (name,))]
     return drafters
 
 

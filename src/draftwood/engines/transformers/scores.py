@@ -16,6 +16,9 @@ WATCHED = 256
 
 _ROWS = 64
 """Rows whose best tokens are looked for at a time: bounds the copies that it takes."""
+_NARROW = 16
+"""Rows up to which one thread of our kernel is faster than torch's calls: 0.23 against 0.6 ms for 5 rows of a pass
+just made, 0.43 against 0.9 for 9, 1.9 against 1.5 for 33."""
 _BLOCK = 128
 """Tokens of a block. On [33, 49152], two threads: 0.15 ms by blocks, 0.61 ms by `torch.topk` of whole rows."""
 
@@ -56,6 +59,8 @@ class TorchScores:
 
     def top_k(self, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         k = min(k, self._logits.shape[-1])
+        if self._rows is not None and len(self._rows) <= _NARROW:
+            return _by_kernel(self._rows, k)
         with torch.inference_mode():
             parts = [_best(some.float(), k) for some in self._logits.split(_ROWS)]
             ids, probabilities = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -63,6 +68,15 @@ class TorchScores:
 
     def hidden(self, layer: int) -> Any:
         raise CapabilityError(f"this target does not give hidden states (layer {layer} was asked for)")
+
+
+def _by_kernel(rows: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    from draftwood.index.top_k_kernel import top_k  # brings numba, so not before it is used
+
+    scores = np.require(rows, requirements=["C", "W"])
+    ids, probabilities = np.empty((len(rows), k), dtype=np.int32), np.empty((len(rows), k), dtype=np.float32)
+    top_k(scores, scores.view(np.int32), ids, probabilities)
+    return ids, probabilities
 
 
 def _best(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
