@@ -26,7 +26,7 @@ def test_a_pipe_gets_the_text_and_nothing_else(draftwood, tiny):
     assert ran.code == 0
     assert ran.out == document["text"].removesuffix("\n") + "\n"
     assert ESCAPE not in ran.out + ran.err
-    assert re.search(r"written by the model \d+ %, drafted by ngram \d+ %, ", ran.err)
+    assert re.search(r"written by the model \d+ %, drafted by ngram \d+ %\n", ran.err)
     assert "40 tokens · " in ran.err
     assert "mean acceptance length" in ran.err
 
