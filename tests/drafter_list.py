@@ -137,6 +137,10 @@ COMBINED: Mapping[str, Make] = {
         "jacobi:block=4:start=previous:sliding=true+logits-extend:roots=3+ngram"
     ),
     "spine": lambda *_: load("spine"),
+    "all of the model's own passes": lambda target, *_: load(
+        "ngram+logits-extend+jacobi:block=4+recycling"
+        + ("+lookahead:window=3:ngram=3:vocabulary=3" if target.trees else "")
+    ),
     "recycling that keeps+suffix+logits-extend": lambda *_: load("recycling:keep=true+suffix+logits-extend"),
     "random+suffix": lambda target, *_: [RandomDrafter(target.vocab_size), *load("suffix")],
     "wrong+same": lambda target, sampling: [WrongDrafter(target, sampling), SameDrafter(target, sampling)],

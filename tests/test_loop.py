@@ -345,7 +345,7 @@ class Listening(RandomDrafter):
 
     @property
     def needs(self):
-        return Needs(top_k=self.k)
+        return Needs(top_k=self.k, choice=True)
 
     def open(self, prompt, noise):
         session = super().open(prompt, noise)
@@ -394,7 +394,7 @@ def test_feedback_says_what_was_scored_and_what_came_of_it(sampling):
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.7, seed=4)], ids=["greedy", "sampled"])
-def test_where_a_drafter_declared_top_k_the_choice_is_known_everywhere(sampling):
+def test_where_a_drafter_asked_for_it_the_choice_is_known_everywhere(sampling):
     target, listener = ToyTarget(), Listening(k=8)
     write(target, [Believing(target, sampling, 1.0, 2), listener], 6, sampling=sampling)
     noise = KeyedNoise(sampling.seed)
