@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from hypothesis import strategies as st
 
-from draftwood.contracts import Ask, Drafter, Feedback, Plan, Planner, Processor, Sampling, State
+from draftwood.contracts import Ask, Drafter, Feedback, Needs, Plan, Planner, Processor, Sampling, State
 from draftwood.ending import StopStrings
 from draftwood.loop import decode
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.request import Request
 from draftwood.step import Step
-from draftwood.testing import ToyTarget
+from draftwood.testing import RandomDrafter, ToyTarget
 from draftwood.tree import TokenTree, merge
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.noise import KeyedNoise
@@ -34,6 +34,31 @@ TARGETS: dict[str, dict[str, Any]] = {
 }
 """The targets that take drafts. The one that gives a token per pass and takes none is `ONE_BY_ONE`."""
 ONE_BY_ONE: dict[str, Any] = {"rollback": "none"}
+
+
+@dataclass(frozen=True, eq=False)
+class Listening(RandomDrafter):
+    """Random trees; keeps every feedback, and what was committed before it."""
+
+    k: int = 0
+    choice: bool = False
+    name: ClassVar[str] = "listening"
+    heard: list[Any] = field(default_factory=list)
+
+    @property
+    def needs(self):
+        return Needs(top_k=self.k, choice=self.choice)
+
+    def open(self, prompt, noise):
+        session = super().open(prompt, noise)
+        learn = session.learn
+
+        def listen(feedback):
+            self.heard.append((session.text.tolist(), feedback))
+            learn(feedback)
+
+        session.learn = listen
+        return session
 
 
 # --- running the loop ----------------------------------------------------------------------------------------

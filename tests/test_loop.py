@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -22,7 +22,18 @@ from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.noise import KeyedNoise
 from tests.drafter_list import EVERY
-from tests.helpers import GREEDY, ONE_BY_ONE, PROMPT, SAMPLED, TARGETS, Still, greedy_truth, sampled_truth, write
+from tests.helpers import (
+    GREEDY,
+    ONE_BY_ONE,
+    PROMPT,
+    SAMPLED,
+    TARGETS,
+    Listening,
+    Still,
+    greedy_truth,
+    sampled_truth,
+    write,
+)
 
 REQUESTS = [Request(PROMPT, 12), Request((3,), 7)]
 
@@ -335,30 +346,6 @@ def test_what_was_pruned_is_proposed_and_not_kept():
 # --- feedback ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Listening(RandomDrafter):
-    """Keeps every feedback, and what was committed before it."""
-
-    heard: list[Any] = field(default_factory=list)
-    k: int = 0
-    name: ClassVar[str] = "listening"
-
-    @property
-    def needs(self):
-        return Needs(top_k=self.k, choice=True)
-
-    def open(self, prompt, noise):
-        session = super().open(prompt, noise)
-        learn = session.learn
-
-        def listen(feedback):
-            self.heard.append((session.text.tolist(), feedback))
-            learn(feedback)
-
-        session.learn = listen
-        return session
-
-
 def scores_of_rows(target, before, feedback):
     """What the target says at each row of the pass, without any cache."""
     tree = feedback.tree
@@ -395,7 +382,7 @@ def test_feedback_says_what_was_scored_and_what_came_of_it(sampling):
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.7, seed=4)], ids=["greedy", "sampled"])
 def test_where_a_drafter_asked_for_it_the_choice_is_known_everywhere(sampling):
-    target, listener = ToyTarget(), Listening(k=8)
+    target, listener = ToyTarget(), Listening(k=8, choice=True)
     write(target, [Believing(target, sampling, 1.0, 2), listener], 6, sampling=sampling)
     noise = KeyedNoise(sampling.seed)
     for before, feedback in listener.heard:
@@ -419,7 +406,7 @@ def test_the_choice_on_the_path_is_exact_even_where_top_k_would_not_know_it():
         row[row.argmax()] = -np.inf
         return row
 
-    target, listener = ToyTarget(), Listening(k=1)
+    target, listener = ToyTarget(), Listening(k=1, choice=True)
     written = write(target, [listener], 6, processors=[banned])
     for (before, feedback), step in zip(listener.heard, written.steps, strict=True):
         assert feedback.choice[0] == step.emitted[0] != target.scores_after(before).argmax()

@@ -26,7 +26,7 @@ def feedback(
     """Return what each source is told; ``context`` is the number of committed tokens before the pass."""
     if not sources:
         return []
-    tree, needs = plan.tree, [source.drafter.needs for source in sources]
+    tree, needs = plan.tree, [source.needs for source in sources]
     most = max(need.top_k for need in needs)
     top_k = scores.top_k(most) if most else None
     known = [-1] * (1 + len(tree))

@@ -24,6 +24,8 @@ class Source:
 
     Attributes
     ----------
+    needs
+        What the drafter asks for; it is frozen.
     session
         None once the drafter was disabled.
     proposal
@@ -33,7 +35,7 @@ class Source:
     """
 
     def __init__(self, drafter: Drafter) -> None:
-        self.drafter = drafter
+        self.drafter, self.needs = drafter, drafter.needs
         self.session: DraftSession | None = None
         self.proposal = TokenTree.empty()
         self.step = SourceStep()
@@ -107,8 +109,8 @@ class Source:
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
         """Pass on what the target showed of text that it read, to a drafter that asked for it."""
         session: Any = self.session
-        if session is not None and self.drafter.needs.prompt:
-            started, k = perf_counter(), self.drafter.needs.top_k  # others may have asked for more
+        if session is not None and self.needs.prompt:
+            started, k = perf_counter(), self.needs.top_k  # others may have asked for more
             self._guarded("observe", lambda: session.observe(first, ids[:, :k], probabilities[:, :k]))
             self.step.open_s += perf_counter() - started
 
@@ -154,7 +156,7 @@ def propose(sources: Sequence[Source], asks: Sequence[Ask], vocab_size: int) -> 
     trees = [TokenTree.empty()] * len(sources)
     last = []
     for i, (source, ask) in enumerate(zip(sources, asks, strict=True)):
-        if source.drafter.needs.stem:
+        if source.needs.stem:
             last.append(i)
         else:
             trees[i] = source.draft(ask, vocab_size)

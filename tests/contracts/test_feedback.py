@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
-
 import pytest
-from tests.helpers import PROMPT, write
+from tests.helpers import PROMPT, Listening, write
 
-from draftwood.contracts import Needs, Sampling
+from draftwood.contracts import Sampling
 from draftwood.testing import RandomDrafter, ToyTarget
 from draftwood.verify.noise import KeyedNoise
 from draftwood.verify.sampling import choose
 
 VOCAB = 8
 WARM = Sampling(temperature=0.8, seed=4)
-
-
-@dataclass(frozen=True, eq=False)
-class Listening(RandomDrafter):
-    """Random trees; notes the text before each pass and what the pass taught."""
-
-    k: int = VOCAB
-    choice: bool = False
-    name: ClassVar[str] = "listening"
-    heard: list[Any] = field(default_factory=list)
-
-    @property
-    def needs(self):
-        return Needs(top_k=self.k, choice=self.choice)
-
-    def open(self, prompt, noise):
-        session = super().open(prompt, noise)
-        learn = session.learn
-
-        def note(feedback):
-            self.heard.append((session.text.tolist(), feedback))
-            learn(feedback)
-
-        session.learn = note
-        return session
 
 
 def told(drafters, sampling):
@@ -59,7 +31,7 @@ def truth(target, text, tree, node, sampling):
 @pytest.mark.parametrize("sampling", [Sampling(), WARM], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("asking", [0, 1], ids=["it asked itself", "another asked"])
 def test_where_it_was_asked_for_the_choice_is_known_off_the_path_too(sampling, asking):
-    drafters = [Listening(choice=asking == 0), Listening(seed=1, choice=asking == 1)]
+    drafters = [Listening(k=VOCAB, choice=asking == 0), Listening(k=VOCAB, seed=1, choice=asking == 1)]
     target, lessons = told(drafters, sampling)
     off = 0
     for text, tree, path, choice in lessons:
@@ -71,7 +43,7 @@ def test_where_it_was_asked_for_the_choice_is_known_off_the_path_too(sampling, a
 
 @pytest.mark.parametrize("sampling", [Sampling(), WARM], ids=["greedy", "sampled"])
 def test_where_nobody_asked_the_choice_is_known_on_the_path_alone(sampling):
-    target, lessons = told([Listening(), Listening(seed=1)], sampling)
+    target, lessons = told([Listening(k=VOCAB), Listening(k=VOCAB, seed=1)], sampling)
     assert len(lessons) > 3
     for text, tree, path, choice in lessons:
         for node in range(-1, len(tree)):
@@ -86,7 +58,7 @@ def test_who_asks_for_the_choice_and_no_top_k_learns_no_more_than_the_path():
 
 
 def test_each_source_is_told_which_of_the_set_it_is():
-    drafters = [Listening(), RandomDrafter(seed=3), Listening(seed=1)]
+    drafters = [Listening(k=VOCAB), RandomDrafter(seed=3), Listening(k=VOCAB, seed=1)]
     told(drafters, Sampling())
     assert {f.source for _, f in drafters[0].heard} == {0}
     assert {f.source for _, f in drafters[2].heard} == {2}

@@ -11,7 +11,7 @@ from draftwood.drafters.load import load
 from draftwood.drafters.recycling import RecyclingDrafter
 from draftwood.drafters.recycling_prior import PRIOR
 from draftwood.errors import UsageError
-from draftwood.index.recycled.recycled_evidence import BUCKETS, CLASSES, KINDS, K
+from draftwood.index.recycled.recycled_evidence import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K
 from draftwood.loop import write as write_rows
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.request import Request, open_rows
@@ -20,7 +20,6 @@ from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 
 SIZE_AND_KIND = K * BUCKETS
-OFF_PATH, ON_PATH = 1, 2  # kinds of rows; 0 is the prompt's
 NOTHING = np.empty(0, dtype=np.int32)
 ODDS = np.full(CLASSES, 0.1, dtype=np.float32)
 """Of all classes alike, so that every child of the root comes before what is deeper."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from draftwood.errors import IntegrityError
 from draftwood.index.recycled import recycled
 from draftwood.index.recycled.naive_recycled import NaiveRecycled
-from draftwood.index.recycled.recycled import OFF_PATH, ON_PATH, PROMPT, RecycledTable
-from draftwood.index.recycled.recycled_evidence import BUCKETS, CLASSES, K
+from draftwood.index.recycled.recycled import RecycledTable
+from draftwood.index.recycled.recycled_evidence import BUCKETS, CLASSES, OFF_PATH, ON_PATH, PROMPT, K
 from draftwood.index.recycled.recycled_kernel import SAMPLED, WAYS, _gumbel
 from draftwood.tree import NO_CLAIM, TokenTree, merge
 from draftwood.verify.noise import KeyedNoise

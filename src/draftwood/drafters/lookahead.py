@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from draftwood.contracts import Feedback, Floats, Needs, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.lookahead_pool import PRIOR, Pool
-from draftwood.drafters.lookahead_window import Window, check_variant, most_nodes
+from draftwood.drafters.lookahead_window import VARIANTS, Window, most_nodes
 from draftwood.drafters.ngram_prior import PRIOR as NGRAM_PRIOR
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
@@ -80,7 +80,8 @@ class LookaheadDrafter(BaseDrafter):
             raise UsageError("lookahead: guesses must not be negative; 0 means as many as the window is wide")
         if not 0 <= self.vocabulary <= 1 << 31:
             raise UsageError("lookahead: vocabulary must be a number of tokens, or 0 to draw from the text")
-        check_variant("lookahead", self.variant)
+        if self.variant not in VARIANTS:
+            raise UsageError(f"lookahead: variant must be one of {', '.join(VARIANTS)}, not {self.variant!r}")
 
     @property
     def needs(self) -> Needs:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
 from draftwood.drafters.base import draft_tree
+from draftwood.drafters.ngram import MAX_FREQUENT
 from draftwood.drafters.ngram_prior import PRIOR
 from draftwood.index.ngram.ngram_index import Cursor, NgramIndex
 from draftwood.tree import TokenTree, merge
@@ -17,7 +18,6 @@ from draftwood.tree import TokenTree, merge
 MOST = 1 << 18
 """Tokens of n-grams after which collecting begins again: some 16 MB."""
 
-_FREQUENT = 12
 _LONGEST = 64
 
 
@@ -81,5 +81,5 @@ class Statistics:
 
 
 def _tree(index: NgramIndex, cursor: Cursor, nodes: int, odds: Floats, first_class: int) -> TokenTree:
-    columns, belief = index.grow(cursor, odds, nodes, _LONGEST, _FREQUENT)
+    columns, belief = index.grow(cursor, odds, nodes, _LONGEST, MAX_FREQUENT)
     return draft_tree(columns[0], (columns[2] + first_class).astype(np.int16), belief, columns[1])

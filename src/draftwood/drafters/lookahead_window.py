@@ -10,8 +10,6 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from draftwood.errors import UsageError
-
 VARIANTS = ("authors", "llama.cpp")
 
 Text = Sequence[int] | NDArray[Any]
@@ -143,12 +141,6 @@ class Window:
         twin._random = random.Random()
         twin._random.setstate(self._random.getstate())
         return twin
-
-
-def check_variant(owner: str, variant: str) -> None:
-    """Raise `UsageError` for a way of moving that there is not."""
-    if variant not in VARIANTS:
-        raise UsageError(f"{owner}: variant must be one of {', '.join(VARIANTS)}, not {variant!r}")
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,16 @@ from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree
 from draftwood.drafters.recycling_prior import PRIOR
 from draftwood.drafters.recycling_static import fill
 from draftwood.errors import UsageError
-from draftwood.index.recycled.recycled_evidence import BUCKETS, CLASSES, LONGEST, K
+from draftwood.index.recycled.recycled_evidence import (
+    BUCKETS,
+    CLASSES,
+    GREEDY,
+    LONGEST,
+    OFF_PATH,
+    ON_PATH,
+    PROMPT,
+    K,
+)
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
 
@@ -62,7 +71,12 @@ class RecyclingDrafter(BaseDrafter):
 
     @property
     def needs(self) -> Needs:
-        return Needs(top_k=K, prompt=self.prompt, stem=True)
+        return Needs(top_k=K, prompt=self.prompt, stem=self.tree == "grown")
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest place that its tree asks for."""
+        return self.context if self.tree == "grown" else 1
 
     @property
     def prior(self) -> Floats:
@@ -86,18 +100,18 @@ class RecyclingSession(TextSession):
     ) -> None:
         super().__init__(prompt)
         self._drafter, self._table = drafter, table
-        self._noise = (np.zeros(3, dtype=np.int64), 0.0)
+        self._noise = GREEDY
         if isinstance(noise, KeyedNoise):
             self._noise = (np.array(noise.key, dtype=np.int64), noise.temperature)
 
     def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:
+        if self._drafter.tree == "static":
+            return self._static(nodes, odds)
         return self.branch(TokenTree.empty(), nodes, probes, odds)
 
     def branch(self, stem: TokenTree, nodes: int, probes: int, odds: Floats) -> TokenTree:  # noqa: ARG002
         """Grow one tree of recycled tokens and of what the others propose, and go on behind both."""
         drafter = self._drafter
-        if drafter.tree == "static":
-            return self._static(nodes, odds)
         columns, belief = self._table.grow(
             self.text[-LONGEST:],
             odds,
@@ -106,7 +120,7 @@ class RecyclingSession(TextSession):
             noise=self._noise,
             length=len(self.text),
             depth=drafter.length,
-            longest=drafter.context,
+            longest=drafter.longest,
         )
         return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
 
@@ -126,17 +140,13 @@ class RecyclingSession(TextSession):
         return draft_tree(np.ascontiguousarray(tree[0]), evidence, odds[evidence], np.ascontiguousarray(tree[1]))
 
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
-        from draftwood.index.recycled.recycled import PROMPT
-
         rows = np.arange(len(ids), dtype=np.int32)
         kinds = np.full(len(ids), PROMPT, dtype=np.uint8)
         text = self.text[first : first + len(ids)]
         tail = self.text[max(0, first - LONGEST) : first]
-        self._table.record(tail, text, rows - 1, rows, kinds, ids, probabilities, longest=self._drafter.context)
+        self._table.record(tail, text, rows - 1, rows, kinds, ids, probabilities, longest=self._drafter.longest)
 
     def learn(self, feedback: Feedback) -> None:
-        from draftwood.index.recycled.recycled import OFF_PATH, ON_PATH
-
         if feedback.top_k is not None:
             ids, probabilities = feedback.top_k
             kinds = np.full(len(ids), OFF_PATH, dtype=np.uint8)
@@ -150,7 +160,7 @@ class RecyclingSession(TextSession):
                 kinds[rows],
                 ids[rows],
                 probabilities[rows],
-                longest=self._drafter.context,
+                longest=self._drafter.longest,
             )
         super().learn(feedback)
 

@@ -9,20 +9,13 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Ints
 from draftwood.errors import IntegrityError
-from draftwood.index.recycled.recycled_evidence import CLASSES, LONGEST, K
+from draftwood.index.recycled.recycled_evidence import CLASSES, GREEDY, LONGEST, K, RowNoise
 from draftwood.index.recycled.recycled_kernel import USED, WAYS, grow, record
 from draftwood.tree import TokenTree
 
-RowNoise = tuple[NDArray[np.int64], float]
-"""Both words of the key and the sequence, and the temperature, 0 for greedy."""
-
-GREEDY: RowNoise = (np.zeros(3, dtype=np.int64), 0.0)
 _NO_STEM = TokenTree.empty()
 _FIRST, MOST = 1 << 10, 1 << 15
-"""Groups of places of a new table, and at most: 64 bytes a place, 8 MB in all at most."""
-
-PROMPT, OFF_PATH, ON_PATH = 0, 1, 2
-"""Kinds of rows: of text that was read, of nodes that were not accepted (probes too), of what was written."""
+"""Groups of places of a new table, and at most: 53 bytes a place, 7 MB in all."""
 
 
 class RecycledTable:

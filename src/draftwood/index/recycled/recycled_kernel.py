@@ -14,6 +14,7 @@ cost a draft, never a text.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,8 @@ OFF_STEM = -2
 NO_CLAIM = -1
 USED, CLOCK = 0, 1
 _LOOKUPS = LONGEST * K
-_EDGES, _GAPS = np.array(EDGES), np.array(GAPS)
+_GAPS = np.array(GAPS)
+_BUCKETS = np.array([bisect_right(EDGES, math.exp(-mark / 16)) for mark in range(256)])  # of packed probabilities
 _STEM_CHILDREN = 64  # of one node; more are left out
 _START = np.uint64(0x243F6A8885A308D3)  # any number whose low bits tokens cannot cancel
 
@@ -163,24 +165,20 @@ def _classes(ids: Ints, marks: Bytes, noise: Longs, temperature: float, position
     """
     if temperature == 0:
         for rank in range(K):
-            out[rank] = rank * BUCKETS + _bucket(_EDGES, math.exp(marks[rank] / -16.0))  # -marks would wrap around
+            out[rank] = rank * BUCKETS + _BUCKETS[marks[rank]]
         return
-    score = np.empty(K, np.float64)
+    score = np.full(K, -np.inf)
+    best, second = -np.inf, -np.inf
     for rank in range(K):
-        score[rank] = -np.inf
         if ids[rank] >= 0:
             score[rank] = _gumbel(noise, position, ids[rank]) - marks[rank] / (16.0 * temperature)
+            best, second = max(best, score[rank]), max(second, min(best, score[rank]))
     for rank in range(K):
-        before, nearest = 0, np.inf
+        before = 0
         for other in range(K):
-            if score[other] > score[rank]:
-                nearest = max(nearest, score[other] - score[rank]) if before else score[other] - score[rank]
-                before += 1
-        if before == 0:
-            for other in range(K):
-                if other != rank:
-                    nearest = min(nearest, score[rank] - score[other])
-        out[rank] = SAMPLED + before * BUCKETS + _bucket(_GAPS, nearest)
+            before += score[other] > score[rank]
+        gap = best - score[rank] if before else best - second
+        out[rank] = SAMPLED + before * BUCKETS + _bucket(_GAPS, gap)
 
 
 @inner
