@@ -98,7 +98,7 @@ class FusedBlock(_Block):
     """As the lean pass, with residual adds, silu and its product inside oneDNN's products."""
 
     def __init__(self, layer: Layer, parts: Parts) -> None:
-        super().__init__(layer, parts, Packing(), merged=True)
+        super().__init__(layer, parts, Packing())
         self._weights = [pack(part) for part in (layer.o, layer.gate, layer.up, layer.down)]
 
     def __call__(self, x: Tensor, cos: Tensor, turn: Tensor, attend: Attend, index: int) -> Tensor:

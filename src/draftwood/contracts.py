@@ -470,8 +470,8 @@ class Plan:
     rows: tuple[Ints, ...]
 
 
-class Planner(Protocol):
-    """Decides how much is drafted and how much of it is checked, possibly nothing. Owns the beliefs."""
+class PlannerSession(Protocol):
+    """A planner's side of one call: of texts that share each pass. Used by one thread at a time."""
 
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
         """Per request and source of its set: how much to ask for."""
@@ -483,4 +483,16 @@ class Planner(Protocol):
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         """Take in what the pass taught, per request and source."""
+        ...
+
+
+class Planner(Protocol):
+    """Decides how much is drafted and how much of it is checked, possibly nothing. Owns the beliefs.
+
+    Calls and threads may share it: what it knows between `PlannerSession.ask` and `PlannerSession.learn` belongs
+    to the session; what it has learnt is its own, behind a lock.
+    """
+
+    def open(self) -> PlannerSession:
+        """Start a call; a session needs no closing."""
         ...

@@ -58,13 +58,14 @@ def write(
     """
     for row in rows:
         yield row.begin()
+    session = planner.open()
     while live := [row for row in rows if row.finish is None]:
         started = clock()
-        asks = planner.ask(live)
+        asks = session.ask(live)
         asked = clock()
         proposals = [row.draft(ask) for row, ask in zip(live, asks, strict=True)]
         drafted = clock()
-        plans = planner.plan(live, proposals)
+        plans = session.plan(live, proposals)
         planned = clock()
         passes = [(row.session, row.ids[-1], plan.tree) for row, plan in zip(live, plans, strict=True)]
         scores = target.score(passes)
@@ -75,7 +76,7 @@ def write(
             row.step.score_s = scored - planned  # before the planner learns: it goes by this clock
         told = [(row, lessons) for row, lessons in zip(live, feedback, strict=True) if row.step.emitted]
         if told:  # a text that failed teaches nothing
-            planner.learn([row for row, _ in told], [lessons for _, lessons in told])
+            session.learn([row for row, _ in told], [lessons for _, lessons in told])
         planning = (asked - started) + (planned - drafted) + (clock() - taught)
         for row in live:
             row.step.plan_s = planning

@@ -69,19 +69,28 @@ def test_a_planner_that_is_given_keeps_its_own():
 
 
 def test_model_generate_shares_it_with_the_other_doors_and_keeps_its_planner(model):
-    target, decoding = shared_target(model), draftwood.decode_with()
+    decoding = draftwood.decode_with()
     for _ in range(2):
         model.generate(**ONE, **GREEDY, custom_generate=decoding)
-    (planner,) = decoding._planners.values()
+    ((_, planner),) = decoding._planners.values()
     assert isinstance(planner, GoodputPlanner)
-    assert planner.learned is learned(target, model)
+    assert planner.learned is learned(model)
     assert planner.learned is Setup(model, None, "ngram", "goodput").planner.learned
     other = build("llama")
     other.generate(**ONE, **GREEDY, custom_generate=decoding)
     assert len(decoding._planners) == 2
 
 
-def test_it_is_forgotten_with_its_target():
+def test_it_outlasts_an_edit_of_the_model_and_not_another_number_format(model):
+    before, target = learned(model), shared_target(model)
+    model.model.norm.weight.data.mul_(2)
+    model.model.layers[0].mlp.act_fn = torch.nn.ReLU()
+    assert shared_target(model) is not target
+    assert learned(model) is before
+    assert learned(model.to(torch.bfloat16)) is not before
+
+
+def test_it_is_forgotten_with_its_model():
     decoding, model = draftwood.decode_with(), build("llama")
     model.generate(**ONE, **GREEDY, custom_generate=decoding)
     assert len(decoding._planners) == 1
@@ -94,7 +103,7 @@ def test_it_begins_with_the_profile_of_this_machine(model):
     assert fresh(model).curve is None
     profile(model)
     assert fresh(model).curve == CostCurve({128: CURVE})
-    assert learned(shared_target(model), model).curve == CostCurve({128: CURVE})
+    assert learned(model).curve == CostCurve({128: CURVE})
 
 
 def test_each_call_of_fresh_learns_alone(model):
@@ -139,7 +148,7 @@ def test_every_door_begins_with_a_tuned_file(model, tmp_path):
     path = tmp_path / "tuned.json"
     write_tuned(path, source)
     found = Setup(model, None, "ngram", f"goodput:tuned={path}").planner.learned
-    assert found is learned(shared_target(model), model)
+    assert found is learned(model)
     assert found.curve == source.corrected()
     decoding = draftwood.decode_with(planner=f"fixed:4:tuned={path}")
     model.generate(**ONE, **GREEDY, custom_generate=decoding)

@@ -77,7 +77,7 @@ def test_scores_are_the_models_own_after_any_history(family, dtype, packed):
     model = build(family).to(dtype)
     decoder = lean(model, packed=packed)
     assert isinstance(decoder, LeanDecoder)
-    assert decoder.packed == (packed and can_pack([model.lm_head]))
+    assert (decoder.packing is not None) == (packed and can_pack([model.lm_head]))
     text = torch.randint(64, (40,), generator=torch.manual_seed(1))
     with torch.no_grad():
         theirs = model(text[None]).logits[0]
@@ -267,7 +267,7 @@ def test_quantised_weights_are_not_packed():
     packed = pack(view)
     assert view.lm_head is not model.lm_head
     assert type(view.lm_head) is nn.Linear
-    assert packed in (0, 21)
+    assert packed is None or len(packed.copies) <= 21
 
 
 @pytest.mark.parametrize("packed", [True, False])

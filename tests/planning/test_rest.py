@@ -14,13 +14,13 @@ PLAIN, UNASKED, ASKED = 0.010, 0.0001, 0.0004
 
 def steps(rest, count, gain, state=None):
     """Take steps whose drafts save so many seconds; returns in which of them sources were asked."""
-    state, found = state or FakeState(), []
+    state, found = state or FakeState(), [True]
     for _ in range(count):
-        found.append(rest.begin([state]))
+        found.append(rest.begin([state], asked=found[-1]))
         if found[-1]:
             rest.learn(gain, PLAIN, keep_on=False)
         state.step.draft_s = ASKED if found[-1] else UNASKED
-    return found
+    return found[1:]
 
 
 def test_what_saves_more_than_it_takes_is_asked_in_every_step():
@@ -44,7 +44,7 @@ def test_one_step_that_saves_much_ends_the_rest():
 def test_where_a_pass_takes_long_nobody_rests():
     rest, state = Rest(), FakeState()
     for _ in range(100):
-        assert rest.begin([state])
+        assert rest.begin([state], asked=True)
         rest.learn(0.0, 100 * PLAIN, keep_on=False)
         state.step.draft_s = ASKED
 
@@ -52,7 +52,7 @@ def test_where_a_pass_takes_long_nobody_rests():
 def test_who_has_to_be_asked_is_asked():
     rest = Rest()
     for _ in range(100):
-        assert rest.begin([FakeState()])
+        assert rest.begin([FakeState()], asked=True)
         rest.learn(0.0, PLAIN, keep_on=True)
 
 
@@ -62,7 +62,7 @@ def test_odd_seconds_change_nothing(seconds):
     steps(rest, 10, 0.0005, state)
     before = rest.overhead
     state.step.draft_s = seconds
-    rest.begin([state])
+    rest.begin([state], asked=True)
     assert rest.overhead == before
 
 

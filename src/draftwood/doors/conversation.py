@@ -5,7 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
+from inspect import GEN_CLOSED, GEN_RUNNING, getgeneratorstate
+from threading import Lock, get_ident
 from typing import Any, Self
+from weakref import ref
 
 from draftwood.contracts import Planner
 from draftwood.doors.generation import Generation, pieces
@@ -14,6 +17,7 @@ from draftwood.doors.setup import DrafterSpec, Setup, refuse_unknown
 from draftwood.doors.source_texts import Prediction, Text
 from draftwood.doors.sources import CorpusGiven, MemoryGiven, Sources
 from draftwood.doors.text import Piece
+from draftwood.errors import UsageError
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.request import Row
 
@@ -23,6 +27,9 @@ class Conversation:
 
     The template is rendered anew for each turn and compared with what the cache holds: the longest common
     prefix stays, the rest is cut and read. So edits of earlier messages are allowed.
+
+    It writes one answer at a time. A thread that asks while another one's answer is being written is refused with
+    a `UsageError`; in one thread the next question ends an answer that was not read to its end.
 
     Parameters
     ----------
@@ -70,6 +77,8 @@ class Conversation:
         self._system = system
         self._open = ExitStack()
         self._row: Row | None = None
+        self._lock = Lock()
+        self._answer: tuple[int, ref[Generator[Piece]]] | None = None  # the last one, and the thread that asked
         self.messages: list[dict[str, str]] = []
         self.read = 0
         self.generation = Generation()
@@ -77,12 +86,15 @@ class Conversation:
 
     def reset(self) -> None:
         """Forget everything that was said."""
+        with self._lock:
+            self._end_answer()
         self._open.close()
         self._row = None
         self.messages = [{"role": "system", "content": self._system}] if self._system is not None else []
 
     def undo(self) -> bool:
         """Take the last question and its answer back; False if there is none."""
+        self._end_answer()
         asked = [i for i, message in enumerate(self.messages) if message["role"] == "user"]
         if asked:
             del self.messages[asked[-1] :]
@@ -93,7 +105,37 @@ class Conversation:
 
         Closing the generator, or an interrupt, ends the answer and keeps what was written in the history.
         ``prediction`` is text expected in this answer, in place of what is expected in all.
+
+        Raises
+        ------
+        UsageError
+            While another thread reads an answer of this conversation.
         """
+        answer = self._say(text, prediction)
+        with self._lock:
+            self._end_answer()
+            self._answer = get_ident(), ref(answer)  # a weak one: dropped by its reader, the answer ends at once
+        return answer
+
+    def _end_answer(self) -> None:
+        """End the answer under way, if there is one; what was written of it is in the history.
+
+        Raises
+        ------
+        UsageError
+            If another thread reads it, or it is running right now.
+        """
+        thread, answer = (0, None) if self._answer is None else (self._answer[0], self._answer[1]())
+        if answer is None or getgeneratorstate(answer) == GEN_CLOSED:
+            return
+        if thread != get_ident() or getgeneratorstate(answer) == GEN_RUNNING:
+            raise UsageError(
+                "an answer of this conversation is still being written: read it to its end or close it first, and "
+                "open a Conversation per thread"
+            )
+        answer.close()
+
+    def _say(self, text: str, prediction: Prediction | None) -> Generator[Piece]:
         self.messages.append({"role": "user", "content": text})
         try:
             row = self._turn(prediction)
@@ -110,6 +152,9 @@ class Conversation:
         ids = render(self.messages, self._setup.tokenizer)
         drafters = self._setup.predicting(prediction) or self._expected or self._setup.drafters
         request = self._setup.request(ids, drafters=drafters, **self._settings)
+        if self._row is not None and self._setup.refresh():  # what was read was read by another model
+            self._open.close()
+            self._row = None
         if self._row is None:
             (self._row,) = self._open.enter_context(self._setup.open([request]))
             self.read = len(ids)
@@ -119,6 +164,7 @@ class Conversation:
 
     def close(self) -> None:
         """Close every session, and save the memory if it was given as a file."""
+        self._end_answer()
         with self._setup.saving():
             self._open.close()
             self._row = None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
+from threading import Lock, local
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from draftwood.contracts import Drafter, Planner, Target
+from draftwood.contracts import Drafter, Planner
 from draftwood.doors.generation import Generation, noted
 from draftwood.doors.learned import learned, planner_of
 from draftwood.doors.setup import DrafterSpec, affordable
@@ -23,7 +25,9 @@ from draftwood.doors.sources import (
     saving,
 )
 from draftwood.drafters.load import load as load_drafters
+from draftwood.errors import UsageError
 from draftwood.loop import write
+from draftwood.planning.learned import Learned
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.planning.load import load as load_planner
 from draftwood.request import Request, open_rows
@@ -68,7 +72,8 @@ def decode_with(
     Returns
     -------
     CustomGenerate
-        A callable, to be used as often as one likes; its ``generations`` tell how the last text was written.
+        A callable, to be used as often as one likes, by several threads too; its ``generations`` tell each thread
+        how its own last text was written.
 
     Raises
     ------
@@ -83,13 +88,14 @@ def decode_with(
     )  # fmt: skip
 
 
+Bound = dict[tuple[int, int], tuple[Any, tuple[Drafter, ...]]]
+"""Drafters that know a prediction, by its identity (which it keeps alive) and the size of the vocabulary."""
+
+
 class CustomGenerate:
     """A callable for the argument ``custom_generate`` of ``model.generate``; see `decode_with`.
 
-    Attributes
-    ----------
-    generations : list of Generation
-        What the last call wrote, one per row, and how; also after an error or an interrupt.
+    Threads may share it: a call keeps nothing on it but what the next call of the same thread replaces.
     """
 
     def __init__(
@@ -105,16 +111,26 @@ class CustomGenerate:
     ) -> None:
         load_planner(planner)  # wrong names are told at once
         self._spec, self._planner, self._sources = drafters, planner, sources
-        self._planners: WeakKeyDictionary[Target, Planner] = WeakKeyDictionary()
+        self._planners: WeakKeyDictionary[Any, tuple[Learned, Planner]] = WeakKeyDictionary()
+        self._lock = Lock()  # of the planners, while one is looked up or made
         chosen = sources.complete(load_drafters(drafters))
         opened = sources.opened(chosen)
         self._kept = sources.to_save(opened)
         self._drafters = opened.bind(chosen, tokenizer, None)
         check_tokenizer(self._drafters, tokenizer)
         self._streamer, self._tokenizer, self._stop, self._seed = streamer, tokenizer, stop_strings, seed
-        self._bound: dict[tuple[int, int], tuple[Any, tuple[Drafter, ...]]] = {}  # per entry, which it keeps alive
+        self._bound: Bound = {}  # of the predictions of the last call; replaced as a whole
         self._fits: set[int] = set()  # sizes of vocabularies that the context was found to lie in
-        self.generations: list[Generation] = []
+        self._feeding = Lock()  # held while the streamer that was given here is fed
+        self._last = local()
+
+    @property
+    def generations(self) -> list[Generation]:
+        """What the last call of this thread wrote, one per row, and how; also after an error or an interrupt.
+
+        Empty in a thread that has called nothing.
+        """
+        return list(getattr(self._last, "generations", ()))
 
     def __call__(
         self,
@@ -136,10 +152,9 @@ class CustomGenerate:
         from draftwood.engines.transformers.plugin.frame import kept_back
         from draftwood.engines.transformers.plugin.streamer import Feed
 
-        self.generations = []
+        self._last.generations = []
         kept = kept_back(input_ids)
-        feed = Feed(self._streamer, kept.streamer)
-        with feed.ended():
+        with self._streaming(), Feed(self._streamer, kept.streamer) as feed:
             call = GenerateCall(
                 model,
                 input_ids,
@@ -156,49 +171,76 @@ class CustomGenerate:
             with saving(self._kept):
                 return self._write(model, call, feed)
 
+    @contextmanager
+    def _streaming(self) -> Iterator[None]:
+        """Keep the streamer that was given here for one call at a time.
+
+        Raises
+        ------
+        UsageError
+            If it is being fed.
+        """
+        if self._streamer is None:
+            yield
+            return
+        if not self._feeding.acquire(blocking=False):
+            raise UsageError(
+                "the streamer of this decode_with() is being fed by another thread's call: make a decode_with() "
+                "per thread, or give the streamer to model.generate"
+            )
+        try:
+            yield
+        finally:
+            self._feeding.release()
+
     def _write(self, model: Any, call: Any, feed: Any) -> Any:
         from draftwood.engines.transformers.shared import shared_target
 
         target = shared_target(model)
-        drafters, planner = self._drafters, self._planner_of(target, model)
+        drafters, planner = self._drafters, self._planner_of(model)
         self._check_context(target.capabilities.vocab_size)
         drafters = affordable(self._spec, drafters, target.capabilities, given=bool(self._sources.given))
         names = [drafter.name for drafter in drafters]
         requests = self._expecting(call.requests, call.sequences, target.capabilities.vocab_size)
         source = call.target(target)
-        self.generations = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in requests]
+        written = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in requests]
+        self._last.generations = written
         with open_rows(source, drafters, requests, SampleAndMatch()) as rows:
-            for row, generation in zip(rows, self.generations, strict=True):
+            for row, generation in zip(rows, written, strict=True):
                 generation.prefill_s = row.prefill_s
             for emission in write(source, planner, rows):
-                for token, _ in noted(emission, names, self.generations[emission.row]):
+                for token, _ in noted(emission, names, written[emission.row]):
                     feed.token(token)
                 if emission.error is not None:  # as generate does, which has no place for it in a tensor
                     raise emission.error
             call.hand_back(target, rows)
-        return call.answer([generation.ids for generation in self.generations])
+        return call.answer([generation.ids for generation in written])
 
-    def _planner_of(self, target: Target, model: Any) -> Planner:
-        """Return the planner of this target: what passes cost, and how often sources are right, is its own."""
-        if target not in self._planners:
-            self._planners[target] = planner_of(self._planner, learned(target, model), self._tokenizer)
-        return self._planners[target]
+    def _planner_of(self, model: Any) -> Planner:
+        """Return the planner of this model: what passes cost, and how often sources are right, is its own."""
+        known = learned(model)
+        with self._lock:
+            made = self._planners.get(model)
+            if made is None or made[0] is not known:
+                made = self._planners[model] = known, planner_of(self._planner, known, self._tokenizer)
+            return made[1]
 
     def _expecting(self, requests: Sequence[Request], sequences: int, vocab_size: int) -> Sequence[Request]:
         """Return the requests, each with drafters that know what is expected of its prompt."""
         if self._sources.prediction is None:
             return requests
         prompts, prediction = len(requests) // sequences, self._sources.prediction
-        known, self._bound = self._bound, {}
+        known, bound = self._bound, Bound()
         found: list[Request] = []
         listed = prompts > 1 or _nested(prediction)
         for number, one in enumerate(per_prompt(prediction, prompts if listed else None)):
             key = id(one), vocab_size
-            if key not in self._bound:
-                read = known.get(key) or (one, predicting(self._drafters, one, self._tokenizer, vocab_size))
-                self._bound[key] = read
+            if key not in bound:
+                read = known.get(key)
+                bound[key] = read or (one, predicting(self._drafters, one, self._tokenizer, vocab_size))
             of_prompt = requests[number * sequences : (number + 1) * sequences]
-            found += [replace(request, drafters=self._bound[key][1]) for request in of_prompt]
+            found += [replace(request, drafters=bound[key][1]) for request in of_prompt]
+        self._bound = bound
         return found
 
     def _check_context(self, vocab_size: int) -> None:

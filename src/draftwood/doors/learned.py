@@ -6,32 +6,41 @@ from contextlib import suppress
 from typing import Any
 from weakref import ref
 
-from draftwood.contracts import Planner, Target
+from draftwood.contracts import Planner
 from draftwood.doors.prompts import decoder
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import load
 
-_KNOWN: dict[int, tuple[ref[Target], Learned]] = {}
+_KNOWN: dict[tuple[Any, ...], tuple[ref[Any], Learned]] = {}
 
 
-def learned(target: Target, model: Any) -> Learned:
-    """Return what was learnt with this very target; forgotten with it.
+def learned(model: Any) -> Learned:
+    """Return what was learnt with this very model; forgotten with it.
+
+    An edit of its weights or another adapter leave it as it is; another number format or device is another model.
 
     Parameters
     ----------
-    target
-        Runs the passes.
     model
-        What it runs, or the target itself; a model of transformers tells which profile to begin with.
+        A model of transformers, which tells which profile to begin with, or a target of somebody else's.
     """
-    key = id(target)
+    key = (id(model), *_how_it_runs(model))
     known = _KNOWN.get(key)
-    if known is not None and known[0]() is target:
+    if known is not None and known[0]() is model:
         return known[1]
     anew = fresh(model)
     with suppress(TypeError):  # it takes no weak references
-        _KNOWN[key] = ref(target, lambda _: _KNOWN.pop(key, None)), anew
+        kept = _KNOWN.setdefault(key, (ref(model, lambda _: _KNOWN.pop(key, None)), anew))  # threads may race here
+        anew = kept[1] if kept[0]() is model else anew
     return anew
+
+
+def _how_it_runs(model: Any) -> tuple[Any, ...]:
+    if hasattr(model, "capabilities"):
+        return ()
+    from draftwood.engines.transformers.shared import packs
+
+    return str(getattr(model, "dtype", "")), str(getattr(model, "device", "")), packs(model)
 
 
 def fresh(model: Any) -> Learned:

@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Sampling, Target
-from draftwood.demands import lacking
+from draftwood.demands import lacking, refuse_mismatch
 from draftwood.doors.defaults import end_ids, fill_sampling, new_tokens, refuse_settings
 from draftwood.doors.learned import learned, planner_of
 from draftwood.doors.prompts import decoder
@@ -72,8 +72,8 @@ class Setup:
             model, known = load(model)
             tokenizer = tokenizer or known
         self.model, self.tokenizer = model, tokenizer
-        self.target = _target(model)
-        self.planner = planner_of(planner, learned(self.target, self.model), tokenizer)
+        self.target = _target(model, now=False)  # for questions; passes are of the model as it is when they begin
+        self.planner = planner_of(planner, learned(self.model), tokenizer)
         self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(sources.given))
         rows = self.target.capabilities.vocab_size
         if tokenizer is not None and len(tokenizer) > rows:
@@ -100,8 +100,23 @@ class Setup:
         """Save a memory that was given as a file on the way out, however that is taken."""
         return saving(self._kept)
 
+    def refresh(self) -> bool:
+        """Take the model as it is now; returns whether that takes another target than before.
+
+        Raises
+        ------
+        CapabilityError
+            If the drafters ask for more than the model, as it is now, can give.
+        """
+        before, self.target = self.target, _target(self.model, now=True)
+        if self.target is before:
+            return False
+        refuse_mismatch(self.target.capabilities, self.drafters)
+        return True
+
     def open(self, requests: Sequence[Request]) -> AbstractContextManager[list[Row]]:
-        """Open rows for these requests."""
+        """Open rows for these requests, on the model as it is now."""
+        self.refresh()
         return open_rows(self.target, self.drafters, requests, SampleAndMatch())
 
     def request(
@@ -184,10 +199,10 @@ def refuse_unknown(settings: Iterable[str], door: Callable[..., Any]) -> None:
             raise UnknownNameError("setting", name, SETTINGS | own)
 
 
-def _target(model: Any) -> Target:
+def _target(model: Any, *, now: bool) -> Target:
     if hasattr(model, "capabilities"):
         target: Target = model
         return target
-    from draftwood.engines.transformers.shared import shared_target
+    from draftwood.engines.transformers.shared import known_target, shared_target
 
-    return shared_target(model)
+    return shared_target(model) if now else known_target(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, Self
 
 from draftwood.contracts import Planner
@@ -166,6 +167,7 @@ class Stream(Iterator[Piece]):
         return self.generations[0]
 
     def __next__(self) -> Piece:
+        self._refuse_another_thread()
         return next(self._pieces)
 
     def __enter__(self) -> Self:
@@ -176,7 +178,12 @@ class Stream(Iterator[Piece]):
 
     def close(self) -> None:
         """Stop and close every session; what was written stays in `generation`."""
+        self._refuse_another_thread()
         self._pieces.close()
+
+    def _refuse_another_thread(self) -> None:
+        if getgeneratorstate(self._pieces) == GEN_RUNNING:
+            raise UsageError("this stream is being read by another thread: open one stream per thread")
 
     def _write(self, setup: Setup, requests: Sequence[Request]) -> Generator[Piece]:
         width = self._batch_size if setup.target.capabilities.batch else 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -94,6 +94,10 @@ class SilentPlanner:
 
     def __init__(self) -> None:
         self.right: list[bool] = []
+
+    def open(self) -> Self:
+        """Return itself: each probe makes its own."""
+        return self
 
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
         return [[Ask(1, 0, d.prior) if d else _NOTHING for d in state.drafters] for state in states]

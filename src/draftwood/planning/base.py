@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -52,6 +53,9 @@ class Policy(Protocol):
 class TreePlanner(ABC):
     """Asks sources, ranks what they propose, scores as much as the subclass says and the policies allow.
 
+    Planner and session in one: what a step leaves for the next call of its own session is written to the copy that
+    `open` makes; everything else is shared by all sessions, and read and written behind the lock of ``learned``.
+
     Parameters
     ----------
     learned
@@ -65,7 +69,11 @@ class TreePlanner(ABC):
     def __init__(self, learned: Learned | None = None, policies: Sequence[Policy] = ()) -> None:
         self.learned = learned if learned is not None else Learned()
         self.policies = tuple(policies)
-        self._wished = 0  # draft nodes of a request, before policies
+        self._wished = 0  # draft nodes of a request, before policies; of this session's step
+
+    def open(self) -> Self:
+        """Return a session: it shares what was learnt, and keeps its steps to itself."""
+        return copy.copy(self)
 
     @abstractmethod
     def wish(self, states: Sequence[State]) -> int:

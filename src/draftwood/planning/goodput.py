@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,18 +76,30 @@ class GoodputPlanner(TreePlanner):
         if most < 0:
             raise UsageError(f"goodput: most is {most}: use 0 draft nodes or more")
         self.most = most
-        model = self.learned.cost(1)
-        known = model.measured or model.passes > _LEAST
-        self._reach = float(min(most, 2 * _LEAST if known else _LEAST // 2))  # a guess begins with small steps
+        self._reach = self._first_reach()
         self._rest = Rest()
+        self._asking = False  # whether sources are asked in this session's step
         self._costly = CostlySources()
         self._trials: dict[str, Trial] = {}  # of probes, per source
         self._choice: _Choice | None = None
 
+    def open(self) -> Self:
+        session = super().open()
+        with self.learned.lock:
+            session._reach = self._first_reach()
+        return session
+
+    def _first_reach(self) -> float:
+        """Draft nodes to ask for in a first step: few where the cost of a pass is a guess."""
+        model = self.learned.cost(1)
+        known = model.measured or model.passes > _LEAST
+        return float(min(self.most, 2 * _LEAST if known else _LEAST // 2))
+
     def wish(self, states: Sequence[State]) -> int:
         self._choice = None
         self._costly.waits()
-        return min(self.most, int(self._reach)) if self._rest.begin(states) else 0
+        self._asking = self._rest.begin(states, asked=self._asking)
+        return min(self.most, int(self._reach)) if self._asking else 0
 
     def ask_one(self, drafter: Any, state: State, nodes: int, probes: int) -> Ask:
         key = self.learned.beliefs.name(drafter)
@@ -115,7 +127,7 @@ class GoodputPlanner(TreePlanner):
             best = 0
         self._learn_costs(states, rankings, times, best)
         count = self._explore(model, base, tokens, times, best)
-        if self._rest.asking:
+        if self._asking:
             self._adapt(best, rankings)
             gain = float(tokens[best] * times[0] / rows - times[best])
             self._rest.learn(gain, float(times[0]), keep_on=any(r.n_probes for r in rankings))

@@ -71,7 +71,7 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
         If a tuned file is foreign or damaged.
     """
     if not isinstance(spec, str):
-        if not hasattr(spec, "plan"):
+        if not _is_planner(spec):
             raise UsageError(f"{spec!r} is no planner: name one, as in 'fixed:16', or pass a Planner")
         return spec
     base, policies, seen = None, [], set[str]()
@@ -94,6 +94,12 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
     learned, options = _begun(learned, options)
     planner: TreePlanner = _make("planner", name, PLANNERS[name], options, learned=learned, policies=policies)
     return planner
+
+
+def _is_planner(thing: Any) -> bool:
+    """Whether it can be opened as a planner is; drafters and targets are opened, too."""
+    opens = callable(getattr(thing, "open", None)) and not isinstance(thing, type)
+    return opens and not hasattr(thing, "prior") and not hasattr(thing, "capabilities")
 
 
 def _begun(learned: Learned | None, options: list[str]) -> tuple[Learned | None, list[str]]:

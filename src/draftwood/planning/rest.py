@@ -20,13 +20,10 @@ class Rest:
     ----------
     overhead
         Seconds of a step beside its pass, all requests of the pass together, where sources are asked.
-    asking
-        Whether they are asked in the step under way.
     """
 
     def __init__(self) -> None:
         self.overhead = 0.0
-        self.asking = False
         self._unasked = 0.0
         self._gain: float | None = None
         self._pause = self._left = 0
@@ -36,17 +33,16 @@ class Rest:
         """Seconds that asking adds to a step."""
         return max(0.0, self.overhead - self._unasked)
 
-    def begin(self, states: Sequence[State]) -> bool:
-        """Learn from the record of the last step, and say whether to ask in this one."""
+    def begin(self, states: Sequence[State], *, asked: bool) -> bool:
+        """Learn from the last step's record, in which sources were ``asked`` or not; say whether to ask now."""
         if states and not states[0].traced:  # a trace takes time of its own
             seconds = sum(s.step.overhead_s - s.step.plan_s for s in states) + max(s.step.plan_s for s in states)
-            if self.asking:
+            if asked:
                 self.overhead = _averaged(self.overhead, seconds)
             else:
                 self._unasked = _averaged(self._unasked, seconds)
         self._left = max(0, self._left - 1)
-        self.asking = not self._left
-        return self.asking
+        return not self._left
 
     def learn(self, gain: float, plain: float, *, keep_on: bool) -> None:
         """Take in what the drafts of a step in which sources were asked save.

@@ -9,15 +9,16 @@ five operations, and only the rows asked for reach the head. What a model is, is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
-from draftwood.engines.transformers.lean_parts import Layer, Parts, read_parts
-from draftwood.engines.transformers.pack import Packing, can_pack
+from draftwood.engines.transformers.lean_parts import Layer, Norm, Parts, read_parts
+from draftwood.engines.transformers.pack import Content, Packing, can_pack
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [n, heads, dim], k [n, key-value heads, dim], v like k) -> [n, heads * dim]; stores k and v itself."""
@@ -30,19 +31,19 @@ class LeanDecoder:
 
     Attributes
     ----------
-    packed : bool
-        True where the linear layers run on packed copies of the weights.
+    packing : Packing or None
+        What was copied where the linear layers run on packed copies of the weights. Without it nothing is copied:
+        the pass reads the model's own tensors.
     scaling : float
         By which attention must multiply its products of queries and keys.
     """
 
-    def __init__(self, parts: Parts, *, packed: bool, merged: bool) -> None:
-        self.packed, self.scaling = packed, parts.scaling
-        packing = Packing() if packed else None
+    def __init__(self, parts: Parts, packing: Packing | None) -> None:
+        self.packing, self.scaling = packing, parts.scaling
         self._embedding, self._rotary = parts.embedding, parts.rotary
-        self._norm = _norm(*parts.norm)
+        self._norm = _norm(parts.norm, packing)
         self._head = _product((parts.head,), packing)
-        self._blocks = [_Block(layer, parts, packing, merged) for layer in parts.layers]
+        self._blocks = [_Block(layer, parts, packing) for layer in parts.layers]
         if packing is not None:
             packing.settle()
 
@@ -74,7 +75,9 @@ class LeanDecoder:
         return self._head(self._norm(x if rows is None else x.index_select(0, rows)))
 
 
-def lean(model: Any, *, packed: bool = True) -> LeanDecoder | None:
+def lean(
+    model: Any, *, packed: bool = True, kept: Mapping[Content, Tensor] = MappingProxyType({})
+) -> LeanDecoder | None:
     """Return a lean pass over the weights of ``model``, or None where its modules are not fully understood.
 
     Nothing of the model is touched. What its modules are is checked here, what their ``forward`` makes of them is
@@ -86,27 +89,28 @@ def lean(model: Any, *, packed: bool = True) -> LeanDecoder | None:
         A model of transformers for causal language modelling, or a shadow of it that is not packed.
     packed
         Run on packed, merged copies of the weights where processor, number format and free memory allow it.
+    kept
+        Copies that were made before, see `Packing`.
     """
     parts = read_parts(model)
     if parts is None:
         return None
-    packed = packed and can_pack(parts.linears())
+    packing = Packing(kept) if packed and can_pack(parts.linears(), kept) else None
     with torch.no_grad():
-        return LeanDecoder(parts, packed=packed, merged=packed)
+        return LeanDecoder(parts, packing)
 
 
 class _Block:
     """One layer: attention and feed-forward, each behind its norm and added to what came in."""
 
-    def __init__(self, layer: Layer, parts: Parts, packing: Packing | None, merged: bool) -> None:
+    def __init__(self, layer: Layer, parts: Parts, packing: Packing | None) -> None:
         self._heads, self._kv_heads, self._dim = parts.heads, parts.kv_heads, parts.dim
-        self._first, self._second = _norm(*layer.first_norm), _norm(*layer.second_norm)
+        self._first, self._second = _norm(layer.first_norm, packing), _norm(layer.second_norm, packing)
         self._between = None
         if layer.head_norms is not None:
-            (query, eps), (key, _) = layer.head_norms
-            self._between = _norm(torch.cat((query.expand(self._heads, -1), key.expand(self._kv_heads, -1))), eps)
+            self._between = _head_norms(*layer.head_norms, parts.heads, parts.kv_heads, packing)
         self._rotates, self._act = layer.rotates, layer.act
-        put_together = _product if merged else _side_by_side
+        put_together = _product if packing is not None else _side_by_side
         self._qkv = put_together((layer.q, layer.k, layer.v), packing)
         self._gate_up = put_together((layer.gate, layer.up), packing)
         self._out, self._down = _product((layer.o,), packing), _product((layer.down,), packing)
@@ -128,35 +132,52 @@ class _Block:
         return queries, keys, values
 
 
-def _norm(weight: Tensor, eps: float) -> Operation:
+def _norm(norm: Norm, packing: Packing | None) -> Operation:
     """``x / sqrt(mean(x ** 2) + eps) * weight`` in float32: fewer operations than torch's own takes on a CPU."""
-    width = weight.shape[-1]
-    wide = weight.float() * math.sqrt(width)
-    floor = torch.tensor(math.sqrt(width * eps), device=weight.device)
-    length, hypot, dtype = torch.linalg.vector_norm, torch.hypot, weight.dtype
+    weight, eps = norm
+    return _scaled(weight.shape[-1], eps, _factor((weight,), lambda of: of[0], packing), weight)
+
+
+def _head_norms(query: Norm, key: Norm, heads: int, kv_heads: int, packing: Packing | None) -> Operation:
+    """The norms of all query heads and then of all key heads, which have one epsilon."""
+    weights = (query[0], key[0])
+
+    def laid_out(of: Sequence[Tensor]) -> Tensor:
+        return torch.cat((of[0].expand(heads, -1), of[1].expand(kv_heads, -1)))
+
+    return _scaled(len(query[0]), query[1], _factor(weights, laid_out, packing), query[0])
+
+
+def _factor(
+    weights: Sequence[Tensor], laid_out: Callable[[Sequence[Tensor]], Tensor], packing: Packing | None
+) -> Callable[[], Tensor]:
+    """What a norm multiplies by, times the root of its width: kept beside packed weights, else made anew."""
+    root = math.sqrt(weights[0].shape[-1])
+    if packing is None:
+        return lambda: laid_out(weights).float() * root
+    kept = laid_out([packing.copy(weight) for weight in weights]).float() * root
+    return lambda: kept
+
+
+def _scaled(width: int, eps: float, factor: Callable[[], Tensor], like: Tensor) -> Operation:
+    floor = torch.tensor(math.sqrt(width * eps), device=like.device)
+    length, hypot, dtype = torch.linalg.vector_norm, torch.hypot, like.dtype
     if dtype == torch.float32:
-        return lambda x: (x / hypot(length(x, 2, -1, True), floor)).mul_(wide)
+        return lambda x: (x / hypot(length(x, 2, -1, True), floor)).mul_(factor())
 
     def widened(x: Tensor) -> Tensor:
         x = x.float()
-        return (x / hypot(length(x, 2, -1, True), floor)).mul_(wide).to(dtype)
+        return (x / hypot(length(x, 2, -1, True), floor)).mul_(factor()).to(dtype)
 
     return widened
 
 
 def _product(layers: Sequence[nn.Linear], packing: Packing | None) -> Operation:
     """The product with these layers' weights, one below the other where they are several."""
-    weights = [layer.weight.detach() for layer in layers]
-    biases = [None if layer.bias is None else layer.bias.detach() for layer in layers]
-    weight, bias = weights[0], biases[0]
-    if len(layers) > 1:
-        weight = torch.cat(weights)
-        if any(b is not None for b in biases):
-            bias = torch.cat(
-                [w.new_zeros(len(w)) if b is None else b for w, b in zip(weights, biases, strict=True)]
-            )
     if packing is not None:
-        return packing.product(weight, bias)
+        return packing.product([layer.weight for layer in layers], [layer.bias for layer in layers])
+    (layer,) = layers
+    weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
     return lambda x: linear(x, weight, bias)
 
 

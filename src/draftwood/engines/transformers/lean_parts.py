@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, silu
 
+from draftwood.engines.transformers.families import layer_windows
 from draftwood.engines.transformers.pack import is_plain
 
 Norm = tuple[Tensor, float]
@@ -92,7 +93,8 @@ def _read(model: Any) -> Parts:
     dim: Any = getattr(attention, "head_dim", None)
     _need(isinstance(dim, int) and dim % 2 == 0)
     kept = decoder.layers[: config.num_hidden_layers]  # as many as transformers itself would run
-    layers = [_layer(layer, dim) for layer in kept]
+    windows = layer_windows(config) or [None] * len(kept)
+    layers = [_layer(layer, dim, window) for layer, window in zip(kept, windows, strict=False)]
     scalings = {float(getattr(layer.self_attn, "scaling", dim**-0.5)) for layer in kept}
     shapes = {(layer.q.out_features // dim, layer.k.out_features // dim) for layer in layers}
     _need(len(scalings) == len(shapes) == 1)
@@ -108,9 +110,10 @@ def _read(model: Any) -> Parts:
     return parts
 
 
-def _layer(layer: Any, dim: int) -> Layer:
+def _layer(layer: Any, dim: int, window: int | None) -> Layer:
     _children(layer, _LAYER)
     attention, mlp = layer.self_attn, layer.mlp
+    _need(getattr(attention, "sliding_window", window) == window)
     normed = "q_norm" in attention._modules
     _children(attention, _PROJECTIONS | (_HEAD_NORMS if normed else set()))
     _children(mlp, _FEED_FORWARD)

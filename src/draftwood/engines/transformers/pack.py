@@ -2,16 +2,21 @@
 
 Packed copies belong to a shadow or a lean pass; the user's model keeps its own weights, and a target that goes
 away takes the copies with it. Products round differently from torch's own in the last bits, as any kernel does.
+
+A copy is right as long as what was copied stays as it is, and torch tells of no write through ``.data`` or a numpy
+array. So what was copied is read again, all of it, whenever a call begins: `Packing.is_current`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
+from xxhash import xxh3_64_intdigest
 
 from draftwood.engines.transformers.huge_pages import collapse
 
@@ -19,28 +24,83 @@ _BATCH = 16
 """Width for which oneDNN is asked to lay the weights out; other widths run on the same layout."""
 
 
+Content = tuple[int, ...]
+"""Digests of what was copied into one, and two numbers that tell shapes and number formats apart."""
+
+
 class Packing:
-    """Makes products over packed copies of weights; call `settle` after the last."""
+    """Makes products over packed copies of weights, and remembers of what; call `settle` after the last.
 
-    def __init__(self) -> None:
-        self._copies: list[Tensor] = []
+    Parameters
+    ----------
+    kept
+        Copies that were made before (`copies` of another packing): they serve for weights of the same content.
+    """
 
-    def product(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
-        """Return ``x -> linear(x, weight, bias)`` over a copy of ``weight`` [out, in] in oneDNN's own layout."""
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), _BATCH)
-        self._copies.append(packed)
-        bias = None if bias is None else bias.detach()
+    def __init__(self, kept: Mapping[Content, Tensor] = MappingProxyType({})) -> None:
+        self._kept = kept
+        self.copies: dict[Content, Tensor] = {}
+        self._sources: dict[int, tuple[Tensor, int]] = {}
+
+    def product(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Callable[[Tensor], Tensor]:
+        """Return ``x -> linear(x, weight, bias)`` over a copy of weights [out, in] in oneDNN's own layout.
+
+        Several weights stand one below the other in the copy; a bias that is missing counts as zeros.
+        """
+        content = (*map(self._note, weights), weights[0].shape[1], hash(weights[0].dtype))
+        packed = self.copies.get(content, self._kept.get(content))
+        if packed is None:
+            whole = weights[0] if len(weights) == 1 else torch.cat([w.detach() for w in weights])
+            packed = torch.ops.mkldnn._reorder_linear_weight(whole.detach(), _BATCH)
+        self.copies[content] = packed
+        bias = self._bias(weights, biases)
         product = torch.ops.mkldnn._linear_pointwise.default
         return lambda x: product(x, packed, bias, "none", [], "")
+
+    def _bias(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Tensor | None:
+        if all(bias is None for bias in biases):
+            return None
+        pairs = zip(weights, biases, strict=True)
+        return torch.cat([w.new_zeros(len(w)) if b is None else self.copy(b) for w, b in pairs])
+
+    def copy(self, tensor: Tensor) -> Tensor:
+        """Return a copy of a small tensor, which is right as long as `is_current`."""
+        self._note(tensor)
+        return tensor.detach().clone()
+
+    def _note(self, tensor: Tensor) -> int:
+        if id(tensor) not in self._sources:
+            self._sources[id(tensor)] = tensor, _digest(tensor)
+        return self._sources[id(tensor)][1]
+
+    def is_current(self) -> bool:
+        """Whether everything that was copied is still what it was; reads all of it, at the speed of memory."""
+        return all(_digest(tensor) == digest for tensor, digest in self._sources.values())
+
+    def current(self) -> dict[Content, Tensor]:
+        """Return the copies of weights that are still what they were."""
+        now = {_digest(tensor) for tensor, _ in self._sources.values()}
+        return {content: copy for content, copy in self.copies.items() if now.issuperset(content[:-2])}
+
+    def let_go(self) -> None:
+        """Forget what has been released: of tensors without elements only the copy is left."""
+        self._sources = {key: known for key, known in self._sources.items() if known[0].numel()}
 
     def settle(self) -> None:
         """Put the copies on large pages, where torch tells their places and the system has any."""
         place, size = torch.ops.mkldnn.data_ptr, torch.ops.mkldnn._nbytes
+        fresh = [copy for content, copy in self.copies.items() if content not in self._kept]
+        self._kept = {}
         try:
-            blocks = [(place(copy), size(copy)) for copy in self._copies]
+            blocks = [(place(copy), size(copy)) for copy in fresh]
         except (AttributeError, RuntimeError):  # helpers of torch's own compiler, of no published interface
             return
         collapse(blocks)
+
+
+def _digest(tensor: Tensor) -> int:
+    """XXH3 of the bytes, at some 25 GB/s: the weights of a pass take about as long as the pass reads them."""
+    return int(xxh3_64_intdigest(tensor.detach().contiguous().view(torch.uint8).numpy().data))
 
 
 class PackedLinear(nn.Module):
@@ -49,20 +109,27 @@ class PackedLinear(nn.Module):
     def __init__(self, linear: nn.Linear, packing: Packing) -> None:
         super().__init__()
         self.weight, self.bias = linear.weight, linear.bias  # for layers that look into the ones they hold
-        self._product = packing.product(linear.weight, linear.bias)
+        self._product = packing.product((linear.weight,), (linear.bias,))
 
     def forward(self, x: Tensor) -> Tensor:
         """Same as the layer it stands for; x [..., in] -> [..., out]."""
         return self._product(x)
 
 
-def pack(model: nn.Module) -> int:
+def pack(model: nn.Module, kept: Mapping[Content, Tensor] = MappingProxyType({})) -> Packing | None:
     """Replace the linear layers of a shadow by packed ones, where that works here.
+
+    Parameters
+    ----------
+    model
+        A shadow.
+    kept
+        See `Packing`.
 
     Returns
     -------
-    int
-        How many layers were packed; 0 where the machine, the number format or free memory do not allow it.
+    Packing or None
+        What was copied; None where the machine, the number format or free memory do not allow it.
     """
     layers = [
         (parent, name, child)
@@ -70,14 +137,14 @@ def pack(model: nn.Module) -> int:
         for name, child in parent.named_children()
         if is_only_a_product(child)
     ]
-    if not can_pack([child for *_, child in layers]):
-        return 0
-    packing = Packing()
+    if not can_pack([child for *_, child in layers], kept):
+        return None
+    packing = Packing(kept)
     with torch.no_grad():
         for parent, name, child in layers:
             parent._modules[name] = PackedLinear(child, packing)
     packing.settle()
-    return len(layers)
+    return packing
 
 
 def is_only_a_product(module: nn.Module) -> TypeGuard[nn.Linear]:
@@ -92,10 +159,13 @@ def is_plain(weight: Any) -> bool:
     return type(weight) is nn.Parameter and type(weight.data) is Tensor and weight.layout is torch.strided
 
 
-def can_pack(layers: Sequence[nn.Linear]) -> bool:
-    """True where copies of these layers' weights can be packed here: processor, number format, free memory."""
+def can_pack(layers: Sequence[nn.Linear], kept: Mapping[Content, Tensor] = MappingProxyType({})) -> bool:
+    """True where copies of these layers' weights can be packed here: processor, number format, free memory.
+
+    Where copies were ``kept`` most weights are unchanged: it is the same model, packed before.
+    """
     kinds = {(layer.weight.device, layer.weight.dtype) for layer in layers}
-    return len(kinds) == 1 and _works(layers[0]) and _fits(layers)
+    return len(kinds) == 1 and _works(layers[0]) and (bool(kept) or _fits(layers))
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from draftwood.tree import TokenTree
 
 log = logging.getLogger("draftwood")
 
+T = TypeVar("T", bound=Target)
+
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-3}
 """How far scores may lie apart, as a share of the largest: seeing a wrong token moves them by tens of per cent."""
 _HALF = 0.1
@@ -29,7 +31,7 @@ _CONTEXT = 11
 _SIZE = 24
 
 
-def agreeing(make: Callable[[], Target], model: Any) -> tuple[Target | None, str]:
+def agreeing(make: Callable[[], T], model: Any) -> tuple[T | None, str]:
     """Make a target and try it; None, and why, where it says something else than the model, or raises."""
     try:
         target = make()

@@ -13,7 +13,6 @@ from typing import Any
 from torch import nn
 
 from draftwood.engines.transformers.attention import ATTENTION
-from draftwood.errors import UnsupportedModelError
 
 
 def shadow(model: Any, attention: str | None = ATTENTION) -> Any:
@@ -80,15 +79,16 @@ class _Viewer:
 
 
 def _rebind(state: dict[str, Any], module: nn.Module, twin: nn.Module) -> None:
-    """Have the twin run a forward of its own where the module was given one; compiled ones are left out."""
-    forward = state.pop("forward")
+    """Have the twin run the forward that the module was given, on itself where that was a method of the module.
+
+    Compiled ones are left out. Any other function runs as it is, perhaps on modules of the user's own: only a
+    trial can tell whether that works.
+    """
+    forward = state["forward"]
     if hasattr(forward, "_torchdynamo_orig_callable"):
-        return
-    if getattr(forward, "__self__", None) is not module:
-        raise UnsupportedModelError(
-            f"the forward of {type(module).__name__} was replaced by a function of unknown effect: undo that first"
-        )
-    state["forward"] = forward.__func__.__get__(twin)
+        del state["forward"]
+    elif getattr(forward, "__self__", None) is module:
+        state["forward"] = forward.__func__.__get__(twin)
 
 
 def _hang(hook: Any, twin: nn.Module) -> None:

@@ -1,49 +1,85 @@
-"""One target per model, shared by all calls; the first way to run it that passes its self-test."""
+"""One target per model, shared by all calls and threads, and made anew when the model is no longer what it was.
+
+A target reads a model through a shadow, and part of it through packed copies. Both are compared with the model
+whenever a call begins (`shared_target`), so that its passes are those of the model as it is at that moment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from threading import Lock, RLock
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from torch import nn
+from torch import Tensor, nn
 
-from draftwood.contracts import Target
 from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
+from draftwood.engines.transformers.pack import Content
+from draftwood.engines.transformers.seen import Seen, traits
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UnsupportedModelError, UsageError
 
-Way = Callable[[], Target]
-Fingerprint = tuple[tuple[int, int], ...]
-_targets: WeakKeyDictionary[Any, tuple[Fingerprint, Target]] = WeakKeyDictionary()
+OurTarget = TransformersTarget | NativeTarget
+RLockType = Any  # threading.RLock is a function, not a class
+Way = Callable[[], OurTarget]
+
+_MOST_PASSED = 1024  # kinds of models whose way is remembered; the oldest goes
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A target, and what its model was when it was made."""
+
+    target: OurTarget
+    seen: Seen
+
+    def is_current(self) -> bool:
+        """Whether passes of the target are passes of the model as it is now."""
+        packing = self.target.packing
+        return self.seen.is_still() and (packing is None or packing.is_current())
+
+
+_registry = Lock()  # of the next line
+_locks: WeakKeyDictionary[Any, RLockType] = WeakKeyDictionary()
+"""Per model, held while its target is looked up or made: threads that see it first make one between them."""
+_made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
 _unpacked: WeakSet[Any] = WeakSet()
 _released: WeakSet[Any] = WeakSet()
-_passed: dict[tuple[Any, ...], int] = {}
-"""Per class and configuration of a model, which way passed the self-test."""
+_passed: dict[tuple[bytes, bool], int] = {}
+"""Per `traits` of a model, and whether it is to be packed: which way passed the self-test."""
 
 
-def prepare(model: Any, *, pack: bool, release: bool = False) -> Target:
+def _lock_of(model: Any) -> RLockType:
+    with _registry:
+        return _locks.setdefault(model, RLock())
+
+
+def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
     """Choose how passes over this model run, from now on, and make its target; see `draftwood.prepare`."""
-    if model in _released:
-        if not pack:
-            raise UsageError("the weights of this model were released, only packed ones are left: load it again")
-        return shared_target(model)
-    if pack == (model in _unpacked):
-        _targets.pop(model, None)
-        (_unpacked.discard if pack else _unpacked.add)(model)
-    target = shared_target(model)
-    if release:
-        _release(model, target)
-    return target
+    with _lock_of(model):
+        if model in _released:
+            if not pack:
+                raise UsageError(
+                    "the weights of this model were released, only packed ones are left: load it again"
+                )
+            return shared_target(model)
+        if pack == (model in _unpacked):
+            _made.pop(model, None)
+            (_unpacked.discard if pack else _unpacked.add)(model)
+        target = shared_target(model)
+        if release:
+            _release(model, target)
+        return target
 
 
-def _release(model: Any, target: Target) -> None:
+def _release(model: Any, target: OurTarget) -> None:
     """Let go of the weights that passes read from packed copies only."""
-    if not (isinstance(target, TransformersTarget) and target.owns_weights):
+    if not (isinstance(target, TransformersTarget) and target.owns_weights) or target.packing is None:
         raise UsageError(
             f"the weights of {type(model).__name__} cannot be released: its passes do not run on packed copies "
             "alone (on a CPU, of a model that runs lean, they do)"
@@ -55,7 +91,8 @@ def _release(model: Any, target: Target) -> None:
             if type(module) is nn.Linear and module.weight.data_ptr() != embedding:  # a tied head is the embedding
                 module.weight.data = module.weight.data.new_empty(0)
     finally:
-        _targets[model] = (_fingerprint(model), target)
+        target.packing.let_go()
+        _made[model] = _Made(target, Seen(model))
 
 
 def packs(model: Any) -> bool:
@@ -63,10 +100,21 @@ def packs(model: Any) -> bool:
     return model not in _unpacked
 
 
-def shared_target(model: Any) -> Target:
-    """Return the target of this model; a new one if its weights were moved, converted or edited since.
+def known_target(model: Any) -> OurTarget:
+    """Return the target of this model without asking whether it is still the model's, or a new one.
 
-    The target lives as long as the model does.
+    For questions about the model that come before a call; whoever runs passes takes `shared_target`.
+    """
+    with _lock_of(model):
+        made = _made.get(model)
+        return shared_target(model) if made is None else made.target
+
+
+def shared_target(model: Any) -> OurTarget:
+    """Return the target of this model as it is now; a new one if the model has changed since the last call.
+
+    The target lives as long as the model does. Asking takes a millisecond or two, and where weights are packed
+    on a CPU as long as reading them once, which is about the time of one plain pass.
 
     Raises
     ------
@@ -75,21 +123,27 @@ def shared_target(model: Any) -> Target:
     UsageError
         If the model was changed after its weights were released.
     """
-    now = _fingerprint(model)
-    known = _targets.get(model)
-    if known is None or known[0] != now:
+    with _lock_of(model):
+        made = _made.get(model)
+        if made is not None and made.is_current():
+            return made.target
         if model in _released:
             raise UsageError("this model was changed after its weights were released: load it again")
-        _targets.pop(model, None)  # its packed weights go before others are made
-        known = (now, open_target(model))
-        _targets[model] = known
-    return known[1]
+        kept: Mapping[Content, Tensor] = {}
+        if made is not None and made.target.packing is not None:
+            kept = made.target.packing.current()
+        made = None  # what it has packed and does not serve any more goes before new copies are made
+        _made.pop(model, None)
+        seen = Seen(model)
+        target = open_target(model, kept)
+        _made[model] = _Made(target, seen)
+        return target
 
 
-def open_target(model: Any) -> Target:
-    """Make a target of the first of `ways` that passes the self-test; the result is remembered per model class."""
+def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> OurTarget:
+    """Make a target of the first of `ways` that passes the self-test; remembered for models of the same traits."""
     refuse_unsupported(model)
-    found = ways(model)
+    found = ways(model, kept or {})
     kind = _kind(model)
     if kind in _passed:
         with suppress(Exception):  # short of memory, say: then another way may do
@@ -98,7 +152,7 @@ def open_target(model: Any) -> Target:
     for index, make in enumerate(found):
         target, reason = agreeing(make, model)
         if target is not None:
-            _passed[kind] = index
+            _remember(kind, index)
             return target
         reasons.append(reason)
     raise UnsupportedModelError(
@@ -107,36 +161,28 @@ def open_target(model: Any) -> Target:
     )
 
 
-def ways(model: Any) -> list[Way]:
+def ways(model: Any, kept: Mapping[Content, Tensor]) -> list[Way]:
     """Return how a model may be run, best first.
 
     Our cache and a lean pass, transformers' modules, chains instead of trees; then the model's own cache with
     trees, with chains, one token at a time.
     """
     packed = packs(model)
-    native = partial(NativeTarget, model, packed=packed)
+    native = partial(NativeTarget, model, packed=packed, kept=kept)
     found: list[Way] = [partial(native, trees=True), native, partial(native, step_by_step=True)]
     if layer_windows(text_config(model)) is not None:
-        own = partial(TransformersTarget, model, packed=packed)
+        own = partial(TransformersTarget, model, packed=packed, kept=kept)
         found = [own, partial(own, lean=False), partial(own, lean=False, trees=False), *found]
     return found
 
 
-def _fingerprint(model: Any) -> Fingerprint:
-    """Where weights and buffers are, and in which version; which hooks hang where."""
-    tensors = (*model.parameters(), *model.buffers())
-    return (*((t.data_ptr(), t._version) for t in tensors), *_hooks(model))
+def _kind(model: Any) -> tuple[bytes, bool] | None:
+    known = traits(model)
+    return None if known is None else (known, packs(model))
 
 
-def _hooks(model: Any) -> list[tuple[int, int]]:
-    return [
-        (number, id(hook))
-        for number, module in enumerate(model.modules())
-        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-    ]
-
-
-def _kind(model: Any) -> tuple[Any, ...]:
-    weight, config = model.get_input_embeddings().weight, model.config
-    where = (weight.dtype, weight.device.type, model in _unpacked, bool(_hooks(model)))
-    return type(model), config._attn_implementation, config.to_json_string(), *where
+def _remember(kind: tuple[bytes, bool] | None, way: int) -> None:
+    if kind is not None:
+        if len(_passed) >= _MOST_PASSED:
+            del _passed[next(iter(_passed))]
+        _passed[kind] = way

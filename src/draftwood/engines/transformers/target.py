@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import RLock
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from draftwood.engines.transformers.families import (
 )
 from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.lock import locked
-from draftwood.engines.transformers.pack import pack
+from draftwood.engines.transformers.pack import Content, Packing, pack
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.engines.transformers.segment import Segment
 from draftwood.engines.transformers.session import SPARE, TransformersSession
@@ -59,6 +60,8 @@ class TransformersTarget:
         Run linear layers on packed weights where the machine can (see `pack`).
     lean
         Leave transformers' modules out of the pass where the model's are understood (see `lean`).
+    kept
+        Packed copies that were made before (see `Packing`).
 
     Raises
     ------
@@ -67,7 +70,14 @@ class TransformersTarget:
     """
 
     def __init__(
-        self, model: Any, *, trees: bool = True, chunk: int = 1024, packed: bool = True, lean: bool = True
+        self,
+        model: Any,
+        *,
+        trees: bool = True,
+        chunk: int = 1024,
+        packed: bool = True,
+        lean: bool = True,
+        kept: Mapping[Content, Tensor] = MappingProxyType({}),
     ) -> None:
         refuse_unsupported(model)
         config = text_config(model)
@@ -75,9 +85,8 @@ class TransformersTarget:
         if windows is None:
             raise UnsupportedModelError(f"{config.model_type} has layers of another kind than attention")
         self._model = shadow(model)
-        self._lean = lean_pass(self._model, packed=packed) if lean else None
-        if self._lean is None and packed:
-            pack(self._model)
+        self._lean = lean_pass(self._model, packed=packed, kept=kept) if lean else None
+        self._packing = pack(self._model, kept) if self._lean is None and packed else None
         self._static: StaticPasses | None = None
         embedding = model.get_input_embeddings().weight
         self._device = embedding.device
@@ -95,9 +104,14 @@ class TransformersTarget:
         )
 
     @property
+    def packing(self) -> Packing | None:
+        """What passes read of the model in copies; None where nothing was copied."""
+        return self._packing if self._lean is None else self._lean.packing
+
+    @property
     def owns_weights(self) -> bool:
         """True if passes read nothing of the model's linear layers but packed copies."""
-        return self._lean is not None and self._lean.packed
+        return self._lean is not None and self._lean.packing is not None
 
     @property
     def device(self) -> torch.device:

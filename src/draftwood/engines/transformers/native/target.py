@@ -6,8 +6,9 @@ hybrid models), and those whose attention does not go through transformers' atte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import RLock
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from draftwood.engines.transformers.families import (
 )
 from draftwood.engines.transformers.native.cache import NativeCache, keeping
 from draftwood.engines.transformers.native.session import NativeSession
-from draftwood.engines.transformers.pack import pack
+from draftwood.engines.transformers.pack import Content, pack
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.errors import UnsupportedModelError
@@ -55,6 +56,8 @@ class NativeTarget:
         Most tokens of one text per pass: longer prompts are read in pieces.
     packed
         Run linear layers on packed weights where the machine can (see `pack`).
+    kept
+        Packed copies that were made before (see `Packing`).
 
     Raises
     ------
@@ -70,11 +73,11 @@ class NativeTarget:
         step_by_step: bool = False,
         chunk: int = 1024,
         packed: bool = True,
+        kept: Mapping[Content, Tensor] = MappingProxyType({}),
     ) -> None:
         refuse_unsupported(model)
         self._model = shadow(model, attention=None)
-        if packed:
-            pack(self._model)
+        self.packing = pack(self._model, kept) if packed else None
         self._takes = forward_parameters(model)
         embedding = model.get_input_embeddings().weight
         self._device, self._dtype = embedding.device, embedding.dtype

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import suppress
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -28,19 +27,19 @@ class Feed:
         self._other = ours if ours is not self._streamer else None
         self._prompt_is_put = theirs is not None
 
-    @contextmanager
-    def ended(self) -> Iterator[None]:
-        """Call the streamer's ``end`` on the way out, however it is left: somebody may wait for it."""
-        try:
-            yield
-        except BaseException:
-            for streamer in (self._streamer, self._other):
-                if streamer is not None:
-                    with suppress(Exception):  # what went wrong first is what is told
-                        streamer.end()
-            raise
-        if self._streamer is not None:
-            self._streamer.end()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Call the streamer's ``end``, however the block is left: somebody may wait for it."""
+        if kind is None:
+            if self._streamer is not None:
+                self._streamer.end()
+            return
+        for streamer in (self._streamer, self._other):
+            if streamer is not None:
+                with suppress(Exception):  # what went wrong first is what is told
+                    streamer.end()
 
     def prompt(self, input_ids: Tensor) -> None:
         """Put the prompt, unless that was done."""

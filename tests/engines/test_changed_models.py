@@ -1,0 +1,373 @@
+"""A model that changes between two calls, in whatever way: every text is that of the model as it is."""
+
+from __future__ import annotations
+
+import copy
+import types
+
+import pytest
+import torch
+from torch import nn
+from transformers import LlamaConfig
+from transformers.models.llama import modeling_llama
+from transformers.models.llama.modeling_llama import LlamaMLP
+
+import draftwood
+from draftwood import Conversation
+from draftwood.engines.transformers.shared import prepare, shared_target
+from draftwood.engines.transformers.tiny import tiny
+from draftwood.errors import UsageError
+from tests.doors.fake import TOKENIZER
+from tests.engines.tiny import build
+
+PROMPT = [5, 6, 7, 5, 6, 7, 5, 9, 30, 31]
+N = 24
+
+
+def theirs(model, prompt=PROMPT):
+    ids = torch.tensor([prompt])
+    out = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=N, do_sample=False, pad_token_id=0
+    )
+    return out[0, len(prompt) :].tolist()
+
+
+def ours(model, prompt=PROMPT):
+    return draftwood.generate(model, prompt, max_new_tokens=N).ids
+
+
+def scaled(module):
+    """Another activation of the same shape."""
+    return lambda x: module(x) * 3
+
+
+class Steep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steepness = 4.0
+
+    def forward(self, x):
+        return torch.tanh(self.steepness * x)
+
+
+def one_number(model):
+    model.model.layers[1].mlp.down_proj.weight.data[3, 5] = 40.0
+
+
+def through_numpy(model):
+    model.model.layers[0].self_attn.q_proj.weight.detach().numpy()[:] *= -1.5
+
+
+def one_number_through_numpy(model):
+    model.lm_head.weight.detach().numpy()[7] += 3.0
+
+
+def times_two(model):
+    model.model.layers[0].mlp.gate_proj.weight.data.mul_(2.0)
+
+
+def swapped_rows(model):
+    weight = model.model.layers[2].mlp.up_proj.weight.data
+    weight.copy_(weight.flip(0))
+
+
+def signs(model):
+    model.model.layers[2].mlp.up_proj.weight.data.neg_()
+
+
+def norm_weight(model):
+    model.model.norm.weight.data[:16] *= 5
+
+
+def norm_epsilon(model):
+    model.model.layers[0].input_layernorm.variance_epsilon = 3.0
+
+
+def embedding_row(model):
+    model.model.embed_tokens.weight.data[PROMPT[-1]] = torch.linspace(-2, 2, 32)
+
+
+def exchanged_data(model):
+    model.model.layers[0].mlp.up_proj.weight.data = model.model.layers[0].mlp.up_proj.weight.data.flip(1).clone()
+
+
+def exchanged_parameter(model):
+    layer = model.model.layers[0].self_attn.v_proj
+    layer.weight = nn.Parameter(layer.weight.detach() * -1)
+
+
+def exchanged_layer(model):
+    model.model.layers[1].mlp.up_proj = nn.Linear(32, 64, bias=True)
+
+
+def new_bias(model):
+    model.lm_head.bias = nn.Parameter(torch.linspace(-9, 9, 64))
+
+
+def fewer_layers(model):
+    del model.model.layers[-1]
+    model.config.num_hidden_layers -= 1
+
+
+def swapped_layers(model):
+    layers = model.model.layers
+    layers[0], layers[1] = layers[1], layers[0]
+    for index, layer in enumerate(layers):
+        layer.self_attn.layer_idx = index
+
+
+def activation(model):
+    model.model.layers[0].mlp.act_fn = nn.ReLU()
+
+
+def steep_activation(model):
+    for layer in model.model.layers:
+        layer.mlp.act_fn = Steep()
+
+
+def activation_by_a_function(model):
+    mlp = model.model.layers[0].mlp
+    del mlp.act_fn
+    mlp.act_fn = lambda x: torch.relu(x) * 2
+
+
+def scaling(model):
+    for layer in model.model.layers:
+        layer.self_attn.scaling *= 4
+
+
+def scaling_of_one_layer(model):
+    model.model.layers[1].self_attn.scaling *= 4
+
+
+def theta(model):
+    model.model.rotary_emb.inv_freq.data *= 3
+
+
+def forward_of_a_module(model):
+    mlp = model.model.layers[0].mlp
+    mlp.forward = types.MethodType(lambda self, x: self.down_proj(torch.relu(self.up_proj(x))), mlp)
+
+
+def forward_by_a_closure(model):
+    own = model.lm_head.forward
+    model.lm_head.forward = lambda x: own(x).flip(-1)
+
+
+def forward_of_the_whole(model):
+    own = model.forward
+
+    def forward(*args, **kwargs):
+        out = own(*args, **kwargs)
+        out.logits = out.logits.roll(1, -1)
+        return out
+
+    model.forward = forward
+
+
+def hook(model):
+    model.model.layers[1].register_forward_hook(lambda _module, _args, out: out * 0.3)
+
+
+def hook_before(model):
+    model.model.layers[1].mlp.register_forward_pre_hook(lambda _module, args: (args[0] * 7,))
+
+
+CHANGES = [
+    one_number, through_numpy, one_number_through_numpy, times_two, swapped_rows, signs, norm_weight, norm_epsilon,
+    embedding_row, exchanged_data, exchanged_parameter, exchanged_layer, new_bias, fewer_layers, swapped_layers,
+    activation, steep_activation, activation_by_a_function, scaling, scaling_of_one_layer, theta,
+    forward_of_a_module, forward_by_a_closure, forward_of_the_whole, hook, hook_before,
+]  # fmt: skip
+HOW = {"packed": {"pack": True}, "not packed": {"pack": False}}
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_change_is_seen(change, how):
+    model = build("llama")
+    prepare(model, **HOW[how])
+    before = ours(model)
+    assert before == theirs(model)
+    change(model)
+    assert theirs(model) != before, "the change changes the text"
+    assert ours(model) == theirs(model)
+    assert ours(model) == theirs(model)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_change_is_seen_by_decode_with(change):
+    model, decoding = build("llama", seed=1), draftwood.decode_with("ngram+recycling")
+    ids = torch.tensor([PROMPT])
+    settings = {"attention_mask": torch.ones_like(ids), "max_new_tokens": N, "do_sample": False, "pad_token_id": 0}
+    model.generate(ids, custom_generate=decoding, **settings)
+    change(model)
+    assert model.generate(ids, custom_generate=decoding, **settings)[0, len(PROMPT) :].tolist() == theirs(model)
+
+
+@pytest.mark.parametrize("family", ["mistral-window", "gemma3", "qwen3"])
+@pytest.mark.parametrize("change", [one_number, norm_weight, activation, norm_epsilon], ids=lambda c: c.__name__)
+def test_a_change_is_seen_in_other_families(change, family):
+    model = build(family)
+    if change is norm_epsilon and family == "gemma3":
+        change = lambda model: setattr(model.model.layers[0].input_layernorm, "eps", 3.0)  # noqa: E731
+    ours(model)
+    change(model)
+    assert ours(model) == theirs(model)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen3_5_text", "mamba2", "bloom", "mixtral"])
+def test_a_change_is_seen_in_models_that_run_by_themselves(name):
+    model = tiny(name)
+    ours(model)
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            parameter.data.mul_(1.7)
+    assert ours(model) == theirs(model)
+
+
+def test_a_configuration_that_is_edited_is_seen():
+    model = build("mistral-window")
+    before = ours(model, PROMPT * 3)
+    model.config.sliding_window = 4
+    assert ours(model, PROMPT * 3) == theirs(model, PROMPT * 3) != before
+
+
+def test_a_class_that_is_patched_is_seen(monkeypatch):
+    model = build("llama")
+    before = ours(model)
+    monkeypatch.setattr(LlamaMLP, "forward", lambda self, x: self.down_proj(torch.relu(self.up_proj(x))))
+    assert ours(model) == theirs(model) != before
+    monkeypatch.undo()
+    assert ours(model) == before
+
+
+def test_a_function_of_the_models_file_that_is_patched_is_seen(monkeypatch):
+    model = build("llama")
+    before = ours(model)
+    own = modeling_llama.apply_rotary_pos_emb
+    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", lambda q, k, cos, sin, **_: own(q, k, -cos, sin))
+    assert ours(model) == theirs(model) != before
+
+
+def test_what_does_not_change_costs_no_new_target():
+    model = build("llama")
+    target = shared_target(model)
+    theirs(model)
+    ours(model)
+    model.train()
+    model.eval()
+    model.generation_config.max_new_tokens = 7
+    weight = next(iter(model.parameters()))
+    weight.grad = torch.zeros_like(weight)
+    assert shared_target(model) is target
+
+
+def test_a_changed_model_keeps_what_was_packed_of_the_rest():
+    model = build("llama")
+    before = shared_target(model).packing
+    if before is None:
+        pytest.skip("this machine packs no weights")
+    old = dict(before.copies)
+    one_number(model)
+    copies = shared_target(model).packing.copies
+    assert len(copies) == len(old)
+    assert sum(copies[content] is old.get(content) for content in copies) == len(old) - 1
+
+
+def test_a_released_model_that_is_changed_is_refused():
+    model = build("llama")
+    if shared_target(model).packing is None:
+        pytest.skip("this machine packs no weights")
+    prepare(model, pack=True, release=True)
+    text = ours(model)
+    assert ours(model) == text
+    model.model.norm.weight.data.mul_(2)
+    with pytest.raises(UsageError, match="changed after its weights were released"):
+        ours(model)
+
+
+def test_a_conversation_goes_on_with_the_model_as_it_is():
+    """Each turn is what a fresh conversation with the same history gives."""
+    config = LlamaConfig(**build("llama").config.to_dict() | {"vocab_size": len(TOKENIZER)})
+    torch.manual_seed(3)
+    model = modeling_llama.LlamaForCausalLM(config).eval()
+    settings = {"tokenizer": TOKENIZER, "max_new_tokens": 12, "temperature": 0, "seed": 1}
+    with Conversation(model, **settings) as chat:
+        list(chat.say("ab a"))
+        times_two(model)
+        history = copy.deepcopy(chat.messages)
+        list(chat.say("b"))
+        with Conversation(model, **settings) as other:
+            other.messages = history
+            list(other.say("b"))
+            assert chat.generation.ids == other.generation.ids
+        assert chat.read > 8, "all of it was read anew"
+        list(chat.say("a"))
+        assert chat.read < 30
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft asks for it
+
+
+@pytest.fixture
+def adapted():
+    """A model with two adapters, of which the first is active."""
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(1)
+    settings = {"r": 4, "target_modules": ["q_proj", "v_proj", "up_proj", "down_proj"], "init_lora_weights": False}
+    model = peft.get_peft_model(build("llama"), peft.LoraConfig(**settings), adapter_name="one")
+    model.add_adapter("two", peft.LoraConfig(**settings | {"r": 8, "lora_alpha": 32}))
+    return model.eval()
+
+
+def test_adapters_that_are_switched_are_seen(adapted):
+    base = adapted.base_model.model
+    texts = {}
+    for name in ("one", "two", "one", "two"):
+        adapted.set_adapter(name)
+        text = ours(base)
+        assert text == theirs(base)
+        assert texts.setdefault(name, text) == text
+    with adapted.disable_adapter():
+        plain = ours(base)
+        assert plain == theirs(base) == theirs(build("llama"))
+    assert ours(base) == texts["two"]
+    assert len({tuple(text) for text in (*texts.values(), plain)}) == 3
+
+
+def test_adapters_that_are_merged_are_seen(adapted):
+    base = adapted.base_model.model
+    before = ours(base)
+    adapted.merge_adapter()
+    assert ours(base) == theirs(base) == before
+    adapted.unmerge_adapter()
+    assert ours(base) == theirs(base) == before
+    adapted.set_adapter("two")
+    merged = adapted.merge_and_unload()
+    assert ours(merged) == theirs(merged) != before
+
+
+def test_an_adapted_model_is_taken_whole(adapted):
+    """The wrapper itself, not the model in it."""
+    texts = []
+    for name in ("one", "two"):
+        adapted.set_adapter(name)
+        texts.append(ours(adapted))
+        assert texts[-1] == theirs(adapted)
+    assert texts[0] != texts[1]
+
+
+def test_transformers_own_adapters_are_seen():
+    peft = pytest.importorskip("peft")
+    model = build("llama")
+    plain = ours(model)
+    torch.manual_seed(2)
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "o_proj"], init_lora_weights=False)
+    model.add_adapter(config, adapter_name="a")
+    adapted = ours(model)
+    assert adapted == theirs(model) != plain
+    model.disable_adapters()
+    assert ours(model) == theirs(model) == plain
+    model.enable_adapters()
+    assert ours(model) == adapted
