@@ -50,6 +50,7 @@ PACKAGES = {
     "pynvml": ("measure.sensors", "planning.policies.sensors"),
     "pydivsufsort": ("corpora",),
     "platformdirs": ("models", "cli"),
+    "xxhash": ("engines.transformers",),
     "xllamacpp": ("engines.llama_cpp",),
     "rich": ("cli",),
     "typer": ("cli",),
@@ -64,7 +65,7 @@ AT_ONCE = {
     "typer": ("cli",),
 }
 """What may be imported as soon as the module is; the rest only inside functions (or for type checkers)."""
-AT_ONCE["transformers"] = AT_ONCE["torch"]
+AT_ONCE["transformers"] = AT_ONCE["xxhash"] = AT_ONCE["torch"]
 
 
 class Import(NamedTuple):
