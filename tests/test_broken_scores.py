@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,11 +14,22 @@ from draftwood.loop import decode
 from draftwood.loop import write as write_rows
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.request import Request, open_rows
-from draftwood.testing import SameDrafter, TopKDrafter, ToyTarget
+from draftwood.testing import RandomDrafter, SameDrafter, TopKDrafter, ToyTarget
+from draftwood.testing.targets import NumpyScores
 from draftwood.verify.exact import SampleAndMatch
 from tests.doors.fake import TOKENIZER, text_of, toy
 from tests.drafter_list import EVERY
-from tests.helpers import GREEDY, PROMPT, SAMPLED, Everything, sampled_truth, write
+from tests.helpers import (
+    GREEDY,
+    PROMPT,
+    SAMPLED,
+    Everything,
+    Grammar,
+    TwiceAtMost,
+    sampled_truth,
+    write,
+    write_batch,
+)
 from tests.test_loop import Listening
 
 LIMIT = 12
@@ -121,6 +134,63 @@ def test_rows_off_the_path_may_be_anything():
             assert ((ids[row] >= 0) & (ids[row] < 8)).all()
             assert not probabilities[row].any()
     assert broken_rows
+
+
+class Spoilt(ToyTarget):
+    """Spoils every row of a pass that holds a certain token in a tree, as masked rows that are NaN do."""
+
+    def __init__(self, bad, *, neighbours=False, **options):
+        super().__init__(**options)
+        self.bad, self.neighbours, self.spoilt = bad, neighbours, 0
+
+    def score(self, requests):
+        found = super().score(requests)
+        hit = [self.bad in tree.tokens for _, _, tree in requests]
+        if self.neighbours and any(hit):
+            hit = [True] * len(hit)
+        self.spoilt += sum(hit)
+        return [NumpyScores(np.full_like(s.rows, np.nan)) if bad else s for s, bad in zip(found, hit, strict=True)]
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED, replace(SAMPLED, repetition_penalty=1.3)], ids=str)
+@pytest.mark.parametrize("options", [{}, {"trees": False}, {"rollback": "snapshot"}], ids=str)
+@pytest.mark.parametrize("neighbours", [False, True])
+def test_a_draft_that_spoils_the_rows_of_others_changes_no_text(sampling, options, neighbours):
+    target = Spoilt(5, neighbours=neighbours, order=3, **options)
+    requests = [
+        Request(prompt, 24, sampling, processors)
+        for prompt, processors in zip(
+            [(1, 2, 0, 1, 2), (5, 6, 7, 7), (4, 4, 2)], [(), [TwiceAtMost()], [Grammar()]], strict=True
+        )
+    ]
+    found = write_batch(target, [RandomDrafter(8), SameDrafter(target, sampling)], requests, 6)
+    assert target.spoilt > 10
+    for one, request in zip(found, requests, strict=True):
+        fresh = [type(p)() for p in request.processors]
+        assert one.ids == sampled_truth(target, sampling, request.prompt, 24, fresh)
+        assert one.finish == "length"
+
+
+def test_a_text_that_is_broken_itself_ends_after_one_more_look():
+    target, text = broken()
+    ((ids,), (last,), raised) = gather(target, [RandomDrafter(8)], [Request(PROMPT, LIMIT)])
+    assert (ids, last.finish) == (text, "error")
+    assert str(raised).startswith("the scores of the model")
+
+
+def test_a_processor_that_mends_broken_rows_is_let_to():
+    """As transformers' `remove_invalid_values` does; it sees each row once."""
+    seen = []
+
+    def mend(prefix, row):
+        seen.append(len(prefix))
+        return np.nan_to_num(row, nan=-1.0)
+
+    target, text = broken()
+    request = Request(PROMPT, LIMIT, processors=[mend])
+    (written,) = write_batch(target, [SameDrafter(target, GREEDY)], [request])
+    assert written.ids[:7] == text
+    assert seen == list(range(len(PROMPT), len(PROMPT) + LIMIT))
 
 
 # --- the doors -------------------------------------------------------------------------------------------------

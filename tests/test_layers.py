@@ -19,7 +19,7 @@ LAYERS = (
     ("errors", "spelling", "tree", "step", "rates", "contracts"),
     ("index",),
     ("drafters", "planning", "verify"),
-    ("ending", "source", "demands", "reading", "outcome", "request", "loop"),
+    ("ending", "source", "demands", "reading", "doubt", "outcome", "request", "loop"),
     ("engines", "tasks", "testing", "models"),
     ("corpora",),
     ("doors",),

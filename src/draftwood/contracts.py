@@ -142,7 +142,12 @@ class Target(Protocol):
         ...
 
     def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> Sequence[Scores]:
-        """One pass: for each (session of this target, root token, tree) scores of the root and of every node."""
+        """One pass: for each (session of this target, root token, tree) scores of the root and of every node.
+
+        A session whose pass was not kept may be scored again: the earlier pass is taken back. A pass over a single
+        root must not read anything but that text, whatever was in the cache before: it is what decides where a
+        row of a wider pass is broken.
+        """
         ...
 
 

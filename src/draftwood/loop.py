@@ -6,6 +6,7 @@ Every engine, every drafter and every door goes through this loop; there is no s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from time import perf_counter
 
 from draftwood.contracts import Drafter, Planner, Rule, Target
@@ -70,7 +71,10 @@ def write(
         passes = [(row.session, row.ids[-1], plan.tree) for row, plan in zip(live, plans, strict=True)]
         scores = target.score(passes)
         scored = clock()
-        feedback = [row.commit(plan, s) for row, plan, s in zip(live, plans, scores, strict=True)]
+        feedback = [
+            row.commit(plan, s, partial(row.rescored, target) if len(live) > 1 or len(plan.tree) else None)
+            for row, plan, s in zip(live, plans, scores, strict=True)
+        ]
         taught = clock()
         for row in live:
             row.step.score_s = scored - planned  # before the planner learns: it goes by this clock

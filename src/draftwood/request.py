@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -27,6 +27,7 @@ from draftwood.contracts import (
     Watch,
 )
 from draftwood.demands import refuse_mismatch
+from draftwood.doubt import BrokenRowError, Doubted, without_drafts
 from draftwood.ending import Criterion, Ending, StopStrings
 from draftwood.errors import PromptError, UsageError
 from draftwood.reading import Reading, unseen
@@ -213,14 +214,23 @@ class Row:
         self.step.draft_s = perf_counter() - started
         return trees
 
-    def commit(self, plan: Plan, scores: Scores) -> list[Feedback]:
+    def commit(self, plan: Plan, scores: Scores, again: Callable[[], Scores] | None = None) -> list[Feedback]:
         """Let the rule decide, keep what it accepted, tell the sources; returns the feedback per source.
 
-        Where the text fails before this pass gave a token, there is none.
+        Where the text fails before this pass gave a token, there is none. ``again`` scores the root alone: needed,
+        and called, where the pass held more than the root and its row is broken.
         """
-        step, tree = self.step, plan.tree
+        step = self.step
         started = perf_counter()
-        verdict = self._decided(tree, scores)
+        verdict = self._decided(plan.tree, scores if again is None else Doubted(scores))
+        if again is not None and isinstance(verdict.error, BrokenRowError):
+            if verdict.emitted:  # the next pass begins at the row in doubt
+                self.finish = self.error = None
+                verdict = replace(verdict, finish=None, error=None)
+            else:
+                plan, scores = without_drafts(plan), again()
+                verdict = self._decided(plan.tree, scores)
+        tree = plan.tree
         verified = perf_counter()
         if not verdict.emitted:  # nothing to keep, and nothing that anybody could learn
             return []
@@ -242,6 +252,11 @@ class Row:
         if self.request.trace:  # in no timing
             step.trace = (step.trace or {}) | outcome.trace(tree, verdict)
         return feedback
+
+    def rescored(self, target: Target) -> Scores:
+        """Score the last committed token again, in a pass that holds nothing else."""
+        (scores,) = target.score([(self.session, self.ids[-1], TokenTree.empty())])
+        return scores
 
     def emission(self) -> Emission:
         """Return what the last step gave."""

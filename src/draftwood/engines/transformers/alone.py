@@ -33,17 +33,21 @@ class Alone:
 
     def __init__(self, arena: Arena, segment: Segment, mask: Mask) -> None:
         slot = segment.slot
-        shared = {w: (start, start + segment.rows, mask(w)) for w, start in segment.offsets.items()}
+        lone = segment.rows == 1
+        shared = {
+            w: (segment.reach(w), start, start + segment.rows, None if lone else mask(w))
+            for w, start in segment.offsets.items()
+        }
         self._layers = [shared[window] for window in arena.windows]
         self._keys = [t[slot : slot + 1] for t in arena.keys if t is not None]
         self._values = [t[slot : slot + 1] for t in arena.values if t is not None]
 
     def through(self, scaling: float, layer: int, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """As `Pass.through`."""
-        start, end, mask = self._layers[layer]
-        k, v = self._keys[layer][:, :, :end], self._values[layer][:, :, :end]
-        k[0, :, start:] = keys.transpose(0, 1)
-        v[0, :, start:] = values.transpose(0, 1)
+        first, start, end, mask = self._layers[layer]
+        k, v = self._keys[layer][:, :, first:end], self._values[layer][:, :, first:end]
+        k[0, :, start - first :] = keys.transpose(0, 1)
+        v[0, :, start - first :] = values.transpose(0, 1)
         rows, heads, dim = query.shape
         kv_heads = keys.shape[1]
         if rows == 1:

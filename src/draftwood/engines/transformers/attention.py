@@ -118,9 +118,9 @@ class Pass:
             return grid.attend(query, keys, values, scaling)
         found = []
         for s in self.segments:
-            end = s.offsets[window] + s.rows
+            first, end = s.reach(window), s.offsets[window] + s.rows
             part = query if s.rows == rows else query[:, s.first : s.first + s.rows]
-            k, v = keys[s.slot, :, :end], values[s.slot, :, :end]
+            k, v = keys[s.slot, :, first:end], values[s.slot, :, first:end]
             if plain:
                 found.append(self._fast(s, part, k, v, window, scaling))
             else:
@@ -176,6 +176,8 @@ class Pass:
 
     def _mask(self, segment: Segment, window: int | None, groups: int, like: Tensor) -> Tensor | None:
         """Additive mask [groups * rows, keys] on the query's device, or None."""
+        if segment.rows == 1:  # it sees all of what it is shown
+            return None
         key = (segment.first, window, groups, like.device)
         if key not in self._shared:
             additive = segment.mask(window)

@@ -81,9 +81,21 @@ class Arena:
         self._free.remove(slot)
         return slot
 
-    def give_back(self, slot: int) -> None:
-        """Return a slot for reuse; its rows are simply overwritten by the next text."""
+    def give_back(self, slot: int, rows: int | None) -> None:
+        """Return a slot for reuse, of which passes have written at most the first ``rows`` rows (None: any)."""
+        for window in set(self.windows):
+            self.clear(slot, window, 0, rows)
         self._free.append(slot)
+
+    def clear(self, slot: int, window: int | None, start: int, end: int | None) -> None:
+        """Fill rows of all layers of this window with zeros, up to the last row where ``end`` is None.
+
+        A kernel multiplies what it masks by zero, and zero times infinity is NaN: so rows that belong to no text
+        must be finite, whatever was read or drafted there before.
+        """
+        for tensor, width in zip((*self.keys, *self.values), self.windows * 2, strict=True):
+            if width == window and tensor is not None:
+                tensor[slot, :, start:end].zero_()
 
     def reserve(self, rows: int) -> None:
         """Make room for ``rows`` rows per slot; growing copies, so callers reserve whole requests at once."""

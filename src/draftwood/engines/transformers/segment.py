@@ -41,6 +41,12 @@ class Segment:
         fits = window is None or self.rows <= window
         return self.among is None and self.rows > 1 and self.offsets[window] == 0 and fits
 
+    def reach(self, window: int | None) -> int:
+        """First cached row that a pass looks at; a lone row sees all from there on, so none is masked."""
+        if self.rows > 1 or window is None:
+            return 0
+        return max(0, self.offsets[window] + 1 - window)
+
     def mask(self, window: int | None) -> NDArray[np.float32] | None:
         """Additive mask float32[rows, keys], or None where every row sees every key."""
         offset, rows = self.offsets[window], self.rows

@@ -41,6 +41,7 @@ class TransformersSession(CommittedText):
         self._slot: int | None = self._arena.take(rows + SPARE)
         # Per window width, the position of the text that row 0 of those buffers holds.
         self._first = dict.fromkeys(set(self._arena.windows), 0)
+        self._written = 0  # rows of the slot that passes have written to at most
 
     @property
     def slot(self) -> int:
@@ -62,10 +63,11 @@ class TransformersSession(CommittedText):
     ) -> Segment:
         """Return what a pass over ``ids`` behind the committed text looks like; without positions a chain."""
         rows = len(ids)
-        self._scored = None
+        self._take_back()
         self._arena.reserve(self.length + rows)
         self._make_room(rows)
         offsets = {window: self.length - first for window, first in self._first.items()}
+        self._written = max(self._written, *(offset + rows for offset in offsets.values()))
         if positions is None:
             positions = np.arange(self.length, self.length + rows, dtype=np.int64)
         return Segment(self.slot, positions, among, offsets)
@@ -103,7 +105,7 @@ class TransformersSession(CommittedText):
 
     @locked
     def truncate(self, length: int) -> None:
-        self._scored = None
+        self._take_back()
         if length >= self.length:
             return
         # A windowed layer must still hold what the tokens after the cut can see.
@@ -120,14 +122,25 @@ class TransformersSession(CommittedText):
     def fork(self) -> TransformersSession:
         twin = TransformersSession(self._target, self._arena.capacity - SPARE)
         self._arena.copy_slot(self.slot, twin.slot)
-        twin._ids, twin._first = list(self._ids), dict(self._first)
+        twin._ids, twin._first, twin._written = list(self._ids), dict(self._first), self._written
         return twin
 
     @locked
     def close(self) -> None:
         if self._slot is not None:
-            self._arena.give_back(self._slot)
+            self._arena.give_back(self._slot, self._end())
             self._slot = None
+
+    def _take_back(self) -> None:
+        """Clear what a pass has written that was not kept: its rows may have spoilt each other."""
+        if self._scored is not None:
+            self._scored = None
+            for window, first in self._first.items():
+                self._arena.clear(self.slot, window, self.length - first, self._end())
+
+    def _end(self) -> int | None:
+        """Behind the last row that passes have written; None where they write more rows than they are given."""
+        return None if self._target.pads else self._written
 
     def _make_room(self, rows: int) -> None:
         """Shift windowed buffers that the next pass would overrun, keeping what the window still reaches."""

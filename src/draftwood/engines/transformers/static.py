@@ -47,10 +47,7 @@ class StaticPasses:
         self._generation = -1
 
     def run(self, segment: Segment, tokens: Tensor) -> Tensor | None:
-        """Logits [rows, vocab] of a pass over one segment; None where it must run as it is.
-
-        The logits are overwritten by the next pass of this width.
-        """
+        """Logits [rows, vocab] of a pass over one segment; None where it must run as it is."""
         rows = segment.rows
         if not self._works or rows > WIDTHS[-1] or not self._arena.is_made:
             return None  # the first pass of all makes the buffers
@@ -64,7 +61,8 @@ class StaticPasses:
         if key not in self._made:
             self._made[key] = StaticPass(self._decoder, self._arena, segment.slot, width, tokens.device)
         try:
-            return self._made[key].run(segment, tokens, capture=self._capture)[:rows]
+            # A copy: the next pass of this width, perhaps another thread's, writes to the same place.
+            return self._made[key].run(segment, tokens, capture=self._capture)[:rows].clone()
         except RuntimeError as error:  # what cannot be captured runs as it is
             log.warning("CUDA graphs are off for this model: %s", error)
             self._works = False
@@ -87,6 +85,7 @@ class StaticPass:
         """Fill in a segment and run; logits [width, vocab], of which the segment's rows mean something."""
         rows = segment.rows
         self._ids[:rows] = tokens
+        self._ids[rows:] = tokens[0]  # rows that mean nothing must not be of a token that spoils the others
         self._positions[:rows] = torch.from_numpy(segment.positions).to(self._ids.device)
         for window, mask in self._masks.items():
             offset = segment.offsets[window]

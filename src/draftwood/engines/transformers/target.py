@@ -114,6 +114,11 @@ class TransformersTarget:
         return self._lean is not None and self._lean.packing is not None
 
     @property
+    def pads(self) -> bool:
+        """True if passes are filled up to fixed widths, so that they write more rows than they are given."""
+        return self._static is not None
+
+    @property
     def device(self) -> torch.device:
         """Where token ids go in."""
         return self._device
