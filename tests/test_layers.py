@@ -16,7 +16,7 @@ import draftwood
 ROOT = Path(draftwood.__file__).parent
 
 LAYERS = (
-    ("errors", "spelling", "tree", "step", "rates", "contracts"),
+    ("errors", "spelling", "tree", "step", "rates", "contracts", "declared"),
     ("index",),
     ("drafters", "planning", "verify"),
     ("ending", "source", "demands", "reading", "doubt", "outcome", "request", "loop"),

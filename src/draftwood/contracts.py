@@ -290,7 +290,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What a pass taught, as one source sees it.
+    """What a pass taught, as one source sees it. All arrays are read-only.
 
     Attributes
     ----------
@@ -414,11 +414,29 @@ class Drafter(Protocol):
 # --- planners ----------------------------------------------------------------------------------------------
 
 
+class Declaration(Protocol):
+    """What a planner may know of a drafter: what it declares, read once."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def label(self) -> str:
+        """Name and options: what is learnt of a drafter is kept under it."""
+        ...
+
+    @property
+    def prior(self) -> Floats: ...
+
+    @property
+    def needs(self) -> Needs: ...
+
+
 class State(Protocol):
     """What a planner may know of a request under way."""
 
     @property
-    def drafters(self) -> Sequence[Drafter | None]:
+    def drafters(self) -> Sequence[Declaration | None]:
         """The set in order; None where a drafter was disabled for this request."""
         ...
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from draftwood.contracts import Capabilities, Drafter
+from draftwood.declared import declared
 from draftwood.errors import CapabilityError
 
 
 def lacking(drafter: Drafter, capabilities: Capabilities) -> str | None:
     """Return a sentence that says what this drafter misses in such a target; None where it misses nothing."""
-    needs, name = drafter.needs, repr(drafter.name)
+    try:
+        known = declared(drafter)
+    except Exception:  # one that cannot even say so is reported, and off, when a text is opened
+        return None
+    needs, name = known.needs, repr(known.name)
     if capabilities.rollback == "none":
         return (
             f"this target makes one token per pass and cannot take a rejected one back, so drafter {name} "

@@ -29,12 +29,16 @@ def feedback(
     tree, needs = plan.tree, [source.needs for source in sources]
     most = max(need.top_k for need in needs)
     top_k = scores.top_k(most) if most else None
+    tree.lock()
+    for array in (*(top_k or ()), *plan.rows):
+        array.flags.writeable = False
     known = [-1] * (1 + len(tree))
     if top_k is not None and any(need.choice for need in needs):
         known = _raw_choice(tree.positions(context), *top_k, sampling, noise).tolist()
     for node, token in zip((-1, *verdict.path), verdict.emitted, strict=False):  # the last node may be the end
         known[1 + node] = token
     choice = np.array(known, dtype=np.int32)
+    choice.flags.writeable = False
     hidden = {layer: scores.hidden(layer) for layer in sorted({layer for need in needs for layer in need.hidden})}
     found = []
     for i, (source, need, rows) in enumerate(zip(sources, needs, plan.rows, strict=True)):

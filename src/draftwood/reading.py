@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from draftwood.contracts import Drafter, Floats, Ints, Scores, Watch
+from draftwood.contracts import Floats, Ints, Needs, Scores, Watch
 from draftwood.source import Source
 
 
@@ -15,14 +15,16 @@ class Reading:
         self._k = 0
         self._seen: list[tuple[int, Ints, Floats]] = []
 
-    def begin(self, drafters: Sequence[Drafter]) -> Watch | None:
+    def begin(self, needs: Sequence[Needs]) -> Watch | None:
         """Return who is to see the scores of text about to be read; None where no drafter asks for them."""
-        self._k = max((d.needs.top_k for d in drafters if d.needs.prompt), default=0)
+        self._k = max((need.top_k for need in needs if need.prompt), default=0)
         self._seen = []  # an interrupted reading may have left some
         return self._take if self._k else None
 
     def _take(self, first: int, scores: Scores) -> None:
-        self._seen.append((first, *scores.top_k(self._k)))
+        ids, probabilities = scores.top_k(self._k)
+        ids.flags.writeable = probabilities.flags.writeable = False  # several drafters see them
+        self._seen.append((first, ids, probabilities))
 
     def show(self, sources: Sequence[Source]) -> None:
         """Pass it on to those who asked for it."""

@@ -13,6 +13,7 @@ from draftwood import outcome
 from draftwood.contracts import (
     Ask,
     Capabilities,
+    Declaration,
     Drafter,
     Feedback,
     Plan,
@@ -142,8 +143,8 @@ class Row:
     # What a planner sees.
 
     @property
-    def drafters(self) -> list[Drafter | None]:
-        return [s.drafter if s.session is not None else None for s in self.sources]
+    def drafters(self) -> list[Declaration | None]:
+        return [s.declared if s.session is not None else None for s in self.sources]
 
     @property
     def length(self) -> int:
@@ -176,7 +177,7 @@ class Row:
 
     def watch(self) -> Watch | None:
         """Return who is to see the scores of text about to be read; None where no drafter asks for them."""
-        return self._reading.begin([source.drafter for source in self.sources])
+        return self._reading.begin([source.needs for source in self.sources])
 
     def begin(self) -> Emission:
         """Emit the token that reading the prompt has paid for."""

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, Ints, Noise
+from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, Ints, Needs, Noise
+from draftwood.declared import NOTHING, declared
 from draftwood.errors import IntegrityError
 from draftwood.step import SourceStep
 from draftwood.tree import NO_CLAIM, TokenTree, merge
@@ -24,8 +25,8 @@ class Source:
 
     Attributes
     ----------
-    needs
-        What the drafter asks for; it is frozen.
+    declared
+        What the drafter says of itself.
     session
         None once the drafter was disabled.
     proposal
@@ -35,21 +36,33 @@ class Source:
     """
 
     def __init__(self, drafter: Drafter) -> None:
-        self.drafter, self.needs = drafter, drafter.needs
+        self.drafter = drafter
+        self.declared = NOTHING
         self.session: DraftSession | None = None
         self.proposal = TokenTree.empty()
         self.step = SourceStep()
         self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
+        self._guarded("what it declares", self._declare)
+
+    @property
+    def needs(self) -> Needs:
+        """What the drafter asks for."""
+        return self.declared.needs
+
+    def _declare(self) -> None:
+        self.declared = declared(self.drafter)
 
     def open(self, ids: Sequence[int], noise: Noise | None) -> None:
         """Start (again) from the committed text."""
         self.close()
+        if self.declared is NOTHING:
+            return
         started = perf_counter()
 
         def start() -> None:
             self.session = self.drafter.open(ids, noise)
 
-        self._guarded("open", start)
+        self._guarded("open()", start)
         self.step.open_s = perf_counter() - started
 
     def draft(self, ask: Ask, vocab_size: int, stem: TokenTree | None = None) -> TokenTree:
@@ -69,15 +82,15 @@ class Source:
                 tree = session.branch(stem, ask.nodes, ask.probes, ask.odds)
             tree.check_integrity(vocab_size)
             if len(tree):
-                evidence, classes = tree.evidence.tolist(), len(self.drafter.prior)
+                evidence, classes = tree.evidence.tolist(), len(self.declared.prior)
                 if min(evidence) < (0 if stem is None else NO_CLAIM) or max(evidence) >= classes:
                     raise IntegrityError(f"evidence classes must lie in [0, {classes}), the length of the prior")
                 self._own = None if min(evidence) >= 0 else tree.evidence != NO_CLAIM
                 self.step.match_length = int(session.match_length)
-            self.proposal = tree
+            self.proposal = tree.lock()
 
         started = perf_counter()
-        self._guarded("draft", propose)
+        self._guarded("draft()", propose)
         self.step.draft_s = perf_counter() - started
         self.step.calls, self.step.asked = 1, ask.nodes
         if len(self.proposal):
@@ -91,7 +104,7 @@ class Source:
         if session is None:
             return
         started = perf_counter()
-        self._guarded("learn", lambda: session.learn(lesson))
+        self._guarded("learn()", lambda: session.learn(lesson))
         self.step.learn_s = perf_counter() - started
         if len(self.proposal):
             self._credit(lesson)
@@ -111,34 +124,34 @@ class Source:
         session: Any = self.session
         if session is not None and self.needs.prompt:
             started, k = perf_counter(), self.needs.top_k  # others may have asked for more
-            self._guarded("observe", lambda: session.observe(first, ids[:, :k], probabilities[:, :k]))
+            self._guarded("observe()", lambda: session.observe(first, ids[:, :k], probabilities[:, :k]))
             self.step.open_s += perf_counter() - started
 
     def extend(self, ids: Sequence[int]) -> None:
         """Pass on committed text that no feedback brought."""
         session = self.session
         if session is not None:
-            self._guarded("extend", lambda: session.extend(ids))
+            self._guarded("extend()", lambda: session.extend(ids))
 
     def truncate(self, length: int) -> None:
         """Pass on that the committed text was cut."""
         session = self.session
         if session is not None:
-            self._guarded("truncate", lambda: session.truncate(length))
+            self._guarded("truncate()", lambda: session.truncate(length))
 
     def close(self) -> None:
         """Close the session, if there is one."""
         session, self.session = self.session, None
         if session is not None:
-            self._guarded("close", lambda: session.close())
+            self._guarded("close()", lambda: session.close())
 
     def _guarded(self, what: str, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception as error:
             log.warning(
-                "drafter %r failed in %s() and is off for this request: %s: %s",
-                self.drafter.name,
+                "drafter %r failed in %s and is off for this request: %s: %s",
+                self.declared.name or type(self.drafter).__name__,
                 what,
                 type(error).__name__,
                 error,
@@ -168,4 +181,4 @@ def propose(sources: Sequence[Source], asks: Sequence[Ask], vocab_size: int) -> 
 
 def _stem(trees: Sequence[TokenTree]) -> TokenTree:
     drafts = [tree.take(np.flatnonzero(~tree.probe)) if tree.n_probes else tree for tree in trees if len(tree)]
-    return merge(drafts)[0] if drafts else TokenTree.empty()
+    return merge(drafts)[0].lock() if drafts else TokenTree.empty()

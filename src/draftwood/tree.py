@@ -233,6 +233,12 @@ class TokenTree:
         """Return the same tree, every node credited to ``source``."""
         return dataclasses.replace(self, source=np.full(len(self), source, dtype=np.int16))
 
+    def lock(self) -> Self:
+        """Make the arrays read-only, as everything is that reaches a drafter; returns the tree itself."""
+        for name in _COLUMNS:
+            getattr(self, name).flags.writeable = False
+        return self
+
     def check_integrity(self, vocab_size: int | None = None) -> None:
         """Raise `IntegrityError` if the arrays disagree with each other or with the rules above."""
         n = len(self)

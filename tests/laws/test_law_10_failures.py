@@ -11,11 +11,22 @@ import numpy as np
 import pytest
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, sampled_truth, write
 
+from draftwood.contracts import Needs
 from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.drafters.load import load
 from draftwood.loop import write as write_rows
 from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.load import load as load_planner
 from draftwood.request import Request, open_rows
-from draftwood.testing import InvalidDrafter, LyingDrafter, RaisingDrafter, SameDrafter, SlowDrafter, ToyTarget
+from draftwood.testing import (
+    InvalidDrafter,
+    LyingDrafter,
+    RaisingDrafter,
+    RandomDrafter,
+    SameDrafter,
+    SlowDrafter,
+    ToyTarget,
+)
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 
@@ -290,3 +301,119 @@ def test_a_source_number_that_is_not_its_own_is_corrected():
         written = write(target, drafters, 4)
         assert written.ids == greedy_truth(target)
         assert set(written.sources) == {-1, len(drafters) - 1}
+
+
+class Fickle(RandomDrafter):
+    """Declares what it should a few times, then raises."""
+
+    name = "fickle"
+
+    def __init__(self, what, times=0):
+        super().__init__(8)
+        object.__setattr__(self, "what", what)
+        object.__setattr__(self, "times", times)
+
+    def __getattribute__(self, name):
+        if name == object.__getattribute__(self, "__dict__").get("what"):
+            left = object.__getattribute__(self, "times")
+            object.__setattr__(self, "times", left - 1)
+            if left <= 0:
+                raise ZeroDivisionError("mine")
+        return super().__getattribute__(name)
+
+    def __repr__(self):
+        return self.represented
+
+    represented = "Fickle()"
+
+
+@pytest.mark.parametrize("times", [0, 1, 2, 5])
+@pytest.mark.parametrize("what", ["name", "prior", "needs", "represented", "open"])
+@pytest.mark.parametrize("planner", ["goodput", "fixed:4+backoff", "goodput+switching"])
+def test_a_drafter_whose_declarations_raise_sooner_or_later_changes_no_text(what, times, planner, caplog):
+    target = ToyTarget(order=2)
+    for drafters in ([Fickle(what, times)], [SameDrafter(target), Fickle(what, times), *load("suffix+recycling")]):
+        for _ in range(3):
+            made = load_planner(planner)
+            written = write(target, drafters, made, limit=20)
+            assert written.ids == greedy_truth(target, limit=20)
+    assert all("is off for this request" in record.getMessage() for record in caplog.records)
+
+
+def test_a_match_length_that_raises_is_a_failure_of_the_draft(caplog):
+    class Session(TextSession):
+        @property
+        def match_length(self):
+            raise ZeroDivisionError("mine")
+
+        def draft(self, nodes, probes, odds):
+            return TokenTree.build([1])
+
+    @dataclass(frozen=True)
+    class Measuring(BaseDrafter):
+        name: ClassVar[str] = "measuring"
+
+        def open(self, prompt, noise):
+            return Session(prompt)
+
+    target = ToyTarget()
+    assert write(target, [Measuring()]).ids == greedy_truth(target)
+    assert "failed in draft()" in caplog.records[0].getMessage()
+
+
+class Vandal(RandomDrafter):
+    """Writes into every array that reaches it, and into arrays that it has given away; keeps count."""
+
+    name = "vandal"
+    needs = Needs(top_k=2, prompt=True, choice=True, stem=True)
+
+    def open(self, prompt, noise):
+        session = super().open(prompt, noise)
+        given, self.__dict__["refused"], self.__dict__["written"] = [], 0, 0
+
+        def scribble(array):
+            try:
+                array[...] = 10**6 if array.dtype != bool else True
+                self.__dict__["written"] += bool(array.size)
+            except ValueError:
+                self.__dict__["refused"] += 1
+
+        def columns(tree):
+            return [getattr(tree, name) for name in ("tokens", "parents", "belief", "evidence", "probe", "source")]
+
+        def branch(stem, nodes, probes, odds):
+            for array in (odds, *columns(stem)):
+                scribble(array)
+            base = np.array([1, 2, 3], dtype=np.int32), np.array([-1, 0, 0], dtype=np.int32)
+            given[:] = base
+            return TokenTree.build(base[0][:], base[1][:])
+
+        def learn(feedback):
+            trees = (*columns(feedback.tree), *columns(feedback.proposal))
+            for array in (*trees, feedback.rows, feedback.choice, *(feedback.top_k or ())):
+                scribble(array)
+            for array in given:  # what it still holds of a tree that was scored
+                array[...] = 10**6
+
+        session.branch, session.learn = branch, learn
+        session.observe = lambda _first, ids, probabilities: [scribble(ids), scribble(probabilities)]
+        return session
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_arrays_that_reach_a_drafter_are_read_only(sampling):
+    target, vandal = ToyTarget(order=2), Vandal(8)
+    sets = [
+        "recycling",
+        "ngram+recycling:keep=true",
+        "lookahead:window=3:ngram=3:vocabulary=3+jacobi+logits-extend",
+    ]
+    for others in (load(spec) for spec in sets):
+        for drafters in ([vandal, *others], [*others, vandal]):
+            written = write(target, drafters, 8, sampling=sampling, limit=30)
+            assert written.ids == sampled_truth(target, sampling, limit=30)
+            assert vandal.refused > 20
+            assert vandal.written == 0
+            for step in written.steps:
+                failed = [own.failed for own in step.by_source]
+                assert not any(failed)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.helpers import trees
 
 from draftwood.contracts import Capabilities, Drafter
+from draftwood.declared import declared
 from draftwood.step import SourceStep, Step
 
 
@@ -28,6 +29,7 @@ class FakeState:
     capabilities: Capabilities = field(init=False)
 
     def __post_init__(self) -> None:
+        self.drafters = [None if drafter is None else declared(drafter) for drafter in self.drafters]
         self.capabilities = Capabilities(64, 4096, trees=self.trees, max_pass=self.max_pass)
         self.step.by_source = tuple(SourceStep() for _ in self.drafters)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers import greedy_truth, write
 from tests.planning.states import FakeState
 
+from draftwood.declared import declared
 from draftwood.errors import UsageError
 from draftwood.planning.bandit import DWELL, FIRST
 from draftwood.planning.fixed import FixedPlanner
@@ -145,7 +146,7 @@ def test_the_next_turn_may_have_other_drafters():
     policy, state = SwitchingPolicy(), FakeState(drafters=[GOOD, BAD])
     for _ in range(FIRST + DWELL // 2):
         after(policy, state)
-    state.drafters = [GOOD, BAD, BAD]
+    state.drafters = [declared(drafter) for drafter in (GOOD, BAD, BAD)]
     assert policy.sources(state) is None
     after(policy, state, accepted=(3, 0, 0))
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import DraftSession, Feedback, Floats, Needs, Noise
+from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
 
@@ -91,7 +92,10 @@ class TextSession(ABC):
             bigger = np.empty(2 * end, dtype=np.int32)
             bigger[: self._length] = self.text
             self._buffer = bigger
-        self._buffer[self._length : end] = ids
+        new = self._buffer[self._length : end]
+        new[:] = ids
+        if len(new) and new.min() < 0:  # kernels mark ends of texts by negative numbers
+            raise UsageError("token ids must not be negative")
         self._length = end
 
     def truncate(self, length: int) -> None:

@@ -14,6 +14,7 @@ from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.errors import UsageError
 from draftwood.index.corpus.corpus import Corpus
 from draftwood.index.corpus.corpus_evidence import N_EVIDENCE
+from draftwood.index.odds import for_kernel
 from draftwood.index.paths import named
 from draftwood.tree import TokenTree, merge
 
@@ -121,7 +122,7 @@ class CorpusSession(TextSession):
         self.match_length = 0
         if nodes < 1 or not len(context) or not self._parts:
             return TokenTree.empty()
-        odds = np.ascontiguousarray(odds, dtype=np.float32)
+        odds = for_kernel(odds, N_EVIDENCE)
         trees = [self._grown(part, context, nodes, odds) for part in self._parts]
         self._bound = self.match_length
         trees = [tree for tree in trees if len(tree)]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from draftwood.contracts import Floats
 from draftwood.drafters.base import TextSession, draft_tree
 from draftwood.errors import UsageError
+from draftwood.index.odds import for_kernel
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class FollowerSession(TextSession):
         from draftwood.index.llama.ngram_chain_kernel import grow
 
         rules = self._rules
-        trust = np.array(odds, dtype=np.float32)  # a copy: the kernel takes no read-only array
+        trust = for_kernel(odds, len(_PRIOR))
         ints, evidence = np.empty((2, nodes), dtype=np.int32), np.empty(nodes, dtype=np.int16)
         order = np.array(
             [chains.size, rules.longest, rules.length, rules.min_hits, rules.kinds, rules.newest, rules.margin]

@@ -14,6 +14,7 @@ from draftwood.contracts import Feedback, Floats, Noise
 from draftwood.drafters.answer import AnswerSession
 from draftwood.drafters.base import BaseDrafter, draft_tree
 from draftwood.errors import UsageError
+from draftwood.index.odds import for_kernel
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class PredictionSession(AnswerSession):
                 self._state,
                 drafter.window,
                 min(nodes, drafter.length),
-                np.array(odds, dtype=np.float32),  # the kernel takes no read-only array
+                for_kernel(odds, len(drafter.prior)),
                 drafter.floor,
                 out,
             )

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from draftwood.contracts import Ask, Drafter, Feedback, Plan, State
+from draftwood.contracts import Ask, Declaration, Feedback, Plan, State
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking, depth_limit, node_limit, rank
 from draftwood.tree import NO_CLAIM, TokenTree
@@ -117,7 +117,7 @@ class TreePlanner(ABC):
         masks = [mask for policy in self.policies if (mask := policy.sources(state)) is not None]
         return [all(ones) for ones in zip(*masks, strict=True)] if masks else None
 
-    def ask_one(self, drafter: Drafter, state: State, nodes: int, probes: int) -> Ask:
+    def ask_one(self, drafter: Declaration, state: State, nodes: int, probes: int) -> Ask:
         """Return what one source is asked for."""
         return Ask(nodes, probes, self.learned.beliefs.odds(drafter, greedy=state.greedy))
 
@@ -149,7 +149,7 @@ class TreePlanner(ABC):
             state.step.held = tuple(policy.name for policy in policies)
         return replace(ranking, order=ranking.order[:limit], worth=ranking.worth[:limit])
 
-    def _believed(self, drafter: Drafter | None, state: State, tree: TokenTree) -> TokenTree:
+    def _believed(self, drafter: Declaration | None, state: State, tree: TokenTree) -> TokenTree:
         """The tree as believed here: whatever it claims, its classes have rates of their own."""
         if drafter is None or not len(tree):
             return tree
@@ -178,7 +178,9 @@ class TreePlanner(ABC):
 
     def _learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         beliefs = self.learned.beliefs
-        taught: dict[int, tuple[Drafter, bool, list[Feedback]]] = {}  # by rates: drafters of one kind share them
+        taught: dict[
+            int, tuple[Declaration, bool, list[Feedback]]
+        ] = {}  # by rates: drafters of one kind share them
         for state, lessons in zip(states, feedback, strict=True):
             for drafter, lesson in zip(state.drafters, lessons, strict=True):
                 if drafter:

@@ -7,14 +7,13 @@ frequencies of a back-off model promise three to nine times what comes; rates le
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from draftwood.contracts import Drafter, Feedback, Floats
+from draftwood.contracts import Declaration, Drafter, Feedback, Floats
+from draftwood.declared import declared
 from draftwood.tree import NO_CLAIM
 
 WEIGHT = 30.0
@@ -38,14 +37,14 @@ class Beliefs:
 
     def __init__(self) -> None:
         self._rates: dict[tuple[str, bool], Rates] = {}
-        self._names: dict[int, tuple[weakref.ref[Drafter], str]] = {}
         self._kept: dict[tuple[str, bool], Mapping[str, Any]] = {}
 
-    def rates(self, drafter: Drafter, *, greedy: bool) -> Rates:
+    def rates(self, drafter: Drafter | Declaration, *, greedy: bool) -> Rates:
         """Return what is known of this drafter; drafters with the same options share it."""
-        key = (self.name(drafter), greedy)
+        known = declared(drafter)
+        key = (known.label, greedy)
         if key not in self._rates:
-            self._rates[key] = Rates(drafter.prior, self._kept.pop(key, None))
+            self._rates[key] = Rates(known.prior, self._kept.pop(key, None))
         return self._rates[key]
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -64,23 +63,11 @@ class Beliefs:
             if key not in self._rates:
                 self._kept[key] = entry
 
-    def name(self, drafter: Drafter) -> str:
-        """Name and options, put together once per drafter; one that is bound to a long text is not kept alive."""
-        names, key = self._names, id(drafter)
-        known = names.get(key)
-        if known is not None and known[0]() is drafter:
-            return known[1]
-        plain = type(drafter).__repr__ is object.__repr__  # which tells an address, another one in every run
-        name = f"{drafter.name} {type(drafter).__qualname__ if plain else repr(drafter)} {len(drafter.prior)}"
-        with suppress(TypeError):  # it takes no weak references
-            names[key] = weakref.ref(drafter, lambda _: names.pop(key, None)), name
-        return name
-
-    def odds(self, drafter: Drafter, *, greedy: bool) -> Floats:
+    def odds(self, drafter: Drafter | Declaration, *, greedy: bool) -> Floats:
         """Return the acceptance rate now believed per evidence class, float32[n_evidence]."""
         return self.rates(drafter, greedy=greedy).odds
 
-    def learn(self, drafter: Drafter, lessons: Sequence[Feedback], *, greedy: bool) -> None:
+    def learn(self, drafter: Drafter | Declaration, lessons: Sequence[Feedback], *, greedy: bool) -> None:
         """Take in which of a drafter's nodes were right in one pass, as far as the pass has told."""
         classes: list[int] = []
         right: list[bool] = []
@@ -134,9 +121,10 @@ class Rates:
 
     @property
     def odds(self) -> Floats:
-        """What is believed now, float32[n_evidence]; not to be written to."""
+        """What is believed now, float32[n_evidence], read-only."""
         if self._odds is None:
             self._odds = (1 / (1 + np.exp(-self.drift - self._logits))).astype(np.float32)
+            self._odds.flags.writeable = False  # drafters are handed this very array
         return self._odds
 
     def learn(self, classes: list[int], right: list[bool]) -> None:
@@ -197,7 +185,7 @@ def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:
         if taken < 0 or (probe is not None and probe[node]):
             continue
         row = rows[node]
-        scored = 0 <= row < len(speaker)  # a drafter may have written into its feedback
+        scored = 0 <= row < len(speaker)
         if evidence != NO_CLAIM and (not scored or speaker[row] == lesson.source):
             classes.append(evidence)
             right.append(token == taken)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from draftwood.contracts import Drafter, State
+from draftwood.contracts import State
 from draftwood.planning.cost_model import Doubles
 from draftwood.planning.ranking import Ranking
 
@@ -55,7 +55,6 @@ class CostlySources:
         rankings: Sequence[Ranking],
         times: Doubles,
         best: int,
-        name: Callable[[Drafter], str],
         apart: Container[str] = (),
     ) -> None:
         """Take in what sources took for this step's proposals, and how much slower it would go without them.
@@ -68,15 +67,13 @@ class CostlySources:
             Seconds of the pass by how many candidates it scores.
         best
             How many it will score.
-        name
-            What a source's account is kept under.
         apart
             Sources that are judged elsewhere.
         """
         costs: dict[str, float] = {}
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
-                if drafter is not None and own.calls and (key := name(drafter)) not in apart:
+                if drafter is not None and own.calls and (key := drafter.label) not in apart:
                     costs[key] = costs.get(key, 0.0) + own.draft_s
         plain = float(times[0])
         for key, cost in costs.items():
@@ -84,7 +81,7 @@ class CostlySources:
             if account is None and cost < NOTICEABLE * plain:
                 continue
             account = self._accounts.setdefault(key, _Account())
-            mine = [[d is not None and name(d) == key for d in state.drafters] for state in states]
+            mine = [[d is not None and d.label == key for d in state.drafters] for state in states]
             self._settle(account, min(cost, _STALL * plain), _gain(mine, rankings, times, best), plain)
 
     @staticmethod

@@ -102,7 +102,7 @@ class GoodputPlanner(TreePlanner):
         return min(self.most, int(self._reach)) if self._asking else 0
 
     def ask_one(self, drafter: Any, state: State, nodes: int, probes: int) -> Ask:
-        key = self.learned.beliefs.name(drafter)
+        key = drafter.label
         if not self._costly.allows(key):
             return NOTHING
         trial = self._trials.get(key)
@@ -139,7 +139,7 @@ class GoodputPlanner(TreePlanner):
     ) -> None:
         """Let the accounts of dear sources see the step; those whose probes are on trial are judged there."""
         on_trial = [key for key, trial in self._trials.items() if trial.on]
-        self._costly.learn(states, rankings, times, best, self.learned.beliefs.name, on_trial)
+        self._costly.learn(states, rankings, times, best, on_trial)
 
     @staticmethod
     def _explore(model: CostModel, base: int, tokens: Doubles, times: Doubles, best: int) -> int:
@@ -180,7 +180,7 @@ class GoodputPlanner(TreePlanner):
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
                 if drafter is not None and (own.probes or (own.calls and self._trials)):
-                    asked.add(key := self.learned.beliefs.name(drafter))
+                    asked.add(key := drafter.label)
                     if own.probes:
                         self._trials.setdefault(key, Trial())
         for key in asked & self._trials.keys():

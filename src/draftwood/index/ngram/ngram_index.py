@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.errors import IntegrityError, UsageError
+from draftwood.errors import UsageError
 from draftwood.index.ngram.ngram_kernel import (
     CLASSES,
     DISTINCT,
@@ -23,6 +23,7 @@ from draftwood.index.ngram.ngram_kernel import (
     grow,
     rehash,
 )
+from draftwood.index.odds import for_kernel
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -178,8 +179,7 @@ class NgramIndex:
         belief : float32[n]
             Their odds.
         """
-        if len(odds) != CLASSES:
-            raise IntegrityError(f"{CLASSES} odds are needed, one per evidence class, not {len(odds)}")
+        odds = for_kernel(odds, CLASSES)
         nodes = min(nodes, MOST_NODES)  # time grows with their square
         depth, frequent = min(depth, nodes), min(frequent, FREQUENT)
         if nodes < 1 or depth < 1 or not len(cursor.tail):

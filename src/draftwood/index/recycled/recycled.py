@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Ints
 from draftwood.errors import IntegrityError
+from draftwood.index.odds import for_kernel
 from draftwood.index.recycled.recycled_evidence import CLASSES, GREEDY, LONGEST, K, RowNoise
 from draftwood.index.recycled.recycled_kernel import USED, WAYS, grow, record
 from draftwood.tree import TokenTree
@@ -63,19 +64,26 @@ class RecycledTable:
             probability is 0 is left out.
         longest
             Tokens of the longest context to write, 1 to 3.
+
+        Raises
+        ------
+        IntegrityError
+            For parents, nodes or kinds out of range, and arrays of unequal lengths; nothing is written then.
         """
         while self._head[USED] + longest * len(nodes) > self._places[0].size // 2 and len(self._places[0]) < MOST:
             self._double()
         columns = (tail[-LONGEST:], tokens, parents, nodes)
-        record(
+        sound = record(
             *self._places,
             self._head,
-            *(np.array(column, dtype=np.int32) for column in columns),  # the kernel takes no read-only arrays
+            *(np.array(column, dtype=np.int32) for column in columns),  # of our own: nobody changes them meanwhile
             np.array(kinds, dtype=np.uint8),
             np.array(best, dtype=np.int32, order="C"),
             np.array(chances, dtype=np.float32, order="C"),
             longest,
         )
+        if not sound:
+            raise IntegrityError("rows, kinds and the tree of what was scored do not belong together")
 
     def _double(self) -> None:
         """Twice the groups: the places of one go to the same ways of the two that take its keys."""
@@ -122,21 +130,21 @@ class RecycledTable:
         belief : float32[n]
             Their odds.
         """
-        if len(odds) != CLASSES:
-            raise IntegrityError(f"{CLASSES} odds are needed, one per evidence class, not {len(odds)}")
+        odds = for_kernel(odds, CLASSES)
         nodes = min(nodes, 1024)  # time grows with their square
         if nodes < 1 or depth < 1 or not len(tail):
             return np.empty((3, 0), dtype=np.int32), np.empty(0, dtype=np.float32)
         out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
         last = np.array(tail[-LONGEST:], dtype=np.int32)
-        own = odds if odds.flags.writeable else odds.copy()
         others = np.empty((4, len(stem)), dtype=np.int32)
         others[0], others[1] = stem.tokens, stem.parents
-        trust = stem.belief if stem.belief.flags.writeable else stem.belief.copy()
+        trust = np.array(np.broadcast_to(stem.belief, len(stem)), dtype=np.float32)
         key, temperature = noise
         n = grow(
-            *self._places, last, others, trust, own, key, temperature, length, nodes, depth, longest, out, belief
+            *self._places, last, others, trust, odds, key, temperature, length, nodes, depth, longest, out, belief
         )
+        if n < 0:
+            raise IntegrityError("a parent in the tree that others propose must be -1 or come before its child")
         return out[:, :n], belief[:n]
 
     def copy(self) -> Self:

@@ -112,8 +112,30 @@ def _context(tail: Ints, tokens: Ints, parents: Ints, node: int, context: Ints) 
     return known
 
 
+@inner
+def _is_tree(parents: Ints) -> bool:
+    """Whether every parent is -1 or comes before its child: else a walk to the root might not end."""
+    for node in range(len(parents)):  # noqa: SIM110 - numba compiles no generators
+        if not -1 <= parents[node] < node:
+            return False
+    return True
+
+
+@inner
+def _sound(tokens: Ints, parents: Ints, nodes: Ints, kinds: Bytes, best: Ints, chances: Floats) -> bool:
+    rows = len(nodes)
+    if len(tokens) != len(parents) or len(kinds) != rows or len(best) != rows or len(chances) != rows:
+        return False
+    if rows and (best.shape[1] < 1 or chances.shape[1] != best.shape[1]):
+        return False
+    for row in range(rows):
+        if not -1 <= nodes[row] < len(tokens) or kinds[row] >= KINDS:
+            return False
+    return _is_tree(parents)
+
+
 @compiled(
-    "void(u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1], i8[::1], i4[::1], i4[::1], i4[::1], i4[::1], u1[::1],"
+    "b1(u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1], i8[::1], i4[::1], i4[::1], i4[::1], i4[::1], u1[::1],"
     " i4[:,::1], f4[:,::1], i8)"
 )
 def record(
@@ -130,12 +152,15 @@ def record(
     best: Ints,
     chances: Floats,
     longest: int,
-) -> None:
+) -> bool:
     """Write the best next tokens of rows behind their last 1 to ``longest`` tokens; later rows win.
 
     ``tail`` are the last tokens of the text; row r of ``best`` and ``chances`` stands behind node ``nodes[r]`` of
-    the tree ``tokens``, ``parents``. Rows without a probability are left out.
+    the tree ``tokens``, ``parents``. Rows without a probability are left out. False, and nothing is written, where
+    the arrays do not belong together.
     """
+    if not _sound(tokens, parents, nodes, kinds, best, chances):
+        return False
     context = np.empty(LONGEST, np.int32)
     width = min(K, best.shape[1])
     for row in range(len(nodes)):
@@ -154,6 +179,7 @@ def record(
             for rank in range(K):
                 ids[group, way, rank] = best[row, rank] if rank < width else -1
                 marks[group, way, rank] = _packed(chances[row, rank]) if rank < width else 255
+    return True
 
 
 @inner
@@ -284,9 +310,11 @@ def grow(
 
     ``length`` tokens stand before the next one; ``noise`` has both words of the key and the sequence, unread at a
     ``temperature`` of 0. Rows of ``stem`` int32[4, s]: tokens and parents of a tree that others proposed, room for
-    two more; ``trust`` is its belief. Rows of ``out`` int32[3, nodes]: tokens, parents, evidence (-1 for what the
-    stem alone vouches for).
+    two more; ``trust`` is its belief; where its parents make no tree, -1 is returned. Rows of ``out``
+    int32[3, nodes]: tokens, parents, evidence (-1 for what the stem alone vouches for).
     """
+    if not _is_tree(stem[1]):
+        return -1
     context, found = np.empty(LONGEST, np.int32), np.empty((_LOOKUPS + _STEM_CHILDREN, 3), np.int32)
     worth = np.empty(len(found), np.float32)
     entry = np.empty((nodes, 5), np.int64)  # token, class, node of the stem, parent, depth

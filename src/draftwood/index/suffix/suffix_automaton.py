@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import IntegrityError, UsageError
+from draftwood.index.odds import for_kernel
 from draftwood.index.suffix.suffix_grow_kernel import CLASSES, grow
 from draftwood.index.suffix.suffix_kernel import LABEL, LAST, LINK, SIZE, TOKEN, append, find_slot
 
@@ -133,10 +134,7 @@ class SuffixAutomaton:
         belief : float32[n]
             Their odds.
         """
-        if len(odds) != CLASSES:
-            raise IntegrityError(f"{CLASSES} odds are needed, one per evidence class, not {len(odds)}")
-        if not odds.flags.writeable:  # the kernel takes no read-only arrays
-            odds = odds.copy()
+        odds = for_kernel(odds, CLASSES)
         out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
         state = self._states[self._length, LINK] if self._length else 0
         n = grow(

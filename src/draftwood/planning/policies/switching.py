@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from draftwood.contracts import Drafter, State
+from draftwood.contracts import Declaration, State
 from draftwood.errors import UsageError
 from draftwood.planning.bandit import ALL, Bandit
 from draftwood.planning.kind import kind_of
@@ -143,7 +143,7 @@ class SwitchingPolicy:
         except Exception:  # somebody else's tokenizer: whatever it raises, the text goes on
             return _UNKNOWN
 
-    def _said(self, request: _Request, drafters: Sequence[Drafter | None]) -> str:
+    def _said(self, request: _Request, drafters: Sequence[Declaration | None]) -> str:
         arm = request.arm
         chosen = drafters[arm - 1] if arm != ALL else None
         who = chosen.name if chosen is not None else "all sources"
@@ -151,12 +151,12 @@ class SwitchingPolicy:
         return f"{request.kind}: {who}{note}"
 
 
-def _alone(drafters: Sequence[Drafter | None]) -> bool:
+def _alone(drafters: Sequence[Declaration | None]) -> bool:
     return sum(d is not None for d in drafters) < 2
 
 
-def _named(drafter: Drafter | None) -> str:
-    return f"{drafter.name} {drafter!r}" if drafter is not None else ""
+def _named(drafter: Declaration | None) -> str:
+    return drafter.label if drafter is not None else ""
 
 
 class _Slope:

@@ -161,7 +161,8 @@ class NativeTarget:
     def _masks(self, start: int, positions: NDArray[np.int64], among: NDArray[np.bool_]) -> Any:
         """Additive masks [1, 1, n, start + n] per kind of layer; one alone where all layers are of one kind.
 
-        Float, not bool: models that attend by their own code add it.
+        Float, not bool: models that attend by their own code add it. Infinite, not the lowest number: what is
+        masked may be larger than what is not.
         """
         sees = np.ones((len(among), start + len(among)), dtype=np.bool_)
         sees[:, start:] = among
@@ -170,7 +171,7 @@ class NativeTarget:
         for kind, window in self._windows.items():
             near = sees if window is None else sees & (positions[:, None] - keys[None, :] < window)
             mask = torch.zeros(near.shape, dtype=self._dtype)
-            mask[torch.from_numpy(~near)] = torch.finfo(self._dtype).min
+            mask[torch.from_numpy(~near)] = -torch.inf
             masks[kind] = mask[None, None].to(self._device)
         return masks if len(masks) > 1 else next(iter(masks.values()))
 
