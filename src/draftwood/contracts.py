@@ -6,6 +6,7 @@ Rows: a pass over a tree gives ``1 + len(tree)`` rows, row 0 for the root (the l
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -45,6 +46,9 @@ class Capabilities:
         Layers whose hidden states `Scores.hidden` gives.
     max_pass
         Most tokens one scoring pass may hold, the root included.
+    widths
+        Widths to which passes are filled up, ascending: one over more tokens costs nothing up to the next of them.
+        Empty, and above the last: a pass is as wide as what it scores.
     """
 
     vocab_size: int
@@ -55,6 +59,12 @@ class Capabilities:
     top_k: bool = True
     hidden: tuple[int, ...] = ()
     max_pass: int = 1 << 16
+    widths: tuple[int, ...] = ()
+
+    def filled(self, tokens: int) -> int:
+        """Return how wide a pass over so many tokens is."""
+        at = bisect_left(self.widths, tokens)
+        return self.widths[at] if at < len(self.widths) else tokens
 
 
 class Scores(Protocol):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Ask, Feedback, Floats, State
+from draftwood.contracts import Ask, Capabilities, Feedback, Floats, State
 from draftwood.errors import UsageError
 from draftwood.planning.base import NOTHING, Policy, TreePlanner
 from draftwood.planning.cost_model import CostModel, Doubles
@@ -115,7 +116,7 @@ class GoodputPlanner(TreePlanner):
         base = rows + sum(state.step.replayed for state in states) + sum(r.n_probes for r in rankings)
         model = self.learned.cost(rows)
         worth, owner = _pooled(rankings, self.most)
-        times = model.table(base + len(worth), context)[base:] + self._rest.overhead
+        times = _times(model, states[0].capabilities, base, len(worth), context) + self._rest.overhead
         tokens = np.empty(len(worth) + 1)
         tokens[0] = rows
         np.add(np.cumsum(worth, dtype=np.float64), rows, out=tokens[1:])
@@ -168,7 +169,8 @@ class GoodputPlanner(TreePlanner):
             choice = self._choice
             if choice is None or not states:
                 return
-            width = sum(1 + s.step.replayed + s.step.drafted + s.step.probed for s in states)
+            tokens = sum(1 + s.step.replayed + s.step.drafted + s.step.probed for s in states)
+            width = states[0].capabilities.filled(tokens)
             choice.model.learn(width, choice.context, states[0].step.score_s)
             self._learn_probes(states)
 
@@ -206,6 +208,22 @@ class GoodputPlanner(TreePlanner):
 
 
 _SHOWN = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
+
+
+def _times(model: CostModel, capabilities: Capabilities, base: int, most: int, context: int) -> Doubles:
+    """Seconds of a pass over ``base`` tokens and 0 to ``most`` more, float64[most + 1]."""
+    if not capabilities.widths:
+        return model.table(base + most, context)[base:]
+    stairs = _stairs(capabilities, base + most)[base : base + most + 1]
+    return model.table(int(stairs[-1]), context)[stairs]
+
+
+@lru_cache(maxsize=64)
+def _stairs(capabilities: Capabilities, most: int) -> NDArray[np.intp]:
+    """How wide a pass over 0 to at least ``most`` tokens is, for a power of two of them."""
+    if most & (most - 1):
+        return _stairs(capabilities, 1 << most.bit_length())
+    return np.array([capabilities.filled(tokens) for tokens in range(most + 1)])
 
 
 def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[Floats, NDArray[np.intp] | None]:

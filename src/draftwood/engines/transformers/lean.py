@@ -19,6 +19,7 @@ from torch.nn.functional import embedding, linear
 
 from draftwood.engines.transformers.lean_parts import Layer, Norm, Parts, read_parts
 from draftwood.engines.transformers.pack import Content, Packing, can_pack
+from draftwood.engines.transformers.widths import fill, filled
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [n, heads, dim], k [n, key-value heads, dim], v like k) -> [n, heads * dim]; stores k and v itself."""
@@ -36,11 +37,16 @@ class LeanDecoder:
         the pass reads the model's own tensors.
     scaling : float
         By which attention must multiply its products of queries and keys.
+    fills : bool
+        True where passes are filled up to one of `WIDTHS`.
     """
 
     def __init__(self, parts: Parts, packing: Packing | None) -> None:
         self.packing, self.scaling = packing, parts.scaling
         self._embedding, self._rotary = parts.embedding, parts.rotary
+        # torch's own products keep nothing in float32, and as much as packed ones in bfloat16.
+        half = parts.embedding.device.type == "cpu" and parts.embedding.dtype == torch.bfloat16
+        self.fills = packing is not None or half
         self._norm = _norm(parts.norm, packing)
         self._head = _product((parts.head,), packing)
         self._blocks = [_Block(layer, parts, packing) for layer in parts.layers]
@@ -65,6 +71,10 @@ class LeanDecoder:
         Tensor [k, vocab]
             In the model's number format.
         """
+        n = len(ids)
+        if self.fills and (width := filled(n)) != n:
+            ids, positions = fill(ids, width), fill(positions, width)
+            attend = _of_first(n, width, attend)
         x = embedding(ids, self._embedding)
         cos, sin = self._rotary(x[None], positions[None])
         half = cos.shape[-1] // 2
@@ -72,7 +82,21 @@ class LeanDecoder:
         cos = cos[0, :, None]
         for index, block in enumerate(self._blocks):
             x = block(x, cos, turn, attend, index)
-        return self._head(self._norm(x if rows is None else x.index_select(0, rows)))
+        if rows is None:
+            return self._head(self._norm(x))[:n]
+        wanted = x.index_select(0, rows)
+        if self.fills:
+            wanted = fill(wanted, filled(len(rows)))
+        return self._head(self._norm(wanted))[: len(rows)]
+
+
+def _of_first(n: int, width: int, attend: Attend) -> Attend:
+    """Attend for the first ``n`` rows; those that fill the pass up store nothing and see nothing."""
+
+    def first(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return fill(attend(layer, queries[:n], keys[:n], values[:n]), width)
+
+    return first
 
 
 def lean(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from xxhash import xxh3_64_intdigest
 
 from draftwood.engines.transformers.huge_pages import collapse
+from draftwood.engines.transformers.widths import filling
 
 _BATCH = 16
 """Width for which oneDNN is asked to lay the weights out; other widths run on the same layout."""
@@ -55,7 +56,7 @@ class Packing:
         self.copies[content] = packed
         bias = self._bias(weights, biases)
         product = torch.ops.mkldnn._linear_pointwise.default
-        return lambda x: product(x, packed, bias, "none", [], "")
+        return filling(lambda x: product(x, packed, bias, "none", [], ""))
 
     def _bias(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Tensor | None:
         if all(bias is None for bias in biases):
@@ -131,12 +132,7 @@ def pack(model: nn.Module, kept: Mapping[Content, Tensor] = MappingProxyType({})
     Packing or None
         What was copied; None where the machine, the number format or free memory do not allow it.
     """
-    layers = [
-        (parent, name, child)
-        for parent in model.modules()
-        for name, child in parent.named_children()
-        if is_only_a_product(child)
-    ]
+    layers = _products(model)
     if not can_pack([child for *_, child in layers], kept):
         return None
     packing = Packing(kept)
@@ -145,6 +141,39 @@ def pack(model: nn.Module, kept: Mapping[Content, Tensor] = MappingProxyType({})
             parent._modules[name] = PackedLinear(child, packing)
     packing.settle()
     return packing
+
+
+def bound_widths(model: nn.Module) -> None:
+    """Have the linear layers of a shadow that is not packed run at few widths, where torch keeps each of them.
+
+    That is in bfloat16 on a CPU: oneDNN makes those products, too.
+    """
+    for parent, name, child in _products(model):
+        if child.weight.device.type == "cpu" and child.weight.dtype == torch.bfloat16:
+            parent._modules[name] = FilledLinear(child)
+
+
+class FilledLinear(nn.Module):
+    """A linear layer over another layer's weight, at few widths."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+        self._product = filling(lambda x: nn.functional.linear(x, self.weight, self.bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same as the layer it stands for; x [..., in] -> [..., out]."""
+        return self._product(x)
+
+
+def _products(model: nn.Module) -> list[tuple[nn.Module, str, nn.Linear]]:
+    """The linear layers that can be replaced: module, name, layer."""
+    return [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if is_only_a_product(child)
+    ]
 
 
 def is_only_a_product(module: nn.Module) -> TypeGuard[nn.Linear]:

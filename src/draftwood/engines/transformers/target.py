@@ -26,12 +26,13 @@ from draftwood.engines.transformers.families import (
 )
 from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.lock import locked
-from draftwood.engines.transformers.pack import Content, Packing, pack
+from draftwood.engines.transformers.pack import Content, Packing, bound_widths, pack
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.engines.transformers.segment import Segment
 from draftwood.engines.transformers.session import SPARE, TransformersSession
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.engines.transformers.static import StaticPasses
+from draftwood.engines.transformers.widths import WIDTHS
 from draftwood.errors import UnsupportedModelError
 from draftwood.tree import TokenTree
 
@@ -87,6 +88,8 @@ class TransformersTarget:
         self._model = shadow(model)
         self._lean = lean_pass(self._model, packed=packed, kept=kept) if lean else None
         self._packing = pack(self._model, kept) if self._lean is None and packed else None
+        if self._lean is None and self._packing is None:
+            bound_widths(self._model)
         self._static: StaticPasses | None = None
         embedding = model.get_input_embeddings().weight
         self._device = embedding.device
@@ -101,6 +104,7 @@ class TransformersTarget:
             trees=trees,
             batch="position_ids" in self._takes,  # else rows are counted on from the first text of a pass
             max_pass=chunk,
+            widths=WIDTHS if (self._lean is not None and self._lean.fills) or self._packing is not None else (),
         )
 
     @property

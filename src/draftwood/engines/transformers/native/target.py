@@ -26,9 +26,10 @@ from draftwood.engines.transformers.families import (
 )
 from draftwood.engines.transformers.native.cache import NativeCache, keeping
 from draftwood.engines.transformers.native.session import NativeSession
-from draftwood.engines.transformers.pack import Content, pack
+from draftwood.engines.transformers.pack import Content, bound_widths, pack
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.engines.transformers.shadow import shadow
+from draftwood.engines.transformers.widths import WIDTHS
 from draftwood.errors import UnsupportedModelError
 from draftwood.tree import TokenTree
 
@@ -78,6 +79,8 @@ class NativeTarget:
         refuse_unsupported(model)
         self._model = shadow(model, attention=None)
         self.packing = pack(self._model, kept) if packed else None
+        if self.packing is None:
+            bound_widths(self._model)
         self._takes = forward_parameters(model)
         embedding = model.get_input_embeddings().weight
         self._device, self._dtype = embedding.device, embedding.dtype
@@ -98,6 +101,7 @@ class NativeTarget:
             trees=trees,
             rollback="none" if step_by_step else rollback,
             max_pass=1 if step_by_step else chunk,
+            widths=WIDTHS if self.packing is not None else (),
         )
 
     @property

@@ -1,0 +1,47 @@
+"""Widths to which products on a CPU are filled up, so that there are few of them.
+
+oneDNN compiles a product for each number of rows, and keeps it: half a megabyte or more for each of a model's four
+or five shapes of weights, whatever the model's size. Left alone, a thousand prompt lengths take gigabytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+from torch import Tensor
+from torch.nn.functional import pad
+
+_NARROW = (1, 2, 3, 5, 7, 9, 12, 15, 18, 21, 24, 28, 33, 40, 48, 56, 65)
+"""Where the next row makes a product dearer in float32 (AVX-512), or a root has 8, 32, 64 drafts."""
+
+WIDTHS = (*_NARROW, *(step * n for step in (16, 32, 64, 128) for n in range(5, 9)))
+"""Above 65 four to an octave, up to 1024, the widest pass: on average a twelfth of a prompt's rows is filling."""
+
+
+Product = Callable[[Tensor], Tensor]
+"""x [..., in] -> [..., out]."""
+
+
+def filled(rows: int) -> int:
+    """Return the width of a product over so many rows."""
+    return WIDTHS[bisect_left(WIDTHS, rows)] if rows <= WIDTHS[-1] else rows
+
+
+def fill(x: Tensor, width: int) -> Tensor:
+    """Return x [rows, ...] with rows of zeros behind it, [width, ...]; x itself where it is that wide."""
+    short = width - len(x)
+    return pad(x, (0, 0) * (x.dim() - 1) + (0, short)) if short else x
+
+
+def filling(product: Product) -> Product:
+    """Return the product at the widths above; rows that are filled in are cut off again."""
+
+    def run(x: Tensor) -> Tensor:
+        rows = x.shape[:-1].numel()
+        width = filled(rows)
+        if rows == width:
+            return product(x)
+        return product(fill(x.reshape(rows, -1), width))[:rows].view(*x.shape[:-1], -1)
+
+    return run
