@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -122,7 +123,7 @@ class Given:
         known = {name: self.settings[name] for name in Sampling.__dataclass_fields__}
         check_sampling(Sampling(**{name: value for name, value in known.items() if value is not None}))
         StopStrings(self.stop or (), lambda _: "") if self.stop else None
-        model, tokenizer = load_model(self.model, self.dtype, self.threads, self.pack)
+        model, tokenizer = load_model(self.model, self.dtype, self.threads, self.pack, release=True)
         return Loaded(model, tokenizer, self.drafters, self.planner, names, self.sources)
 
 
@@ -175,14 +176,23 @@ def dtype_of(model: Any) -> str:
     return str(model.dtype).rpartition(".")[2]
 
 
-def load_model(name: str, dtype: str, threads: int | None, pack: bool = True) -> tuple[Any, Any]:
-    """Load a model and make it ready, showing on a terminal that this takes a moment."""
+def load_model(
+    name: str, dtype: str, threads: int | None, pack: bool = True, *, release: bool = False
+) -> tuple[Any, Any]:
+    """Load a model and make it ready, showing on a terminal that this takes a moment.
+
+    ``release`` lets go of weights of which packed copies are enough: nobody else uses the model.
+    """
     from draftwood.cli.render import busy
     from draftwood.doors.prepare import prepare
+    from draftwood.errors import UsageError
     from draftwood.models import load
 
     with busy(f"loading {name}"):
         model, tokenizer = load(name, dtype=dtype, threads=threads)
         if not pack:
             prepare(model, pack=False)
+        elif release:
+            with suppress(UsageError):  # its passes need them
+                prepare(model, release=True)
         return model, tokenizer

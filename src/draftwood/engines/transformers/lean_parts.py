@@ -101,7 +101,7 @@ def _read(model: Any) -> Parts:
     ((heads, kv_heads),) = shapes
     _rotary(decoder.rotary_emb, embedding.weight, dim)
     parts = Parts(
-        embedding.weight.detach(), decoder.rotary_emb, layers, _norm(decoder.norm), _linear(head),
+        embedding.weight, decoder.rotary_emb, layers, _norm(decoder.norm), _linear(head),
         heads, kv_heads, dim, scalings.pop(),
     )  # fmt: skip
     weights = [parts.embedding, parts.norm[0], *(linear.weight for linear in parts.linears())]
@@ -170,7 +170,7 @@ def _norm(module: Any) -> Norm:
     x = torch.linspace(-2, 3, weight.numel(), dtype=weight.dtype, device=weight.device)[None]
     ours, theirs = rms_norm(x, weight.shape, weight, eps).float(), module(x).float()
     _need(ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=2e-2, atol=1e-3))
-    return weight.detach(), eps
+    return weight, eps
 
 
 def _activation(module: Any) -> Callable[[Tensor], Tensor]:

@@ -90,6 +90,8 @@ def _release(model: Any, target: OurTarget) -> None:
         for module in model.modules():
             if type(module) is nn.Linear and module.weight.data_ptr() != embedding:  # a tied head is the embedding
                 module.weight.data = module.weight.data.new_empty(0)
+        for weight in model.parameters():  # what is left would keep the whole file mapped that it was read from
+            weight.data = weight.data.clone()
     finally:
         target.packing.let_go()
         _made[model] = _Made(target, Seen(model))
