@@ -347,7 +347,7 @@ def test_a_turn_opens_only_the_drafter_that_is_new():
         assert row.sources[1].session not in (None, sessions[1])
         row.begin()
         row.turn(replace(second, prompt=[*row.ids, 6], drafters=None))
-        assert row.drafters[1].texts == ((4, 5),)
+        assert row.sources[1].drafter.texts == ((4, 5),)
 
 
 # --- model.generate ------------------------------------------------------------------------------------------
