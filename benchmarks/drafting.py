@@ -207,7 +207,7 @@ class Output:
         self._file, self.rows = None, []
         first = header("drafting", settings, provenance())
         if path is not None:
-            known = [row for _, row in read_lines(path, cut=True)] if path.exists() else []
+            known = [row for _, row in read_lines(path)] if path.exists() else []
             for part, name in (*(("settings", n) for n in settings), *SAME):
                 if known and known[0].get(part, {}).get(name) != first[part].get(name):
                     sys.exit(f"{path} was measured with another {name}: choose another -o")

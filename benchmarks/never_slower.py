@@ -198,7 +198,7 @@ def run(args: argparse.Namespace) -> int:
 
 def worst(args: argparse.Namespace) -> int:
     """The slowest prompts once more, in rounds; settings are those of the file."""
-    rows = read_rows(args.rows, cut=True)
+    rows = read_rows(args.rows)
     for name in SETTINGS:
         setattr(args, name, rows.header["settings"][name])
     args.threads = args.threads or rows.header["settings"]["threads"]

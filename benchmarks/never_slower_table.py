@@ -89,7 +89,7 @@ def grouped(some: Iterable[Pair]) -> dict[tuple[str, float], list[Pair]]:
 
 def show(paths: Sequence[Path]) -> int:
     """Print everything; returns 1 where a limit is missed."""
-    files = [read_rows(path, cut=True) for path in paths]
+    files = [read_rows(path) for path in paths]
     some, said = telling(files[0]), files[0].header["provenance"]
     print(f"`{said['command']}`: {said['processor']}, {said.get('threads')} threads, {said['date']}\n")
     if not some:

@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def picture(args: argparse.Namespace) -> int:
-    some = runs(read_rows(path, cut=True) for path in args.rows)
+    some = runs(read_rows(path) for path in args.rows)
     if not some:
         print("no answer yet")
         return 1

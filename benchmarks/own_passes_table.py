@@ -193,7 +193,7 @@ def differing(some: Iterable[Run]) -> Iterator[tuple[Run, Run, int]]:
 
 def show(paths: Sequence[Path]) -> int:
     """Print everything; returns 1 where a limit is missed."""
-    some = runs(read_rows(path, cut=True) for path in paths)
+    some = runs(read_rows(path) for path in paths)
     groups = grouped(some)
     if not groups:
         print("no answer yet")

@@ -148,7 +148,7 @@ def test_probe_counts_and_its_trace_is_replayed(draftwood, tiny, prompts, tmp_pa
 def test_a_trace_holds_text_only_when_asked(draftwood, tiny, prompts, tmp_path):
     path = tmp_path / "t.jsonl"
     for flags, holds in (((), False), (("--text",), True)):
-        draftwood("probe", "-m", tiny, "--prompts", prompts, *SHORT, "--trace", str(path), *flags)
+        draftwood("probe", "-m", tiny, "--prompts", prompts, *SHORT, "--trace", str(path), "--force", *flags)
         rows = [json.loads(line) for line in path.read_text().splitlines()][1:]
         assert all(("output" in row) == holds for row in rows)
     assert rows[0]["prompt"] == "one two one two one"

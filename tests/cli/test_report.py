@@ -61,5 +61,5 @@ def test_a_place_that_cannot_be_written_is_named(draftwood, tmp_path):
     rows = save(tmp_path / "rows.jsonl")
     (tmp_path / "page.html").mkdir()
     ran = draftwood("report", rows, "-o", str(tmp_path / "page.html"))
-    assert ran.code == 1
-    assert "page.html cannot be written" in ran.err
+    assert ran.code == 2
+    assert "page.html is a folder: name a file in it with -o" in ran.err

@@ -16,7 +16,8 @@ from draftwood.errors import FileFormatError, UsageError, VocabularyError
 from draftwood.index import files
 from draftwood.index.memory import memory_file
 from draftwood.index.memory.memory import Memory
-from draftwood.index.memory.memory_file import KIND, MemoryFile, Saved, alone, read_memory, write_memory
+from draftwood.index.memory.memory_file import KIND, MemoryFile, Saved, read_memory, write_memory
+from draftwood.index.paths import alone
 
 
 @pytest.fixture

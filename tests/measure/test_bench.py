@@ -132,7 +132,7 @@ def test_what_an_arm_learns_is_its_own_and_plain_pays_for_no_planner():
     plain, *drafting = (arm._chosen for arm in arms)
     assert isinstance(plain, OffPlanner)
     assert len({id(planner.learned) for planner in (plain, *drafting)}) == 3
-    assert all(planner.learned is not learned(arms[0].setup.target, None) for planner in drafting)
+    assert all(planner.learned is not learned(arms[0].setup.model) for planner in drafting)
 
 
 def test_a_temperature_for_all_prompts():

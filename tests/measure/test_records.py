@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.helpers import PROMPT, write
@@ -83,18 +84,17 @@ def test_a_run_that_was_cut_off_goes_on_after_its_last_whole_answer(tmp_path, na
 def test_a_broken_line_is_named_by_number(tmp_path):
     path = filled(tmp_path / "rows.jsonl", answer(0), answer(1))
     lines = path.read_text().splitlines(keepends=True)
-    for cut in (False, True):  # in the middle it is damage, never a cut
-        path.write_text("".join([*lines[:3], lines[3][:20] + "\n", *lines[4:]]))
-        with pytest.raises(RecordError, match=r"line 4: no JSON"):
-            read_rows(path, cut=cut)
+    path.write_text("".join([*lines[:3], lines[3][:20] + "\n", *lines[4:]]))
+    with pytest.raises(RecordError, match=r"line 4: no JSON"):  # in the middle it is damage, never a cut
+        read_rows(path)
+    path.write_text(lines[0][:20])
+    with pytest.raises(RecordError, match=r"line 1: no JSON"):  # nothing of it is ours
+        read_rows(path)
     path.write_text("".join([lines[0], lines[2]]))
     with pytest.raises(RecordError, match="line 2: a step without its answer"):
         read_rows(path)
     path.write_text("".join([*lines[:3], lines[-1].replace('"row": "step"', '"row": "answer"')]))
     with pytest.raises(RecordError, match=r"line 4: .* steps of the answer before are missing"):
-        read_rows(path)
-    path.write_text("".join(lines[:2]))
-    with pytest.raises(RecordError, match="ends in the middle of an answer: resume"):
         read_rows(path)
     path.write_text(lines[0] + "[1]\n")
     with pytest.raises(RecordError, match="line 2: list instead of an object"):
@@ -152,7 +152,72 @@ def test_what_was_cut_amid_a_character_is_a_broken_line(tmp_path):
     cut = path.read_bytes().index("\u6728".encode()) + 1
     assert cut > len(whole)
     path.write_bytes(path.read_bytes()[:cut])
-    assert [a.id for a in read_rows(path, cut=True).answers] == [0]
+    assert [a.id for a in read_rows(path).answers] == [0]
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.zst"])
+def test_a_last_record_that_is_torn_is_left_out_with_one_warning(tmp_path, caplog, name):
+    """Wherever it was cut: whoever reads the file says so, and goes on with the rest."""
+    path = filled(tmp_path / name, answer(0))
+    whole = path.stat().st_size
+    both = filled(path, answer(1)).read_bytes()
+    ends = [at + 1 for at in range(whole, len(both)) if both[at : at + 1] == b"\n"]
+    for end in range(whole, len(both) + 1, 1 if name.endswith("l") else 7):
+        path.write_bytes(both[:end])
+        caplog.clear()
+        rows = read_rows(path)
+        assert [a.id for a in rows.answers] in ([0], [0, 1])
+        said = ["ends in a record that was cut off" in record.getMessage() for record in caplog.records]
+        assert said == [True] * rows.torn
+        if len(rows.answers) == 2:
+            assert not rows.torn
+        elif name.endswith("jsonl") and not rows.torn:  # between two records: the first of the sitting is its mark
+            assert end in (whole, ends[0] - 1, ends[0])
+
+
+def test_a_last_line_without_its_end_is_whole_and_gone_on_behind(tmp_path):
+    path = filled(tmp_path / "rows.jsonl", answer(0))
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    assert not read_rows(path).torn
+    filled(path, answer(1))
+    assert [a.id for a in read_rows(path).answers] == [0, 1]
+
+
+def test_what_is_whole_is_not_written_again(tmp_path):
+    path = filled(tmp_path / "rows.jsonl", answer(0))
+    before = path.stat().st_ino
+    filled(path, answer(1))
+    assert path.stat().st_ino == before
+
+
+def test_a_file_has_one_writer_at_a_time(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    writer = RowsWriter(path, HEADER)
+    with pytest.raises(RecordError, match="being written by another process"):
+        RowsWriter(path, HEADER, wait=0.05)
+    (tmp_path / "link.jsonl").symlink_to(path)
+    with pytest.raises(RecordError, match="being written by another process"):
+        RowsWriter(tmp_path / "link.jsonl", HEADER, wait=0.05)
+    writer.close()
+    RowsWriter(path, HEADER, wait=0.05).close()
+    with pytest.raises(UsageError, match="this run has"):
+        RowsWriter(path, header("bench", {"model": "other", "seed": 0}, {}), wait=0.05)
+    RowsWriter(path, HEADER, wait=0.05).close()
+
+
+def test_threads_that_append_lose_nothing(tmp_path):
+    path = tmp_path / "rows.jsonl"
+
+    def append(number):
+        writer = RowsWriter(path, HEADER, wait=60)
+        writer.answer(answer(writer.next_id, name=str(number)))
+        writer.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(append, range(24)))
+    rows = read_rows(path)
+    assert [a.id for a in rows.answers] == list(range(24))
+    assert sorted(int(a.name) for a in rows.answers) == list(range(24))
 
 
 def test_a_full_disk_keeps_what_was_written(tmp_path, monkeypatch):

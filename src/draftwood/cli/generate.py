@@ -177,8 +177,11 @@ class _Answer:
             to.print(verdict(self.comparison))
 
 
+_WAIT = 60.0  # seconds for other processes that append to the same file
+
+
 class _Kept:
-    """The rows file that answers are appended to; opened before anything is written: a bad one costs nothing."""
+    """The rows file that answers are appended to; looked at before any is written: a bad one costs nothing."""
 
     def __init__(self, path: Path, given: Given, loaded: Loaded) -> None:
         from draftwood.doors.sources import Sources
@@ -191,18 +194,22 @@ class _Kept:
         # Not among the settings, which must stay the same in a file: a memory is another one after each answer.
         said = Sources(**loaded.sources).said()
         here = provenance(**settings) | ({"sources": said} if said else {})
-        self._writer = RowsWriter(path, header("generate", settings, here))
+        self._path, self._header = path, header("generate", settings, here)
+        RowsWriter(path, self._header, wait=_WAIT).close()
 
     def add(self, content: Any, generation: Generation) -> None:
         """Append one answer."""
         from draftwood.doors.prompts import as_ids
         from draftwood.measure.rows.records import Answer, sampling_said
         from draftwood.measure.rows.texts import token_texts
+        from draftwood.measure.rows.writer import RowsWriter
 
-        tokenizer, number, steps = self._loaded.tokenizer, self._writer.next_id, generation.steps
+        # Opened again, since others may have appended answers while this one was written.
+        writer = RowsWriter(self._path, self._header, wait=_WAIT)
+        tokenizer, number, steps = self._loaded.tokenizer, writer.next_id, generation.steps
         prompt_ids = as_ids(content, tokenizer)
         request = self._loaded.request(self._given, prompt_ids)
-        self._writer.answer(Answer(
+        writer.answer(Answer(
             number, "generate", f"answer {number}", self._given.label, drafters=self._loaded.names,
             planner=self._given.planner, prompt_ids=prompt_ids, output_ids=generation.ids, steps=steps,
             pieces=token_texts(generation.ids, tokenizer), prompt_pieces=token_texts(prompt_ids, tokenizer),
@@ -210,7 +217,7 @@ class _Kept:
             sampling=sampling_said(request.sampling),
             prefill_s=generation.prefill_s, decode_s=sum(step.seconds for step in steps),
         ))  # fmt: skip
-        self._writer.close()
+        writer.close()
 
 
 def document(generation: Generation, comparison: Comparison | None, given: Given) -> dict[str, Any]:

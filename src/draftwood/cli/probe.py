@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options
+from draftwood.cli import measuring, options, places
 
 if TYPE_CHECKING:
     from draftwood.measure.prompt_files import Job
@@ -41,6 +41,7 @@ def probe(
     max_new_tokens: measuring.MaxNewTokens = 64,
     trace: Trace = None,
     text: Text = False,
+    force: places.Force = False,
     output: measuring.RowsOut = None,
     as_json: options.Json = False,
     dtype: options.Dtype = "float32",
@@ -52,6 +53,8 @@ def probe(
 
     if ngram_min > ngram_max:
         raise UsageError(f"--ngram-min {ngram_min} is above --ngram-max {ngram_max}: give a smaller one")
+    if trace is not None:
+        places.check_place(trace, force, "--trace")
     drafter = LookupDrafter(max_ngram=ngram_max, min_ngram=ngram_min, length=1)
     jobs = _jobs(prompts, prompt_ids_file, suite, limit)
     run = _Run(model, dtype, threads, drafter, max_new_tokens)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options
+from draftwood.cli import measuring, options, places
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,6 +45,7 @@ def profile(
     seconds: Seconds = _SECONDS,
     output: Output = None,
     plot: Plot = None,
+    force: places.Force = False,
     as_json: options.Json = False,
     dtype: options.Dtype = "float32",
     threads: options.Threads = None,
@@ -56,7 +57,7 @@ def profile(
     """
     asked = {"sizes": _numbers("--sizes", sizes), "contexts": _numbers("--contexts", contexts)}
     _check_packages(picture=plot is not None, characters=not as_json)
-    _check_places(output, plot)
+    _check_places(output, plot, force)
     loaded, tokenizer = options.load_model(model, dtype, threads, pack)
     run = _Run.of(model, loaded, tokenizer)
     interrupted = run.measure({k: v for k, v in asked.items() if v}, rounds, seconds)
@@ -142,16 +143,16 @@ class _Run:
         from draftwood.measure.profile.plot import save_picture
         from draftwood.models.profile_place import profile_path
 
-        places = [] if output is None else [output]
+        files = [] if output is None else [output]
         if into_cache:
             known = (self.settings[name] for name in ("model", "dtype", "threads", "device"))
-            places.append(profile_path(*known))
-        for place in places:
+            files.append(profile_path(*known))
+        for place in files:
             write_profile(place, self.measured, self.settings)
         if plot is not None:
             save_picture(self.measured, plot, self._title())
-            places.append(plot)
-        for place in places:
+            files.append(plot)
+        for place in files:
             print(f"written: {place}", file=sys.stderr)
 
     def _title(self) -> str:
@@ -232,16 +233,16 @@ def _check_packages(*, picture: bool, characters: bool) -> None:
             raise missing(package)
 
 
-def _check_places(output: Path | None, plot: Path | None) -> None:
+def _check_places(output: Path | None, plot: Path | None, force: bool) -> None:
     from draftwood.errors import UsageError
 
-    for place in (output, plot):
-        if place is not None and place.is_dir():
-            raise UsageError(f"{place} is a folder: name a file in it")
     if output is not None and output.suffix == ".zst":
         raise UsageError(f"{output}: a profile is small and stays readable; name it FILE.jsonl")
     if plot is not None and not plot.suffix:
         raise UsageError(f"--plot {plot} has no ending that says which kind of picture: name it FILE.png")
+    for place, flag in ((output, "-o"), (plot, "--plot")):
+        if place is not None:
+            places.check_place(place, force, flag)
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from draftwood.cli import places
+
 Rows = Annotated[
     list[Path],
     typer.Argument(metavar="ROWS...", help="Files that bench, simulate, probe or profile wrote with -o."),
@@ -19,11 +21,14 @@ Answers = Annotated[
 ]
 
 
-def report(rows: Rows, output: Output, title: Title = None, answers: Answers = None) -> None:
+def report(
+    rows: Rows, output: Output, title: Title = None, answers: Answers = None, force: places.Force = False
+) -> None:
     """Show what was measured as one self-contained HTML page."""
     from draftwood.measure.report.build import build, write
     from draftwood.measure.report.markup import count
 
+    places.check_place(output, force or output.resolve() in {source.resolve() for source in rows})
     page = build(rows, title, answers)
     size = write(output, page, rows)
     print(f"{output}: {size / 1000:,.0f} kB, {count(page.shown, 'answer')} shown as text")

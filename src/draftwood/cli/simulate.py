@@ -106,7 +106,7 @@ def _refuse_to_replace(path: Path) -> None:
     if not path.exists():
         return
     try:
-        _, first = next(read_lines(path, cut=True), (0, {}))
+        _, first = next(read_lines(path), (0, {}))
     except RecordError:
         first = {}
     if first.get("verb") != "simulate":
@@ -203,7 +203,7 @@ class _Run:
 
         with whole_file(path) as beside:
             settings = {"planners": list(self._planners), "batch": self._batch, **timed}
-            writer = RowsWriter(beside, header("simulate", settings, provenance()))
+            writer = RowsWriter(beside, header("simulate", settings, provenance()), wait=None)
             for (label, planner), answers in self._found.items():
                 for answer in answers:
                     answer.arm = f"{label} {planner}" if len(self._planners) > 1 else label

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options
+from draftwood.cli import measuring, options, places
 
 if TYPE_CHECKING:
     from draftwood.measure.prompt_files import Job
@@ -41,6 +40,7 @@ def tune(
     max_new_tokens: measuring.MaxNewTokens = 128,
     temperature: Temperature = None,
     output: Output = None,
+    force: places.Force = False,
     as_json: options.Json = False,
     dtype: options.Dtype = "float32",
     threads: options.Threads = None,
@@ -60,11 +60,12 @@ def tune(
     options.check_sources(drafters, {})
     load_planner(planner)
     _check_temperature(temperature)
+    force = force or f"tuned={output}" in planner  # it goes on with its own file
     if output is not None:
-        _check_place(output)
+        _check_place(output, force)
     loaded, tokenizer = options.load_model(model, dtype, threads, pack)
     path = _usual_place(loaded) if output is None else output
-    _check_place(path)
+    _check_place(path, force or output is None)
     found, interrupted = _learn(
         loaded, jobs, tokenizer=tokenizer, drafters=drafters, planner=planner, max_new_tokens=max_new_tokens,
         temperature=temperature,
@@ -182,14 +183,9 @@ def _check_temperature(temperature: float | None) -> None:
         check_sampling(Sampling(temperature=temperature))
 
 
-def _check_place(path: Path) -> None:
-    """Complain before minutes of writing, not after."""
+def _check_place(path: Path, force: bool) -> None:
     from draftwood.errors import UsageError
 
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder: name a file in it with -o")
     if any(sign in str(path) for sign in ":+"):
         raise UsageError(f"{path}: planners part their options by : and +, so choose a name without these with -o")
-    folder = next(place for place in path.absolute().parents if place.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UsageError(f"{path} cannot be written: choose another place with -o")
+    places.check_place(path, force)

@@ -53,3 +53,46 @@ def whole_file(
     finally:
         with suppress(OSError):  # gone already, or never made
             beside.unlink()
+
+
+@contextmanager
+def alone(path: Path, wait: float, *, error: type[DraftwoodError] = FileFormatError) -> Iterator[None]:
+    """Keep other processes and threads that write to ``path`` waiting meanwhile.
+
+    The lock lies in a file beside, which goes with it, and belongs to the operating system: that of a killed
+    process is free again.
+
+    Parameters
+    ----------
+    path
+        Links are followed: two names of a file are one.
+    wait
+        Seconds to wait for one of them.
+    error
+        What is raised.
+
+    Raises
+    ------
+    FileFormatError
+        (or ``error``) if that was too short, or nothing may be written there.
+    """
+    from filelock import FileLock, Timeout
+
+    to = named(path)
+    lock = FileLock(to.with_name(f".{to.name}.lock"))
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=wait)
+    except Timeout:
+        raise error(
+            f"{path} was being written by another process for {wait:g} seconds: try again later, or elsewhere"
+        ) from None
+    except (OSError, NotImplementedError) as failure:
+        reason = getattr(failure, "strerror", None) or failure
+        raise error(f"{path} cannot be written ({reason}): choose another place") from failure
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # where open files cannot be removed
+            Path(lock.lock_file).unlink()  # who waits for it sees that it is gone, and makes another
+        lock.release()

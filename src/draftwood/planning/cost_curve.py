@@ -7,6 +7,7 @@ it is kept as measured, with straight lines between its points.
 from __future__ import annotations
 
 import json
+import logging
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 from draftwood.errors import RecordError, UsageError
 
 FORMAT = 1
+
+log = logging.getLogger("draftwood")
 """Of the files that `load` reads."""
 _BESIDE = ("prefill", "sampling", "memory", "tree")
 """Rows of a profile that say something else than what a pass costs."""
@@ -119,7 +122,10 @@ class CostCurve:
                 ) from error
             points.setdefault(context, {})[n] = seconds
         if not points:
-            raise RecordError(f"{path} holds no pass rows: measure again with draftwood profile -o {path}")
+            raise RecordError(
+                f"{path} holds no pass rows, so it is no profile: give the file that draftwood profile -o "
+                "NEW.jsonl writes"
+            )
         return cls(points)
 
     def seconds(self, n: int, context: int = 0) -> float:
@@ -195,11 +201,12 @@ def read_profile(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
         If it is no profile or broken, naming the line.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"the profile {path} cannot be read ({error.strerror}): check its name") from error
     except UnicodeDecodeError as error:
         raise RecordError(f"{path} is no text: give a file of draftwood profile -o") from error
+    lines = text.splitlines()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -207,13 +214,16 @@ def read_profile(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
             row = json.loads(line)
             kind = row["row"]
         except (ValueError, KeyError, TypeError) as error:
+            if 1 < number == len(lines) and not text.endswith("\n"):  # as in all files of rows
+                log.warning("%s ends in a record that was cut off (line %d): it is left out", path, number)
+                return
             raise RecordError(
                 f"{path}, line {number}: this is no row of a profile; name a file of draftwood profile -o"
             ) from error
         if number == 1 and (kind, row.get("verb"), row.get("format")) != ("header", "profile", FORMAT):
             raise RecordError(
-                f"{path}, line 1: a profile of format {FORMAT} begins with its header; "
-                f"measure it with draftwood profile -o {path}"
+                f"{path}, line 1: this is no profile of format {FORMAT}: give the file that draftwood profile -o "
+                "NEW.jsonl writes"
             )
         if number > 1 and kind not in ("pass", *_BESIDE):
             raise RecordError(

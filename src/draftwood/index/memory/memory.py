@@ -19,12 +19,11 @@ from draftwood.index.memory.memory_file import (
     MOST_TOKENS,
     MemoryFile,
     Saved,
-    alone,
     read_memory,
     tombstone,
     write_memory,
 )
-from draftwood.index.paths import named
+from draftwood.index.paths import alone, named
 
 log = logging.getLogger("draftwood")
 

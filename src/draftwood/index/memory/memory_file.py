@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -147,42 +146,6 @@ def read_memory(path: Path) -> MemoryFile:
         for piece, owner, worth in zip(pieces, owners.tolist(), worths.tolist(), strict=True)
     ]
     return MemoryFile(answers, header.tokenizer, tokens, forgotten)
-
-
-@contextmanager
-def alone(path: Path, wait: float) -> Iterator[None]:
-    """Keep other processes and threads that save to ``path`` waiting meanwhile.
-
-    The lock lies in a file beside, which stays, and belongs to the operating system: that of a killed process is
-    free again.
-
-    Parameters
-    ----------
-    wait
-        Seconds to wait for one of them.
-
-    Raises
-    ------
-    FileFormatError
-        If that was too short, or nothing may be written there.
-    """
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=wait)
-    except Timeout:
-        raise FileFormatError(
-            f"{path} was being written by another process for {wait:g} seconds: save again later, or elsewhere"
-        ) from None
-    except (OSError, NotImplementedError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FileFormatError(f"{path} cannot be written ({reason}): choose another place") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _foreign(path: Path) -> FileFormatError:

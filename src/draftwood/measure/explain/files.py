@@ -26,14 +26,14 @@ def explainable(path: Path) -> list[Answer]:
     RecordError
         For a broken line, by number.
     """
-    number, first = next(read_lines(path, cut=True), (0, {}))
+    number, first = next(read_lines(path), (0, {}))
     if not number:
         raise UsageError(f"{path} is empty: give rows that draftwood generate, bench or simulate wrote with -o")
     if first.get("row") != "header":
         raise UsageError(f"{path} is no rows file: its first line is no header (a trace is read by simulate)")
     if said := _OTHERS.get(str(first.get("verb"))):
         raise UsageError(f"{path} {said}")
-    answers = [a for a in read_rows(path, cut=True).answers if a.steps]
+    answers = [a for a in read_rows(path).answers if a.steps]
     if not answers:
         raise UsageError(f"{path} holds no steps: give rows that draftwood generate, bench or simulate wrote")
     if drafted := [a for a in answers if a.drafters]:

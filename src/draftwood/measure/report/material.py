@@ -88,12 +88,12 @@ def gather(paths: Sequence[Path]) -> Material:
 
 
 def _read(path: Path) -> Rows:
-    _, first = next(read_lines(path, cut=True), (0, {}))
+    _, first = next(read_lines(path), (0, {}))
     if first.get("row") == "trace" or first.get("verb") == "trace":
         raise RecordError(
             f"{path} is a trace: replay it (draftwood simulate {path} -o ROWS.jsonl) and give those rows"
         )
-    return read_rows(path, cut=True)
+    return read_rows(path)
 
 
 def _facts(header: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,16 +15,22 @@ from draftwood.index import paths
 
 _FIRST = 80
 
+log = logging.getLogger("draftwood")
 
-def read_lines(path: Path, *, cut: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+
+def read_lines(
+    path: Path, on_torn: Callable[[Path, str], None] | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number from 1, object) of a file of JSON objects; blank lines are skipped.
+
+    A last line that was cut off in the middle, as by a full disk or a killed process, is left out.
 
     Parameters
     ----------
     path
         Of a text file, or a compressed one where its name ends in ``.zst``.
-    cut
-        Leave out a last line that was cut off in the middle, instead of raising.
+    on_torn
+        Told of such a line, with its place; by default `warn_of_torn`.
 
     Raises
     ------
@@ -33,17 +40,24 @@ def read_lines(path: Path, *, cut: bool = False) -> Iterator[tuple[int, dict[str
         For a line that is no JSON object, by number.
     """
     with _opened(path) as raw:
-        lines = _texts(path, raw)
-        for number, line in lines:
+        some = False
+        for number, line in _texts(path, raw):
             if not line.strip():
                 continue
             try:
                 found = _object(path, number, line)
             except RecordError:
-                if cut and not line.endswith("\n") and next(lines, None) is None:
-                    return
-                raise
+                if not some or line.endswith("\n"):  # only the last line has none; a file of one line is foreign
+                    raise
+                (on_torn or warn_of_torn)(path, f"line {number}")
+                return
+            some = True
             yield number, found
+
+
+def warn_of_torn(path: Path, where: str) -> None:
+    """Say in the log that the last record of a file is not whole."""
+    log.warning("%s ends in a record that was cut off (%s): it is left out", path, where)
 
 
 def _texts(path: Path, raw: BinaryIO) -> Iterator[tuple[int, str]]:

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from draftwood.contracts import Sampling
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.rows.lines import read_lines
+from draftwood.measure.rows.lines import read_lines, warn_of_torn
 from draftwood.request import Emission
 from draftwood.step import MODEL, Step
 
@@ -158,11 +158,14 @@ class Rows:
         Complete ones, with their steps.
     others
         Rows of every other kind (``difference``, ``pass``, ...), in order.
+    torn
+        Whether the file ends in a record that was cut off, which is not here.
     """
 
     header: dict[str, Any]
     answers: list[Answer] = field(default_factory=list)
     others: list[dict[str, Any]] = field(default_factory=list)
+    torn: bool = False
 
     def of_kind(self, row: str) -> list[dict[str, Any]]:
         """Rows of one other kind."""
@@ -182,27 +185,26 @@ def header(verb: str, settings: Mapping[str, Any], provenance: Mapping[str, Any]
     return {"row": "header", "format": FORMAT, "verb": verb, **said}
 
 
-def read_rows(path: Path, *, cut: bool = False) -> Rows:
-    """Read a rows file.
+def read_rows(path: Path) -> Rows:
+    """Read a rows file; an answer or line that was cut off at its very end is left out, with a warning in the log.
 
     Parameters
     ----------
     path
         Of a ``.jsonl`` or ``.jsonl.zst``.
-    cut
-        Take an answer or line that was cut off at the very end as not written, instead of raising.
 
     Raises
     ------
     RecordError
-        For a broken line (by number), no header, another version's format, an answer without all its steps.
+        For a broken line (by number), no header, another version's format, an answer that is followed by
+        something else than all its steps.
     UsageError
         If the file cannot be opened.
     """
     reader = _Reader(path)
-    for number, row in read_lines(path, cut=cut):
+    for number, row in read_lines(path, reader.torn):
         reader.take(number, row)
-    return reader.finish(cut)
+    return reader.finish()
 
 
 class _Reader:
@@ -213,6 +215,7 @@ class _Reader:
         self.rows: Rows | None = None
         self._open: Answer | None = None
         self._missing = 0
+        self._torn = False
         self._prompts: dict[tuple[str, str], Answer] = {}
 
     def take(self, number: int, row: dict[str, Any]) -> None:
@@ -250,11 +253,17 @@ class _Reader:
                 setattr(answer, name, getattr(first, name))
         return answer
 
-    def finish(self, cut: bool) -> Rows:
+    def torn(self, path: Path, where: str) -> None:
+        self._torn = True
+        if self._open is None:  # else it is the answer that is told
+            warn_of_torn(path, where)
+
+    def finish(self) -> Rows:
         if self.rows is None:
             raise RecordError(f"{self._path} is empty: give a file that draftwood wrote with -o")
-        if self._open is not None and not cut:
-            raise RecordError(f"{self._path} ends in the middle of an answer: resume the run that wrote it")
+        if self._open is not None:
+            warn_of_torn(self._path, f"{self._open.task} {self._open.name}, {self._open.arm}")
+        self.rows.torn = self._torn or self._open is not None
         return self.rows
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from draftwood.errors import UsageError
-from draftwood.measure.rows.lines import Appender, write_whole
+from draftwood.errors import RecordError, UsageError
+from draftwood.index.paths import alone
+from draftwood.measure.rows.lines import Appender, compressed, write_whole
 from draftwood.measure.rows.records import OF_THE_PROMPT, Answer, Rows, read_rows
 
 
 class RowsWriter:
     """A rows file under way: made new, or resumed where its settings are the same.
+
+    Nobody else writes the file until `close`.
 
     Parameters
     ----------
@@ -20,6 +25,8 @@ class RowsWriter:
         Where; None keeps nothing on disk.
     header
         Its first line.
+    wait
+        Seconds to wait for another process or thread that is writing it; None where nobody else knows the file.
 
     Attributes
     ----------
@@ -29,32 +36,42 @@ class RowsWriter:
     Raises
     ------
     RecordError, UsageError
-        If the file is broken, foreign, of other settings, or cannot be written.
+        If the file is broken, foreign, of other settings, being written by another process for longer than that,
+        or cannot be written.
     """
 
-    def __init__(self, path: Path | None, header: dict[str, Any]) -> None:
+    def __init__(self, path: Path | None, header: dict[str, Any], *, wait: float | None = 1.0) -> None:
         self.rows = Rows(header)
         self._path = path
         self._sitting: dict[str, Any] | None = None
         self._written: dict[tuple[str, str], Answer] = {}
         self._file: Appender | None = None
+        self._held = ExitStack()
         if path is None:
             return
-        if path.exists() and path.stat().st_size:
-            self._resume(path, header)
-            self._file = Appender(path)
-        else:
-            self._file = Appender(path)
-            self._file.write([header])
+        with ExitStack() as held:
+            if wait is not None and (
+                path.is_file() or not path.exists()
+            ):  # else a pipe, or what cannot be written
+                held.enter_context(alone(path, wait, error=RecordError))
+            if path.exists() and path.stat().st_size:
+                self._resume(path, header)
+                self._file = Appender(path)
+            else:
+                self._file = Appender(path)
+                self._file.write([header])
+            self._held = held.pop_all()
 
     def _resume(self, path: Path, header: dict[str, Any]) -> None:
         """Take over what is whole, and note that the rest was measured in another sitting."""
-        self.rows = read_rows(path, cut=True)
+        self.rows = read_rows(path)
         _refuse_another_run(path, self.rows.header, header)
         if self.rows.answers:
             self._sitting = {"row": "resumed", "provenance": header["provenance"]}
-        lines = (line for answer in self.rows.answers for line in self._lines(answer))
-        write_whole(path, [self.rows.header, *lines, *self.rows.others])
+        lines = [line for answer in self.rows.answers for line in self._lines(answer)]
+        # Of a compressed file a torn piece may not show, and nothing can be read behind it.
+        if self.rows.torn or compressed(path) or not _ends_a_line(path):
+            write_whole(path, [self.rows.header, *lines, *self.rows.others])
 
     def refuse_another_prompt(self, task: str, name: str, ids: Sequence[int]) -> None:
         """Raise `UsageError` where the file holds another prompt of this name."""
@@ -89,9 +106,16 @@ class RowsWriter:
         self.rows.others.append(row)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and let others write it."""
         if self._file is not None:
             self._file.close()
+        self._held.close()
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
 
 
 _SAME_MACHINE = ("draftwood", "commit", "packages", "processor", "instructions")
