@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 from draftwood.errors import UsageError
 
@@ -68,6 +69,8 @@ class Ending:
         Stop strings, or None.
     criteria
         What else may end the text; every one is asked after every token, as transformers does.
+    seconds
+        From now on, after which the next token is the last; None: as long as it takes.
     """
 
     def __init__(
@@ -76,8 +79,10 @@ class Ending:
         end_ids: frozenset[int] = frozenset(),
         stop: StopStrings | None = None,
         criteria: Sequence[Criterion] = (),
+        seconds: float | None = None,
     ) -> None:
         self.limit, self.end_ids, self.stop, self.criteria = limit, end_ids, stop, tuple(criteria)
+        self._until = None if seconds is None else monotonic() + seconds
         self.emitted: list[int] = []
 
     @property
@@ -94,4 +99,5 @@ class Ending:
             return "stop"
         if any(met):
             return "stop"
-        return "length" if self.remaining <= 0 else None
+        late = self._until is not None and monotonic() >= self._until
+        return "length" if late or self.remaining <= 0 else None

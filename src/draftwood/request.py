@@ -51,6 +51,8 @@ class Request:
         How tokens are chosen, see `Sampling`, `Processor` and `Rule`.
     end_ids, stop, criteria
         Where the text ends.
+    seconds
+        After so many seconds, counted from before the prompt is read, the token that is written then is the last.
     trace
         Keep each step's scored tree in its record (`Step.trace`).
     drafters
@@ -68,6 +70,7 @@ class Request:
     criteria: Sequence[Criterion] = ()
     trace: bool = False
     drafters: Sequence[Drafter] | None = None
+    seconds: float | None = None
 
     def check(self, capabilities: Capabilities) -> None:
         """Raise `UsageError` or `PromptError` for what this target cannot write."""
@@ -135,7 +138,7 @@ class Row:
         self.ids = [int(i) for i in prompt]
         self.rule: RuleSession = self._rules.open(prompt, request.sampling, request.processors, request.sequence)
         limit = min(request.limit, self.capabilities.max_positions - len(prompt))
-        self.ending = Ending(limit, request.end_ids, request.stop, request.criteria)
+        self.ending = Ending(limit, request.end_ids, request.stop, request.criteria, request.seconds)
         self.finish: str | None = None
         self.error: Exception | None = None
         self._index = 0

@@ -102,7 +102,7 @@ class Given:
         names = (
             "max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "stop",
         )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | {"stop": self.stop or None}
 
     @property
     def label(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Sampling, Target
 from draftwood.demands import lacking, refuse_mismatch
-from draftwood.doors.defaults import end_ids, fill_sampling, new_tokens, refuse_settings
+from draftwood.doors.defaults import end_ids, fill_sampling, new_tokens, refuse_settings, stop_strings
 from draftwood.doors.learned import learned, planner_of
 from draftwood.doors.prompts import decoder
 from draftwood.doors.sources import Sources, check_tokenizer, predicting, saving
@@ -143,21 +143,25 @@ class Setup:
         refuse_settings(config, sampled=not settings.greedy)
         return Request(
             ids,
-            new_tokens(config, max_new_tokens),
+            new_tokens(config, max_new_tokens, len(ids)),
             settings,
             self._processors(logits_processor),
             end_ids=end_ids(config),
-            stop=self._stop(stop),
+            stop=self._stop(stop_strings(config, stop)),
+            seconds=getattr(config, "max_time", None),
             trace=trace,
             drafters=drafters,
         )
 
-    def _stop(self, stop: str | Sequence[str] | None) -> StopStrings | None:
-        if stop is None or not len(stop):
+    def _stop(self, stop: Sequence[str]) -> StopStrings | None:
+        if not stop:
             return None
         if self.tokenizer is None:
-            raise UsageError("stop strings need a tokenizer: pass tokenizer=")
-        return StopStrings([stop] if isinstance(stop, str) else list(stop), decoder(self.tokenizer))
+            raise UsageError(
+                "stop strings need a tokenizer: pass tokenizer=, or stop=[] to leave out those that the model's "
+                "generation config sets"
+            )
+        return StopStrings(stop, decoder(self.tokenizer))
 
     def _processors(self, processors: Any) -> Sequence[Processor]:
         if processors is None:
