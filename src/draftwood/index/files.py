@@ -252,8 +252,14 @@ def _read(path: Path, file: BinaryIO, version: int | None) -> Header:
         raise _cut(path)
     if actual > size + length:
         raise FileFormatError(f"{path} goes on after its end: make it again")
-    about = json.loads(text)
-    return Header(path, about.pop("kind"), found, about, _FIXED.size + size, length, checksum)
+    try:
+        about = dict(json.loads(text))
+        named, tokenizer = about.pop("kind"), about.get("tokenizer")
+        if not isinstance(named, str) or not isinstance(tokenizer, str | None):
+            raise TypeError(named, tokenizer)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:  # somebody made the checksum fit
+        raise FileFormatError(f"{path} has a description that cannot be read: make it again") from error
+    return Header(path, named, found, about, _FIXED.size + size, length, checksum)
 
 
 def read_payload(path: Path, kind: str, *, version: int = 1) -> tuple[Header, bytes]:

@@ -76,7 +76,8 @@ class Corpus:
         """Open a corpus file without reading it. Raises what `open_corpus` does."""
         found = open_corpus(Path(path))
         model = found.header.about.get("model")
-        return cls(found.parts, found.documents, found.header.tokenizer, model, found.header)
+        known = model if isinstance(model, str) else None
+        return cls(found.parts, found.documents, found.header.tokenizer, known, found.header)
 
     @classmethod
     def of(cls, documents: Iterable[Sequence[int] | NDArray[Any]], *, fingerprint: str | None = None) -> Corpus:

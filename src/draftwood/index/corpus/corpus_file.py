@@ -126,7 +126,7 @@ def _layout(header: Header) -> tuple[list[tuple[int, Any]], int]:
     try:
         sizes = [(int(n), int(m)) for n, m in about["parts"]]
         counts = [int(about[name]) for name in ("documents", "names")]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _disagrees(header.path) from error
     layout: list[tuple[int, Any]] = [(size, np.int32) for pair in sizes for size in pair]
     layout += [(counts[0], np.int64), (counts[0], np.int64), (counts[1], np.uint8)]

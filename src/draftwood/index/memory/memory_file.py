@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,9 +126,11 @@ def read_memory(path: Path) -> MemoryFile:
     tokens, forgotten = header.about.get("tokens"), header.about.get("forgotten", {})
     if tokens is not None and not (isinstance(tokens, int) and 1 <= tokens <= MOST_TOKENS):
         raise _foreign(path)
-    if not isinstance(forgotten, dict) or not all(isinstance(when, int | float) for when in forgotten.values()):
+    if not isinstance(forgotten, dict) or not all(map(_is_time, forgotten.values())):
         raise _foreign(path)
-    if not isinstance(names, list) or not isinstance(count, int) or not 0 <= 24 * count <= len(payload):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise _foreign(path)
+    if not isinstance(count, int) or not 0 <= 24 * count <= len(payload):
         raise _foreign(path)
     kinds = ("<i8", "<i8", "<f8")
     lengths, owners, worths = (np.frombuffer(payload, kind, count, 8 * count * i) for i, kind in enumerate(kinds))
@@ -142,10 +144,14 @@ def read_memory(path: Path) -> MemoryFile:
         raise _foreign(path)
     pieces = np.split(ids.astype(np.int32, copy=False), np.cumsum(lengths)[:-1]) if count else []
     answers = [
-        Saved(str(names[owner]), piece, worth)
+        Saved(names[owner], piece, worth)
         for piece, owner, worth in zip(pieces, owners.tolist(), worths.tolist(), strict=True)
     ]
     return MemoryFile(answers, header.tokenizer, tokens, forgotten)
+
+
+def _is_time(when: Any) -> bool:
+    return isinstance(when, int | float) and abs(when) < 1e18  # neither infinite nor NaN
 
 
 def _foreign(path: Path) -> FileFormatError:
