@@ -79,11 +79,14 @@ def test_the_number_format_is_chosen_by_name(saved, dtype, expected):
     assert load(saved, dtype=dtype, device="cpu")[0].dtype == expected
 
 
-def test_threads_are_set_when_given(saved):
+def test_threads_are_set_when_given(saved, caplog):
     before = torch.get_num_threads()
     try:
         load(saved, device="cpu", threads=1)
         assert torch.get_num_threads() == 1
+        assert not caplog.records
+        load(saved, device="cpu", threads=64)
+        assert "threads is 64 and there are" in caplog.records[0].getMessage()
     finally:
         torch.set_num_threads(before)
 
@@ -103,7 +106,9 @@ def test_the_device_is_chosen_by_feature(monkeypatch, cuda, mps, expected):
     ("options", "raised", "sentence"),
     [
         ({"dtype": "float23"}, UnknownNameError, "did you mean 'float32'"),
-        ({"threads": 0}, UsageError, "threads is 0: give at least 1"),
+        ({"threads": 0}, UsageError, r"threads is 0: give 1 to \d+ \(there are \d+ cores"),
+        ({"threads": -3}, UsageError, "threads is -3: give 1 to"),
+        ({"threads": 999999}, UsageError, "threads is 999999: give 1 to"),
         ({"device": "cpu:x"}, UsageError, "cannot be read: write it like"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 from pathlib import Path
@@ -24,10 +25,14 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+_LOG = logging.getLogger("draftwood")
 _HUB_SECONDS = 10
 _REFUSED = re.compile(
     "Unrecognized (?:configuration class|model in)|does not recognize this architecture|trust_remote_code"
 )
+
+MOST_THREADS = 8
+"""Threads to a core of this machine, at most, but always 64: torch dies of some hundred thousand."""
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 """The number formats that :func:`load` takes; ``auto`` is the one the weights were saved in."""
@@ -52,7 +57,8 @@ def load(
     device
         For example ``"cpu"`` or ``"cuda:1"``; by default the first of cuda, mps and cpu that is here.
     threads
-        Sets torch's number of CPU threads, for the whole process; unchanged by default.
+        Sets torch's number of CPU threads, for the whole process; unchanged by default. More than there are cores
+        are slower (a warning in the log), and more than `MOST_THREADS` to a core are refused.
 
     Returns
     -------
@@ -62,7 +68,7 @@ def load(
     Raises
     ------
     UsageError
-        An unknown dtype or device, or a thread count below 1.
+        An unknown dtype or device, or a thread count out of its bounds.
     ModelNotFoundError, ModelError, UnknownNameError
         As :func:`draftwood.models.find`; or the files cannot be read.
     UnsupportedModelError
@@ -72,8 +78,7 @@ def load(
     """
     if dtype not in DTYPES:
         raise UnknownNameError("dtype", dtype, DTYPES)
-    if threads is not None and threads < 1:
-        raise UsageError(f"threads is {threads}: give at least 1")
+    _check_threads(threads)
     place = find(name)
     _require_packages()
     import torch
@@ -211,4 +216,17 @@ def _check_vocabulary(place: Path | str, model: PreTrainedModel, tokenizer: PreT
         raise VocabularyError(
             f"the tokenizer of {place} knows {len(tokenizer)} tokens and the model {rows}: "
             "they do not belong together; take both from one place"
+        )
+
+
+def _check_threads(threads: int | None) -> None:
+    if threads is None:
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    most = max(64, MOST_THREADS * cores)
+    if not 1 <= threads <= most:
+        raise UsageError(f"threads is {threads}: give 1 to {most} (there are {cores} cores for this process)")
+    if threads > cores:
+        _LOG.warning(
+            "threads is %d and there are %d cores for this process: passes will be slower", threads, cores
         )
