@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 from tests.doors.generating import GREEDY, ONE, PROMPT, ROWS, SETS, batch, unpadded
+from tests.engines.rounding import TOLERANCE
 from tests.engines.tiny import build
 from transformers import DynamicCache
 
@@ -31,11 +32,11 @@ def test_scores_and_logits_per_token(llama, extra):
         assert len(ours[name]) == 40
         for mine, other in zip(ours[name], theirs[name], strict=True):
             assert (mine.shape, mine.dtype) == (other.shape, other.dtype)
-            torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(mine, other, atol=TOLERANCE, rtol=0)
     probabilities = [
         llama.compute_transition_scores(a.sequences, a.scores, normalize_logits=True) for a in (ours, theirs)
     ]
-    torch.testing.assert_close(*probabilities, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(*probabilities, atol=TOLERANCE, rtol=0)
 
 
 def test_scores_of_a_batch_and_of_rows_that_have_ended(llama):
@@ -49,7 +50,7 @@ def test_scores_of_a_batch_and_of_rows_that_have_ended(llama):
     for index, (mine, other) in enumerate(zip(ours.scores, theirs.scores, strict=True)):
         for row, end in enumerate(ends):
             if index < end:
-                torch.testing.assert_close(mine[row], other[row], atol=1e-4, rtol=1e-4)
+                torch.testing.assert_close(mine[row], other[row], atol=TOLERANCE, rtol=0)
             else:
                 assert int(mine[row].argmax()) == 0  # the padding, for certain
 
@@ -69,8 +70,8 @@ def assert_same_cache(ours, theirs):
     for (k, v, n), (tk, tv, tn) in zip(layers(ours), layers(theirs), strict=True):
         assert n == tn
         assert k.shape == tk.shape
-        torch.testing.assert_close(k, tk, atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(v, tv, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(k, tk, atol=TOLERANCE, rtol=0)
+        torch.testing.assert_close(v, tv, atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "mistral-window", "qwen2-window"])

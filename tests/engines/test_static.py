@@ -7,7 +7,8 @@ import pytest
 
 from draftwood.engines.transformers.static import StaticPasses
 from draftwood.engines.transformers.target import TransformersTarget
-from tests.engines.test_target import TOLERANCE, random_tree, truth
+from tests.engines.rounding import TOLERANCE
+from tests.engines.test_target import random_tree, truth
 from tests.engines.tiny import build
 
 

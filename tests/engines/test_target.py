@@ -26,11 +26,8 @@ from draftwood.engines.transformers.tiny import tiny
 from draftwood.errors import PromptError, UnsupportedModelError
 from draftwood.testing import check_target
 from draftwood.tree import TokenTree
+from tests.engines.rounding import TOLERANCE
 from tests.engines.tiny import FAMILIES, SHAPE, build
-
-TOLERANCE = 2e-4
-"""Scores of these models reach 12; a wide pass rounds differently from a narrow one by about 1e-5 of that."""
-
 
 T5 = {"vocab_size": 64, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
 
