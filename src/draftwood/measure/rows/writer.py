@@ -50,9 +50,8 @@ class RowsWriter:
         if path is None:
             return
         with ExitStack() as held:
-            if wait is not None and (
-                path.is_file() or not path.exists()
-            ):  # else a pipe, or what cannot be written
+            # Not for a pipe. Asked in this order: another writer may make the file between two questions.
+            if wait is not None and (not path.exists() or path.is_file()):
                 held.enter_context(alone(path, wait, error=RecordError))
             if path.exists() and path.stat().st_size:
                 self._resume(path, header)
