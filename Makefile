@@ -3,13 +3,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types fetch clean
+.PHONY: demo test fuzz lint types fetch clean
 
 demo: fetch
 	$(BIN)/draftwood demo
 
 test: lint types fetch
 	$(BIN)/python -m pytest
+
+# Random stories about random models; a case that fails names the command that repeats it.
+N := 2000
+SEED := 0
+FROM := 0
+fuzz: $(VENV)/.ready
+	$(BIN)/python -m tests.fuzz --cases $(N) --seed $(SEED) --from $(FROM)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
