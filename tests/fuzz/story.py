@@ -121,7 +121,7 @@ class Story:
         prompts = [draw_prompt(rng) for _ in range(1 if door == "stream" else rng.choice([1, 1, 2, 3]))]
         names = rng.sample(list(PROCESSORS), rng.choice([0, 0, 0, 1, 2]))
         call = Call(
-            rng.choice(self.models), door, prompts, rng.choice([1, 4, 12, 20]), sorted(names), draw_sampling(rng)
+            rng.choice(self.models), door, prompts, rng.choice([1, 4, 8, 14]), sorted(names), draw_sampling(rng)
         )
         if door == "decode_with":
             decoding, seed = rng.choice(self.decodings)
@@ -246,7 +246,7 @@ class Story:
         """A turn of the conversation."""
         rng = self.rng
         if self.chat is None or rng.random() < 0.2:
-            settings = {"max_new_tokens": rng.choice([4, 12]), **(draw_sampling(rng) or {"seed": 1})}
+            settings = {"max_new_tokens": rng.choice([4, 8]), **(draw_sampling(rng) or {"seed": 1})}
             drafters = rng.choice([rng.choice(DRAFTERS), *self.sets])
             self._note(f"conversation {settings} {drafters}")
             self.said, self.listening = settings, rng.choice(self.models)
