@@ -116,6 +116,22 @@ def test_what_was_driven_out_here_does_not_come_back_from_the_file(path):
     memory.check_integrity()
 
 
+def test_what_was_driven_out_here_stays_out_though_there_is_room_for_it_again(path):
+    memory = Memory(4 * 13)
+    for number in range(4):
+        memory.add(unique(number))
+    memory.save(path)
+    other = Memory.open(path)
+    credit(other, unique(0), times=50)  # so that by its worth it would come back
+    other.add(unique(50, length=3))
+    other.save()
+    memory.add(unique(4))  # drives out number 0
+    memory.save()
+    assert texts(memory) == [unique(2), unique(3), unique(4), unique(50, length=3)]
+    assert unique(0) not in texts(Memory.open(path))
+    memory.check_integrity()
+
+
 def test_a_full_memory_takes_only_what_is_worth_more_from_a_file(path):
     memory = Memory(3 * 13)
     memory.save(path)

@@ -88,6 +88,24 @@ def test_whatever_the_beliefs_no_node_is_kept_without_its_parent(beliefs, nodes,
         assert left.max() <= kept.min()
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("depth", [1000, 5])  # 1000: no node is too deep, which is looked up another way
+def test_of_equal_nodes_the_parent_comes_first(seed, depth):
+    rng = np.random.default_rng(seed)
+    up = [int(rng.integers(max(-1, i - 40), i)) for i in range(200)]
+    belief = np.where(rng.random(200) < 0.95, 1.0, 0.5)
+    tree = TokenTree.build(list(range(200)), up, belief=belief.tolist())
+    ranking = rank(FakeState(remaining=depth + 1), [tree])
+    seen = {-1}
+    for node in ranking.order.tolist():
+        assert up[node] in seen, "a parent comes before its child"
+        seen.add(node)
+    assert len(seen) == 1 + np.count_nonzero(tree.depth <= depth)
+    for node, after in zip(ranking.order[:-1].tolist(), ranking.order[1:].tolist(), strict=True):
+        likely, less = tree.path_belief[node], tree.path_belief[after]
+        assert likely > less or (likely == less and node < after), "of equals the earlier"
+
+
 # --- probes --------------------------------------------------------------------------------------------------
 
 #  root ─┬─ 0:[1] ─── 2:(3) ─── 3:(4)
