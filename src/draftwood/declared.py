@@ -1,4 +1,4 @@
-"""What drafters declare of themselves, read once and kept: whatever they say or raise later changes nothing."""
+"""What drafters declare of themselves, read once per drafter, so later changes have no effect."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def declared(drafter: Any) -> Declared:
     if known is not None and known[0]() is drafter:
         return known[1]
     found = _read(drafter)
-    with suppress(TypeError):  # it takes no weak references
+    with suppress(TypeError):  # no weak references (say, __slots__): read again each time
         _known[key] = weakref.ref(drafter, lambda _: _known.pop(key, None)), found
     return found
 

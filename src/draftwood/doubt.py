@@ -19,9 +19,9 @@ class BrokenRowError(Exception):
 
 
 class Doubted:
-    """Scores of a pass over several rows; whoever asks for a broken row gets `BrokenRowError`.
+    """Scores of a pass over several rows; `argmax` and `raw` raise `BrokenRowError` for a broken row.
 
-    Fulfils `draftwood.contracts.Scores` as far as rules use it.
+    Fulfils `draftwood.contracts.Scores`.
     """
 
     def __init__(self, scores: Scores) -> None:
@@ -34,7 +34,7 @@ class Doubted:
         return best
 
     def raw(self, row: int) -> Any:
-        self.argmax(row)  # before a processor sees it, which must not be called twice for one token
+        self.argmax(row)  # raise before a processor runs: it must run once per token
         return self._scores.raw(row)
 
     def numpy(self, array: Any) -> Floats:

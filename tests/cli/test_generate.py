@@ -221,7 +221,7 @@ def test_control_characters_of_a_model_do_not_reach_the_terminal(monkeypatch):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT to another process")
 def test_sigint_in_a_process_of_its_own(tiny):
-    listening = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a shell's background ignores it
+    listening = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
     command = [sys.executable, "-m", "draftwood", "generate", PROMPT, *flags(tiny, 2000), "--drafters", "none"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         signal.signal(signal.SIGINT, listening)

@@ -1,9 +1,10 @@
 """How far two right ways to compute the same scores may lie apart: from the arithmetic, not from one machine.
 
-A float32 sum depends on its order, and kernels choose theirs by processor. What that makes of a model's scores is
-told by the model's own float32 pass beside its float64 pass; another right way is off by as much again, in its own
-direction, and the largest of thousands of scores by a few times that. So sixteen times is allowed; a row that sees
-one wrong token is off by a thousand times more. `test_rounding.py` holds the shares to it, wherever it runs.
+A float32 sum depends on its order, and kernels choose theirs by processor. The difference between the model's own
+float32 and float64 passes shows how large the effect is. Another correct kernel is off by as much again, and the
+largest of thousands of scores by a few times that. So tolerances are about 16 times the model's own error; a row
+that sees one wrong token is off by a thousand times that error. `test_rounding.py` checks that the tolerances are
+at least 8 times the error on the machine it runs on.
 """
 
 from __future__ import annotations

@@ -242,6 +242,26 @@ def test_a_class_that_is_patched_is_seen(monkeypatch):
     assert ours(model) == before
 
 
+def test_a_class_of_torch_that_is_patched_is_seen(monkeypatch):
+    model = build("llama")
+    before = ours(model)
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: torch.sin(x @ self.weight.T))
+    assert ours(model) == theirs(model) != before
+    monkeypatch.undo()
+    assert ours(model) == before
+
+
+def test_a_module_that_becomes_of_another_class_is_seen():
+    class Doubled(nn.Linear):
+        def forward(self, x):
+            return -2 * super().forward(x)
+
+    model = build("llama")
+    before = ours(model)
+    model.model.layers[1].mlp.up_proj.__class__ = Doubled
+    assert ours(model) == theirs(model) != before
+
+
 def test_a_function_of_the_models_file_that_is_patched_is_seen(monkeypatch):
     model = build("llama")
     before = ours(model)

@@ -1,7 +1,7 @@
 """``python -m tests.fuzz --cases 2000 --seed 0``: tell many stories, each in order, and say which went wrong.
 
-A crash of the process or a story that never ends is a finding, too: stories are told in processes that are started
-anew after some hundred, and watched.
+A crash or a story that never ends is a finding, too: stories run in child processes, at most 400 in each, and
+every story has a time limit.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def tell_here(seed: int, numbers: range) -> None:
         faulthandler.cancel_dump_traceback_later()
 
 
-def tell_apart(seed: int, numbers: range) -> Iterator[dict[str, Any]]:
-    """Tell them in another process, and go on behind a story that ends it; yields what came of each."""
+def tell_in_children(seed: int, numbers: range) -> Iterator[dict[str, Any]]:
+    """Run stories in child processes; after a crash, continue with the next story. Yields each result."""
     start = numbers.start
     while start < numbers.stop:
         begun = None
@@ -77,7 +77,9 @@ def main() -> int:
     arguments.add_argument("--cases", type=int, default=2000)
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--from", type=int, default=0, dest="start", help="number of the first case")
-    arguments.add_argument("-o", "--output", type=Path, help="lines of JSON; a run goes on behind those in it")
+    arguments.add_argument(
+        "-o", "--output", type=Path, help="JSON lines file; a new run continues after its last case"
+    )
     arguments.add_argument("--here", action="store_true", help="in this process, for a debugger")
     given = arguments.parse_args()
     start, stop = given.start, given.start + given.cases
@@ -94,7 +96,7 @@ def run(seed: int, numbers: range, output: Path | None) -> int:
     """Tell the stories; 1 if anything went wrong."""
     counts: Counter[str] = Counter()
     wrong, begun = 0, time.monotonic()
-    for done, found in enumerate(tell_apart(seed, numbers), 1):
+    for done, found in enumerate(tell_in_children(seed, numbers), 1):
         counts.update(found["counts"])
         if output is not None:
             with output.open("a") as file:

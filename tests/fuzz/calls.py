@@ -32,13 +32,13 @@ class WrongTextError(AssertionError):
 
 
 def forbid(ids: Any, scores: Any) -> Any:
-    """A grammar of a kind: behind an even token no multiple of three."""
+    """A simple grammar: no multiple of three after an even token."""
     scores[ids[:, -1] % 2 == 0, ::3] = -torch.inf
     return scores
 
 
 def favour(ids: Any, scores: Any) -> Any:
-    """Prefers what lies behind the last token, by a share of the scores."""
+    """Favours the last token's id plus one, by a fifth of the largest absolute score."""
     at = (ids[:, -1:] + 1) % scores.shape[1]
     return scores.scatter_add(1, at, scores.abs().amax(1, keepdim=True) * 0.2)
 
@@ -76,7 +76,7 @@ class Call:
             return Rule(self.made(), Sampling(**self.sampling))
         warped = {name: v for name, v in self.sampling.items() if name != "seed"}
         sampling = Sampling(temperature=float(bool(warped)), seed=self.sampling.get("seed", 0))
-        again = self.prompts[:number].count(self.prompts[number])
+        again = self.prompts[:number].count(self.prompts[number])  # equal prompts in a batch count up
         padding = max(map(len, self.prompts)) - len(self.prompts[number])
         return Rule(self._list(warped), sampling, again, padding)
 
@@ -96,7 +96,7 @@ class Call:
 
     def expected(self) -> list[list[int]]:
         """The text of each prompt."""
-        if self.sampling or (len(self.prompts) > 1 and self.processors):  # which see the padding of a batch
+        if self.sampling or (len(self.prompts) > 1 and self.processors):  # processors may see a batch's padding
             texts = [plain(self.model, p, self.limit, self.rule(n)) for n, p in enumerate(self.prompts)]
         else:
             texts = [greedy(self.model, prompt, self.limit, self.made()) for prompt in self.prompts]
@@ -153,7 +153,7 @@ class Call:
         return [g.ids for g in written]
 
     def check(self, given: Sequence[list[int]], truths: Sequence[list[int]], *, cut: bool = False) -> int:
-        """Compare; returns how many texts part at a near-tie.
+        """Compare; returns how many texts differ, first at a near-tie.
 
         ``cut``: the texts may end early.
 

@@ -1,4 +1,4 @@
-"""A story: a model or two, objects that its calls share, and a few events, each followed to the text."""
+"""A story: a model or two, objects that its calls share, and a few events; every text is checked."""
 
 from __future__ import annotations
 
@@ -41,6 +41,10 @@ PLANNERS = (
 )  # fmt: skip
 
 
+class ModelFailsError(Exception):
+    """A changed model does not run by itself (say, an adapter on a layer that returns tuples)."""
+
+
 class Story:
     """Draws everything from its number: ``Story(seed, number).tell()`` twice is the same story twice."""
 
@@ -55,7 +59,9 @@ class Story:
         Raises
         ------
         WrongTextError
-            For a wrong text; anything else that is raised is a finding, too.
+            For a wrong text; anything else that is raised is a finding, too, but for
+        ModelFailsError
+            where the model itself fails.
         """
         rng = self.rng
         torch.manual_seed(rng.randrange(1000))
@@ -150,7 +156,7 @@ class Story:
         self._check(call, call.given)
 
     def _check(self, call: Call, run: Callable[[], list[list[int]]], *, cut: bool = False) -> None:
-        truths = call.expected()
+        truths = self._expected(call)
         try:
             given = run()
         except CapabilityError:  # this set of drafters is not for this type
@@ -159,21 +165,27 @@ class Story:
         self.counts["texts"] += len(truths)
         self.counts["ties"] += call.check(given, truths, cut=cut)
 
+    def _expected(self, call: Call) -> list[list[int]]:
+        try:
+            return call.expected()
+        except Exception as failure:
+            raise ModelFailsError(f"{type(failure).__name__}: {failure}") from failure
+
     def change(self) -> None:
         """Change the model itself."""
         change, number = self.rng.choice(CHANGES), self.rng.randrange(len(self.models))
         self._note(f"change {change.__name__} of model {number}")
         try:
             change(self.rng, self.models[number])
-        except (ValueError, IndexError, NotImplementedError, TypeError) as reason:  # this type has no such part
-            self._note(f"  not possible: {type(reason).__name__}")
+        except (ValueError, IndexError, NotImplementedError, TypeError, AttributeError) as reason:
+            self._note(f"  not possible: {type(reason).__name__}")  # this type has no such part
 
     def threads(self) -> None:
         """Several calls at once, each in a thread of its own."""
         calls = [self._call() for _ in range(3)]
         for call in calls:
             self._note("thread", call)
-        truths = [call.expected() for call in calls]
+        truths = [self._expected(call) for call in calls]
         with ThreadPoolExecutor(3) as pool:
             running = [pool.submit(call.given) for call in calls]
         for call, done, truth in zip(calls, running, truths, strict=True):
@@ -187,7 +199,7 @@ class Story:
         calls = [self._call(("stream",)) for _ in range(2)]
         for call in calls:
             self._note("stream", call)
-        truths = [call.expected() for call in calls]
+        truths = [self._expected(call) for call in calls]
         try:
             streams = left = [call.stream() for call in calls]
             while left:
@@ -214,7 +226,7 @@ class Story:
         self._check(call, run, cut=True)
 
     def cut(self) -> None:
-        """Ctrl-C at some line; what was written until then is true."""
+        """Ctrl-C at some line; what was written until then must be correct."""
         call = self._call(("stream", "decode_with"))
         lines = int(10 ** self.rng.uniform(0, 4.3))
         self._note(f"cut at line {lines}", call)
@@ -249,17 +261,23 @@ class Story:
             settings = {"max_new_tokens": rng.choice([4, 8]), **(draw_sampling(rng) or {"seed": 1})}
             drafters = rng.choice([rng.choice(DRAFTERS), *self.sets])
             self._note(f"conversation {settings} {drafters}")
-            self.said, self.listening = settings, rng.choice(self.models)
+            self.chat_settings, self.chat_model = settings, rng.choice(self.models)
             self.chat = draftwood.Conversation(
-                self.listening, tokenizer=SPELLER, drafters=drafters, planner=rng.choice(self.planners), **settings
+                self.chat_model,
+                tokenizer=SPELLER,
+                drafters=drafters,
+                planner=rng.choice(self.planners),
+                **settings,
             )
         question = "".join(chr(rng.randrange(65, 123)) for _ in range(rng.randrange(1, 9)))
         if rng.random() < 0.2:
             self.chat.undo()
         messages = [*self.chat.messages, {"role": "user", "content": question}]
         prompt = SPELLER.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-        sampling = {name: v for name, v in self.said.items() if name != "max_new_tokens"}
-        call = Call(self.listening, "say", [list(prompt)], self.said["max_new_tokens"], sampling=sampling)
+        sampling = {name: v for name, v in self.chat_settings.items() if name != "max_new_tokens"}
+        call = Call(
+            self.chat_model, "say", [list(prompt)], self.chat_settings["max_new_tokens"], sampling=sampling
+        )
         if "temperature" not in sampling:
             call.sampling = {}
         lines = int(10 ** rng.uniform(2, 4.3)) if rng.random() < 0.2 else 0
@@ -274,7 +292,7 @@ class Story:
                     list(self.chat.say(question))
             except KeyboardInterrupt:
                 self.counts["interrupted"] += 1
-                return [[]]  # which answer is under way is not certain
+                return [[]]  # not checked: `generation` may still be the last turn's
             return [self.chat.generation.ids]
 
         try:
@@ -290,6 +308,9 @@ def tell(seed: int, number: int) -> dict[str, Any]:
     error = None
     try:
         story.tell()
+    except ModelFailsError as reason:
+        story.counts["model fails"] += 1
+        story.log.append(str(reason))
     except WrongTextError as wrong:
         error = str(wrong)
     except Exception as failure:

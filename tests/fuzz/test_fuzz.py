@@ -1,4 +1,4 @@
-"""Sixty of the stories that ``make fuzz`` tells by the thousand, and that it sees what it is there to see."""
+"""Sixty of the stories that ``make fuzz`` tells by the thousand, and tests that it finds errors."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def greedy(model: Any, prompt: Sequence[int], limit: int, process: LogitsProcess
 
 
 def near_tie(model: Any, prompt: Sequence[int], ours: Sequence[int], at: int, rule: Rule) -> bool:
-    """Whether some row of scores within the rounding of the model's gives our token ``at``, too."""
+    """Whether our token number ``at`` is chosen, too, when the raw scores are shaken by rounding (64 tries)."""
     if at >= len(ours):
         return False
     text = [*prompt, *ours[:at]]

@@ -311,7 +311,7 @@ def test_a_save_that_fails_or_is_interrupted_leaves_the_old_file(path, monkeypat
 def test_a_save_waits_for_another_but_not_for_ever(path):
     memory = filled(path)
     with alone(path, 1.0):
-        with pytest.raises(FileFormatError, match=r"being written by another process for 0\.05 seconds"):
+        with pytest.raises(FileFormatError, match=r"locked by another writer for 0\.05 seconds"):
             memory.save(wait=0.05)
         assert memory.changed
     memory.save(wait=0.05)

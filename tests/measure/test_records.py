@@ -193,10 +193,10 @@ def test_what_is_whole_is_not_written_again(tmp_path):
 def test_a_file_has_one_writer_at_a_time(tmp_path):
     path = tmp_path / "rows.jsonl"
     writer = RowsWriter(path, HEADER)
-    with pytest.raises(RecordError, match="being written by another process"):
+    with pytest.raises(RecordError, match="locked by another writer"):
         RowsWriter(path, HEADER, wait=0.05)
     (tmp_path / "link.jsonl").symlink_to(path)
-    with pytest.raises(RecordError, match="being written by another process"):
+    with pytest.raises(RecordError, match="locked by another writer"):
         RowsWriter(tmp_path / "link.jsonl", HEADER, wait=0.05)
     writer.close()
     RowsWriter(path, HEADER, wait=0.05).close()

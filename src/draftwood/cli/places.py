@@ -1,4 +1,4 @@
-"""Where verbs write: complaints come before minutes of work, and nothing is replaced that nobody gave up."""
+"""Checks of output paths: made before long work starts; files are replaced only with ``--force``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace a file that is the
 
 
 def check_place(path: Path, force: bool, flag: str = "-o") -> None:
-    """Refuse a place that cannot be written, or where something stands already.
+    """Refuse a path that cannot be written, or a file that is not empty unless ``force`` is set.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def check_place(path: Path, force: bool, flag: str = "-o") -> None:
     force
         Replace what is there.
     flag
-        What named it.
+        The option that gave the path, for the message.
 
     Raises
     ------

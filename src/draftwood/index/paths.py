@@ -37,7 +37,8 @@ def whole_file(
         (or ``error``) if it cannot be written; what stood there before is untouched.
     """
     to = Path(os.path.realpath(path))
-    beside = to.with_name(f".{os.getpid()}-{threading.get_ident()}.{to.name}")  # writers go by the ending
+    # The same suffix, since some writers choose by it.
+    beside = to.with_name(f".{os.getpid()}-{threading.get_ident()}.{to.name}")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         mode = to.stat().st_mode & 0o777 if to.exists() else 0o600 if private else None
@@ -59,22 +60,22 @@ def whole_file(
 def alone(path: Path, wait: float, *, error: type[DraftwoodError] = FileFormatError) -> Iterator[None]:
     """Keep other processes and threads that write to ``path`` waiting meanwhile.
 
-    The lock lies in a file beside, which goes with it, and belongs to the operating system: that of a killed
-    process is free again.
+    The lock is held on a file beside ``path``, which is removed afterwards. The operating system frees the lock
+    of a killed process.
 
     Parameters
     ----------
     path
         Links are followed: two names of a file are one.
     wait
-        Seconds to wait for one of them.
+        Seconds to wait for the lock.
     error
         What is raised.
 
     Raises
     ------
     FileFormatError
-        (or ``error``) if that was too short, or nothing may be written there.
+        (or ``error``) if the lock was not free in time, or the folder cannot be written to.
     """
     from filelock import FileLock, Timeout
 
@@ -85,7 +86,7 @@ def alone(path: Path, wait: float, *, error: type[DraftwoodError] = FileFormatEr
         lock.acquire(timeout=wait)
     except Timeout:
         raise error(
-            f"{path} was being written by another process for {wait:g} seconds: try again later, or elsewhere"
+            f"{path} was locked by another writer for {wait:g} seconds: try again later, or choose another file"
         ) from None
     except (OSError, NotImplementedError) as failure:
         reason = getattr(failure, "strerror", None) or failure
@@ -94,5 +95,5 @@ def alone(path: Path, wait: float, *, error: type[DraftwoodError] = FileFormatEr
         yield
     finally:
         with suppress(OSError):  # where open files cannot be removed
-            Path(lock.lock_file).unlink()  # who waits for it sees that it is gone, and makes another
+            Path(lock.lock_file).unlink()  # a waiting process notices and makes a new one
         lock.release()

@@ -3,8 +3,8 @@
 Packed copies belong to a shadow or a lean pass; the user's model keeps its own weights, and a target that goes
 away takes the copies with it. Products round differently from torch's own in the last bits, as any kernel does.
 
-A copy is right as long as what was copied stays as it is, and torch tells of no write through ``.data`` or a numpy
-array. So what was copied is read again, all of it, whenever a call begins: `Packing.is_current`.
+A copy is valid until its source changes, and torch does not report writes through ``.data`` or a numpy array. So
+the whole source is read and hashed again whenever a call begins: `Packing.is_current`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _BATCH = 16
 
 
 Content = tuple[int, ...]
-"""Digests of what was copied into one, and two numbers that tell shapes and number formats apart."""
+"""Key of a packed copy: a digest per weight in it, then its input width and a hash of its dtype."""
 
 
 class Packing:
-    """Makes products over packed copies of weights, and remembers of what; call `settle` after the last.
+    """Makes products over packed copies of weights and remembers their sources; call `settle` after the last.
 
     Parameters
     ----------
@@ -84,11 +84,11 @@ class Packing:
         return {content: copy for content, copy in self.copies.items() if now.issuperset(content[:-2])}
 
     def let_go(self) -> None:
-        """Forget what has been released: of tensors without elements only the copy is left."""
+        """Stop checking weights that were released: they are empty now, and only their copies are left."""
         self._sources = {key: known for key, known in self._sources.items() if known[0].numel()}
 
     def settle(self) -> None:
-        """Put the copies on large pages, where torch tells their places and the system has any."""
+        """Ask for huge pages for the new copies, where torch gives their addresses and the system has any."""
         place, size = torch.ops.mkldnn.data_ptr, torch.ops.mkldnn._nbytes
         fresh = [copy for content, copy in self.copies.items() if content not in self._kept]
         self._kept = {}
@@ -100,7 +100,7 @@ class Packing:
 
 
 def _digest(tensor: Tensor) -> int:
-    """XXH3 of the bytes, at some 25 GB/s: the weights of a pass take about as long as the pass reads them."""
+    """XXH3 of the bytes, at about 25 GB/s: hashing all weights takes about as long as a pass."""
     return int(xxh3_64_intdigest(tensor.detach().contiguous().view(torch.uint8).numpy().data))
 
 
@@ -143,10 +143,10 @@ def pack(model: nn.Module, kept: Mapping[Content, Tensor] = MappingProxyType({})
     return packing
 
 
-def bound_widths(model: nn.Module) -> None:
-    """Have the linear layers of a shadow that is not packed run at few widths, where torch keeps each of them.
+def limit_widths(model: nn.Module) -> None:
+    """Make the linear layers of an unpacked shadow run at few widths where oneDNN caches a kernel per width.
 
-    That is in bfloat16 on a CPU: oneDNN makes those products, too.
+    That is in bfloat16 on a CPU, where torch's own products use oneDNN, too.
     """
     for parent, name, child in _products(model):
         if child.weight.device.type == "cpu" and child.weight.dtype == torch.bfloat16:
@@ -191,7 +191,7 @@ def is_plain(weight: Any) -> bool:
 def can_pack(layers: Sequence[nn.Linear], kept: Mapping[Content, Tensor] = MappingProxyType({})) -> bool:
     """True where copies of these layers' weights can be packed here: processor, number format, free memory.
 
-    Where copies were ``kept`` most weights are unchanged: it is the same model, packed before.
+    With ``kept`` copies free memory is not checked: the model was packed before, so few copies are new.
     """
     kinds = {(layer.weight.device, layer.weight.dtype) for layer in layers}
     return len(kinds) == 1 and _works(layers[0]) and (bool(kept) or _fits(layers))

@@ -1,9 +1,9 @@
-"""What a model was when a target was made of it, so that a model that has changed since is noticed.
+"""A record of a model, taken when a target is made of it, to notice later changes.
 
-A shadow shares what the model's modules hold and copies where it is held: the dictionaries of the modules, their
-configurations, the code of their classes. `Seen` remembers exactly that and compares it with the model as it is
-now: an adapter that was switched, an activation, a number, a hook or a forward that was replaced, a tensor that
-was exchanged. What is written *into* a tensor is shared and needs no notice, except where it was copied into
+A shadow shares the model's tensors, but has its own module dictionaries and configurations, so changes to those do
+not reach it. `Seen` records them, and the functions of the modules' classes, and compares them with the model as
+it is now: an adapter that was switched, an activation, a number, a hook or a forward that was replaced, a tensor
+that was exchanged. What is written *into* a tensor is shared and needs no notice, except where it was copied into
 packed weights: `draftwood.engines.transformers.pack`.
 """
 
@@ -24,12 +24,12 @@ _UNREAD = frozenset({"training", "generation_config", "generate", "_backward_hoo
 """What modules hold that no pass of ours reads."""
 
 _OWN_CODE = frozenset({"forward", "_forward_hooks", "_forward_pre_hooks", "_hf_hook"})
-"""What hangs code on a single module."""
+"""Attributes that attach code to a single module."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 _LIBRARIES = ("torch.", "transformers.modeling_utils", "transformers.generation.", "transformers.integrations.")
-"""Files whose classes lend no forward pass of their own."""
+"""Prefixes of Python modules; of the functions of classes defined there only ``forward`` is compared."""
 
 Names = Mapping[str, Any]
 
@@ -45,28 +45,28 @@ class Seen:
 
     def __init__(self, model: nn.Module) -> None:
         modules = list(model.modules())
-        self._modules = [(ref(module), _copied(module.__dict__)) for module in modules]
+        self._modules = [(ref(module), type(module), _copied(module.__dict__)) for module in modules]
         self._forwards = [(ref(module), _weak(forward)) for module in modules if (forward := _own_forward(module))]
         self._configs = [(config.__dict__, copy.deepcopy(config.__dict__)) for config in _configs(modules)]
         self._tensors = [(tensor, _place(tensor)) for tensor in (*model.parameters(), *model.buffers())]
         self._code = [(names, name, ref(code)) for names, name, code in _code(modules)]
 
-    def is_still(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether the model is what it was; takes about a millisecond for 400 modules."""
-        try:  # identity comes first in every comparison, so no tensor is compared by value but with another
+        try:  # == on dictionaries tests identity first: tensors are compared by value only if exchanged
             return (
-                all(_same(module(), was) for module, was in self._modules)
+                all(type(module()) is kind and _same(module(), was) for module, kind, was in self._modules)
                 and all(_own_forward(module()) is forward() for module, forward in self._forwards)
                 and all(now == was for now, was in self._configs)
                 and all(_place(tensor) == place for tensor, place in self._tensors)
                 and all(names.get(name) is code() for names, name, code in self._code)
             )
-        except (RuntimeError, TypeError, ValueError):  # a tensor or an array that was exchanged
+        except (RuntimeError, TypeError, ValueError):  # from == on an exchanged tensor or array
             return False
 
 
 def traits(model: nn.Module) -> bytes | None:
-    """Return a digest that models have in common which run in the same ways, whatever their weights are.
+    """Return a digest that is equal for models that can be run in the same ways, whatever their weights.
 
     It covers classes, their code, shapes, and all plain values of modules and configurations. None where code of
     unknown effect hangs on a module.
@@ -88,7 +88,8 @@ def traits(model: nn.Module) -> bytes | None:
 def _copied(names: Names) -> dict[str, Any]:
     """What a module holds, its dictionaries copied as a shadow copies them.
 
-    Of what may be bound to the model, which would never go then, only that it is there.
+    A ``forward`` or ``generate`` may be bound to the model and would keep it alive: of the first only its presence
+    is kept, the second is left out.
     """
     held = {name: value for name, value in names.items() if name not in ("forward", "generate")}
     held = {name: type(value)(value) if isinstance(value, dict) else value for name, value in held.items()}
@@ -111,26 +112,29 @@ def _own_forward(module: nn.Module | None) -> Any:
 
 
 def _configs(modules: Iterable[nn.Module]) -> list[PreTrainedConfig]:
-    """The configurations that modules hold, each once; those inside of others are compared with these."""
+    """The configurations that modules hold, each once; nested ones are compared as part of their parents."""
     every = (value for module in modules for value in module.__dict__.values())
     return list({id(value): value for value in every if isinstance(value, PreTrainedConfig)}.values())
 
 
 def _code(modules: Iterable[nn.Module]) -> Iterator[tuple[Names, str, FunctionType]]:
-    """Functions that a pass may run, and where each is found: in a module's class or in the file of that."""
+    """Functions that a pass may run, each with the namespace that holds it: a class or its source file."""
     kinds = {type(module): None for module in modules}
     files: dict[str, None] = {}
     for base in {base: None for kind in kinds for base in kind.__mro__}:
-        if base is not object and not base.__module__.startswith(_LIBRARIES):
+        functions = [(name, it) for name, it in vars(base).items() if type(it) is FunctionType]
+        if base.__module__.startswith(_LIBRARIES):
+            functions = [(name, it) for name, it in functions if name == "forward"]
+        elif base is not object:
             files[base.__module__] = None
-            yield from ((vars(base), name, it) for name, it in vars(base).items() if type(it) is FunctionType)
+        yield from ((vars(base), name, it) for name, it in functions)
     for file in files:
         names = vars(sys.modules[file]) if file in sys.modules else {}
         yield from ((names, name, it) for name, it in list(names.items()) if type(it) is FunctionType)
 
 
 def _weak(thing: Any) -> Callable[[], Any]:
-    """A function that gives the thing as long as somebody else holds it."""
+    """A weak reference to the thing, or a strong one if its type allows no weak references."""
     try:
         return ref(thing)
     except TypeError:

@@ -41,12 +41,12 @@ class _Made:
     def is_current(self) -> bool:
         """Whether passes of the target are passes of the model as it is now."""
         packing = self.target.packing
-        return self.seen.is_still() and (packing is None or packing.is_current())
+        return self.seen.is_unchanged() and (packing is None or packing.is_current())
 
 
-_registry = Lock()  # of the next line
+_registry = Lock()  # guards `_locks`
 _locks: WeakKeyDictionary[Any, RLockType] = WeakKeyDictionary()
-"""Per model, held while its target is looked up or made: threads that see it first make one between them."""
+"""Per model, held while its target is looked up or made, so that concurrent first calls make only one."""
 _made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
 _unpacked: WeakSet[Any] = WeakSet()
 _released: WeakSet[Any] = WeakSet()
@@ -81,8 +81,8 @@ def _release(model: Any, target: OurTarget) -> None:
     """Let go of the weights that passes read from packed copies only."""
     if not (isinstance(target, TransformersTarget) and target.owns_weights) or target.packing is None:
         raise UsageError(
-            f"the weights of {type(model).__name__} cannot be released: its passes do not run on packed copies "
-            "alone (on a CPU, of a model that runs lean, they do)"
+            f"the weights of {type(model).__name__} cannot be released: its passes still read them (only "
+            "models that run on the lean pass, packed, on a CPU can do without)"
         )
     embedding = model.get_input_embeddings().weight.data_ptr()
     _released.add(model)  # first: what an interrupt leaves must not be taken for a whole model
@@ -103,7 +103,7 @@ def packs(model: Any) -> bool:
 
 
 def known_target(model: Any) -> OurTarget:
-    """Return the target of this model without asking whether it is still the model's, or a new one.
+    """Return the target of this model without checking the model for changes; make it if there is none.
 
     For questions about the model that come before a call; whoever runs passes takes `shared_target`.
     """
@@ -134,7 +134,7 @@ def shared_target(model: Any) -> OurTarget:
         kept: Mapping[Content, Tensor] = {}
         if made is not None and made.target.packing is not None:
             kept = made.target.packing.current()
-        made = None  # what it has packed and does not serve any more goes before new copies are made
+        made = None  # frees outdated packed copies before new ones are made
         _made.pop(model, None)
         seen = Seen(model)
         target = open_target(model, kept)
@@ -166,8 +166,8 @@ def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> Our
 def ways(model: Any, kept: Mapping[Content, Tensor]) -> list[Way]:
     """Return how a model may be run, best first.
 
-    Our cache and a lean pass, transformers' modules, chains instead of trees; then the model's own cache with
-    trees, with chains, one token at a time.
+    On our cache: the lean pass; transformers' modules with trees; the same with chains. Then the model's own
+    forward and cache: with trees; with chains; one token at a time.
     """
     packed = packs(model)
     native = partial(NativeTarget, model, packed=packed, kept=kept)

@@ -26,7 +26,7 @@ from draftwood.engines.transformers.families import (
 )
 from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.lock import locked
-from draftwood.engines.transformers.pack import Content, Packing, bound_widths, pack
+from draftwood.engines.transformers.pack import Content, Packing, limit_widths, pack
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.engines.transformers.segment import Segment
 from draftwood.engines.transformers.session import SPARE, TransformersSession
@@ -89,7 +89,7 @@ class TransformersTarget:
         self._lean = lean_pass(self._model, packed=packed, kept=kept) if lean else None
         self._packing = pack(self._model, kept) if self._lean is None and packed else None
         if self._lean is None and self._packing is None:
-            bound_widths(self._model)
+            limit_widths(self._model)
         self._static: StaticPasses | None = None
         embedding = model.get_input_embeddings().weight
         self._device = embedding.device

@@ -1,4 +1,4 @@
-"""Widths to which products on a CPU are filled up, so that there are few of them.
+"""Widths to which matrix products on a CPU are padded, so that few different widths occur.
 
 oneDNN compiles a product for each number of rows, and keeps it: half a megabyte or more for each of a model's four
 or five shapes of weights, whatever the model's size. Left alone, a thousand prompt lengths take gigabytes.
@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 _NARROW = (1, 2, 3, 5, 7, 9, 12, 15, 18, 21, 24, 28, 33, 40, 48, 56, 65)
-"""Where the next row makes a product dearer in float32 (AVX-512), or a root has 8, 32, 64 drafts."""
+"""Widths after which one more row costs more in float32 (AVX-512), and 9, 33, 65: a root and 8, 32, 64 drafts."""
 
 WIDTHS = (*_NARROW, *(step * n for step in (16, 32, 64, 128) for n in range(5, 9)))
-"""Above 65 four to an octave, up to 1024, the widest pass: on average a twelfth of a prompt's rows is filling."""
+"""Above 65 four widths per doubling, up to 1024, the widest pass; padding adds a twelfth to an average prompt."""
 
 
 Product = Callable[[Tensor], Tensor]
@@ -24,7 +24,7 @@ Product = Callable[[Tensor], Tensor]
 
 
 def filled(rows: int) -> int:
-    """Return the width of a product over so many rows."""
+    """Return the smallest of `WIDTHS` that holds ``rows``; above the largest, ``rows`` itself."""
     return WIDTHS[bisect_left(WIDTHS, rows)] if rows <= WIDTHS[-1] else rows
 
 
@@ -35,7 +35,7 @@ def fill(x: Tensor, width: int) -> Tensor:
 
 
 def filling(product: Product) -> Product:
-    """Return the product at the widths above; rows that are filled in are cut off again."""
+    """Return the product run at one of `WIDTHS`: its input is padded with zero rows, its output cut back."""
 
     def run(x: Tensor) -> Tensor:
         rows = x.shape[:-1].numel()

@@ -36,7 +36,7 @@ class RowsWriter:
     Raises
     ------
     RecordError, UsageError
-        If the file is broken, foreign, of other settings, being written by another process for longer than that,
+        If the file is broken, foreign, of other settings, locked by another writer for longer than that,
         or cannot be written.
     """
 

@@ -26,7 +26,7 @@ from draftwood.engines.transformers.families import (
 )
 from draftwood.engines.transformers.native.cache import NativeCache, keeping
 from draftwood.engines.transformers.native.session import NativeSession
-from draftwood.engines.transformers.pack import Content, bound_widths, pack
+from draftwood.engines.transformers.pack import Content, limit_widths, pack
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.engines.transformers.widths import WIDTHS
@@ -80,7 +80,7 @@ class NativeTarget:
         self._model = shadow(model, attention=None)
         self.packing = pack(self._model, kept) if packed else None
         if self.packing is None:
-            bound_widths(self._model)
+            limit_widths(self._model)
         self._takes = forward_parameters(model)
         embedding = model.get_input_embeddings().weight
         self._device, self._dtype = embedding.device, embedding.dtype
