@@ -29,7 +29,7 @@ def feedback(
     tree, needs = plan.tree, [source.needs for source in sources]
     most = max(need.top_k for need in needs)
     top_k = scores.top_k(most) if most else None
-    tree.lock()
+    shown = tree.copy().lock()  # the tree itself is read again behind them
     for array in (*(top_k or ()), *plan.rows):
         array.flags.writeable = False
     known = [-1] * (1 + len(tree))
@@ -43,7 +43,8 @@ def feedback(
     found = []
     for i, (source, need, rows) in enumerate(zip(sources, needs, plan.rows, strict=True)):
         own = None if top_k is None or not need.top_k else (top_k[0][:, : need.top_k], top_k[1][:, : need.top_k])
-        lesson = Feedback(tree, source.proposal, rows, verdict.path, verdict.emitted, choice, own, hidden, i)
+        proposal = source.proposal.copy().lock()
+        lesson = Feedback(shown, proposal, rows, verdict.path, verdict.emitted, choice, own, hidden, i)
         found.append(lesson)
     return found
 

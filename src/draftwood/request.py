@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -312,7 +313,7 @@ class Row:
         """Close every session."""
         for source in self.sources:
             source.close()
-        if self._session is not None:
+        if self._session is not None and not sys.is_finalizing():  # its tensors may be gone already
             self._session.close()
 
 

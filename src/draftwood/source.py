@@ -80,6 +80,7 @@ class Source:
                 tree = session.draft(ask.nodes, ask.probes, ask.odds)
             else:
                 tree = session.branch(stem, ask.nodes, ask.probes, ask.odds)
+            tree = tree.copy()  # what it keeps of its own it may go on writing into
             tree.check_integrity(vocab_size)
             if len(tree):
                 evidence, classes = tree.evidence.tolist(), len(self.declared.prior)
@@ -181,4 +182,4 @@ def propose(sources: Sequence[Source], asks: Sequence[Ask], vocab_size: int) -> 
 
 def _stem(trees: Sequence[TokenTree]) -> TokenTree:
     drafts = [tree.take(np.flatnonzero(~tree.probe)) if tree.n_probes else tree for tree in trees if len(tree)]
-    return merge(drafts)[0].lock() if drafts else TokenTree.empty()
+    return (merge(drafts)[0].copy() if drafts else TokenTree.empty()).lock()

@@ -233,6 +233,11 @@ class TokenTree:
         """Return the same tree, every node credited to ``source``."""
         return dataclasses.replace(self, source=np.full(len(self), source, dtype=np.int16))
 
+    def copy(self) -> Self:
+        """Return an equal tree with arrays of its own, which nobody else writes into."""
+        columns: dict[str, Any] = {name: np.array(getattr(self, name)) for name in _COLUMNS}
+        return dataclasses.replace(self, **columns)
+
     def lock(self) -> Self:
         """Make the arrays read-only, as everything is that reaches a drafter; returns the tree itself."""
         for name in _COLUMNS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from tests.doors.fake import BOT, END, TOKENIZER, USER, proper, text_of, toy
 from tests.helpers import ONE_BY_ONE, TwiceAtMost, greedy_truth, sampled_truth
 
@@ -143,10 +144,13 @@ def test_no_stop_string_is_no_stop_string(no_stop):
 
 def test_the_end_token_and_the_limit_come_from_the_config():
     text = greedy_truth(toy(), IDS, 40)
-    for end in (text[8], [99, text[8]]):
+    some = np.array([99, text[8]])
+    for end in (text[8], [99, text[8]], np.int64(text[8]), some, torch.tensor(text[8]), torch.tensor(some)):
         written = generate(toy(eos_token_id=end), IDS, max_new_tokens=40)
         assert written.ids == text[: text.index(text[8]) + 1]
         assert written.finish_reason == "eos"
+    with pytest.raises(UsageError, match="eos_token_id of the generation config is 'x'"):
+        generate(toy(eos_token_id="x"), IDS)
     assert len(generate(toy(max_new_tokens=7), IDS).ids) == 7
     assert len(generate(toy(max_new_tokens=7), IDS, max_new_tokens=9).ids) == 9
     assert len(generate(toy(), IDS).ids) == 256

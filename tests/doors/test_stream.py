@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
@@ -77,6 +81,39 @@ def test_closing_early_keeps_what_was_written_and_closes_every_session(taken):
     assert len(written.ids) < 40
     assert list(streamed) == []
     streamed.close()
+
+
+def test_a_stream_that_is_left_and_dropped_is_closed_at_once():
+    """Not when the garbage collector finds it: until then it would hold a slot of the cache."""
+    model = toy()
+    gc.disable()
+    try:
+        for _ in stream(model, PROMPT, tokenizer=TOKENIZER, max_new_tokens=40, logits_processor=proper):
+            break
+        assert model.open_sessions == 0
+    finally:
+        gc.enable()
+
+
+LEFT_OPEN = """
+import draftwood
+from draftwood.engines.transformers.tiny import tiny
+from tests.fuzz.calls import SPELLER
+
+model = tiny("llama")
+for piece in draftwood.stream(model, [5, 6, 7, 5, 6], tokenizer=SPELLER, max_new_tokens=20):
+    break
+left = draftwood.stream(model, [5, 6, 7, 5, 6], tokenizer=SPELLER, max_new_tokens=20)
+next(left)
+chat = draftwood.Conversation(model, tokenizer=SPELLER, max_new_tokens=4)
+list(chat.say("ab"))
+print("end")
+"""
+
+
+def test_what_is_left_open_does_not_end_the_process_badly():
+    done = subprocess.run([sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
 
 
 def test_an_interrupt_keeps_what_was_written_and_closes_every_session():

@@ -296,3 +296,17 @@ def test_a_memory_of_somebody_else_is_not_saved_by_sessions(path, monkeypatch):
     answered(MemoryDrafter(memory=memory)).close()
     assert not path.exists()
     assert isinstance(shared_memory(str(path), 500), KeptMemory)
+
+
+def test_an_answer_that_comes_while_the_memory_is_being_changed_is_kept(tmp_path):
+    """As when the garbage collector closes a session in a thread that holds the lock."""
+    memory = Memory(100)
+    with memory.lock:
+        assert memory.add(ANSWER)
+        assert memory.save(tmp_path / "m.dwm") == tmp_path / "m.dwm"
+        session = MemoryDrafter(memory=memory).open([1, 2], None)
+        session.learn(feedback(3, 4, 5))
+        session.close()
+    assert memory.changed
+    assert [answer.ids.tolist() for answer in memory.answers()] == [ANSWER, [3, 4, 5]]
+    memory.check_integrity()

@@ -262,6 +262,78 @@ def test_a_module_that_becomes_of_another_class_is_seen():
     assert ours(model) == theirs(model) != before
 
 
+class Gain(LlamaMLP):
+    """What this multiplies by lies where no comparison of modules sees it."""
+
+    by: object = 1.0
+
+    def forward(self, x):
+        return super().forward(x) * self.by
+
+
+def gains(model, kind):
+    for layer in model.model.layers:
+        layer.mlp.__class__ = kind
+
+
+@pytest.mark.parametrize("where", ["class", "property", "tensor", "closure"])
+def test_values_that_only_the_users_own_code_reads_are_seen(where):
+    """Such modules are run, never imitated; and a model that was never seen is tried, whoever resembles it."""
+
+    def made(factor):
+        if where == "property":
+            return type("Made", (Gain,), {"by": property(lambda _: factor)})
+        return type("Made", (Gain,), {"by": torch.tensor(factor) if where == "tensor" else factor})
+
+    model, kind = build("llama"), made(1.0)
+    gains(model, kind)
+    before = ours(model)
+    if where == "tensor":
+        kind.by.fill_(-4.0)
+    elif where == "closure":
+        model = build("llama")
+        gains(model, made(-4.0))
+    else:
+        kind.by = property(lambda _: -4.0) if where == "property" else -4.0
+    assert ours(model) == theirs(model) != before
+
+
+def test_code_that_is_exchanged_within_a_function_is_seen(monkeypatch):
+    model = build("llama")
+    before = ours(model)
+    other = (lambda self, x: -4 * self.down_proj(self.up_proj(x))).__code__
+    monkeypatch.setattr(LlamaMLP.forward, "__code__", other)
+    assert ours(model) == theirs(model) != before
+
+
+def test_a_hook_on_every_module_is_seen():
+    model = build("llama")
+    before = ours(model)
+    hook = nn.modules.module.register_module_forward_hook(
+        lambda module, _args, out: out * 3 if isinstance(module, LlamaMLP) else None
+    )
+    try:
+        assert ours(model) == theirs(model) != before
+    finally:
+        hook.remove()
+    assert ours(model) == before
+
+
+def test_what_was_compiled_or_hooked_keeps_the_forward_that_it_was_given():
+    from accelerate.hooks import ModelHook, add_hook_to_module
+
+    for wrap in (
+        lambda layer: setattr(layer, "forward", torch.compile(layer.forward, backend="eager")),
+        lambda layer: add_hook_to_module(layer, ModelHook()),
+    ):
+        model = build("llama")
+        before, layer = ours(model), model.model.layers[1].mlp
+        own = layer.forward
+        layer.forward = lambda x, own=own: own(x) * -3
+        wrap(layer)
+        assert ours(model) == theirs(model) != before
+
+
 def test_a_function_of_the_models_file_that_is_patched_is_seen(monkeypatch):
     model = build("llama")
     before = ours(model)
@@ -325,6 +397,34 @@ def test_a_conversation_goes_on_with_the_model_as_it_is():
         assert chat.read > 8, "all of it was read anew"
         list(chat.say("a"))
         assert chat.read < 30
+
+
+@pytest.mark.parametrize("pack", [True, False])
+@pytest.mark.parametrize("change", ["embedding", "rotary", "linear"])
+def test_a_conversation_reads_again_what_other_weights_have_read(change, pack):
+    """Written in place: passes share the tensor, but the rows that the last turn left in the cache do not."""
+    config = LlamaConfig(**build("llama").config.to_dict() | {"vocab_size": len(TOKENIZER)})
+    torch.manual_seed(3)
+    model = modeling_llama.LlamaForCausalLM(config).eval()
+    prepare(model, pack=pack)
+    tensor = {
+        "embedding": model.model.embed_tokens.weight.data,
+        "rotary": model.model.rotary_emb.inv_freq,
+        "linear": model.model.layers[0].mlp.up_proj.weight.data,
+    }[change]
+    with Conversation(model, tokenizer=TOKENIZER, max_new_tokens=8, temperature=0) as chat:
+        list(chat.say("ab a"))
+        tensor.mul_(-1.5)
+        list(chat.say("b"))
+        assert chat.read > 8
+        assert chat.generation.ids == theirs_of(model, chat.messages[:-1])
+        list(chat.say("a"))
+        assert chat.read < 30
+
+
+def theirs_of(model, messages):
+    prompt = TOKENIZER.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    return theirs(model, prompt)[:8]
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft asks for it

@@ -417,3 +417,68 @@ def test_arrays_that_reach_a_drafter_are_read_only(sampling):
             for step in written.steps:
                 failed = [own.failed for own in step.by_source]
                 assert not any(failed)
+
+
+class Hurried(RandomDrafter):
+    """Proposes from one buffer, and goes on writing into it while the target scores: as a worker thread might."""
+
+    name = "hurried"
+
+    def open(self, prompt, noise):
+        session, buffer = super().open(prompt, noise), np.zeros(4, dtype=np.int32)
+        draft = session.draft
+
+        def draft_from_it(nodes, probes, odds):
+            tree = draft(nodes, probes, odds)
+            buffer[:] = np.resize(tree.tokens, 4)
+            return TokenTree.build(buffer)
+
+        session.draft = draft_from_it
+        self.__dict__["buffer"] = buffer
+        return session
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_what_a_drafter_writes_into_its_proposal_later_changes_no_text(sampling):
+    target, hurried = ToyTarget(order=2), Hurried(8)
+
+    def meanwhile(_ids, row):
+        hurried.buffer[:] = int(row.argmax())
+        return row
+
+    written = write(target, [hurried], 8, sampling=sampling, processors=[meanwhile])
+    assert written.ids == sampled_truth(target, sampling)
+    assert not any(own.failed for step in written.steps for own in step.by_source)
+
+
+class Burglar(RandomDrafter):
+    """Makes what is read-only writable again, and fills it with what is no token."""
+
+    name = "burglar"
+    needs = Needs(stem=True)
+
+    def open(self, prompt, noise):
+        session = super().open(prompt, noise)
+
+        def break_in(tree):
+            for name in ("tokens", "parents", "source"):
+                array = getattr(tree, name)
+                array.flags.writeable = True
+                array[...] = 99
+
+        def branch(stem, nodes, probes, odds):
+            break_in(stem)
+            return TokenTree.build([1, 2])
+
+        session.branch = branch
+        session.learn = lambda feedback: [break_in(feedback.tree), break_in(feedback.proposal)]
+        return session
+
+
+@pytest.mark.parametrize("others", ["suffix", "ngram+suffix"])
+def test_a_drafter_that_breaks_into_what_is_read_only_changes_no_text(others):
+    target = ToyTarget(order=2)
+    for drafters in ([Burglar(8), *load(others)], [*load(others), Burglar(8)]):
+        written = write(target, drafters, 8)
+        assert written.ids == greedy_truth(target)
+        assert not any(own.failed for step in written.steps for own in step.by_source)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -259,3 +261,36 @@ def test_interleaved_streams_keep_their_texts(llama):
     while left:
         left = [one for one in left if next(one, None) is not None]
     assert [one.generation.ids for one in streams] == whole
+
+
+FORKED = """
+import os, sys, threading
+import draftwood
+from draftwood.doors.learned import learned
+from draftwood.engines.transformers.shared import shared_target
+from draftwood.engines.transformers.tiny import tiny
+
+model = tiny("llama")
+prompt = [5, 6, 7, 5, 6]
+text = draftwood.generate(model, prompt, max_new_tokens=8).ids
+held, go = threading.Event(), threading.Event()
+
+def write():
+    with shared_target(model).lock, learned(model).lock:
+        held.set()
+        go.wait()
+
+threading.Thread(target=write).start()
+held.wait()
+child = os.fork()
+if not child:
+    os._exit(draftwood.generate(model, prompt, max_new_tokens=8).ids != text)
+go.set()
+sys.exit(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_of_fork_does_not_wait_for_a_thread_that_it_does_not_have():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], timeout=120, check=False)
+    assert done.returncode == 0

@@ -77,6 +77,7 @@ class Conversation:
         self._system = system
         self._open = ExitStack()
         self._row: Row | None = None
+        self._contents: Any = None  # of the model, when the row was opened
         self._lock = Lock()
         self._answer: tuple[int, ref[Generator[Piece]]] | None = None  # the last one, and the thread that asked
         self.messages: list[dict[str, str]] = []
@@ -152,12 +153,14 @@ class Conversation:
         ids = render(self.messages, self._setup.tokenizer)
         drafters = self._setup.predicting(prediction) or self._expected or self._setup.drafters
         request = self._setup.request(ids, drafters=drafters, **self._settings)
-        if self._row is not None and self._setup.refresh():  # what was read was read by another model
+        changed = self._setup.refresh()
+        contents = self._setup.contents()
+        if self._row is not None and (changed or contents != self._contents):  # rows are of another model
             self._open.close()
             self._row = None
         if self._row is None:
             (self._row,) = self._open.enter_context(self._setup.open([request]))
-            self.read = len(ids)
+            self.read, self._contents = len(ids), contents
         else:
             self.read = self._row.turn(request)
         return self._row

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
+
+import numpy as np
 
 from draftwood.errors import UsageError
 
@@ -87,7 +90,12 @@ def end_ids(config: Any) -> frozenset[int]:
     end = getattr(config, "eos_token_id", None)
     if end is None:
         return frozenset()
-    return frozenset([end] if isinstance(end, int) else end)
+    try:
+        return frozenset(index(one) for one in (end if np.ndim(end) else [end]))
+    except TypeError:
+        raise UsageError(
+            f"eos_token_id of the generation config is {end!r}: give a token id or a list of token ids"
+        ) from None
 
 
 def new_tokens(config: Any, given: int | None, prompt: int) -> int:

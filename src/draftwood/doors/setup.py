@@ -114,6 +114,14 @@ class Setup:
         refuse_mismatch(self.target.capabilities, self.drafters)
         return True
 
+    def contents(self) -> Any:
+        """What must be equal for rows that were read before to be the model's still; None where none is known."""
+        if hasattr(self.model, "capabilities"):
+            return None
+        from draftwood.engines.transformers.shared import contents
+
+        return contents(self.model, self.target)  # type: ignore[arg-type]
+
     def open(self, requests: Sequence[Request]) -> AbstractContextManager[list[Row]]:
         """Open rows for these requests, on the model as it is now."""
         self.refresh()

@@ -144,7 +144,6 @@ class Stream(Iterator[Piece]):
         refuse_unknown(settings, Stream)
         if batch_size < 1:
             raise UsageError(f"batch_size is {batch_size}: it must be at least 1")
-        self._batch_size = batch_size
         sources = Sources(prediction, memory, corpus, context)
         setup = Setup(model, tokenizer, drafters, planner, sources)
         self.many, read = as_prompts(prompts, setup.tokenizer)
@@ -159,7 +158,7 @@ class Stream(Iterator[Piece]):
         for request in requests:  # all of them, before the first token of the first
             request.check(setup.target.capabilities)
         self.generations = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in requests]
-        self._pieces = self._write(setup, requests)
+        self._pieces = _written(setup, requests, self.generations, batch_size, many=self.many)
 
     @property
     def generation(self) -> Generation:
@@ -185,10 +184,14 @@ class Stream(Iterator[Piece]):
         if getgeneratorstate(self._pieces) == GEN_RUNNING:
             raise UsageError("this stream is being read by another thread: open one stream per thread")
 
-    def _write(self, setup: Setup, requests: Sequence[Request]) -> Generator[Piece]:
-        width = self._batch_size if setup.target.capabilities.batch else 1
-        with setup.saving():
-            for start in range(0, len(requests), width):
-                some = slice(start, start + width)
-                with setup.open(requests[some]) as rows:
-                    yield from pieces(setup, rows, self.generations[some], start, many=self.many)
+
+def _written(
+    setup: Setup, requests: Sequence[Request], generations: Sequence[Generation], batch_size: int, *, many: bool
+) -> Generator[Piece]:
+    """Write the texts, some at a time. It holds no stream, so one that is dropped is closed at once."""
+    width = batch_size if setup.target.capabilities.batch else 1
+    with setup.saving():
+        for start in range(0, len(requests), width):
+            some = slice(start, start + width)
+            with setup.open(requests[some]) as rows:
+                yield from pieces(setup, rows, generations[some], start, many=many)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from threading import RLock
 from typing import Any
+from weakref import WeakSet
 
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.cost_curve import CostCurve
@@ -12,6 +14,9 @@ from draftwood.planning.cost_model import CostModel
 
 _KNOWN = 0.15
 """Standard deviation (in logarithms) up to which a cost that no curve told counts as learnt."""
+
+
+_every: WeakSet[Learned] = WeakSet()
 
 
 class Learned:
@@ -42,6 +47,7 @@ class Learned:
         self.curve = curve
         self.setting = setting
         self.lock = RLock()
+        _every.add(self)
         self._costs: dict[int, CostModel] = {}
         self._taken: set[str] = set()
 
@@ -75,3 +81,13 @@ class Learned:
         if curve is not None and not any(model.passes for model in self._costs.values()):
             self.curve = curve
             self._costs.clear()
+
+
+def _renew_locks() -> None:
+    """Of a child of fork: a lock that another thread of its parent held stays held in it for ever."""
+    for learned in _every:
+        learned.lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)

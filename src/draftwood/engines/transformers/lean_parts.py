@@ -14,6 +14,7 @@ from torch.nn.functional import rms_norm, silu
 
 from draftwood.engines.transformers.families import layer_windows
 from draftwood.engines.transformers.pack import is_plain
+from draftwood.engines.transformers.seen import global_hooks
 
 Norm = tuple[Tensor, float]
 """Weight and epsilon of a root mean square norm."""
@@ -27,6 +28,9 @@ _SCALES = {"scaling", "attention_dropout", "variance_epsilon", "eps", "attention
 """Numbers on a module that we use, or that do nothing outside training; any other than 1 may be a multiplier."""
 _SETTINGS = ("final_logit_softcapping", "attn_logit_softcapping", "clip_qkv", "logit_scale", "logits_scaling")
 """Settings that a ``forward`` may read from the configuration; the self-test finds those we have not heard of."""
+
+
+_KNOWN = ("transformers.", "torch.")
 
 
 class _UnknownPartError(Exception):
@@ -148,9 +152,13 @@ def _children(module: Any, names: set[str]) -> None:
 def _untouched(modules: Iterable[nn.Module]) -> None:
     """Need modules that do what their class says: no forward of their own, no hooks but transformers' recorders.
 
-    Those stay on a model that was once asked for its hidden states, and do nothing in between.
+    Those stay on a model that was once asked for its hidden states, and do nothing in between. Classes must be of
+    transformers or torch, with the forward that they have there: other code is run, not imitated.
     """
+    _need(not global_hooks())
     for module in modules:
+        _need(type(module).__module__.startswith(_KNOWN))
+        _need(str(getattr(type(module).forward, "__module__", "")).startswith(_KNOWN))
         hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
         _need(all(hook.__module__ == "transformers.utils.output_capturing" for hook in hooks))
         _need("forward" not in vars(module))

@@ -71,16 +71,20 @@ class Packing:
 
     def _note(self, tensor: Tensor) -> int:
         if id(tensor) not in self._sources:
-            self._sources[id(tensor)] = tensor, _digest(tensor)
+            self._sources[id(tensor)] = tensor, digest(tensor)
         return self._sources[id(tensor)][1]
 
     def is_current(self) -> bool:
         """Whether everything that was copied is still what it was; reads all of it, at the speed of memory."""
-        return all(_digest(tensor) == digest for tensor, digest in self._sources.values())
+        return all(digest(tensor) == before for tensor, before in self._sources.values())
+
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether this tensor was copied, so that `is_current` tells of it."""
+        return id(tensor) in self._sources
 
     def current(self) -> dict[Content, Tensor]:
         """Return the copies of weights that are still what they were."""
-        now = {_digest(tensor) for tensor, _ in self._sources.values()}
+        now = {digest(tensor) for tensor, _ in self._sources.values()}
         return {content: copy for content, copy in self.copies.items() if now.issuperset(content[:-2])}
 
     def let_go(self) -> None:
@@ -99,7 +103,7 @@ class Packing:
         collapse(blocks)
 
 
-def _digest(tensor: Tensor) -> int:
+def digest(tensor: Tensor) -> int:
     """XXH3 of the bytes, at about 25 GB/s: hashing all weights takes about as long as a pass."""
     return int(xxh3_64_intdigest(tensor.detach().contiguous().view(torch.uint8).numpy().data))
 

@@ -17,6 +17,7 @@ from types import FunctionType
 from typing import Any
 from weakref import ref
 
+import torch.nn.modules.module as hooks
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
@@ -29,7 +30,13 @@ _OWN_CODE = frozenset({"forward", "_forward_hooks", "_forward_pre_hooks", "_hf_h
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 _LIBRARIES = ("torch.", "transformers.modeling_utils", "transformers.generation.", "transformers.integrations.")
-"""Prefixes of Python modules; of the functions of classes defined there only ``forward`` is compared."""
+"""Prefixes of Python modules whose functions are not compared, but for `_RUN` of the classes defined there."""
+
+_RUN = frozenset({"forward", "__call__", "_call_impl", "__getattr__"})
+"""What runs when a module is called."""
+
+_COMMON = ("transformers.", "torch.", "peft.", "accelerate.")
+"""Packages whose code hides no values: two models of the same classes and plain values are run alike."""
 
 Names = Mapping[str, Any]
 
@@ -49,7 +56,8 @@ class Seen:
         self._forwards = [(ref(module), _weak(forward)) for module in modules if (forward := _own_forward(module))]
         self._configs = [(config.__dict__, copy.deepcopy(config.__dict__)) for config in _configs(modules)]
         self._tensors = [(tensor, _place(tensor)) for tensor in (*model.parameters(), *model.buffers())]
-        self._code = [(names, name, ref(code)) for names, name, code in _code(modules)]
+        self._code = [(names, only, _functions(names, only)) for names, only in _namespaces(modules)]
+        self._hooks = global_hooks()
 
     def is_unchanged(self) -> bool:
         """Whether the model is what it was; takes about a millisecond for 400 modules."""
@@ -59,7 +67,8 @@ class Seen:
                 and all(_own_forward(module()) is forward() for module, forward in self._forwards)
                 and all(now == was for now, was in self._configs)
                 and all(_place(tensor) == place for tensor, place in self._tensors)
-                and all(names.get(name) is code() for names, name, code in self._code)
+                and all(_functions(names, only) == was for names, only, was in self._code)
+                and global_hooks() == self._hooks
             )
         except (RuntimeError, TypeError, ValueError):  # from == on an exchanged tensor or array
             return False
@@ -69,10 +78,14 @@ def traits(model: nn.Module) -> bytes | None:
     """Return a digest that is equal for models that can be run in the same ways, whatever their weights.
 
     It covers classes, their code, shapes, and all plain values of modules and configurations. None where code of
-    unknown effect hangs on a module.
+    unknown effect is in the model: hooks, and classes or functions of other packages than `_COMMON`, which may
+    hold values that no comparison sees.
     """
     modules = list(model.modules())
-    if any(module.__dict__.get(name) for module in modules for name in _OWN_CODE):
+    if global_hooks() or any(module.__dict__.get(name) for module in modules for name in _OWN_CODE):
+        return None
+    code = [thing for module in modules for thing in (type(module), *module.__dict__.values())]
+    if not all(str(it.__module__).startswith(_COMMON) for it in code if isinstance(it, type | FunctionType)):
         return None
     digest = hashlib.sha256()
     for module in modules:
@@ -80,9 +93,16 @@ def traits(model: nn.Module) -> bytes | None:
         digest.update(repr((type(module), held)).encode())
     for config in _configs(modules):
         digest.update(repr([(name, _trait(value)) for name, value in config.__dict__.items()]).encode())
-    for _, name, code in _code(modules):
-        digest.update(repr((name, hash(code.__code__))).encode())
+    for names, only in _namespaces(modules):
+        for name, (_, it) in _functions(names, only).items():
+            digest.update(repr((name, hash(it))).encode())
     return digest.digest()
+
+
+def global_hooks() -> list[Any]:
+    """Hooks that torch calls for every module there is."""
+    kinds = (hooks._global_forward_pre_hooks, hooks._global_forward_hooks)
+    return [hook for kind in kinds for hook in kind.values()]
 
 
 def _copied(names: Names) -> dict[str, Any]:
@@ -117,20 +137,31 @@ def _configs(modules: Iterable[nn.Module]) -> list[PreTrainedConfig]:
     return list({id(value): value for value in every if isinstance(value, PreTrainedConfig)}.values())
 
 
-def _code(modules: Iterable[nn.Module]) -> Iterator[tuple[Names, str, FunctionType]]:
-    """Functions that a pass may run, each with the namespace that holds it: a class or its source file."""
+def _namespaces(modules: Iterable[nn.Module]) -> Iterator[tuple[Names, frozenset[str] | None]]:
+    """Classes and source files that hold functions which a pass may run, and which of them (None: all)."""
     kinds = {type(module): None for module in modules}
     files: dict[str, None] = {}
-    for base in {base: None for kind in kinds for base in kind.__mro__}:
-        functions = [(name, it) for name, it in vars(base).items() if type(it) is FunctionType]
-        if base.__module__.startswith(_LIBRARIES):
-            functions = [(name, it) for name, it in functions if name == "forward"]
-        elif base is not object:
+    for base in {base: None for kind in kinds for base in kind.__mro__ if base is not object}:
+        library = base.__module__.startswith(_LIBRARIES)
+        yield vars(base), _RUN if library else None
+        if not library:
             files[base.__module__] = None
-        yield from ((vars(base), name, it) for name, it in functions)
     for file in files:
-        names = vars(sys.modules[file]) if file in sys.modules else {}
-        yield from ((names, name, it) for name, it in list(names.items()) if type(it) is FunctionType)
+        if file in sys.modules:
+            yield vars(sys.modules[file]), None
+
+
+def _functions(names: Names, only: frozenset[str] | None) -> dict[str, tuple[Any, Any]]:
+    """Functions by name, each with its code, which may be exchanged, too; properties by themselves."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for name, value in list(names.items()):
+        if only is not None and name not in only:
+            continue
+        if type(value) is FunctionType:
+            found[name] = ref(value), value.__code__
+        elif type(value) is property:
+            found[name] = value, value.fget and getattr(value.fget, "__code__", None)
+    return found
 
 
 def _weak(thing: Any) -> Callable[[], Any]:

@@ -49,10 +49,9 @@ class _Viewer:
         state = dict(module.__dict__)
         state.pop("generate", None)  # of a folder with its own: bound to the model, which could then never go
         hook = state.pop("_hf_hook", None)  # of accelerate: it has wrapped the forward of the module it is on
-        if hook is not None:
-            state.pop("forward", None)
-            state.pop("_old_forward", None)
-        elif "forward" in state:
+        if hook is not None and "_old_forward" in state:
+            state["forward"] = state.pop("_old_forward")
+        if "forward" in state:
             _rebind(state, module, twin)
         for name, value in state.items():
             if isinstance(value, dict):
@@ -81,13 +80,15 @@ class _Viewer:
 def _rebind(state: dict[str, Any], module: nn.Module, twin: nn.Module) -> None:
     """Have the twin run the forward that the module was given, on itself where that was a method of the module.
 
-    Compiled ones are left out. Any other function runs as it is, perhaps on modules of the user's own: only a
-    trial can tell whether that works.
+    Of a compiled one that is what was compiled. Any other function runs as it is, perhaps on modules of the user's
+    own: only a trial can tell whether that works.
     """
-    forward = state["forward"]
-    if hasattr(forward, "_torchdynamo_orig_callable"):
+    forward = getattr(state["forward"], "_torchdynamo_orig_callable", state["forward"])
+    if getattr(forward, "__self__", None) is not module:
+        state["forward"] = forward
+    elif forward.__func__ is type(module).forward:
         del state["forward"]
-    elif getattr(forward, "__self__", None) is module:
+    else:
         state["forward"] = forward.__func__.__get__(twin)
 
 

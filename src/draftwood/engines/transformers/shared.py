@@ -6,6 +6,7 @@ whenever a call begins (`shared_target`), so that its passes are those of the mo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from threading import Lock, RLock
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
+import torch
 from torch import Tensor, nn
 
 from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
-from draftwood.engines.transformers.pack import Content
+from draftwood.engines.transformers.pack import Content, digest
 from draftwood.engines.transformers.seen import Seen, traits
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
@@ -52,6 +54,18 @@ _unpacked: WeakSet[Any] = WeakSet()
 _released: WeakSet[Any] = WeakSet()
 _passed: dict[tuple[bytes, bool], int] = {}
 """Per `traits` of a model, and whether it is to be packed: which way passed the self-test."""
+
+
+def _forget_all() -> None:
+    """Of a child of fork: what another thread of its parent held stays held in it for ever."""
+    global _registry
+    _registry = Lock()
+    for known in (_locks, _made):
+        known.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 def _lock_of(model: Any) -> RLockType:
@@ -142,9 +156,39 @@ def shared_target(model: Any) -> OurTarget:
         return target
 
 
+def _refuse_released(model: Any) -> None:
+    if any(weight.numel() == 0 for weight in model.parameters()):
+        raise UsageError(
+            f"weights of this {type(model).__name__} were released (it is a copy of a model that was released, or "
+            "shares modules with one): load it again"
+        )
+
+
+def contents(model: Any, target: OurTarget) -> tuple[int, ...]:
+    """Return digests of the weights that passes share with the model; where they differ a cache is out of date.
+
+    Those that passes have copied are left out: `shared_target` tells of them. On a CPU every byte is read; on
+    another device torch's count of writes stands for it, and the sum of the bytes, taken there.
+    """
+    packing = target.packing
+    tensors = (*model.parameters(), *model.buffers())
+    return tuple(_content(tensor) for tensor in tensors if packing is None or not packing.holds(tensor))
+
+
+def _content(tensor: Tensor) -> int:
+    tensor = tensor.detach()
+    try:
+        if tensor.device.type == "cpu":
+            return digest(tensor)
+        return hash((tensor._version, int(tensor.contiguous().view(torch.uint8).sum())))
+    except (RuntimeError, TypeError, ValueError):  # of a class of its own, whose bytes are not to be had
+        return tensor._version
+
+
 def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> OurTarget:
     """Make a target of the first of `ways` that passes the self-test; remembered for models of the same traits."""
     refuse_unsupported(model)
+    _refuse_released(model)
     found = ways(model, kept or {})
     kind = _kind(model)
     if kind in _passed:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, Self
 
 from numpy.typing import NDArray
 
+from draftwood.contracts import Ints
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.index.files import compare_tokenizers
 from draftwood.index.memory.memory_answers import Answers, Key, digest, token_ids
@@ -72,7 +73,8 @@ class Memory:
             raise UsageError(f"a memory holds 1 to {MOST_TOKENS} tokens, not {tokens}")
         self.size, self.fingerprint = tokens, fingerprint
         self.path: Path | None = None
-        self.lock, self.contents = Lock(), Answers(tokens)
+        self.lock, self.contents = RLock(), Answers(tokens)
+        self._late: deque[tuple[Key, Ints]] = deque()  # see `add`
         self._saved_changes = 0
         self._synced: dict[Path, tuple[Any, set[Key]]] = {}  # per file: its state, and what was in it
         self._forgotten: dict[str, float] = {}  # tombstone of a namespace -> when
@@ -143,7 +145,7 @@ class Memory:
     @property
     def changed(self) -> bool:
         """Whether something came in or was forgotten since it was opened or saved."""
-        return self.contents.changes != self._saved_changes
+        return bool(self._late) or self.contents.changes != self._saved_changes
 
     @property
     def namespaces(self) -> dict[str, int]:
@@ -160,6 +162,7 @@ class Memory:
     def answers(self) -> list[Saved]:
         """Return a copy of everything, per namespace in the order in which it came."""
         with self.lock:
+            self._take_late()
             return self.contents.saved()
 
     def check_fingerprint(self, fingerprint: str) -> None:
@@ -191,8 +194,22 @@ class Memory:
         text = token_ids(ids)
         if len(text) < SHORTEST:
             return False
+        key = (namespace, digest(text))
+        if self._held_here:  # a session that the garbage collector closes in the middle of our own work
+            self._late.append((key, text))
+            return True
         with self.lock:
-            return self.contents.put((namespace, digest(text)), text)
+            self._take_late()
+            return self.contents.put(key, text)
+
+    @property
+    def _held_here(self) -> bool:
+        """Whether this thread holds the lock; asked as `threading.Condition` asks it."""
+        return bool(self.lock._is_owned())  # type: ignore[attr-defined]
+
+    def _take_late(self) -> None:
+        while self._late:
+            self.contents.put(*self._late.popleft())
 
     def forget(self, namespace: str) -> None:
         """Forget what is remembered of one namespace.
@@ -232,6 +249,8 @@ class Memory:
         to = named(path) if path is not None else self.path
         if to is None:
             raise _no_file()
+        if self._held_here:  # as in `add`: the next one saves
+            return to
         if to.is_dir():
             raise UsageError(f"{to} cannot be read as a memory (it is a folder): name a file in it")
         with alone(to, wait):
@@ -239,6 +258,7 @@ class Memory:
             if state is not None and state != self._synced.get(to, (None,))[0]:
                 self._merge(to, state, read_memory(to))
             with self.lock:
+                self._take_late()
                 changes, answers = self.contents.changes, self.contents.saved()
                 forgotten = dict(self._forgotten)
             write_memory(to, MemoryFile(answers, self.fingerprint, self.size, forgotten))
