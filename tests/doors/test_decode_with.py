@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 import torch
 from tests.doors.generating import GREEDY, ONE, PROMPT, ROWS, SETTINGS, Every, batch, same, speller
@@ -19,6 +20,7 @@ from transformers import (
 from transformers.generation.stopping_criteria import MaxLengthCriteria
 
 import draftwood
+from draftwood.engines.transformers.plugin.text import PaddedText
 from draftwood.errors import UnknownNameError, UsageError
 
 
@@ -193,13 +195,40 @@ def test_text_comes_out_of_a_thread(llama, given_to):
 def test_a_streamer_takes_one_text(llama):
     streamer = Notes()
     decoding = draftwood.decode_with(streamer=streamer)
-    with pytest.raises(UsageError, match="the batch has 3"):
-        llama.generate(**batch(ROWS), **GREEDY, custom_generate=decoding)
-    assert (streamer.puts, streamer.ends) == ([], 1)
+    for rows in (3, 2):
+        with pytest.raises(UsageError, match=f"the batch has {rows}"):
+            llama.generate(**batch(ROWS[:rows]), **GREEDY, custom_generate=decoding)
+    assert (streamer.puts, streamer.ends) == ([], 2)
     other = Notes()
     with pytest.raises(UsageError, match="two streamers"):
         llama.generate(**ONE, **GREEDY, streamer=other, custom_generate=decoding)
-    assert (streamer.ends, other.ends) == (2, 1)  # nobody waits for ever
+    assert (streamer.ends, other.ends) == (3, 1)  # nobody waits for ever
+
+
+def test_a_text_within_a_call_of_transformers_does_not_reach_its_streamer(llama):
+    class Asks(LogitsProcessor):
+        def __call__(self, input_ids, scores):
+            config = GenerationConfig(do_sample=False, max_length=12)
+            self.text = draftwood.decode_with()(llama, torch.tensor([[1, 2, 3]]), [], [], config)
+            return scores
+
+    streamer, asks = Notes(), Asks()
+    llama.generate(**ONE, **GREEDY | {"max_new_tokens": 1}, streamer=streamer, logits_processor=[asks])
+    assert asks.text.shape == (1, 12)
+    assert [len(put) for put in streamer.puts] == [1, 1]  # the prompt, and one token
+
+
+def test_a_setting_that_changes_nothing_is_not_refused(llama):
+    same(llama, guidance_scale=1)
+
+
+def test_a_prompt_and_its_text_as_a_tensor_that_grows():
+    text, written = PaddedText(torch.tensor([0, 0, 5]), 2), list(range(600))
+    for count in [*range(300), 599]:
+        assert text.after(written[:count])[0].tolist() == [0, 0, 5, *written[:count]]
+    text = PaddedText(torch.tensor([0, 0, 5]), 2)
+    for count in [*range(300), 599]:
+        assert text.committed(np.array([5, *written[:count]]))[0].tolist() == [0, 0, 5, *written[:count]]
 
 
 def test_a_streamer_ends_when_the_call_is_refused(llama):

@@ -12,6 +12,7 @@ from tests.engines.tiny import build
 from transformers import DynamicCache
 
 import draftwood
+from draftwood.engines.transformers.plugin.record import Recorder
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +41,9 @@ def test_scores_and_logits_per_token(llama, extra):
 
 
 def test_scores_of_a_batch_and_of_rows_that_have_ended(llama):
-    settings = {"eos_token_id": 3, **ALL}
-    theirs = llama.generate(**batch(ROWS), **GREEDY, **settings)
-    ours = llama.generate(**batch(ROWS), **GREEDY, **settings, custom_generate=draftwood.decode_with())
+    settings = GREEDY | {"eos_token_id": 3, "pad_token_id": 7, **ALL}
+    theirs = llama.generate(**batch(ROWS), **settings)
+    ours = llama.generate(**batch(ROWS), **settings, custom_generate=draftwood.decode_with())
     start = batch(ROWS)["input_ids"].shape[1]
     ends = [(row == 3).nonzero() for row in theirs.sequences[:, start:]]
     ends = [int(e[0]) + 1 if len(e) else 40 for e in ends]
@@ -52,7 +53,20 @@ def test_scores_of_a_batch_and_of_rows_that_have_ended(llama):
             if index < end:
                 torch.testing.assert_close(mine[row], other[row], atol=TOLERANCE, rtol=0)
             else:
-                assert int(mine[row].argmax()) == 0  # the padding, for certain
+                assert mine[row].exp().nonzero().tolist() == [[7]]  # the padding, for certain
+
+
+def test_what_was_recorded_does_not_change_when_a_processor_writes_into_the_scores():
+    recorder, row = Recorder(torch.device("cpu"), logits=True, scores=False), torch.zeros(4)
+
+    def spoils(_, row):
+        row.add_(1)
+        return row
+
+    for processor in recorder.around([spoils]):
+        row = processor(None, row)
+    assert row.tolist() == [1] * 4
+    assert recorder.logits[0].tolist() == [[0] * 4]
 
 
 def test_without_scores_the_answer_has_none(llama):

@@ -120,6 +120,17 @@ def test_inputs_that_the_model_would_take_and_our_passes_would_not(llama):
     decoding = draftwood.decode_with()
     with pytest.raises(UsageError, match="pixel_values is an input"):
         decoding(llama, IDS, [], [], llama.generation_config, pixel_values=torch.zeros(1))
+    with pytest.raises(UsageError, match="output_attentions is an input"):
+        decoding(llama, IDS, [], [], llama.generation_config, output_attentions=True)
+
+
+def test_a_call_that_is_refused_tells_of_no_text(llama):
+    decoding = draftwood.decode_with()
+    llama.generate(IDS, **GREEDY, custom_generate=decoding)
+    assert len(decoding.generations) == 1
+    with pytest.raises(UsageError, match="num_beams"):
+        llama.generate(IDS, **GREEDY, num_beams=2, custom_generate=decoding)
+    assert decoding.generations == []
 
 
 def test_an_encoder_decoder_is_refused():
@@ -132,9 +143,12 @@ def test_an_encoder_decoder_is_refused():
 def test_a_limit_below_the_prompt(llama):
     refused(llama, ValueError, "max_length", max_new_tokens=None, max_length=20)
     config = copy.deepcopy(llama.generation_config)
-    config.max_length = 20
-    with pytest.raises(UsageError, match="max_length=20 leaves no room"):
-        draftwood.decode_with()(llama, IDS, [], [], config)
+    for length in (20, len(PROMPT)):
+        config.max_length = length
+        with pytest.raises(UsageError, match=f"max_length={length} leaves no room"):
+            draftwood.decode_with()(llama, IDS, [], [], config)
+    config.max_length = len(PROMPT) + 5
+    assert draftwood.decode_with()(llama, IDS, [], [], config).shape == (1, len(PROMPT) + 5)
 
 
 def filled(length):

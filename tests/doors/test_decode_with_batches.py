@@ -82,10 +82,25 @@ def test_several_samples_of_each_prompt(llama):
     assert torch.equal(alone, drafted[:3])  # whatever stands beside it
 
 
+def test_what_remembers_prompts_tells_samples_of_them_apart(llama):
+    rows = [PROMPT[:24], PROMPT[1:25][::-1][:12] * 2]
+    settings = SAMPLED | {"num_return_sequences": 2, "encoder_no_repeat_ngram_size": 1}  # no token of the prompt
+    texts = llama.generate(**batch(rows), **settings, custom_generate=draftwood.decode_with(seed=1))
+    for number, text in enumerate(texts[:, 24:].tolist()):
+        assert not set(text) & set(rows[number // 2]), f"row {number}"
+    assert any(set(text) & set(rows[0]) for text in texts[2:, 24:].tolist()), "the prompts differ"
+
+
 def test_a_seed_of_its_own_takes_nothing_from_torch(llama):
     before = torch.get_rng_state()
     texts = [llama.generate(**ONE, **SAMPLED, custom_generate=draftwood.decode_with(seed=5)) for _ in range(2)]
     assert torch.equal(*texts)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_greedy_text_takes_nothing_from_torch(llama):
+    before = torch.get_rng_state()
+    llama.generate(**ONE, **GREEDY, custom_generate=draftwood.decode_with())
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -142,6 +157,56 @@ def test_without_an_end_token_rows_are_written_on_until_the_last_one_ends(llama)
     assert ours.past_key_values.get_seq_length() == theirs.past_key_values.get_seq_length()
     for layer, other in zip(ours.past_key_values.layers, theirs.past_key_values.layers, strict=True):
         torch.testing.assert_close(layer.keys[0], other.keys[0], atol=1e-4, rtol=1e-4)
+
+
+class Long(StoppingCriteria):
+    """Ends the row of `PROMPT` after 3 tokens, others after 12."""
+
+    def __call__(self, input_ids, scores, **kwargs):
+        new = input_ids.shape[1] - len(PROMPT)
+        return torch.tensor([new >= (3 if row[: len(PROMPT)] == PROMPT else 12) for row in input_ids.tolist()])
+
+
+def test_a_row_that_was_ahead_of_the_last_one_is_cut_to_its_length(llama):
+    """Of the first row all is expected, of the other nothing: some steps write 17 tokens against one."""
+    rows = batch([PROMPT, PROMPT[::-1]])
+    expected = llama.generate(**ONE, **GREEDY)[0, len(PROMPT) :].tolist()
+    settings = {"stopping_criteria": [Long()], "output_scores": True, "output_logits": True}
+    settings |= GREEDY | {"return_dict_in_generate": True}
+    theirs = llama.generate(**rows, **settings)
+    decoding = draftwood.decode_with("prediction", "fixed:16", prediction=[expected, None])
+    ours = llama.generate(**rows, **settings, custom_generate=decoding)
+    ahead, last = decoding.generations
+    assert len(ahead.ids) > len(last.ids) == 12
+    assert torch.equal(ours.sequences, theirs.sequences)
+    assert len(ours.scores) == len(ours.logits) == 12
+    assert ours.past_key_values.get_seq_length() == theirs.past_key_values.get_seq_length()
+    for layer, other in zip(ours.past_key_values.layers, theirs.past_key_values.layers, strict=True):
+        torch.testing.assert_close(layer.keys, other.keys, atol=1e-4, rtol=1e-4)
+
+
+class Tenth(StoppingCriteria):
+    """Ends all rows when it is asked for the tenth time."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def __call__(self, input_ids, scores, **kwargs):
+        self.asked += 1
+        return torch.full((len(input_ids),), self.asked >= 10)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_each_row_asks_a_criterion_of_its_own(llama, rows):
+    theirs = same(llama, batch([PROMPT] * rows), fresh=lambda: {"stopping_criteria": [Tenth()]})
+    assert theirs.shape[1] == len(PROMPT) + 10
+
+
+@pytest.mark.parametrize("pad", [5, None])  # None: the end token takes its place
+def test_rows_that_have_ended_are_padded_as_transformers_pads_them(llama, pad):
+    theirs = same(llama, batch(ROWS), eos_token_id=3, pad_token_id=pad)
+    ends = [row.tolist().index(3, -40) for row in theirs if 3 in row[-40:].tolist()]
+    assert any(end < theirs.shape[1] - 1 for end in ends), "there is padding"
 
 
 def test_a_prompt_that_comes_again_is_sampled_again(llama):

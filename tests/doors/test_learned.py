@@ -90,6 +90,14 @@ def test_it_outlasts_an_edit_of_the_model_and_not_another_number_format(model):
     assert learned(model.to(torch.bfloat16)) is not before
 
 
+def test_model_generate_learns_anew_for_another_number_format(model):
+    decoding = draftwood.decode_with()
+    for dtype in (torch.float32, torch.bfloat16):
+        model.to(dtype).generate(**ONE, **GREEDY, custom_generate=decoding)
+        ((_, planner),) = decoding._planners.values()
+        assert planner.learned is learned(model)
+
+
 def test_it_is_forgotten_with_its_model():
     decoding, model = draftwood.decode_with(), build("llama")
     model.generate(**ONE, **GREEDY, custom_generate=decoding)

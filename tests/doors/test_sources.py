@@ -10,8 +10,9 @@ import pytest
 import torch
 from tests.doors.fake import TOKENIZER, TOKENS, FakeTokenizer, proper, toy
 from tests.doors.generating import ONE, PROMPT, batch, speller
-from tests.engines.tiny import build
+from tests.engines.tiny import SHAPE, build
 from tests.helpers import ONE_BY_ONE
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftwood import Conversation, Corpus, Memory, decode_with, generate, stream
 from draftwood.doors.setup import Setup
@@ -608,6 +609,14 @@ def test_decode_with_reads_a_list_of_lists_per_row_even_of_one(llama, listed):
     for many in ([None, new], [[new], [new]]):
         with pytest.raises(UsageError, match="1 prompts and 2 predictions"):
             llama.generate(**ONE, **LONG, custom_generate=decode_with(prediction=many))
+
+
+def test_decode_with_reads_a_prediction_anew_for_a_model_of_fewer_tokens(llama):
+    decoding = decode_with(prediction=[1, 2, 60])
+    llama.generate(**ONE, **LONG, custom_generate=decoding)
+    small = LlamaForCausalLM(LlamaConfig(**SHAPE | {"vocab_size": 40})).eval()
+    with pytest.raises(UsageError, match="prediction has token ids outside the vocabulary"):
+        small.generate(torch.tensor([[1, 2, 3]]), max_new_tokens=3, pad_token_id=0, custom_generate=decoding)
 
 
 def test_decode_with_refuses_context_outside_the_vocabulary(llama):

@@ -128,6 +128,40 @@ def test_so_it_does_on_edited_texts(both, window, nodes):
     check_against_twin([both[0]], both[1], window, nodes, ODDS, 0.01)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_so_it_does_on_long_texts(seed):
+    """What counts only after dozens of tokens: a lost cursor, long matches, places outside the window.
+
+    Odd seeds have phrases that come again and again, so that several places match for long.
+    """
+    rng = np.random.default_rng(seed)
+    text = rng.integers(0, int(rng.choice([40, 400])), 220).tolist()
+    if seed % 2:
+        phrases = [rng.integers(0, 60, int(rng.integers(3, 9))).tolist() for _ in range(12)]
+        text = [token for which in rng.integers(0, 12, 40) for token in phrases[which]]
+    answer = []
+    while len(answer) < 260:
+        at, length = int(rng.integers(len(text))), int(rng.choice([3, 6, 10, 30, 90]))
+        vocabulary = int(rng.choice([60, 500]))
+        answer += (
+            text[at : at + length] + rng.integers(0, vocabulary, int(rng.choice([0, 1, 2, 5, 17, 70]))).tolist()
+        )
+    check_against_twin([text[:110], text[110:]], answer, 32, 12, ODDS, 0.0)
+
+
+def test_what_stood_between_the_ends_of_two_texts_is_no_replacement():
+    first, second = list(range(10)), list(range(20, 40))
+    answer = [*first[:6], 90, 91, *second[2:8]]  # 90 91 instead of 6 7 8 9, the end, and 20 21
+    check_against_twin([first, second], [*answer, *answer], 32, 12, ODDS, 0.0)
+
+
+def test_a_node_that_is_as_likely_as_the_floor_is_proposed():
+    even = np.full(len(PRIOR), 0.5, dtype=np.float32)
+    session = PredictionDrafter(texts=(tuple(range(9)),), floor=0.25).open([9, 9], None)
+    session.learn(feedback(0, 1))
+    assert session.draft(9, 0, even).tokens.tolist() == [2, 3]
+
+
 @settings(max_examples=100, deadline=None)
 @given(texts=st.lists(st.lists(st.integers(0, 3), max_size=40), max_size=3))
 def test_the_index_links_all_ends_of_equal_ngrams(texts):

@@ -10,6 +10,7 @@ import torch
 import transformers as hf
 
 import draftwood
+from draftwood.engines.transformers.native.cache import Keeping, NativeCache, keeping
 from draftwood.engines.transformers.native.session import SETTLE
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.pack import PackedLinear
@@ -172,7 +173,7 @@ def test_scores_of_a_chain_are_the_models_own_after_any_history(name, chunk):
             assert session.length == len(text)
 
 
-@pytest.mark.parametrize("name", BRANCHING)
+@pytest.mark.parametrize("name", [*BRANCHING, "gemma2"])  # the last one has windows
 def test_scores_of_a_tree_are_the_models_own(name):
     model, rng = build(name), np.random.default_rng(1)
     target = NativeTarget(model, trees=True)
@@ -187,6 +188,16 @@ def test_scores_of_a_tree_are_the_models_own(name):
         kept = tree.path(int(rng.integers(-1, 6)))
         session.keep(kept)
         text += [root, *tree.tokens[kept].tolist()]
+
+
+def test_a_window_goes_by_positions_not_by_places_in_the_pass():
+    """Three nodes side by side, then ten in a row behind the third: the last one sees eight tokens."""
+    model, text = build("gemma2"), some(20)
+    ((session, _),) = NativeTarget(model, trees=True).open([text])
+    tree = TokenTree.build(some(13, 1), [-1, -1, -1, *range(2, 12)])
+    scores = session.score(3, tree)
+    for node in range(13):
+        assert gap(model, [*text, 3, *tree.tokens[tree.path(node)].tolist()], scores, 1 + node) < TOLERANCE
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -314,6 +325,82 @@ def test_sessions_do_not_disturb_each_other(name):
         assert gap(model, [*text, 11], session.extend([11])) < TOLERANCE
 
 
+@pytest.mark.parametrize("name", ["qwen3_next", "lfm2", "gptj"])
+def test_a_fork_behind_a_draft_that_was_not_kept_goes_on_by_itself(name):
+    model, text = build(name), some(12)
+    target = target_of(name, model)
+    ((session, _),) = target.open([text])
+    target.score([(session, 3, TokenTree.build([4, 5]))])
+    twin = session.fork()
+    assert gap(model, [*text, 7], twin.extend([7])) < TOLERANCE
+    assert gap(model, [*text, 8], session.extend([8])) < TOLERANCE
+    assert gap(model, [*text, 7, 9], twin.extend([9])) < TOLERANCE
+
+
+def test_copies_of_a_cache_share_no_state():
+    model = torch.nn.Module()
+    kept = Keeping("state", None, ((model, "inner"),), stateful=True)
+    cache = NativeCache(kept, [torch.zeros(2)], [torch.zeros(2)], 5)
+    twin = cache.copied()
+    twin.held[0].add_(1)
+    twin.inside[0].add_(1)
+    assert not cache.held[0].any()
+    assert not cache.inside[0].any()
+
+
+def test_a_state_in_the_model_itself_is_found():
+    class Remembering(hf.LlamaForCausalLM):
+        def forward(self, *args, **settings):
+            out = super().forward(*args, **settings)
+            self.remembered = out.logits.sum()
+            return out
+
+    model = Remembering(hf.LlamaConfig(**GROUPED)).eval()
+    kept = keeping(model, {"input_ids": torch.tensor([[1, 2]]), "use_cache": True})
+    assert kept.places == ((model, "remembered"),)
+    assert kept.stateful, "it cannot be cut back"
+
+
+def test_a_model_that_always_gives_all_scores():
+    class Plain(hf.LlamaForCausalLM):
+        def forward(self, input_ids=None, position_ids=None, past_key_values=None, use_cache=None):
+            return super().forward(
+                input_ids=input_ids,
+                position_ids=position_ids,
+                past_key_values=past_key_values,
+                use_cache=use_cache,
+            )
+
+    torch.manual_seed(0)
+    model, text = Plain(hf.LlamaConfig(**GROUPED)).eval(), some(12)
+    ((session, first),) = NativeTarget(model).open([text])
+    assert gap(model, text, first) < TOLERANCE
+    assert gap(model, [*text, 4, 5], session.extend([4, 5])) < TOLERANCE
+
+
+def test_a_cut_that_cuts_nothing_reads_nothing_again():
+    ((session, _),) = NativeTarget(build("lfm2")).open([some(10)])
+    session.truncate(10)
+    assert session.replay == 0
+
+
+@pytest.mark.parametrize("name", STEPWISE)
+def test_step_by_step_more_text_is_read_a_token_at_a_time(name):
+    model, text = build(name), some(12)
+    target = target_of(name, model)
+    ((session, _),) = target.open([text])
+    run, passes = target.run, []
+    target.run = lambda cache, ids, *rest: passes.append(len(ids)) or run(cache, ids, *rest)
+    assert gap(model, [*text, 4, 5, 6], session.extend([4, 5, 6])) < TOLERANCE
+    assert passes == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("name", "rollback"), [("lfm2", "snapshot"), ("gptj", "truncate"), ("jamba", "none")])
+def test_what_a_target_declares(name, rollback):
+    can = target_of(name, chunk=100).capabilities
+    assert (can.rollback, can.max_pass, can.trees) == (rollback, 1 if rollback == "none" else 100, False)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_the_model_is_left_exactly_as_found(name):
     model = build(name, scaled=False).train()
@@ -371,6 +458,11 @@ def test_bad_calls():
         session.extend([1] * 2046)
     with pytest.raises(RuntimeError, match="no scored tree"):
         session.keep([])
+    for act in (lambda: session.extend([4]), lambda: session.truncate(2)):
+        session.score(1, TokenTree.build([2]))
+        act()
+        with pytest.raises(RuntimeError, match="no scored tree"):
+            session.keep([0])
     with pytest.raises(CapabilityError):
         target.score([(session, 1, TokenTree.build([2, 3], [-1, -1]))])
     with pytest.raises(UnsupportedModelError, match="keeps no cache"):

@@ -125,6 +125,17 @@ def test_what_is_read_later_is_shown_and_nothing_else(kind):
     session.close()
 
 
+def test_pieces_that_are_only_read_again_are_not_shown():
+    target, own = KINDS["native with states, in pieces"]()
+    text = some(30)
+    ((session, _),) = target.open([text])
+    session.truncate(28)  # 12 tokens in a pass: two pieces and a part of the third are known
+    seen = Seen()
+    session.extend([4, 4], seen)
+    seen.check(own, [*text[:28], 4, 4], range(28, 30))
+    assert seen.calls == 1
+
+
 @pytest.mark.parametrize("kind", ["arena", "native with states"])
 def test_long_texts_come_in_pieces(kind):
     target, own = KINDS[kind]()

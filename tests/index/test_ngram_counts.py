@@ -13,7 +13,7 @@ from draftwood.errors import FileFormatError, UsageError, VocabularyError
 from draftwood.index.counts.naive_ngram_counts import NaiveNgramCounts, naive_propose
 from draftwood.index.counts.ngram_counts import Levels, NgramCounts
 from draftwood.index.counts.ngram_counts_file import common_tokenizer, read_counts, write_counts
-from draftwood.index.counts.ngram_counts_kernel import CLASSES
+from draftwood.index.counts.ngram_counts_kernel import CLASSES, STATIC
 
 TEXT = st.lists(st.integers(0, 3), max_size=40)
 SIZES = st.sampled_from([(low, high) for low in range(1, 5) for high in range(low, 5)])
@@ -210,6 +210,20 @@ def test_what_the_static_level_prefers_though_it_is_rare_silences_the_reference_
     context, static = [((9, 9), 5, 9), ((9, 9), 6, 1)], [((9, 9), 6, 1), ((9, 9), 7, 1), ((9, 9), 8, 1)]
     assert proposed(levels(context, static=static), 9, 9, faithful=True) == []
     assert proposed(levels(context, static=static), 9, 9) == [5]
+
+
+def test_one_that_has_half_of_the_samples_gives_way_to_an_equal_one_only():
+    static = [((9, 9), 6, 1), ((9, 9), 7, 1), ((9, 9), 8, 1)]
+    for order in ((5, 6, 7), (6, 5, 7), (7, 6, 5)):
+        context = [((9, 9), token, 4 if token == 5 else 2) for token in order]
+        assert proposed(levels(context, static=static), 9, 9) == [5]
+
+
+def test_the_class_of_a_static_proposal_says_which_share_it_has():
+    for often, kind in ((6, 0), (7, 1), (8, 1), (9, 2), (10, 2)):
+        made = levels(static=[((9, 9), 5, often), *([((9, 9), 6, 10 - often)] if often < 10 else [])])
+        (row,) = made.propose(np.array([9, 9], dtype=np.int32), 1).tolist()
+        assert row[:2] == [5, STATIC + kind]
 
 
 def test_products_overflow_in_the_reference_only():

@@ -50,6 +50,36 @@ def test_the_tree_is_the_naive_twins(texts: list[list[int]], nodes: int, depth: 
         assert grown(index, cursor, nodes, depth, frequent) == expected
 
 
+def edited(rng: np.random.Generator) -> tuple[list[int], list[int]]:
+    """A text of 200 tokens, and a copy with words replaced, left out, put in and moved, up to 20 in a row."""
+    text = rng.integers(0, int(rng.choice([30, 200])), 200).tolist()
+    copy: list[int] = []
+    at = 0
+    while at < len(text):
+        keep = int(rng.integers(1, 30))
+        copy += text[at : at + keep] + rng.integers(0, 40, int(rng.choice([0, 1, 3, 20]))).tolist()
+        at += keep + int(rng.choice([0, 1, 3, 20, -40]))
+        at = max(at, 0)
+        if len(copy) > 200:
+            break
+    return text, copy
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_so_they_do_on_long_edited_texts(seed: int) -> None:
+    """What counts only after dozens of tokens: lost cursors, far places, long matches, ties of frequent tokens."""
+    text, copy = edited(np.random.default_rng(seed))
+    index, _, twin = read([text, []])
+    cursor, expected = Cursor(), (-1, 0, 0)
+    for end in range(1, len(copy) + 1):
+        index.follow(copy[end - 1 : end], cursor)
+        expected = twin.follow(copy[:end][-REACH - 1 :], len(twin.text), expected)
+        assert state(cursor) == expected
+        if end % 5 == 0:
+            tree = twin.grow(copy[:end][-REACH:], expected, ODDS.tolist(), 12, 4, FREQUENT)
+            assert grown(index, cursor, 12, 4, FREQUENT) == tree
+
+
 @given(documents, st.lists(st.integers(0, 5), min_size=1, max_size=30))
 @settings(max_examples=150)
 def test_the_cursor_follows_as_the_naive_twins_does(texts: list[list[int]], more: list[int]) -> None:
@@ -117,6 +147,28 @@ def test_a_replaced_word_does_not_end_the_copy() -> None:
     odds = np.full(CLASSES, 0.5, dtype=np.float32)
     tokens = index.grow(cursor, odds, 16, 1, 0)[0][0].tolist()
     assert 109 in tokens
+
+
+def agree(text: list[int], copy: list[int]) -> None:
+    """The cursor and the tree behind a text of its own are the twin's."""
+    index, _, twin = read([text, []])
+    cursor, expected = Cursor(), (-1, 0, 0)
+    for end in range(1, len(copy) + 1):
+        index.follow(copy[end - 1 : end], cursor)
+        expected = twin.follow(copy[:end][-REACH - 1 :], len(twin.text), expected)
+    assert state(cursor) == expected
+    assert grown(index, cursor, 24, 1, 0) == twin.grow(copy[-REACH:], expected, ODDS.tolist(), 24, 1, 0)
+
+
+@pytest.mark.parametrize("gap", [*range(4, 10), *range(62, 72)])
+def test_how_far_ahead_a_token_is_looked_for(gap: int) -> None:
+    """Twenty later places of the token leave none of the nearby one but by its nearness."""
+    later = [token for number in range(20) for token in (7, 500 + number)]
+    agree([*range(100, 100 + gap), 7, 8, *range(200, 300), *later], [100, 101, 102, 103, 7])
+
+
+def test_a_cursor_looks_forward_first() -> None:
+    agree([5, 6, 7, 8, 9, 8, 10, 11], [5, 6, 7, 8, 8])
 
 
 def test_frequent_tokens_fill_what_context_leaves_open() -> None:

@@ -13,7 +13,7 @@ from draftwood.errors import IntegrityError
 from draftwood.index.recycled import recycled
 from draftwood.index.recycled.naive_recycled import NaiveRecycled
 from draftwood.index.recycled.recycled import RecycledTable
-from draftwood.index.recycled.recycled_evidence import BUCKETS, CLASSES, OFF_PATH, ON_PATH, PROMPT, K
+from draftwood.index.recycled.recycled_evidence import BUCKETS, CLASSES, LONGEST, OFF_PATH, ON_PATH, PROMPT, K
 from draftwood.index.recycled.recycled_kernel import SAMPLED, WAYS, _gumbel
 from draftwood.tree import NO_CLAIM, TokenTree, merge
 from draftwood.verify.noise import KeyedNoise
@@ -149,6 +149,18 @@ def test_rows_without_a_probability_are_left_out():
     assert len(one) == 1
 
 
+@pytest.mark.parametrize(("trust", "claimed"), [(0.25, True), (0.5, True), (0.75, False)])
+def test_what_the_stem_says_too_is_the_tables_unless_the_stem_is_surer(trust, claimed):
+    one = table()
+    after(one, [1], [2], [0.5])
+    odds = np.full(CLASSES, 0.5, dtype=np.float32)
+    stem = TokenTree.build([2], belief=[trust])
+    columns, belief = one.grow(np.array([1], dtype=np.int32), odds, 4, depth=1, stem=stem)
+    assert columns[0].tolist() == [2]
+    assert (columns[2][0] != NO_CLAIM) == claimed
+    assert belief.tolist() == [max(trust, 0.5)]
+
+
 def test_of_two_rows_for_one_context_the_later_one_stays():
     one = table()
     put(one, [0], [1, 1], [-1, -1], [0, 1], [OFF_PATH, ON_PATH], [[2], [3]], [[0.5], [0.5]])
@@ -257,3 +269,21 @@ def test_nothing_grows_from_nothing():
         assert (columns.shape, len(belief)) == ((3, 0), 0)
     with pytest.raises(IntegrityError, match="odds are needed"):
         one.grow(np.array([1], dtype=np.int32), odds[1:], 4)
+
+
+@pytest.mark.parametrize("parent", [0, 1, -2])  # itself, a later node, nothing at all
+def test_what_is_no_tree_is_refused(parent):
+    one = table()
+    row = [PROMPT], [[2]], [[0.5]]
+    with pytest.raises(IntegrityError, match="do not belong together"):
+        put(one, [1], [4, 5], [parent, -1], [0], *row)
+    for node in (-2, 2):
+        with pytest.raises(IntegrityError, match="do not belong together"):
+            put(one, [1], [4, 5], [-1, 0], [node], *row)
+    assert len(one) == 0
+
+
+def test_a_stem_of_very_many_children_is_cut():
+    stem = TokenTree.build(list(range(300)), [-1] * 300)
+    columns, _ = table().grow(np.array([1], dtype=np.int32), np.zeros(CLASSES, dtype=np.float32), 300, stem=stem)
+    assert columns[0].tolist() == list(range(LONGEST * K + 64))

@@ -13,7 +13,7 @@ from draftwood.errors import IntegrityError
 from draftwood.index.suffix import naive_suffix, suffix_grow_kernel
 from draftwood.index.suffix.naive_suffix import NaiveSuffix
 from draftwood.index.suffix.suffix_automaton import SuffixAutomaton
-from draftwood.index.suffix.suffix_grow_kernel import CLASSES, FLOORS, LOOK
+from draftwood.index.suffix.suffix_grow_kernel import ADDED, ADDED_KINDS, CLASSES, FLOORS, KINDS, LOOK
 
 TEXT = letters(1) | letters(2) | letters(3) | letters(8) | PERIODIC | WIDE
 FLAT = np.full(CLASSES, 0.5, dtype=np.float32)
@@ -39,6 +39,22 @@ def test_agrees_with_the_twin(text, odds, nodes, depth, branches, least):
     assert tree == NaiveSuffix(text).grow(odds, **limits)
 
 
+@pytest.mark.parametrize("kind", range(12))
+def test_agrees_with_the_twin_where_one_kind_of_evidence_is_worth_most(kind):
+    """Then what is not looked at, for want of room, must be worth less indeed."""
+    odds = np.empty(CLASSES, dtype=np.float32)
+    for label in range(CLASSES):
+        of = label % KINDS if label < ADDED else KINDS + (label - ADDED) % ADDED_KINDS
+        odds[label] = 0.9 if of == kind else 0.1
+    rng = np.random.default_rng(kind)
+    for vocabulary in (2, 3, 6) * 8:
+        text = rng.integers(0, vocabulary, 60).tolist()
+        for nodes in (1, 2, 3, 5):
+            limits = {"nodes": nodes, "depth": 4, "branches": 4, "least": 1}
+            tree = grown(SuffixAutomaton(text, refresh=1000), odds, **limits)
+            assert tree == NaiveSuffix(text).grow(odds, **limits)
+
+
 def test_shorter_strings_add_what_followed_them_alone():
     """Behind ``1 2`` stood 3 twice and 4; behind ``2`` also 5, last of all."""
     text = [1, 2, 4, 10, 1, 2, 3, 11, 1, 2, 3, 12, 2, 5, 13, 1, 2]
@@ -55,6 +71,11 @@ def test_the_class_of_the_only_successor_says_whether_it_came_twice():
     assert grown(SuffixAutomaton([1, 2, 1]), depth=1) == [(2, -1, 0)]
     assert grown(SuffixAutomaton([1, 2, 1, 2, 1]), depth=1)[0][2] == suffix_grow_kernel.KINDS * 2 + 0
     assert grown(SuffixAutomaton([0, 1, 2, 3, 1, 2, 4, 1]), depth=1) == [(2, -1, 1)]
+
+
+def test_of_many_successors_the_latest_three_count_as_late():
+    text = [1, 2, 1, 3, 1, 4, 1, 5, 1, 6, 1]  # each once behind 1
+    assert grown(SuffixAutomaton(text), depth=1) == [(6, -1, 3), (5, -1, 5), (4, -1, 5), (3, -1, 6), (2, -1, 6)]
 
 
 def test_it_grows_on_round_the_end_of_the_text():
@@ -110,8 +131,9 @@ def test_a_string_that_thousands_of_tokens_followed_offers_some():
 
 def test_every_number_of_odds_is_checked_and_read_only_ones_are_taken():
     automaton = SuffixAutomaton([1, 2, 1])
-    with pytest.raises(IntegrityError, match="odds"):
-        automaton.grow(FLAT[:-1], 4, depth=4, branches=2)
+    for odds in (FLAT[:-1], np.append(FLAT, FLAT[:1])):
+        with pytest.raises(IntegrityError, match="odds"):
+            automaton.grow(odds, 4, depth=4, branches=2)
     frozen = FLAT.copy()
     frozen.flags.writeable = False
     assert grown(automaton, frozen) == grown(automaton)
