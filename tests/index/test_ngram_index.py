@@ -65,7 +65,7 @@ def edited(rng: np.random.Generator) -> tuple[list[int], list[int]]:
     return text, copy
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_so_they_do_on_long_edited_texts(seed: int) -> None:
     """What counts only after dozens of tokens: lost cursors, far places, long matches, ties of frequent tokens."""
     text, copy = edited(np.random.default_rng(seed))
