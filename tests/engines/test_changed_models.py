@@ -374,6 +374,10 @@ def test_a_released_model_that_is_changed_is_refused():
     prepare(model, pack=True, release=True)
     text = ours(model)
     assert ours(model) == text
+    with pytest.raises(UsageError, match="cannot be saved: load it again"):
+        model.state_dict()
+    with pytest.raises(UsageError, match="is a copy of a model that was released"):
+        ours(copy.deepcopy(model))
     model.model.norm.weight.data.mul_(2)
     with pytest.raises(UsageError, match="changed after its weights were released"):
         ours(model)

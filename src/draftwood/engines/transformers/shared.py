@@ -108,7 +108,12 @@ def _release(model: Any, target: OurTarget) -> None:
             weight.data = weight.data.clone()
     finally:
         target.packing.let_go()
+        model.register_state_dict_pre_hook(_refuse_saving)
         _made[model] = _Made(target, Seen(model))
+
+
+def _refuse_saving(*_: object) -> None:
+    raise UsageError("the weights of this model were released, so it cannot be saved: load it again")
 
 
 def packs(model: Any) -> bool:
