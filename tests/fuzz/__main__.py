@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,29 +88,41 @@ def main() -> int:
         tell_here(given.seed, range(start, stop))
         return 0
     if given.output is not None and given.output.exists():
-        lines = given.output.read_text().splitlines()
-        start = max([start, *(json.loads(line)["number"] + 1 for line in lines)])
+        start = max([start, *(number + 1 for number in done_before(given.output, given.seed))])
     return run(given.seed, range(start, stop), given.output)
+
+
+def done_before(output: Path, seed: int) -> Iterator[int]:
+    """Numbers of the cases of this seed in a file; a line that was cut off is left out."""
+    for line in output.read_text().splitlines():
+        with suppress(ValueError, KeyError, TypeError):
+            found = json.loads(line)
+            if found["seed"] == seed:
+                yield found["number"]
 
 
 def run(seed: int, numbers: range, output: Path | None) -> int:
     """Tell the stories; 1 if anything went wrong."""
     counts: Counter[str] = Counter()
-    wrong, begun = 0, time.monotonic()
-    for done, found in enumerate(tell_in_children(seed, numbers), 1):
-        counts.update(found["counts"])
-        if output is not None:
-            with output.open("a") as file:
-                file.write(json.dumps(found) + "\n")
-        if found["error"]:
-            wrong += 1
-            print(f"\ncase {found['number']}: {found['error']}", *found.get("story", ()), sep="\n  ")
-            print(f"repeat it: make fuzz N=1 SEED={seed} FROM={found['number']}", flush=True)
-        if done % 100 == 0:
-            each = (time.monotonic() - begun) / done
-            print(f"{done} of {len(numbers)} cases, {wrong} wrong, {each:.2f} s each: {dict(counts)}", flush=True)
-    print(f"{len(numbers)} cases from {numbers.start} on, seed {seed}: {wrong} wrong. {dict(counts)}")
-    return min(wrong, 1)
+    done, wrong, begun = 0, 0, time.monotonic()
+    try:
+        for found in tell_in_children(seed, numbers):
+            done += 1
+            counts.update(found["counts"])
+            if output is not None:
+                with output.open("a") as file:
+                    file.write(json.dumps({"seed": seed, **found}) + "\n")
+            if found["error"]:
+                wrong += 1
+                print(f"\ncase {found['number']}: {found['error']}", *found.get("story", ()), sep="\n  ")
+                print(f"repeat it: make fuzz N=1 SEED={seed} FROM={found['number']}", flush=True)
+            if done % 100 == 0:
+                each = (time.monotonic() - begun) / done
+                print(f"{done} of {len(numbers)} cases, {wrong} wrong, {each:.2f} s each", flush=True)
+    except KeyboardInterrupt:
+        print("stopped", end=", ")
+    print(f"{done} cases from {numbers.start} on, seed {seed}: {wrong} wrong. {dict(counts)}")
+    return 1 if wrong else 130 if done < len(numbers) else 0
 
 
 if __name__ == "__main__":
