@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.doors.fake import TOKENS, text_of
+from tests.fuzz.interrupt import interrupted
 
 from draftwood.doors.text import Piece, TextBuilder
 from draftwood.ending import StopStrings
@@ -115,3 +116,30 @@ def test_each_token_is_decoded_in_a_short_context():
     for token in spell("ab\u6728" * 200):
         builder.push(token, "model")
     assert longest < 10
+
+
+@pytest.mark.parametrize("stop", [None, "b b"])
+def test_an_interrupt_at_any_line_leaves_the_text_of_the_tokens_before_it(stop):
+    ids = [
+        TOKENS.index(b"ab"),
+        TOKENS.index(b" "),
+        *(TOKENS.index(bytes([b])) for b in "\u00e9".encode()),
+        3,
+        4,
+        6,
+    ]
+    for lines in range(1, 400):
+        builder = TextBuilder(text_of, None if stop is None else StopStrings([stop], text_of))
+        shown, taken = [], 0
+        try:
+            with interrupted(lines):
+                for token in ids:
+                    taken += 1
+                    shown += builder.push(token, "model")
+        except KeyboardInterrupt:
+            shown += builder.finish("model")
+            assert builder.text in (text_of(ids[: taken - 1]), text_of(ids[:taken]))
+            assert "".join(piece.text for piece in shown) in builder.text  # a piece may be lost on its way
+        else:
+            break
+    assert 50 < lines < 399

@@ -46,38 +46,38 @@ class TextBuilder:
     def push(self, token: int, source: str) -> list[Piece]:
         """Take in a token; returns what can be shown now."""
         self._ids.append(token)
-        before, now = self._decoded()
+        now = self._decode(self._ids[self._prefix :])
         if now.endswith("\ufffd"):  # in the middle of a character
             return []
-        self._prefix, self._read = self._read, len(self._ids)
-        self._append(now[len(before) :], source)
+        self._take(now, source)
         if self._stop is None:
             return self._show(len(self.text))
         before_stop = self._shown + len(self._stop.cut(self.text[self._shown :]))
         return self._show(min(before_stop, len(self.text) - self._stop.held_back(self.text)))
 
     def finish(self, source: str) -> list[Piece]:
-        """No more tokens come; returns what was held back, cut before a stop string."""
-        before, now = self._decoded()
-        self._append(now[len(before) :], source)
+        """No more tokens come; returns what was held back, cut before a stop string.
+
+        After an interrupt in `push`, too: state changes in one statement each, between which no signal is handled.
+        """
+        self._take(self._decode(self._ids[self._prefix :]), source)
         if self._stop is not None:
             self.text = self._stop.cut(self.text)
         return self._show(len(self.text))
 
-    def _decoded(self) -> tuple[str, str]:
-        return self._decode(self._ids[self._prefix : self._read]), self._decode(self._ids[self._prefix :])
-
-    def _append(self, text: str, source: str) -> None:
-        self.text += text
-        if text:
-            self._marks.append((len(self.text), source))
+    def _take(self, now: str, source: str) -> None:
+        """Take in what the tokens from ``prefix`` on say beyond those that were read."""
+        new = now[len(self._decode(self._ids[self._prefix : self._read])) :]
+        text, read = self.text + new, len(self._ids)
+        marks = [*self._marks, (len(text), source)] if new else self._marks
+        if read > self._read:
+            self.text, self._marks, self._prefix, self._read = text, marks, self._read, read
 
     def _show(self, end: int) -> list[Piece]:
         pieces = []
         while self._shown < end:
             until, source = self._marks[0]
-            pieces.append(Piece(self.text[self._shown : min(until, end)], source, self._prompt))
-            self._shown = min(until, end)
-            if until <= end:
-                self._marks.pop(0)
+            reached, rest = min(until, end), self._marks[1:] if until <= end else self._marks
+            pieces.append(Piece(self.text[self._shown : reached], source, self._prompt))
+            self._shown, self._marks = reached, rest
         return pieces
