@@ -139,7 +139,7 @@ def test_an_interrupt_at_any_line_leaves_the_text_of_the_tokens_before_it(stop):
         except KeyboardInterrupt:
             shown += builder.finish("model")
             assert builder.text in (text_of(ids[: taken - 1]), text_of(ids[:taken]))
-            assert "".join(piece.text for piece in shown) in builder.text  # a piece may be lost on its way
+            assert len("".join(piece.text for piece in shown)) <= len(builder.text), "nothing comes twice"
         else:
             break
     assert 50 < lines < 399
