@@ -298,6 +298,14 @@ def test_a_memory_of_somebody_else_is_not_saved_by_sessions(path, monkeypatch):
     assert isinstance(shared_memory(str(path), 500), KeptMemory)
 
 
+def test_what_comes_while_the_memory_is_being_changed_is_forgotten_with_its_namespace():
+    memory = Memory(100)
+    with memory.lock:
+        memory.add(ANSWER, "theirs")
+    memory.forget("theirs")
+    assert memory.answers() == []
+
+
 def test_an_answer_that_comes_while_the_memory_is_being_changed_is_kept(tmp_path):
     """As when the garbage collector closes a session in a thread that holds the lock."""
     memory = Memory(100)

@@ -14,7 +14,7 @@ from transformers.models.llama.modeling_llama import LlamaMLP
 
 import draftwood
 from draftwood import Conversation
-from draftwood.engines.transformers.shared import prepare, shared_target
+from draftwood.engines.transformers.shared import contents, prepare, shared_target
 from draftwood.engines.transformers.tiny import tiny
 from draftwood.errors import UsageError
 from tests.doors.fake import TOKENIZER
@@ -424,6 +424,14 @@ def test_a_conversation_reads_again_what_other_weights_have_read(change, pack):
         assert chat.generation.ids == theirs_of(model, chat.messages[:-1])
         list(chat.say("a"))
         assert chat.read < 30
+
+
+def test_a_number_that_is_a_tensor_is_looked_at():
+    """Gemma multiplies its embeddings by a buffer without dimensions."""
+    model = build("gemma3")
+    before = contents(model, shared_target(model))
+    model.model.embed_tokens.embed_scale.data.mul_(2)
+    assert contents(model, shared_target(model)) != before
 
 
 def theirs_of(model, messages):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -320,5 +319,4 @@ def tell(seed: int, number: int) -> dict[str, Any]:
     found = {"number": number, "counts": dict(story.counts), "error": error}
     if error:
         found["story"] = story.log
-    json.dumps(found)
     return found

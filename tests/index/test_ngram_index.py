@@ -65,15 +65,21 @@ def edited(rng: np.random.Generator) -> tuple[list[int], list[int]]:
     return text, copy
 
 
+def followed(index, twin, copy: list[int]):
+    """Yields, per token of a text of its own, how many were read, the cursor, and the state of the twin's."""
+    cursor, expected = Cursor(), (-1, 0, 0)
+    for end in range(1, len(copy) + 1):
+        index.follow(copy[end - 1 : end], cursor)
+        expected = twin.follow(copy[:end][-REACH - 1 :], len(twin.text), expected)
+        yield end, cursor, expected
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_so_they_do_on_long_edited_texts(seed: int) -> None:
     """What counts only after dozens of tokens: lost cursors, far places, long matches, ties of frequent tokens."""
     text, copy = edited(np.random.default_rng(seed))
     index, _, twin = read([text, []])
-    cursor, expected = Cursor(), (-1, 0, 0)
-    for end in range(1, len(copy) + 1):
-        index.follow(copy[end - 1 : end], cursor)
-        expected = twin.follow(copy[:end][-REACH - 1 :], len(twin.text), expected)
+    for end, cursor, expected in followed(index, twin, copy):
         assert state(cursor) == expected
         if end % 5 == 0:
             tree = twin.grow(copy[:end][-REACH:], expected, ODDS.tolist(), 12, 4, FREQUENT)
@@ -152,10 +158,7 @@ def test_a_replaced_word_does_not_end_the_copy() -> None:
 def agree(text: list[int], copy: list[int]) -> None:
     """The cursor and the tree behind a text of its own are the twin's."""
     index, _, twin = read([text, []])
-    cursor, expected = Cursor(), (-1, 0, 0)
-    for end in range(1, len(copy) + 1):
-        index.follow(copy[end - 1 : end], cursor)
-        expected = twin.follow(copy[:end][-REACH - 1 :], len(twin.text), expected)
+    *_, (_, cursor, expected) = followed(index, twin, copy)
     assert state(cursor) == expected
     assert grown(index, cursor, 24, 1, 0) == twin.grow(copy[-REACH:], expected, ODDS.tolist(), 24, 1, 0)
 

@@ -28,6 +28,7 @@ def report(
     from draftwood.measure.report.build import build, write
     from draftwood.measure.report.markup import count
 
+    # Over what it reads it is refused anyway, by another sentence.
     places.check_place(output, force or output.resolve() in {source.resolve() for source in rows})
     page = build(rows, title, answers)
     size = write(output, page, rows)

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from draftwood.errors import RecordError, UsageError
 
-FORMAT = 1
-
 log = logging.getLogger("draftwood")
+
+FORMAT = 1
 """Of the files that `load` reads."""
 _BESIDE = ("prefill", "sampling", "memory", "tree")
 """Rows of a profile that say something else than what a pass costs."""

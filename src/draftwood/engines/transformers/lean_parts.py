@@ -28,9 +28,8 @@ _SCALES = {"scaling", "attention_dropout", "variance_epsilon", "eps", "attention
 """Numbers on a module that we use, or that do nothing outside training; any other than 1 may be a multiplier."""
 _SETTINGS = ("final_logit_softcapping", "attn_logit_softcapping", "clip_qkv", "logit_scale", "logits_scaling")
 """Settings that a ``forward`` may read from the configuration; the self-test finds those we have not heard of."""
-
-
 _KNOWN = ("transformers.", "torch.")
+"""Packages whose classes are imitated."""
 
 
 class _UnknownPartError(Exception):

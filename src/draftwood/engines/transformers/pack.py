@@ -105,7 +105,7 @@ class Packing:
 
 def digest(tensor: Tensor) -> int:
     """XXH3 of the bytes, at about 25 GB/s: hashing all weights takes about as long as a pass."""
-    return int(xxh3_64_intdigest(tensor.detach().contiguous().view(torch.uint8).numpy().data))
+    return int(xxh3_64_intdigest(tensor.detach().reshape(-1).view(torch.uint8).numpy().data))
 
 
 class PackedLinear(nn.Module):

@@ -56,16 +56,24 @@ _passed: dict[tuple[bytes, bool], int] = {}
 """Per `traits` of a model, and whether it is to be packed: which way passed the self-test."""
 
 
-def _forget_all() -> None:
-    """Of a child of fork: what another thread of its parent held stays held in it for ever."""
+def _begin_anew() -> None:
+    """Of a child of fork: what another thread of its parent held stays held in it for ever.
+
+    Targets are made again, since that thread may have been in the middle of one; not those of models that were
+    released, of which nothing else is left.
+    """
     global _registry
     _registry = Lock()
-    for known in (_locks, _made):
-        known.clear()
+    _locks.clear()
+    for model, made in list(_made.items()):
+        if model in _released:
+            made.target.lock = RLock()
+        else:
+            del _made[model]
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _lock_of(model: Any) -> RLockType:

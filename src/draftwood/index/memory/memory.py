@@ -218,6 +218,7 @@ class Memory:
         save to that file. Until then they draft from it.
         """
         with self.lock:
+            self._take_late()  # of this namespace too, which must not come back
             self.contents.forget(namespace)
             self._forgotten[tombstone(namespace)] = max(time.time(), self._buried(namespace) + 1e-3)
 
@@ -272,6 +273,7 @@ class Memory:
             self.check_fingerprint(found.fingerprint)
         _, known = self._synced.get(path, (None, set[Key]()))
         with self.lock:
+            self._take_late()
             for namespace in list(self.contents.spaces):
                 if self._buried(namespace) < found.buried(namespace):
                     self.contents.forget(namespace)
