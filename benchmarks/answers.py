@@ -12,9 +12,9 @@ from pathlib import Path
 
 import draftwood
 from draftwood import tasks
-from draftwood.doors.prompts import as_prompts
-from draftwood.measure.rows.provenance import provenance
-from draftwood.measure.rows.traces import Trace, write_traces
+from draftwood.api.prompts import as_prompts
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.traces import Trace, write_traces
 
 KINDS = ("code-edit", "grammar", "summary", "web-qa", "chat", "structured", "completion", "agent")
 

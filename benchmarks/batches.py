@@ -22,14 +22,14 @@ import torch
 from transformers import StoppingCriteria
 
 import draftwood
+from draftwood.api.setup import Setup
 from draftwood.contracts import Sampling
-from draftwood.doors.setup import Setup
-from draftwood.loop import write
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request
 from draftwood.measure.bench.table import geometric_mean
 from draftwood.measure.prompt_files import task_jobs
-from draftwood.measure.rows.provenance import provenance
+from draftwood.measure.records.provenance import provenance
 from draftwood.models.quiet import quiet_transformers
-from draftwood.request import Request
 
 TASKS = ("code-edit", "grammar", "summary", "web-qa", "chat")
 THEIRS, PLAIN = "transformers", "none"
@@ -64,7 +64,7 @@ def ours(setup: Setup, prompts: Sequence[Sequence[int]], tokens: int) -> dict[st
     ids: list[list[int]] = [[] for _ in prompts]
     steps = []
     with setup.open(requests) as rows:
-        emissions = write(setup.target, setup.planner, rows)
+        emissions = decode_sequences(setup.target, setup.planner, rows)
         for _ in prompts:
             first = next(emissions)
             ids[first.row] += first.tokens

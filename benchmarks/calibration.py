@@ -35,19 +35,19 @@ from calibration_picture import draw
 from numpy.typing import NDArray
 
 from draftwood.contracts import Drafter, Feedback
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import open_sequences
 from draftwood.drafters.load import load
 from draftwood.engines.replay import ReplayTarget
-from draftwood.loop import write
-from draftwood.measure.rows.lines import write_whole
-from draftwood.measure.rows.provenance import provenance
-from draftwood.measure.rows.records import header
-from draftwood.measure.rows.traces import Trace, grouped, read_traces
+from draftwood.measure.records.lines import write_whole
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import header
+from draftwood.measure.records.traces import Trace, grouped, read_traces
 from draftwood.measure.simulate import recorded_request
 from draftwood.models import load_tokenizer
 from draftwood.planning import beliefs
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.learned import Learned
-from draftwood.request import open_rows
 from draftwood.verify.exact import SampleAndMatch
 
 FIRST = (20, 50, 100)
@@ -145,8 +145,8 @@ def replay(traces: Iterable[Trace], names: str, nodes: int, mode: str, *, fresh:
             watched.labels = kept
         watched.place = (number, 0)
         target = ReplayTarget(trace.prompt_ids, trace.output_ids)
-        with open_rows(target, drafters, [recorded_request(trace)], SampleAndMatch()) as rows:
-            for _ in write(target, FixedPlanner(nodes, learned=Learned(watched)), rows):
+        with open_sequences(target, drafters, [recorded_request(trace)], SampleAndMatch()) as rows:
+            for _ in decode_sequences(target, FixedPlanner(nodes, learned=Learned(watched)), rows):
                 pass
     return watched.labels
 

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from draftwood.measure.rows.lines import whole_file
+from draftwood.measure.records.lines import whole_file
 
 ACROSS = 4
 LINES = (

@@ -31,10 +31,10 @@ from drafting_compile import show as show_compiling
 from drafting_peers import ROOM, VllmNgram, peers
 from numpy.typing import NDArray
 
-from draftwood.measure.rows.lines import Appender, read_lines
-from draftwood.measure.rows.provenance import provenance
-from draftwood.measure.rows.records import header
-from draftwood.measure.rows.traces import read_traces
+from draftwood.measure.records.lines import Appender, read_lines
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import header
+from draftwood.measure.records.traces import read_traces
 from draftwood.models import load_tokenizer
 
 Ints = NDArray[np.int32]

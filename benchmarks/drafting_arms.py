@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Drafter, Feedback
 from draftwood.corpora.suffix_array import suffix_array
-from draftwood.drafters.corpus import CorpusDrafter
+from draftwood.drafters.corpus.corpus import Corpus
+from draftwood.drafters.corpus.drafter import CorpusDrafter
+from draftwood.drafters.corpus.file import BORDER, Documents, Part
 from draftwood.drafters.load import DRAFTERS, load
-from draftwood.drafters.memory import MemoryDrafter
-from draftwood.drafters.prediction import PredictionDrafter
-from draftwood.index.corpus.corpus import Corpus
-from draftwood.index.corpus.corpus_file import BORDER, Documents, Part
-from draftwood.index.memory.memory import Memory
+from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.memory.memory import Memory
+from draftwood.drafters.prediction.drafter import PredictionDrafter
 from draftwood.testing import EmptyDrafter
 from draftwood.tree import TokenTree
 
@@ -46,13 +46,13 @@ class OurRun:
     """A session of ours, and how it is told what a pass gave."""
 
     def __init__(self, drafter: Drafter, prompt: list[int]) -> None:
-        self.drafter, self._odds = drafter, drafter.prior
+        self.drafter, self._accept_rates = drafter, drafter.prior
         self._session = drafter.open(prompt, None)
         self._tree = TokenTree.empty()
         self.prepare(prompt[:1])
 
     def draft(self, shape: Shape) -> Any:
-        tree = self._tree = self._session.draft(shape.nodes, 0, self._odds)
+        tree = self._tree = self._session.draft(shape.nodes, 0, self._accept_rates)
         return tree if shape.tree or tree.is_chain else tree.best_chain()
 
     def drawn(self, shape: Shape, found: Any) -> Drawn:  # noqa: ARG002

@@ -22,8 +22,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftwood.engines.transformers.shared import shared_target
-from draftwood.measure.rows.provenance import provenance
-from draftwood.measure.rows.records import header
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import header
 from draftwood.tree import TokenTree
 
 SHAPES: dict[str, dict[str, int]] = {

@@ -27,9 +27,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.drafters.suffix import SuffixDrafter, SuffixSession
-from draftwood.index.suffix.naive_suffix import NaiveSuffix
-from draftwood.index.suffix.suffix_automaton import SuffixAutomaton
+from draftwood.drafters.suffix.automaton import SuffixAutomaton
+from draftwood.drafters.suffix.drafter import SuffixDrafter, SuffixSession
+from draftwood.drafters.suffix.naive import NaiveSuffix
 
 VOCABULARY = 49_152
 PERIOD = 37
@@ -102,13 +102,13 @@ def row(kind: str, ids: NDArray[np.int32]) -> dict[str, Any]:
     session = SuffixSession(drafter, automaton.copy())
     if session.draft(DRAFT, 0, drafter.prior).tokens.size < DRAFT:
         session.extend([int(ids[0])])  # the last token was new; now the first has come twice
-    odds = drafter.prior
+    accept_rates = drafter.prior
     measured: dict[str, Any] = {
         "text": kind,
         "tokens": len(ids),
         "index_ns_per_token": best_seconds(lambda: SuffixAutomaton(ids)) / len(ids) * 1e9,
         "follow_ns_per_token": min(follow_seconds(ids) for _ in range(3)) * 1e9,
-        "draft_us": per_call(lambda: session.draft(DRAFT, 0, odds)) * 1e6,
+        "draft_us": per_call(lambda: session.draft(DRAFT, 0, accept_rates)) * 1e6,
         "bytes_per_token": automaton.nbytes / len(ids),
     }
     if len(ids) <= TWIN_AT_MOST:
@@ -134,7 +134,7 @@ def twin(ids: NDArray[np.int32]) -> dict[str, float]:
 def compile_seconds() -> dict[str, float]:
     """Seconds of the first ``open()`` in a fresh process, numba's import included: empty cache, then filled."""
     code = (
-        "import time; from draftwood.drafters.suffix import SuffixDrafter as S; t = time.perf_counter();"
+        "import time; from draftwood.drafters.suffix.drafter import SuffixDrafter as S; t = time.perf_counter();"
         "S().open([1, 2, 1], None); print(time.perf_counter() - t)"
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -17,16 +17,16 @@ from time import perf_counter
 from typing import Any
 
 import draftwood
-from draftwood.doors.prompts import as_ids
-from draftwood.doors.setup import Setup
+from draftwood.api.prompts import as_ids
+from draftwood.api.setup import Setup
 from draftwood.measure.bench.arms import OurArm
 from draftwood.measure.bench.run import Bench, BenchSettings
 from draftwood.measure.prompt_files import Job, task_jobs
-from draftwood.measure.rows.provenance import provenance
-from draftwood.measure.rows.records import Answer, header
-from draftwood.measure.rows.timing import rates
-from draftwood.measure.rows.traces import Trace
-from draftwood.measure.rows.writer import RowsWriter
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import Answer, header
+from draftwood.measure.records.timing import rates
+from draftwood.measure.records.traces import Trace
+from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.simulate import simulate
 from draftwood.tree import TokenTree
 
@@ -50,7 +50,7 @@ def bench_against_bare(model: Any, tokenizer: Any, limit: int, rounds: int) -> d
     job = Job("chat", "x", as_ids(task_jobs("chat", 1)[0].prompt, tokenizer))
     times: dict[str, list[float]] = {"bare": [], "bench": []}
     with tempfile.TemporaryDirectory() as folder:
-        writer = RowsWriter(Path(folder) / "rows.jsonl", header("bench", {}, {}))
+        writer = RecordsWriter(Path(folder) / "rows.jsonl", header("bench", {}, {}))
         arm = OurArm("none", setup, "fixed:16")
         work = Bench(setup, [arm], [job], BenchSettings("fixed:16", limit), writer)
         for number in range(rounds + 1):
@@ -80,7 +80,7 @@ def recording(answers: list[Answer]) -> dict[str, Any]:
     """Microseconds to turn a step into its line and write it, file included."""
     steps = sum(len(a.steps) for a in answers)
     with tempfile.TemporaryDirectory() as folder:
-        writer = RowsWriter(Path(folder) / "rows.jsonl", header("bench", {}, {}))
+        writer = RecordsWriter(Path(folder) / "rows.jsonl", header("bench", {}, {}))
         started = perf_counter()
         for answer in answers:
             writer.answer(answer)
@@ -121,7 +121,7 @@ def main() -> None:
     args = parser.parse_args()
     model, tokenizer = draftwood.load("smollm2", threads=2)
     if args.traces:
-        from draftwood.measure.rows.traces import read_traces
+        from draftwood.measure.records.traces import read_traces
 
         traces = read_traces(args.traces)
     else:

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from priors import SHAPES, leaning, listed, write_module
 
 import draftwood
+from draftwood.api.prompts import as_ids
+from draftwood.api.setup import Setup
 from draftwood.contracts import Feedback, State
-from draftwood.doors.prompts import as_ids
-from draftwood.doors.setup import Setup
+from draftwood.decoding.loop import decode_sequences
 from draftwood.drafters.load import load
-from draftwood.loop import write
 from draftwood.measure.prompt_files import task_jobs
 from draftwood.planning.beliefs import labels
 from draftwood.planning.fixed import FixedPlanner
@@ -83,7 +83,7 @@ def _count(args: argparse.Namespace, classes: int) -> tuple[NDArray[np.float64],
                 sampling = {"temperature": temperature, "seed": 0}
                 request = setup.request(ids, max_new_tokens=args.max_new_tokens, **sampling)
                 with setup.open([request]) as rows:
-                    for _ in write(setup.target, planner, rows):
+                    for _ in decode_sequences(setup.target, planner, rows):
                         pass
                 print(arm, temperature, job.task, job.name, file=sys.stderr)
         hits, totals = hits + planner.hits, totals + planner.totals

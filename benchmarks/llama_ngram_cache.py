@@ -16,8 +16,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from draftwood.drafters.ngram_cache import NgramCacheDrafter
-from draftwood.measure.rows.traces import read_traces
+from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
+from draftwood.measure.records.traces import read_traces
 from draftwood.models import gguf_file
 
 CONTEXT, LIMIT = 2048, 64

@@ -34,11 +34,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Drafter
-from draftwood.drafters.memory import MemoryDrafter, MemorySession
-from draftwood.drafters.ngram import NgramDrafter
-from draftwood.index.memory.memory import Memory
-from draftwood.measure.rows.timing import acceptance_length
-from draftwood.measure.rows.traces import grouped, read_traces
+from draftwood.drafters.memory.drafter import MemoryDrafter, MemorySession
+from draftwood.drafters.memory.memory import Memory
+from draftwood.drafters.ngram.drafter import NgramDrafter
+from draftwood.measure.records.timing import acceptance_length
+from draftwood.measure.records.traces import grouped, read_traces
 from draftwood.measure.simulate import simulate
 
 VOCABULARY = 49_152
@@ -89,17 +89,17 @@ def draft_us(memory: Memory, nodes: int, new: int) -> list[float]:
     """Median and 95th percentile of drafting behind 40 tokens of an answer, ``new`` of them just read."""
     drafter, rng, times = MemoryDrafter(memory=memory), np.random.default_rng(2), []
     known = [saved.ids for saved in memory.answers() if len(saved.ids) > 60]
-    odds = drafter.prior
+    accept_rates = drafter.prior
     for _ in range(PLACES):
         text = known[rng.integers(len(known))]
         at = int(rng.integers(40, len(text)))
         runs = []
         for _ in range(5):
             session = MemorySession(drafter, text[at - 40 : at - new])
-            session.draft(nodes, 0, odds)
+            session.draft(nodes, 0, accept_rates)
             session.extend(text[at - new : at])
             start = time.perf_counter()
-            session.draft(nodes, 0, odds)
+            session.draft(nodes, 0, accept_rates)
             runs.append(time.perf_counter() - start)
         times.append(min(runs) * 1e6)
     return [float(np.percentile(times, share)) for share in (50, 95)]

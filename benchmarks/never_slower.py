@@ -28,17 +28,17 @@ import torch
 from never_slower_table import ARMS, TEMPERATURES, Pair, pairs, show, telling
 
 import draftwood
+from draftwood.api.setup import Setup
+from draftwood.api.user_texts import detached
 from draftwood.contracts import Drafter, Planner
-from draftwood.doors.setup import Setup
-from draftwood.doors.sources import detached
-from draftwood.loop import write
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, Row
 from draftwood.measure.prompt_files import Job, task_jobs
-from draftwood.measure.rows.provenance import provenance
-from draftwood.measure.rows.records import header, read_rows
-from draftwood.measure.rows.writer import RowsWriter
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import header, read_records
+from draftwood.measure.records.writer import RecordsWriter
 from draftwood.planning.load import DEFAULT
 from draftwood.rates import Rates
-from draftwood.request import Request, Row
 from draftwood.step import Step
 from draftwood.tasks import KINDS
 from draftwood.tree import TokenTree
@@ -108,7 +108,7 @@ class Bench:
         row.open_sources()
         steps: list[Step] = []
         try:
-            emissions = write(self.target, arm.planner, [row])
+            emissions = decode_sequences(self.target, arm.planner, [row])
             ids = list(next(emissions).tokens)
             started = ended = time.perf_counter()
             for emission in emissions:
@@ -163,7 +163,7 @@ def measure(args: argparse.Namespace, jobs: Sequence[tuple[Job, Sequence[float]]
     settings = {name: getattr(args, name) for name in SETTINGS}
     settings |= {"seed": SEED, "threads": torch.get_num_threads()}
     first = header("never_slower", settings, provenance(model=args.model, dtype=args.dtype))
-    writer = RowsWriter(args.output, first)
+    writer = RecordsWriter(args.output, first)
     work = list(todo(jobs, rounds, pairs(writer.rows)))
     bench.warm()
     started = time.perf_counter()
@@ -198,7 +198,7 @@ def run(args: argparse.Namespace) -> int:
 
 def worst(args: argparse.Namespace) -> int:
     """The slowest prompts once more, in rounds; settings are those of the file."""
-    rows = read_rows(args.rows)
+    rows = read_records(args.rows)
     for name in SETTINGS:
         setattr(args, name, rows.header["settings"][name])
     args.threads = args.threads or rows.header["settings"]["threads"]

@@ -12,7 +12,7 @@ import numpy as np
 from parrot_tables import MODELS, TABLE_1, TABLE_2
 from scipy.stats import bootstrap
 
-from draftwood.measure.rows.records import Rows, read_rows
+from draftwood.measure.records.records import Records, read_records
 
 ARMS = ("plain", "default")
 TASK, TASK_NOISE, PROMPT = 1.0, 0.99, 0.93
@@ -54,7 +54,7 @@ class Pair:
         return bool(self.plain["output_ids"] == self.ours["output_ids"])
 
 
-def pairs(rows: Rows) -> list[Pair]:
+def pairs(rows: Records) -> list[Pair]:
     """Complete pairs, the latest of each."""
     found: dict[tuple[str, str, float, int], dict[str, Any]] = {}
     for row in rows.of_kind("run"):
@@ -62,7 +62,7 @@ def pairs(rows: Rows) -> list[Pair]:
     return [Pair(*key, *(arms[a] for a in ARMS)) for key, arms in found.items() if len(arms) == len(ARMS)]
 
 
-def telling(rows: Rows) -> list[Pair]:
+def telling(rows: Records) -> list[Pair]:
     """Pairs that say something about speed."""
     return [pair for pair in pairs(rows) if pair.tells]
 
@@ -89,7 +89,7 @@ def grouped(some: Iterable[Pair]) -> dict[tuple[str, float], list[Pair]]:
 
 def show(paths: Sequence[Path]) -> int:
     """Print everything; returns 1 where a limit is missed."""
-    files = [read_rows(path) for path in paths]
+    files = [read_records(path) for path in paths]
     some, said = telling(files[0]), files[0].header["provenance"]
     print(f"`{said['command']}`: {said['processor']}, {said.get('threads')} threads, {said['date']}\n")
     if not some:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.drafters.ngram_cache import NgramCacheDrafter
+from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
 from index import TEXTS
 
 DRAFT, STEP, PLACES = 8, 5, 500

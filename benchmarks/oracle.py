@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.measure.bench.table import geometric_mean
-from draftwood.measure.rows.lines import write_whole
-from draftwood.measure.rows.provenance import provenance
-from draftwood.measure.rows.records import Answer, header
-from draftwood.measure.rows.traces import Trace, grouped, read_traces
+from draftwood.measure.records.lines import write_whole
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import Answer, header
+from draftwood.measure.records.traces import Trace, grouped, read_traces
 from draftwood.measure.simulate import simulate
 from draftwood.planning.cost_curve import CostCurve
 

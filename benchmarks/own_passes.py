@@ -27,15 +27,15 @@ import torch
 from own_passes_table import MIX, line, runs, show
 
 import draftwood
-from draftwood.doors.setup import Setup
+from draftwood.api.setup import Setup
 from draftwood.drafters.load import arms as read_arms
 from draftwood.drafters.load import load as load_drafters
 from draftwood.measure.bench.arms import OurArm
 from draftwood.measure.prompt_files import Job, task_jobs
-from draftwood.measure.rows.provenance import provenance
-from draftwood.measure.rows.records import Answer, header
-from draftwood.measure.rows.traces import read_traces
-from draftwood.measure.rows.writer import RowsWriter
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import Answer, header
+from draftwood.measure.records.traces import read_traces
+from draftwood.measure.records.writer import RecordsWriter
 from draftwood.tasks._text import reflow
 from draftwood.tasks.summary import TEXTS
 
@@ -80,7 +80,7 @@ def measure(args: argparse.Namespace, ways: Sequence[Way]) -> int:
     model, tokenizer = draftwood.load(args.model, dtype=args.dtype, threads=args.threads)
     settings = {name: getattr(args, name) for name in SETTINGS} | {"seed": SEED}
     facts = {"model": args.model, "dtype": args.dtype, "threads": torch.get_num_threads()}
-    writer = RowsWriter(args.output, header("own_passes", settings, provenance(**facts)))
+    writer = RecordsWriter(args.output, header("own_passes", settings, provenance(**facts)))
     done = {(Way(r.group.arm, r.group.draft, r.group.temperature), r.task, r.name) for r in runs([writer.rows])}
     work: list[tuple[Way, list[Job]]] = []
     for way in ways:
@@ -99,7 +99,7 @@ def measure(args: argparse.Namespace, ways: Sequence[Way]) -> int:
 class Live:
     """A model, and where its answers go."""
 
-    def __init__(self, setup: Setup, writer: RowsWriter, args: argparse.Namespace) -> None:
+    def __init__(self, setup: Setup, writer: RecordsWriter, args: argparse.Namespace) -> None:
         self._setup, self._writer, self._args = setup, writer, args
 
     def all(self, work: Sequence[tuple[Way, list[Job]]]) -> None:

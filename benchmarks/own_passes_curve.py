@@ -22,8 +22,8 @@ from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 from own_passes import Way, arguments, measure
 from own_passes_table import Run, grouped, length, runs, scored
 
-from draftwood.measure.rows.lines import whole_file
-from draftwood.measure.rows.records import read_rows
+from draftwood.measure.records.lines import whole_file
+from draftwood.measure.records.records import read_records
 
 KINDS = ("chat", "code-edit")
 WINDOWS, NGRAMS = (2, 4, 7, 10, 15), (3, 4, 5)
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def picture(args: argparse.Namespace) -> int:
-    some = runs(read_rows(path) for path in args.rows)
+    some = runs(read_records(path) for path in args.rows)
     if not some:
         print("no answer yet")
         return 1

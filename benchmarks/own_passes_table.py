@@ -10,9 +10,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from draftwood.measure.rows import timing
-from draftwood.measure.rows.records import Answer, Rows, read_rows
-from draftwood.request import common_prefix
+from draftwood.decoding.request import common_prefix
+from draftwood.measure.records import timing
+from draftwood.measure.records.records import Answer, Records, read_records
 from draftwood.step import Step
 
 MIX = ("web-qa", "summary", "code-edit", "grammar", "chat")
@@ -63,7 +63,7 @@ class Run:
     emitted: list[int]
     accepted: list[int]
     drafted: list[int]
-    probed: list[int]
+    lookahead_scored: list[int]
     by_source: dict[str, dict[str, int]]
     seconds: dict[str, float]
 
@@ -90,7 +90,7 @@ def line(answer: Answer) -> dict[str, Any]:
         "emitted": [len(s.emitted) for s in answer.steps],
         "accepted": [s.accepted for s in answer.steps],
         "drafted": [s.drafted for s in answer.steps],
-        "probed": [s.probed for s in answer.steps],
+        "lookahead_scored": [s.lookahead_scored for s in answer.steps],
         "by_source": {name: _of_source(steps, i) for i, name in enumerate(answer.drafters)},
         "seconds": {part: round(sum(getattr(s, f"{part}_s") for s in steps), 6) for part in PARTS},
     }
@@ -102,7 +102,7 @@ def _of_source(steps: Sequence[Step], index: int) -> dict[str, int]:
     return {name: sum(getattr(s, name) for s in own) for name in counts}
 
 
-def runs(files: Iterable[Rows]) -> list[Run]:
+def runs(files: Iterable[Records]) -> list[Run]:
     """The latest of each."""
     found: dict[Any, Run] = {}
     for rows in files:
@@ -193,7 +193,7 @@ def differing(some: Iterable[Run]) -> Iterator[tuple[Run, Run, int]]:
 
 def show(paths: Sequence[Path]) -> int:
     """Print everything; returns 1 where a limit is missed."""
-    some = runs(read_rows(path) for path in paths)
+    some = runs(read_records(path) for path in paths)
     groups = grouped(some)
     if not groups:
         print("no answer yet")
@@ -257,7 +257,7 @@ def scored(some: Sequence[Run]) -> tuple[float, float]:
     passes = sum(run.passes for run in some) or 1
     return (
         sum(sum(run.drafted[: run.passes]) for run in some) / passes,
-        sum(sum(run.probed[: run.passes]) for run in some) / passes,
+        sum(sum(run.lookahead_scored[: run.passes]) for run in some) / passes,
     )
 
 
@@ -270,12 +270,12 @@ def _parts(some: Sequence[Run]) -> list[str]:
     for run in some:
         of_source.update({name: counts["accepted"] for name, counts in run.by_source.items()})
         seconds.update(run.seconds)
-    nodes, probes = scored(some)
+    nodes, lookahead_nodes = scored(some)
     return [
         f"{accepted / (sum(drafted) or 1):.3f}",
         f"{sum(map(bool, drafted)) / passes:.2f}",
         f"{nodes:.1f}",
-        f"{probes:.1f}",
+        f"{lookahead_nodes:.1f}",
         ", ".join(f"{name} {count / passes:.2f}" for name, count in of_source.items()),
         *(f"{1e3 * seconds[part] / passes:.2f}" for part in PARTS),
     ]

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from draftwood.contracts import Feedback
-from draftwood.drafters.parrot import PRIOR, ParrotDrafter
-from draftwood.measure.rows.records import Answer
-from draftwood.measure.rows.timing import rates
-from draftwood.measure.rows.traces import Trace, grouped, read_traces
+from draftwood.drafters.parrot.drafter import PRIOR, ParrotDrafter
+from draftwood.measure.records.records import Answer
+from draftwood.measure.records.timing import rates
+from draftwood.measure.records.traces import Trace, grouped, read_traces
 from draftwood.measure.simulate import simulate
 from draftwood.models import load_tokenizer
 from draftwood.tree import TokenTree
@@ -48,12 +48,12 @@ def sweep(label: str, traces: Sequence[Trace], orders: Sequence[int], ps: Sequen
 def promised_and_kept(traces: Sequence[Trace], order: int) -> None:
     """Print how often what the model suggests comes, per evidence class."""
     tried, taken = [0] * len(PRIOR), [0] * len(PRIOR)
-    empty, rows, session_odds = TokenTree.empty(), np.empty(0, dtype=np.int32), ParrotDrafter().prior
+    empty, rows, session_accept_rates = TokenTree.empty(), np.empty(0, dtype=np.int32), ParrotDrafter().prior
     for trace in traces:
         answer = trace.output_ids
         session = ParrotDrafter(order=order, p=0.0).open(trace.prompt_ids, None)
         for at in range(len(answer)):
-            tree = session.draft(16, 0, session_odds)
+            tree = session.draft(16, 0, session_accept_rates)
             pairs = zip(tree.tokens.tolist(), tree.evidence.tolist(), answer[at:], strict=False)
             for token, evidence, real in pairs if at else ():
                 tried[evidence] += 1

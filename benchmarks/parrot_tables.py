@@ -15,7 +15,7 @@ from typing import Any
 
 from draftwood.cli.main import run
 from draftwood.measure.bench.table import table
-from draftwood.measure.rows.records import read_rows
+from draftwood.measure.records.records import read_records
 
 MODELS = ("Llama-2-7b", "Llama-2-13b", "Meta-Llama-3-8B", "Mixtral-8x7B", "Mistral-7B")
 TABLE_1 = {
@@ -45,7 +45,7 @@ def measure(args: argparse.Namespace) -> int:
 
 
 def report(path: Path) -> None:
-    rows = read_rows(path)
+    rows = read_records(path)
     ours = {(row["task"], row["drafter"]): row for row in table(rows)}
     said = rows.header["provenance"]
     print(f"`{said['command']}`: {said['processor']}, {said['threads']} threads, {said['date']}\n")

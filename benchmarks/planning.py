@@ -23,10 +23,10 @@ from oracle import CURVES, TRACES
 from draftwood.contracts import Ask, Capabilities, Drafter, Feedback, Plan, State
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import MAX_ID
-from draftwood.measure.rows.lines import write_whole
-from draftwood.measure.rows.provenance import provenance
-from draftwood.measure.rows.records import header
-from draftwood.measure.rows.traces import Trace, read_traces
+from draftwood.measure.records.lines import write_whole
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import header
+from draftwood.measure.records.traces import Trace, read_traces
 from draftwood.measure.simulate import simulate
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned
@@ -76,7 +76,7 @@ def feedback(plan: Plan, proposal: TokenTree) -> Feedback:
     choice = np.full(1 + len(plan.tree), -1, dtype=np.int32)
     for row, token in zip([0, *(1 + node for node in path)], emitted, strict=True):
         choice[row] = token
-    return Feedback(plan.tree, proposal, plan.rows[0], tuple(path), emitted, choice)
+    return Feedback(plan.tree, proposal, plan.node_map[0], tuple(path), emitted, choice)
 
 
 class Calls:

@@ -31,20 +31,20 @@ from typing import Any
 import numpy as np
 from oracle import CURVES as KNOWN
 
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import open_sequences
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import ReplayTarget
-from draftwood.loop import write
-from draftwood.measure.rows.lines import write_whole
-from draftwood.measure.rows.provenance import provenance
-from draftwood.measure.rows.records import header
-from draftwood.measure.rows.traces import Trace, grouped, read_traces
+from draftwood.measure.records.lines import write_whole
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import header
+from draftwood.measure.records.traces import Trace, grouped, read_traces
 from draftwood.measure.simulate import recorded_request, simulate
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.sensors import Watched
 from draftwood.planning.policies.thermal import Thermal
 from draftwood.rates import Rates
-from draftwood.request import open_rows
 from draftwood.step import Step
 from draftwood.verify.exact import SampleAndMatch
 
@@ -150,8 +150,8 @@ def endless(traces: Sequence[Trace], planner: FixedPlanner, machine: HotMachine)
     drafters = load_drafters("ngram")
     for trace in cycle(traces):
         target = ReplayTarget(trace.prompt_ids, trace.output_ids)
-        with open_rows(target, drafters, [recorded_request(trace)], SampleAndMatch()) as rows:
-            for emission in write(target, planner, rows, machine.clock):
+        with open_sequences(target, drafters, [recorded_request(trace)], SampleAndMatch()) as rows:
+            for emission in decode_sequences(target, planner, rows, machine.clock):
                 if emission.step is not None:
                     emission.step.score_s = machine.cost(1 + emission.step.drafted, emission.step.context)
                     yield emission.step

@@ -16,17 +16,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from draftwood.measure.bench.table import geometric_mean, table
-from draftwood.measure.rows.records import Rows, read_rows
-from draftwood.measure.rows.traces import Trace, grouped, read_traces
+from draftwood.measure.records.records import Records, read_records
+from draftwood.measure.records.traces import Trace, grouped, read_traces
 from draftwood.measure.simulate import row, simulate
 from draftwood.models import load_tokenizer
 from draftwood.planning.cost_curve import CostCurve
 
 
 def against_measured(path: Path, curve: CostCurve) -> None:
-    rows = read_rows(path)
+    rows = read_records(path)
     ours = [a for a in rows.answers if a.engine == "draftwood"]
-    measured = {(r["task"], r["drafter"]): r for r in table(Rows(rows.header, ours))}
+    measured = {(r["task"], r["drafter"]): r for r in table(Records(rows.header, ours))}
     print("| task | arm | measured | predicted | predicted / measured |\n|---|---|---|---|---|")
     ratios = []
     for arm in dict.fromkeys(a.arm for a in ours if a.arm != "none"):

@@ -20,14 +20,14 @@ from pathlib import Path
 import numpy as np
 
 from draftwood.contracts import Drafter, Feedback
-from draftwood.drafters.prediction import PRIOR, PredictionDrafter
-from draftwood.drafters.suffix import SuffixDrafter
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
+from draftwood.drafters.prediction.drafter import PRIOR, PredictionDrafter
+from draftwood.drafters.suffix.drafter import SuffixDrafter
 from draftwood.engines.replay import ReplayTarget
-from draftwood.loop import write
-from draftwood.measure.rows.traces import read_traces
+from draftwood.measure.records.traces import read_traces
 from draftwood.models import load_tokenizer
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import Request, open_rows
 from draftwood.verify.exact import SampleAndMatch
 
 MODULES = (
@@ -138,7 +138,7 @@ class Tally:
 
     def __call__(self, feedback: Feedback) -> None:
         tree, reached = feedback.proposal, {-1: feedback.emitted[0]}
-        rows = {int(row): node for node, row in enumerate(feedback.rows.tolist())}
+        rows = {int(row): node for node, row in enumerate(feedback.node_map.tolist())}
         for depth, row in enumerate(feedback.path[: len(feedback.emitted) - 1]):
             if row in rows:
                 reached[rows[row]] = feedback.emitted[depth + 1]
@@ -159,12 +159,12 @@ def replay(
     target = ReplayTarget(prompt, answer)
     emitted = passes = scored = accepted = 0
     request = Request(list(prompt), len(answer))
-    with open_rows(target, drafters, [request], SampleAndMatch()) as (row,):
+    with open_sequences(target, drafters, [request], SampleAndMatch()) as (row,):
         if tally is not None:
             session = row.sources[0].session
             learn = session.learn
             session.learn = lambda feedback: (tally(feedback), learn(feedback))  # type: ignore[method-assign]
-        for emission in write(target, planner, [row]):
+        for emission in decode_sequences(target, planner, [row]):
             if emission.step is not None:
                 passes += 1
                 emitted += len(emission.tokens)

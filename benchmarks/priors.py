@@ -3,7 +3,7 @@
     python benchmarks/priors.py ngram TRACES.jsonl... [--tokenizer smollm2] [--weight chat=0.3] [--write]
 
 Replays the answers, counts per class how often a proposed token was right, and does so again with what it found,
-since odds decide what is proposed. A class that was hardly seen leans on its neighbours. Prints the array;
+since accept rates decide what is proposed. A class that was hardly seen leans on its neighbours. Prints the array;
 ``--write`` replaces it in the module ``drafters/<name>_prior.py``.
 """
 
@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 
 import draftwood.drafters
 from draftwood.contracts import Drafter
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import open_sequences
 from draftwood.drafters.load import load
 from draftwood.engines.replay import ReplayTarget
-from draftwood.loop import write
-from draftwood.measure.rows.traces import Trace, grouped, read_traces
+from draftwood.measure.records.traces import Trace, grouped, read_traces
 from draftwood.measure.simulate import recorded_request
 from draftwood.models import load_tokenizer
 from draftwood.planning import beliefs
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import open_rows
 from draftwood.verify.exact import SampleAndMatch
 
 LEAN = 10.0
@@ -69,8 +69,8 @@ def count(traces: list[Trace], drafter: Drafter, prior: NDArray[np.float32], nod
     planner.learned.beliefs.rates = lambda *_, **__: rates  # type: ignore[method-assign]
     for trace in traces:
         target = ReplayTarget(trace.prompt_ids, trace.output_ids)
-        with open_rows(target, [drafter], [recorded_request(trace)], SampleAndMatch()) as rows:
-            for _ in write(target, planner, rows):
+        with open_sequences(target, [drafter], [recorded_request(trace)], SampleAndMatch()) as rows:
+            for _ in decode_sequences(target, planner, rows):
                 pass
     return rates
 

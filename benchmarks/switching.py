@@ -24,21 +24,21 @@ from typing import Any
 import numpy as np
 from oracle import CURVES
 
-from draftwood.doors.sources import detached
+from draftwood.api.user_texts import detached
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import open_sequences
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import ReplayClock, ReplayTarget
-from draftwood.loop import write
-from draftwood.measure.rows.lines import write_whole
-from draftwood.measure.rows.provenance import provenance
-from draftwood.measure.rows.records import header
-from draftwood.measure.rows.traces import Trace, read_traces
+from draftwood.measure.records.lines import write_whole
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import header
+from draftwood.measure.records.traces import Trace, read_traces
 from draftwood.measure.simulate import recorded_request
 from draftwood.models import load_tokenizer
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.kind import KINDS, kind_of
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import load as load_planner
-from draftwood.request import open_rows
 from draftwood.step import Step
 from draftwood.tasks import KINDS as TASKS
 from draftwood.tasks import prompts
@@ -70,8 +70,8 @@ def replay(traces: Iterable[Trace], drafters: str, planner: str, curve: CostCurv
     for trace in traces:
         clock = ReplayClock()
         target = ReplayTarget(trace.prompt_ids, trace.output_ids, cost=curve.seconds, clock=clock)
-        with open_rows(target, shared, [recorded_request(trace)], SampleAndMatch()) as rows:
-            for emission in write(target, chosen, rows, clock):
+        with open_sequences(target, shared, [recorded_request(trace)], SampleAndMatch()) as rows:
+            for emission in decode_sequences(target, chosen, rows, clock):
                 if emission.step is not None:
                     found.add(trace.task, emission.step)
     return found

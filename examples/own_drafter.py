@@ -26,8 +26,8 @@ class EchoSession(TextSession):
         self.period = drafter.period
         super().__init__(prompt)
 
-    def draft(self, nodes, probes, odds):
-        return draftwood.TokenTree.build(self.text[-self.period :][:nodes].copy(), belief=odds[0])
+    def draft(self, nodes, lookahead_nodes, accept_rates):
+        return draftwood.TokenTree.build(self.text[-self.period :][:nodes].copy(), belief=accept_rates[0])
 
 
 check_drafter(Echo())

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from draftwood.contracts import Drafter, Sampling
-from draftwood.drafters.corpus import CorpusDrafter
+from draftwood.drafters.corpus.corpus import Corpus
+from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.load import load
-from draftwood.drafters.memory import MemoryDrafter
-from draftwood.drafters.ngram import NgramDrafter
-from draftwood.drafters.parrot import ParrotDrafter
-from draftwood.drafters.prediction import PredictionDrafter
-from draftwood.index.corpus.corpus import Corpus
-from draftwood.index.memory.memory import Memory
+from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.memory.memory import Memory
+from draftwood.drafters.ngram.drafter import NgramDrafter
+from draftwood.drafters.parrot.drafter import ParrotDrafter
+from draftwood.drafters.prediction.drafter import PredictionDrafter
 from draftwood.testing import (
     DuplicatingDrafter,
     EmptyDrafter,
@@ -26,13 +26,13 @@ from draftwood.testing import (
     InvalidDrafter,
     LyingDrafter,
     ModelDrafter,
-    ProbingDrafter,
     RaisingDrafter,
     RandomDrafter,
     SameDrafter,
     SlowDrafter,
     TopKDrafter,
     ToyTarget,
+    WindowDrafter,
     WrongDrafter,
 )
 
@@ -95,7 +95,7 @@ TOYS: Mapping[str, Make] = {
     "random": lambda target, *_: [RandomDrafter(target.vocab_size, seed=3)],
     "lying": lambda target, *_: [LyingDrafter(target.vocab_size)],
     "slow": lambda target, *_: [SlowDrafter(target.vocab_size, seconds=1e-5)],
-    "probing": lambda target, sampling: [ProbingDrafter(target, sampling)],
+    "probing": lambda target, sampling: [WindowDrafter(target, sampling)],
     "top-k": lambda *_: [TopKDrafter(k=2)],
     "model": lambda target, *_: [ModelDrafter(_twin(target))],
 }
@@ -150,7 +150,7 @@ COMBINED: Mapping[str, Make] = {
         else load("lookup+suffix")
     ),
     "probing+same+top-k": lambda target, sampling: [
-        ProbingDrafter(target, sampling),
+        WindowDrafter(target, sampling),
         SameDrafter(target, sampling),
         TopKDrafter(),
     ],

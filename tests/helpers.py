@@ -11,11 +11,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from draftwood.contracts import Ask, Drafter, Feedback, Needs, Plan, Planner, Processor, Sampling, State
-from draftwood.ending import StopStrings
-from draftwood.loop import decode
+from draftwood.decoding.loop import decode
+from draftwood.decoding.request import Request
+from draftwood.decoding.stopping import StopStrings
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import Request
 from draftwood.step import Step
 from draftwood.testing import RandomDrafter, ToyTarget
 from draftwood.tree import TokenTree, merge
@@ -224,15 +224,15 @@ def trees(
     vocab_size: int = 4,
     max_size: int = 10,
     beliefs: Sequence[float] = (1.0, 0.5, 0.25, 0.125),
-    probes: bool = True,
+    lookahead_nodes: bool = True,
     source: int = 0,
 ) -> TokenTree:
     """Any tree that fulfils the contract, equal siblings included; beliefs whose products are exact."""
     n = draw(st.integers(0, max_size))
     parents = [draw(st.integers(-1, i - 1)) for i in range(n)]
-    probe: list[bool] = []
+    lookahead: list[bool] = []
     for parent in parents:
-        probe.append(probes and ((parent >= 0 and probe[parent]) or draw(st.integers(0, 3)) == 0))
+        lookahead.append(lookahead_nodes and ((parent >= 0 and lookahead[parent]) or draw(st.integers(0, 3)) == 0))
     tree = TokenTree.build(
         draw(st.lists(st.integers(0, vocab_size - 1), min_size=n, max_size=n)),
         parents,
@@ -240,7 +240,7 @@ def trees(
         source=source,
         evidence=draw(st.lists(st.integers(0, 5), min_size=n, max_size=n)),
         draft_prob=draw(st.lists(st.sampled_from([0.1, 0.9]), min_size=n, max_size=n)),
-        probe=probe,
+        lookahead=lookahead,
     )
     tree.check_integrity(vocab_size)
     return tree

@@ -14,8 +14,10 @@ from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
 from tests.helpers import write
 
 
-def step(emitted: int, drafted: int, accepted: int, probed: int = 0) -> Step:
-    return Step(0, 9, (1,) * emitted, drafted=drafted, accepted=accepted, probed=probed, depth=drafted)
+def step(emitted: int, drafted: int, accepted: int, lookahead_scored: int = 0) -> Step:
+    return Step(
+        0, 9, (1,) * emitted, drafted=drafted, accepted=accepted, lookahead_scored=lookahead_scored, depth=drafted
+    )
 
 
 def test_by_hand():
@@ -32,7 +34,9 @@ def test_by_hand():
 
 
 def test_probes_are_in_no_rate():
-    assert Rates.of([step(1, 0, 0, probed=7), step(3, 2, 2, probed=4)]) == Rates.of([step(1, 0, 0), step(3, 2, 2)])
+    assert Rates.of([step(1, 0, 0, lookahead_scored=7), step(3, 2, 2, lookahead_scored=4)]) == Rates.of(
+        [step(1, 0, 0), step(3, 2, 2)]
+    )
 
 
 def test_a_token_that_a_cut_kept_from_being_emitted_is_not_counted():

@@ -26,7 +26,7 @@ STEPS = st.builds(
     emitted=st.lists(COUNT).map(tuple),
     sources=st.lists(st.integers(MODEL, 3)).map(tuple),
     drafted=COUNT,
-    probed=COUNT,
+    lookahead_scored=COUNT,
     accepted=COUNT,
     finish=st.sampled_from([None, "eos", "stop", "length"]),
     by_source=st.lists(SOURCE_STEPS, max_size=3).map(tuple),

@@ -19,12 +19,12 @@ TREE = TokenTree.build(
     [5, 7, 6, 8, 9],
     [-1, -1, 0, 0, 2],
     belief=[0.5, 0.25, 0.5, 0.25, 1.0],
-    probe=[False, False, False, False, True],
+    lookahead=[False, False, False, False, True],
 )
 
 
 def same(one: TokenTree, other: TokenTree) -> bool:
-    columns = ("tokens", "parents", "belief", "source", "evidence", "draft_prob", "probe")
+    columns = ("tokens", "parents", "belief", "source", "evidence", "draft_prob", "lookahead")
     return all(np.array_equal(getattr(one, c), getattr(other, c), equal_nan=c == "draft_prob") for c in columns)
 
 
@@ -40,19 +40,24 @@ def test_without_parents_it_is_a_chain_and_scalars_are_spread():
     assert chain.source.tolist() == [2] * 3
     assert chain.evidence.tolist() == [7] * 3
     assert np.isnan(chain.draft_prob).all()
-    assert not chain.probe.any()
-    assert chain.n_probes == 0
+    assert not chain.lookahead.any()
+    assert chain.n_lookahead == 0
 
 
 def test_columns_one_by_one():
     tree = TokenTree.build(
-        np.array([1, 2]), [-1, -1], belief=[0.1, 0.2], evidence=[3, 4], draft_prob=[0.5, 0.6], probe=[False, True]
+        np.array([1, 2]),
+        [-1, -1],
+        belief=[0.1, 0.2],
+        evidence=[3, 4],
+        draft_prob=[0.5, 0.6],
+        lookahead=[False, True],
     )
     tree.check_integrity()
     assert not tree.is_chain
     assert tree.evidence.tolist() == [3, 4]
     assert tree.draft_prob.tolist() == pytest.approx([0.5, 0.6])
-    assert tree.n_probes == 1
+    assert tree.n_lookahead == 1
 
 
 def test_the_empty_tree():
@@ -84,7 +89,7 @@ def test_the_views_of_the_drawn_tree():
     assert TREE.leaves.tolist() == [1, 3, 4]
     assert TREE.path_belief.tolist() == [0.5, 0.25, 0.25, 0.125, 0.25]
     assert TREE.best_chain().tolist() == [0, 2]
-    assert TREE.n_probes == 1
+    assert TREE.n_lookahead == 1
     assert TREE.ancestor_mask.astype(int).tolist() == [
         [1, 0, 0, 0, 0],
         [0, 1, 0, 0, 0],
@@ -120,9 +125,13 @@ def test_path_belief_is_the_product_on_the_way(tree):
 @given(st.lists(st.tuples(st.floats(0, 1, width=32), st.booleans()), max_size=20), st.booleans())
 def test_no_child_is_likelier_to_be_reached_than_its_parent(beliefs, is_chain):
     """Not by rounding either: best-first order must put parents first."""
-    odds = [1.0 if sure else belief for belief, sure in beliefs]
-    up = None if is_chain else [-1, *(max(0, i - 1 - i % 2) for i in range(1, len(odds)))][: len(odds)]
-    tree = TokenTree.build([0] * len(odds), up, belief=odds)
+    accept_rates = [1.0 if sure else belief for belief, sure in beliefs]
+    up = (
+        None
+        if is_chain
+        else [-1, *(max(0, i - 1 - i % 2) for i in range(1, len(accept_rates)))][: len(accept_rates)]
+    )
+    tree = TokenTree.build([0] * len(accept_rates), up, belief=accept_rates)
     reached = np.append(tree.path_belief, np.float32(1))
     assert (reached[:-1] <= reached[tree.parents]).all()
 
@@ -130,7 +139,9 @@ def test_no_child_is_likelier_to_be_reached_than_its_parent(beliefs, is_chain):
 @given(tree=trees(vocab_size=3), node=st.integers(-1, 9), token=st.integers(0, 3))
 def test_child_is_the_first_draft_that_carries_the_token(tree, node, token):
     fits = [
-        n for n in range(len(tree)) if tree.parents[n] == node and tree.tokens[n] == token and not tree.probe[n]
+        n
+        for n in range(len(tree))
+        if tree.parents[n] == node and tree.tokens[n] == token and not tree.lookahead[n]
     ]
     assert tree.child(node, token) == (fits[0] if fits else -1)
 
@@ -138,7 +149,7 @@ def test_child_is_the_first_draft_that_carries_the_token(tree, node, token):
 @given(tree=trees())
 def test_best_chain_follows_the_child_believed_in_most(tree):
     chain, node = [], -1
-    while below := [n for n in range(len(tree)) if tree.parents[n] == node and not tree.probe[n]]:
+    while below := [n for n in range(len(tree)) if tree.parents[n] == node and not tree.lookahead[n]]:
         node = max(below, key=lambda n: (tree.belief[n], -n))  # the first of equals
         chain.append(node)
     assert tree.best_chain().tolist() == chain
@@ -146,8 +157,8 @@ def test_best_chain_follows_the_child_believed_in_most(tree):
 
 @given(tokens=st.lists(st.integers(0, 3), max_size=9), drafts=st.integers(0, 9))
 def test_a_chain_that_knows_it_has_the_views_of_one_that_does_not(tokens, drafts):
-    probe = [i >= drafts for i in range(len(tokens))]
-    chain = TokenTree.build(tokens, probe=probe, belief=0.5)
+    lookahead = [i >= drafts for i in range(len(tokens))]
+    chain = TokenTree.build(tokens, lookahead=lookahead, belief=0.5)
     plain = dataclasses.replace(chain, is_chain=False)
     assert (chain.is_chain, plain.is_chain) == (True, False)
     for view in ("depth", "ancestor_mask", "path_belief", "leaves"):
@@ -169,7 +180,7 @@ def test_take_keeps_the_columns_and_the_ways_to_the_nodes(tree, data):
     taken = tree.take(nodes)
     taken.check_integrity()
     assert texts(taken) == [texts(tree)[node] for node in nodes]
-    for column in ("belief", "source", "evidence", "draft_prob", "probe"):
+    for column in ("belief", "source", "evidence", "draft_prob", "lookahead"):
         assert getattr(taken, column).tolist() == getattr(tree, column)[nodes].tolist()
     assert taken.is_chain == (taken.parents.tolist() == list(range(-1, len(nodes) - 1)))
 
@@ -181,8 +192,8 @@ def test_the_head_is_what_take_gives_of_the_first_nodes(tree, data):
     head.check_integrity()
     assert texts(head) == texts(taken)
     assert head.is_chain == taken.is_chain
-    assert [getattr(head, c).tolist() for c in ("belief", "source", "evidence", "probe")] == [
-        getattr(taken, c).tolist() for c in ("belief", "source", "evidence", "probe")
+    assert [getattr(head, c).tolist() for c in ("belief", "source", "evidence", "lookahead")] == [
+        getattr(taken, c).tolist() for c in ("belief", "source", "evidence", "lookahead")
     ]
 
 
@@ -223,8 +234,8 @@ def test_a_merged_node_is_a_draft_if_any_was_and_the_best_of_those_speaks_for_it
             for at in range(len(one))
             if row[at] == node
         ]
-        drafts = [(one, at) for one, at in proposed if not one.probe[at]]
-        assert tree.probe[node] == (not drafts)
+        drafts = [(one, at) for one, at in proposed if not one.lookahead[at]]
+        assert tree.lookahead[node] == (not drafts)
         one, at = max(drafts or proposed, key=lambda it: it[0].belief[it[1]])  # the first of equals
         for column in ("tokens", "belief", "source", "evidence", "draft_prob"):
             assert getattr(tree, column)[node] == getattr(one, column)[at]
@@ -281,7 +292,7 @@ def column(name, value):
         (column("source", TREE.source.astype(np.int32)), r"source must be int16\[5\]"),
         (column("evidence", TREE.evidence[:, None]), r"evidence must be int16\[5\]"),
         (column("draft_prob", None), r"draft_prob must be float32\[5\]"),
-        (column("probe", TREE.probe.astype(np.int8)), r"probe must be bool\[5\]"),
+        (column("lookahead", TREE.lookahead.astype(np.int8)), r"probe must be bool\[5\]"),
         (TokenTree.build([1, 1], [1, -1]), "a parent must be -1 or come before its child"),
         (TokenTree.build([1], [0]), "a parent must be -1 or come before its child"),
         (TokenTree.build([1], [-2]), "a parent must be -1 or come before its child"),
@@ -291,8 +302,8 @@ def column(name, value):
         (TokenTree.build([1], belief=1.01), "beliefs must be probabilities"),
         (TokenTree.build([1], belief=-0.01), "beliefs must be probabilities"),
         (TokenTree.build([1], belief=np.nan), "beliefs must be probabilities"),
-        (TokenTree.build([1, 2], probe=[True, False]), "children of probes must be probes"),
-        (column("probe", np.array([True, False, True, False, True])), "children of probes must be probes"),
+        (TokenTree.build([1, 2], lookahead=[True, False]), "children of probes must be probes"),
+        (column("lookahead", np.array([True, False, True, False, True])), "children of probes must be probes"),
     ],
 )
 def test_an_unsound_tree_is_named(tree, sentence):

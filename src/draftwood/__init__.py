@@ -11,17 +11,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from draftwood.doors.conversation import Conversation as Conversation
-    from draftwood.doors.decode_with import decode_with as decode_with
-    from draftwood.doors.generation import Generation as Generation
-    from draftwood.doors.prepare import prepare as prepare
-    from draftwood.doors.stream import Stream as Stream
-    from draftwood.doors.stream import generate as generate
-    from draftwood.doors.stream import stream as stream
-    from draftwood.doors.text import Piece as Piece
+    from draftwood.api.conversation import Conversation as Conversation
+    from draftwood.api.decode_with import decode_with as decode_with
+    from draftwood.api.generation import Generation as Generation
+    from draftwood.api.prepare import prepare as prepare
+    from draftwood.api.stream import Stream as Stream
+    from draftwood.api.stream import generate as generate
+    from draftwood.api.stream import stream as stream
+    from draftwood.api.text import Piece as Piece
+    from draftwood.drafters.corpus.corpus import Corpus as Corpus
+    from draftwood.drafters.memory.memory import Memory as Memory
     from draftwood.errors import DraftwoodError as DraftwoodError
-    from draftwood.index.corpus.corpus import Corpus as Corpus
-    from draftwood.index.memory.memory import Memory as Memory
     from draftwood.models import fetch as fetch
     from draftwood.models import load as load
     from draftwood.step import Step as Step
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "Conversation": "draftwood.doors.conversation",
-    "Corpus": "draftwood.index.corpus.corpus",
+    "Conversation": "draftwood.api.conversation",
+    "Corpus": "draftwood.drafters.corpus.corpus",
     "DraftwoodError": "draftwood.errors",
-    "Generation": "draftwood.doors.generation",
-    "Memory": "draftwood.index.memory.memory",
-    "Piece": "draftwood.doors.text",
+    "Generation": "draftwood.api.generation",
+    "Memory": "draftwood.drafters.memory.memory",
+    "Piece": "draftwood.api.text",
     "Step": "draftwood.step",
-    "Stream": "draftwood.doors.stream",
+    "Stream": "draftwood.api.stream",
     "TokenTree": "draftwood.tree",
-    "decode_with": "draftwood.doors.decode_with",
+    "decode_with": "draftwood.api.decode_with",
     "fetch": "draftwood.models",
-    "generate": "draftwood.doors.stream",
+    "generate": "draftwood.api.stream",
     "load": "draftwood.models",
-    "prepare": "draftwood.doors.prepare",
-    "stream": "draftwood.doors.stream",
+    "prepare": "draftwood.api.prepare",
+    "stream": "draftwood.api.stream",
 }
 
 __all__ = ["__version__", *_HOME]

@@ -293,9 +293,9 @@ class Needs:
     top_k: int = 0
     hidden: tuple[int, ...] = ()
     prompt: bool = False
-    probes: int = 0
+    lookahead_nodes: int = 0
     choice: bool = False
-    stem: bool = False
+    base_tree: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +308,7 @@ class Feedback:
         The scored tree, all sources together.
     proposal
         What this source had proposed (before pruning).
-    rows : int32[len(proposal)]
+    node_map : int32[len(proposal)]
         Where each proposed node went in ``tree``, -1 where it was pruned.
     path
         Accepted nodes of ``tree``.
@@ -331,7 +331,7 @@ class Feedback:
 
     tree: TokenTree
     proposal: TokenTree
-    rows: Ints
+    node_map: Ints
     path: tuple[int, ...]
     emitted: tuple[int, ...]
     choice: Ints
@@ -348,10 +348,10 @@ class DraftSession(Protocol):
         """How many committed tokens the last draft's match covered; 0 for drafters that do not match."""
         ...
 
-    def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         """Propose at most ``nodes`` draft nodes and ``probes`` probes after the last committed token.
 
-        ``odds`` float32[n_evidence] is the acceptance rate now believed for each evidence class: the only
+        ``accept_rates`` float32[n_evidence] is the acceptance rate now believed for each evidence class: the only
         belief to go by when choosing what to grow.
         """
         ...
@@ -392,7 +392,7 @@ class PromptWatcher(Protocol):
 class Brancher(Protocol):
     """What the sessions of drafters that need `Needs.stem` can do besides."""
 
-    def branch(self, stem: TokenTree, nodes: int, probes: int, odds: Floats) -> TokenTree:
+    def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         """Like `DraftSession.draft`, knowing the draft nodes that the others of the set propose in this step.
 
         Branches may go on behind nodes of ``stem``, which then stand in the returned tree too.
@@ -491,8 +491,8 @@ class Ask:
     """What one source is asked for in one step."""
 
     nodes: int
-    probes: int
-    odds: Floats
+    lookahead_nodes: int
+    accept_rates: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,7 +500,7 @@ class Plan:
     """What is scored for one request: the pruned tree, and per source where its nodes went (-1: pruned)."""
 
     tree: TokenTree
-    rows: tuple[Ints, ...]
+    node_map: tuple[Ints, ...]
 
 
 class PlannerSession(Protocol):

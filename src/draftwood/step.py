@@ -31,7 +31,7 @@ class SourceStep:
         Draft nodes it was asked for.
     proposed, kept, accepted
         Draft nodes it proposed, of those the ones scored, of those the ones accepted.
-    probes
+    lookahead_nodes
         Probes of it that were scored.
     match_length
         How many committed tokens its match covered; 0 for drafters that do not match.
@@ -47,7 +47,7 @@ class SourceStep:
     proposed: int = 0
     kept: int = 0
     accepted: int = 0
-    probes: int = 0
+    lookahead_nodes: int = 0
     match_length: int = 0
     failed: bool = False
 
@@ -66,7 +66,7 @@ class Step:
         Tokens committed by this step.
     sources
         For each emitted token the index of the drafter that proposed it, `MODEL` for the target's own.
-    drafted, probed
+    drafted, lookahead_scored
         Draft nodes and probes that were scored.
     depth
         Draft nodes on the longest branch that was scored: the positions that the draft reached.
@@ -86,7 +86,7 @@ class Step:
         Degrees Celsius and share in [0, 1] where a policy asked for them.
     trace
         Only when a trace was asked for: the scored tree's ``tokens``, ``parents``, ``source``, ``evidence``,
-        ``belief``, ``probe`` and accepted ``path``, and in ``plan`` what the planner says of its choice.
+        ``belief``, ``lookahead`` and accepted ``path``, and in ``plan`` what the planner says of its choice.
     """
 
     index: int
@@ -94,7 +94,7 @@ class Step:
     emitted: tuple[int, ...] = ()
     sources: tuple[int, ...] = ()
     drafted: int = 0
-    probed: int = 0
+    lookahead_scored: int = 0
     depth: int = 0
     accepted: int = 0
     replayed: int = 0

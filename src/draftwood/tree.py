@@ -43,7 +43,7 @@ class TokenTree:
         The source's own small class of why it proposed the node; `NO_CLAIM` where it only passes through.
     draft_prob : float32[n]
         What a drafting model itself gave the token; NaN for other sources.
-    probe : bool[n]
+    lookahead : bool[n]
         Scored for what it teaches, never accepted. Children of probes are probes.
     """
 
@@ -53,7 +53,7 @@ class TokenTree:
     source: NDArray[np.int16]
     evidence: NDArray[np.int16]
     draft_prob: Floats
-    probe: Bools
+    lookahead: Bools
     is_chain: bool = field(default=False, compare=False)
     """Set where the maker knows that every node's parent is the one before it: derived views get cheap."""
 
@@ -67,7 +67,7 @@ class TokenTree:
         source: int = 0,
         evidence: int | Sequence[int] | NDArray[Any] = 0,
         draft_prob: Sequence[float] | NDArray[Any] | None = None,
-        probe: bool | Sequence[bool] | NDArray[Any] = False,
+        lookahead: bool | Sequence[bool] | NDArray[Any] = False,
     ) -> Self:
         """Make a tree from whatever is at hand; without ``parents`` it is a chain. Scalars are spread."""
         ids = np.asarray(tokens, dtype=np.int32)
@@ -80,7 +80,7 @@ class TokenTree:
             np.full(n, source, dtype=np.int16),
             _spread(evidence, n, np.int16),
             _spread(np.nan if draft_prob is None else draft_prob, n, np.float32),
-            _spread(probe, n, np.bool_),
+            _spread(lookahead, n, np.bool_),
             is_chain=parents is None,
         )
 
@@ -136,9 +136,9 @@ class TokenTree:
         return np.array(product, dtype=np.float32)
 
     @cached_property
-    def n_probes(self) -> int:
+    def n_lookahead(self) -> int:
         """How many of the nodes are probes."""
-        return int(np.count_nonzero(self.probe))
+        return int(np.count_nonzero(self.lookahead))
 
     @property
     def distinct(self) -> bool:
@@ -168,7 +168,7 @@ class TokenTree:
 
     @cached_property
     def _children(self) -> dict[tuple[int, int], int]:
-        keep = range(len(self)) if not self.probe.any() else np.flatnonzero(~self.probe).tolist()
+        keep = range(len(self)) if not self.lookahead.any() else np.flatnonzero(~self.lookahead).tolist()
         tokens, parents = self.tokens.tolist(), self.parents.tolist()
         found: dict[tuple[int, int], int] = {}
         for node in keep:
@@ -179,7 +179,7 @@ class TokenTree:
         """The draft child of ``node`` (-1: the root) that carries ``token``, or -1. Probes are not found."""
         if self.is_chain:
             below = node + 1
-            fits = below < len(self) and self.tokens[below] == token and not self.probe[below]
+            fits = below < len(self) and self.tokens[below] == token and not self.lookahead[below]
             return below if fits else -1
         return self._children.get((node, token), -1)
 
@@ -196,7 +196,7 @@ class TokenTree:
             self.source[nodes],
             self.evidence[nodes],
             self.draft_prob[nodes],
-            self.probe[nodes],
+            self.lookahead[nodes],
             is_chain=chain,
         )
 
@@ -209,13 +209,13 @@ class TokenTree:
             self.source[:count],
             self.evidence[:count],
             self.draft_prob[:count],
-            self.probe[:count],
+            self.lookahead[:count],
             is_chain=self.is_chain or self.parents[:count].tolist() == list(range(-1, count - 1)),
         )
 
     def best_chain(self) -> Ints:
         """Nodes of one root-to-leaf chain of drafts: at each step the child believed in most."""
-        drafts = np.flatnonzero(~self.probe)
+        drafts = np.flatnonzero(~self.lookahead)
         if self.is_chain:
             return drafts.astype(np.int32)
         best: dict[int, int] = {}
@@ -265,9 +265,9 @@ class TokenTree:
             raise IntegrityError(f"token ids must lie in [0, {vocab_size or 'vocabulary'})")
         if not all(0 <= belief <= 1 for belief in self.belief.tolist()):
             raise IntegrityError("beliefs must be probabilities")
-        if self.n_probes:
+        if self.n_lookahead:
             below = self.parents >= 0
-            if (self.probe[self.parents[below]] & ~self.probe[below]).any():
+            if (self.lookahead[self.parents[below]] & ~self.lookahead[below]).any():
                 raise IntegrityError("children of probes must be probes")
 
 
@@ -291,7 +291,7 @@ def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
     first: list[tuple[int, int]] = []  # (tree, node) whose arrays a merged node takes
     parents: list[int] = []
     belief: list[float] = []
-    probe: list[bool] = []
+    lookahead: list[bool] = []
     rows = []
     for which, tree in enumerate(trees):
         row: list[int] = []
@@ -299,27 +299,27 @@ def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
             tree.tokens.tolist(),
             tree.parents.tolist(),
             tree.belief.tolist(),
-            tree.probe.tolist(),
+            tree.lookahead.tolist(),
             strict=True,
         )
-        for node, (token, parent, trust, is_probe) in enumerate(flat):
+        for node, (token, parent, trust, is_lookahead) in enumerate(flat):
             above = row[parent] if parent >= 0 else -1
             spot = place.setdefault((above, token), len(first))
             if spot == len(first):
                 first.append((which, node))
                 parents.append(above)
                 belief.append(trust)
-                probe.append(is_probe)
+                lookahead.append(is_lookahead)
             else:
-                if (not is_probe, trust) > (not probe[spot], belief[spot]):
-                    first[spot], belief[spot], probe[spot] = (which, node), trust, is_probe
+                if (not is_lookahead, trust) > (not lookahead[spot], belief[spot]):
+                    first[spot], belief[spot], lookahead[spot] = (which, node), trust, is_lookahead
             row.append(spot)
         rows.append(np.asarray(row, dtype=np.int32))
-    return (_gather(trees, first, parents, probe) if first else TokenTree.empty()), rows
+    return (_gather(trees, first, parents, lookahead) if first else TokenTree.empty()), rows
 
 
 def _gather(
-    trees: Sequence[TokenTree], first: list[tuple[int, int]], parents: list[int], probe: list[bool]
+    trees: Sequence[TokenTree], first: list[tuple[int, int]], parents: list[int], lookahead: list[bool]
 ) -> TokenTree:
     starts = np.concatenate(([0], np.cumsum([len(t) for t in trees])))
     pick = np.asarray([starts[which] + node for which, node in first], dtype=np.intp)
@@ -335,7 +335,7 @@ def _gather(
         column("source"),
         column("evidence"),
         column("draft_prob"),
-        np.asarray(probe, dtype=np.bool_),
+        np.asarray(lookahead, dtype=np.bool_),
         is_chain=bool((up == np.arange(-1, len(up) - 1)).all()),
     )
 
@@ -352,6 +352,6 @@ _COLUMNS: dict[str, np.dtype[Any]] = {
     "source": np.dtype(np.int16),
     "evidence": np.dtype(np.int16),
     "draft_prob": np.dtype(np.float32),
-    "probe": np.dtype(np.bool_),
+    "lookahead": np.dtype(np.bool_),
 }
 _EMPTY = TokenTree.build([])

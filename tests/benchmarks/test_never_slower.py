@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from draftwood.measure.prompt_files import Job
-from draftwood.measure.rows.lines import write_whole
-from draftwood.measure.rows.records import header
+from draftwood.measure.records.lines import write_whole
+from draftwood.measure.records.records import header
 
 HERE = Path(__file__).parents[2] / "benchmarks"
 TASKS = ("web-qa", "summary", "grammar", "chat", "web-qa:one-sentence", "grammar:one-sentence")

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.measure.rows import timing
-from draftwood.measure.rows.lines import write_whole
-from draftwood.measure.rows.records import Answer, Rows, header, read_rows
+from draftwood.measure.records import timing
+from draftwood.measure.records.lines import write_whole
+from draftwood.measure.records.records import Answer, Records, header, read_records
 from draftwood.step import SourceStep, Step
 
 HERE = Path(__file__).parents[2] / "benchmarks"
@@ -40,8 +40,8 @@ def answer(emitted, ids):
     """An answer whose steps emitted so many tokens; one draft node more was scored than accepted, and a probe."""
     steps = [
         Step(
-            i, 10, emitted=(0,) * n, drafted=n, accepted=n - 1, probed=1, score_s=0.5,
-            by_source=(SourceStep(calls=1, proposed=n, kept=n, accepted=n - 1, probes=1),),
+            i, 10, emitted=(0,) * n, drafted=n, accepted=n - 1, lookahead_scored=1, score_s=0.5,
+            by_source=(SourceStep(calls=1, proposed=n, kept=n, accepted=n - 1, lookahead_nodes=1),),
         )
         for i, n in enumerate(emitted)
     ]  # fmt: skip
@@ -54,13 +54,13 @@ def row(table, one, **changed):
 
 
 def rows(*lines, **settings):
-    return Rows(header("own_passes", SETTINGS | settings, {}), others=list(lines))
+    return Records(header("own_passes", SETTINGS | settings, {}), others=list(lines))
 
 
 def plain(tokens, passes, **changed):
     """The row of an answer of distinct tokens that took so many passes."""
     many = {"emitted": [1] * (passes - 1) + [tokens - passes + 1], "output_ids": list(range(tokens + 1))}
-    zeros = {name: [0] * passes for name in ("accepted", "drafted", "probed")}
+    zeros = {name: [0] * passes for name in ("accepted", "drafted", "lookahead_scored")}
     given = {"arm": "ngram+recycling", "draft": 32, "temperature": 0.0, "by_source": TWO, "seconds": {}}
     return {"row": "run", "name": "x", **given, **many, **zeros, **changed}
 
@@ -143,7 +143,7 @@ def test_any_text_that_is_not_the_first_arms_is_told_with_the_place(table, tmp_p
     other = plain(10, 5, task="chat", arm="ngram", output_ids=[0, 1, 2, 99, *range(4, 11)])
     file = tmp_path / "rows.jsonl"
     write_whole(file, [header("own_passes", SETTINGS, {}), plain(10, 5, task="chat"), other])
-    ((run, against, place),) = table.differing(table.runs([read_rows(file)]))
+    ((run, against, place),) = table.differing(table.runs([read_records(file)]))
     assert (run.group.arm, against.group.arm, place) == ("ngram", "ngram+recycling", 3)
     assert table.show([file]) == 0
     printed = capsys.readouterr().out
@@ -177,7 +177,7 @@ def test_the_curve_puts_windows_on_a_line_per_length_and_budgets_on_another(scri
     lines = [
         plain(
             100 + way.draft, 100, arm=way.arm, draft=way.draft, task=kind,
-            drafted=[way.draft] * 100, probed=[i % 2 for i in range(100)],
+            drafted=[way.draft] * 100, lookahead_scored=[i % 2 for i in range(100)],
         )
         for way in curve.grid()
         for kind in curve.KINDS

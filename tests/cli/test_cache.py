@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from draftwood.index.counts.ngram_counts import NgramCounts
-from draftwood.index.counts.ngram_counts_file import read_counts, write_counts
-from draftwood.index.memory.memory import Memory
+from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
+from draftwood.drafters.llama_cpp.ngram_counts_file import read_counts, write_counts
+from draftwood.drafters.memory.memory import Memory
 
 IDS = [5, 6, 7, 8, 5, 6, 7, 9]
 

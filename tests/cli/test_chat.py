@@ -152,7 +152,7 @@ def test_ctrl_c_stops_an_answer_and_keeps_it(talk, interrupt):
 
 
 def test_ctrl_c_while_a_question_is_read_forgets_it(talk, monkeypatch):
-    from draftwood.doors.setup import Setup
+    from draftwood.api.setup import Setup
 
     opened, pressed = Setup.open, []
 
@@ -172,17 +172,17 @@ def test_ctrl_c_while_a_question_is_read_forgets_it(talk, monkeypatch):
 
 def test_an_interrupt_while_reading_leaves_no_trace_in_later_answers(monkeypatch):
     """The cache may hold a part of the question that was interrupted; later turns must not believe in it."""
-    from draftwood.loop import write
+    from draftwood.decoding.loop import decode_sequences
+    from draftwood.decoding.request import Request, open_sequences
     from draftwood.planning.load import load
-    from draftwood.request import Request, open_rows
     from draftwood.testing import ToyTarget
     from draftwood.testing.targets import ToySession
     from draftwood.verify.exact import SampleAndMatch
 
     target = ToyTarget()
     first, edited = [1, 2, 3, 4, 5, 6, 7], [1, 2, 7, 7, 7, 7, 7]
-    with open_rows(target, [], [Request(first, 4)], SampleAndMatch()) as (row,):
-        plain = [t for e in write(target, load("fixed:0"), [row]) for t in e.tokens]
+    with open_sequences(target, [], [Request(first, 4)], SampleAndMatch()) as (row,):
+        plain = [t for e in decode_sequences(target, load("fixed:0"), [row]) for t in e.tokens]
         extend = ToySession.extend
 
         def half(self, ids):
@@ -194,4 +194,4 @@ def test_an_interrupt_while_reading_leaves_no_trace_in_later_answers(monkeypatch
             row.turn(Request(edited, 4))
         monkeypatch.setattr(ToySession, "extend", extend)
         row.turn(Request(first, 4))
-        assert [t for e in write(target, load("fixed:0"), [row]) for t in e.tokens] == plain
+        assert [t for e in decode_sequences(target, load("fixed:0"), [row]) for t in e.tokens] == plain

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from draftwood.api.generation import Generation
+from draftwood.api.setup import Setup
 from draftwood.cli.render import sameness, verdict
-from draftwood.doors.generation import Generation
-from draftwood.doors.setup import Setup
 from draftwood.errors import UsageError
 from draftwood.measure.compare import Comparison, _margin, compare
 from draftwood.step import Step

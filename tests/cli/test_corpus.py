@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from draftwood.index.corpus.corpus import Corpus
-from draftwood.index.counts.ngram_counts_file import write_counts
-from draftwood.index.memory.memory import Memory
+from draftwood.drafters.corpus.corpus import Corpus
+from draftwood.drafters.llama_cpp.ngram_counts_file import write_counts
+from draftwood.drafters.memory.memory import Memory
 
 
 @pytest.fixture

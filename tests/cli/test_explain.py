@@ -8,8 +8,8 @@ import re
 import pytest
 
 from draftwood.cli import explain_tables
-from draftwood.measure.rows.records import Answer, header
-from draftwood.measure.rows.writer import RowsWriter
+from draftwood.measure.records.records import Answer, header
+from draftwood.measure.records.writer import RecordsWriter
 from draftwood.step import SourceStep, Step
 
 PROMPT = "abcabcabcabc"
@@ -145,9 +145,9 @@ def test_wrong_use_is_one_line_and_exit_code_two(draftwood, rows, arguments, sai
 
 def test_empty_files_and_those_of_other_verbs_are_refused(draftwood, tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
-    (tmp_path / "probe.jsonl").write_text(json.dumps(header("probe", {}, {})) + "\n")
+    (tmp_path / "probe.jsonl").write_text(json.dumps(header("lookahead", {}, {})) + "\n")
     (tmp_path / "bare.jsonl").write_text('{"prompt_ids": [1], "output_ids": [2]}\n')
-    for name, said in (("empty", "is empty"), ("probe", "decodes unchanged"), ("bare", "is no rows file")):
+    for name, said in (("empty", "is empty"), ("lookahead", "decodes unchanged"), ("bare", "is no rows file")):
         ran = draftwood("explain", str(tmp_path / f"{name}.jsonl"))
         assert (ran.code, ran.out) == (2, "")
         assert said in ran.err
@@ -156,7 +156,7 @@ def test_empty_files_and_those_of_other_verbs_are_refused(draftwood, tmp_path):
 def test_rows_of_earlier_versions_are_explained_as_far_as_their_counts_go(draftwood, tmp_path):
     own = SourceStep(1, proposed=5, kept=3, accepted=1)
     step = Step(0, 2, (4, 9), (0, -1), drafted=3, depth=3, accepted=1, by_source=(own,), score_s=0.02)
-    writer = RowsWriter(tmp_path / "rows.jsonl", header("bench", {}, {}))
+    writer = RecordsWriter(tmp_path / "rows.jsonl", header("bench", {}, {}))
     writer.answer(Answer(3, "chat", "one", "ngram", drafters=["ngram"], output_ids=[1, 4, 9], steps=[step]))
     writer.close()
     ran = draftwood("explain", str(tmp_path / "rows.jsonl"))

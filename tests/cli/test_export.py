@@ -20,7 +20,7 @@ def folder(tiny, tmp_path):
 @pytest.fixture
 def calls(monkeypatch):
     """The generations of every call that came to us."""
-    from draftwood.doors.decode_with import CustomGenerate
+    from draftwood.api.decode_with import CustomGenerate
 
     made, call = [], CustomGenerate.__call__
 

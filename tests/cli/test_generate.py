@@ -206,8 +206,8 @@ def test_ctrl_c_with_json(draftwood, tiny, interrupt):
 
 
 def test_control_characters_of_a_model_do_not_reach_the_terminal(monkeypatch):
+    from draftwood.api.text import Piece
     from draftwood.cli.render import Writer
-    from draftwood.doors.text import Piece
     from tests.cli.conftest import Terminal
 
     out = Terminal()

@@ -139,9 +139,9 @@ def test_logged_warnings_are_one_line_each(draftwood, monkeypatch):
 
 
 def test_the_page_names_every_field_of_the_document():
+    from draftwood.api.generation import Generation
     from draftwood.cli.generate import document
     from draftwood.cli.options import Given
-    from draftwood.doors.generation import Generation
     from draftwood.measure.compare import Comparison
 
     given = Given("m", "d", "p", "float32", None, True, None, 0.0, None, None, None, None, None, None)

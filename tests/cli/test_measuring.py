@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from draftwood.measure.rows.records import read_rows
+from draftwood.measure.records.records import read_records
 
 SHORT = ("--max-new-tokens", "12", "--threads", "1")
 
@@ -42,7 +42,7 @@ def test_a_bench_is_one_json_document(draftwood, tiny, prompts, tmp_path):
     assert found["difference"] == []
     assert found["interrupted"] is False
     assert found["header"]["provenance"]["command"]
-    kept = read_rows(tmp_path / "rows.jsonl")
+    kept = read_records(tmp_path / "rows.jsonl")
     assert len(kept.answers) == 3 * 3 * 2
     first = kept.answers[0]
     assert len(first.pieces) == len(first.output_ids)
@@ -75,11 +75,11 @@ def test_a_bench_goes_on_where_it_was_stopped(draftwood, tiny, prompts, tmp_path
     assert ran.code == 130
     document = json.loads(ran.out)
     assert document["interrupted"] is True
-    before = len(read_rows(tmp_path / "r.jsonl").answers)
+    before = len(read_records(tmp_path / "r.jsonl").answers)
     assert 0 < before < 12
     ran = draftwood(*call)
     assert ran.code == 0
-    assert len(read_rows(tmp_path / "r.jsonl").answers) == 12
+    assert len(read_records(tmp_path / "r.jsonl").answers) == 12
     ran = draftwood(*call, "--seed", "1")
     assert ran.code == 2
     assert "was written with seed 0, this run has 1" in ran.err
@@ -131,7 +131,7 @@ def test_probe_counts_and_its_trace_is_replayed(draftwood, tiny, prompts, tmp_pa
     assert found["proposals"] == sum(p["proposals"] for p in found["prompts"])
     assert found["proposal_rate"] == found["proposals"] / 33
     assert sum(row["proposals"] for row in found["per_n"]) == found["proposals"]
-    assert read_rows(rows).header["verb"] == "probe"
+    assert read_records(rows).header["verb"] == "probe"
     ran = draftwood("simulate", str(trace), "--draft", "1", "--draft", "8", "--drafters", "suffix,lookup",
                     "--cost", "1=31,4=30,16=53", "--tokenizer", tiny, "--json")  # fmt: skip
     assert (ran.code, ran.err) == (0, "")
@@ -210,7 +210,7 @@ def test_simulate_takes_any_ids_and_keeps_its_steps(draftwood, tmp_path):
     assert "ideal speedup" in ran.out
     for _ in range(2):  # a replay is made anew, never mixed with an older one
         draftwood("simulate", str(trace), "--draft", "2", "--draft", "4", "-o", str(tmp_path / "s.jsonl"))
-    answers = read_rows(tmp_path / "s.jsonl").answers
+    answers = read_records(tmp_path / "s.jsonl").answers
     assert [a.arm for a in answers] == ["default fixed:2", "default fixed:4"]
     assert sum(len(s.emitted) for s in answers[0].steps) == 5
 
@@ -259,7 +259,7 @@ def test_generate_keeps_its_answers(draftwood, tiny, tmp_path):
         given = ("-m", tiny, *SHORT, "--planner", "fixed:16", "-o", path, "--json")
         ran = draftwood("generate", "one two one two", *given)
         assert ran.code == 0
-        answers = read_rows(tmp_path / "rows.jsonl").answers
+        answers = read_records(tmp_path / "rows.jsonl").answers
         assert len(answers) == number + 1
     document = json.loads(ran.out)
     assert answers[-1].output_ids == document["ids"]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from draftwood.measure.rows.records import read_rows
+from draftwood.measure.records.records import read_records
 from tests.cli.test_generate import PROMPT, flags
 
 SHORT = ("--max-new-tokens", "6")
@@ -75,7 +75,7 @@ def test_three_processes_append_to_one_file(tiny, tmp_path):
     ]
     said = [child.communicate(timeout=300)[1].decode() for child in children]
     assert [child.returncode for child in children] == [0, 0, 0], said
-    answers = read_rows(path).answers
+    answers = read_records(path).answers
     assert [answer.id for answer in answers] == [0, 1, 2]
     assert sorted(answer.seed for answer in answers) == [1, 2, 3]
     assert [entry.name for entry in tmp_path.iterdir()] == ["same.jsonl"]
@@ -97,4 +97,4 @@ def test_every_verb_says_that_the_last_record_is_torn_and_goes_on(draftwood, tin
     ran("explain", str(rows))
     ran("simulate", str(rows), "--draft", "8")
     ran("generate", PROMPT, *flags(tiny, 8), "-o", str(rows))
-    assert [answer.id for answer in read_rows(rows).answers] == [0, 1]
+    assert [answer.id for answer in read_records(rows).answers] == [0, 1]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from draftwood.measure.rows.records import Answer, header
-from draftwood.measure.rows.writer import RowsWriter
+from draftwood.measure.records.records import Answer, header
+from draftwood.measure.records.writer import RecordsWriter
 from draftwood.step import Step
 
 
 def save(path, **settings):
-    writer = RowsWriter(path, header("bench", {"model": "toy", "dtype": "float32"} | settings, {}))
+    writer = RecordsWriter(path, header("bench", {"model": "toy", "dtype": "float32"} | settings, {}))
     for arm in ("none", "suffix"):
         steps = [Step(0, 2, (4,), (-1,), score_s=0.1)]
         row = Answer(0, "chat", "one", arm, prompt_ids=[1, 2], output_ids=[3, 4], decode_s=0.1, steps=steps)

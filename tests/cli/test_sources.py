@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from draftwood.index.memory.memory import Memory
-from draftwood.measure.rows.records import read_rows
+from draftwood.drafters.memory.memory import Memory
+from draftwood.measure.records.records import read_records
 
 PROMPT = "abcabcabcabc"
 PLAIN = ("--drafters", "lookup:length=1")
@@ -99,8 +99,8 @@ def test_the_legend_and_the_rows_name_what_drafted(draftwood, tiny, answered, tm
     ran = draftwood("generate", PROMPT, "-m", tiny, "--drafters", "suffix", *SHORT, *flags)
     assert ran.code == 0
     assert "drafted by prediction" in ran.err
-    (kept,) = read_rows(rows).answers
-    assert set(read_rows(rows).header["provenance"]["sources"]) == {"prediction"}
+    (kept,) = read_records(rows).answers
+    assert set(read_records(rows).header["provenance"]["sources"]) == {"prediction"}
     assert (kept.arm, kept.drafters) == ("suffix+prediction", ["suffix", "prediction"])
 
 
@@ -189,7 +189,7 @@ def test_a_memory_goes_from_prompt_to_prompt_and_begins_each_round_anew(
     found = document(bench(draftwood, tiny, prompts, *arms))
     assert found["header"]["settings"]["memory"] == "0 answers"
     assert not path.exists()
-    counts = passes(read_rows(rows))
+    counts = passes(read_records(rows))
     for arm in ("lookup:length=1+memory", "lookup:length=2+memory"):
         assert counts[arm, 0, "again"] < counts[arm, 0, "a"], "what it wrote helps with the next prompt"
         assert counts[arm, 1, "a"] == counts[arm, 0, "a"], "a round knows nothing of the one before"
@@ -203,7 +203,7 @@ def test_a_bench_that_goes_on_remembers_the_round_so_far(draftwood, tiny, prompt
     document(bench(draftwood, tiny, prompts, *flags, str(tmp_path / "whole.jsonl")))
     document(bench(draftwood, tiny, prompts, "--limit", "1", *flags, str(tmp_path / "cut.jsonl")))
     document(bench(draftwood, tiny, prompts, *flags, str(tmp_path / "cut.jsonl")))
-    whole, cut = (passes(read_rows(tmp_path / name)) for name in ("whole.jsonl", "cut.jsonl"))
+    whole, cut = (passes(read_records(tmp_path / name)) for name in ("whole.jsonl", "cut.jsonl"))
     assert cut.keys() == whole.keys()
     assert cut["lookup:length=1+memory", 0, "again"] < cut["lookup:length=1+memory", 0, "a"]
 
@@ -215,7 +215,7 @@ def test_a_bench_starts_from_a_memory_file_and_leaves_it(draftwood, tiny, prompt
     for way in (["--memory", str(path)], ["--drafters", f"lookup:length=1+memory:file={path}"]):
         rows = tmp_path / f"{len(way[1])}.jsonl"
         document(bench(draftwood, tiny, prompts, *way, "--rounds", "1", "-o", str(rows)))
-        counts = passes(read_rows(rows))
+        counts = passes(read_records(rows))
         assert max(counts.values()) < answered["passes"]
         assert path.read_bytes() == before
 
@@ -295,6 +295,6 @@ def test_rows_of_a_memory_that_grows_go_into_one_file(draftwood, tiny, tmp_path)
     for _ in range(2):
         flags = ("--memory", str(tmp_path / "m.dwm"), "-o", str(rows), "--json")
         document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, *flags))
-    assert read_rows(rows).header["provenance"]["sources"] == {"memory": "0 answers"}
-    (resumed,) = read_rows(rows).of_kind("resumed")
+    assert read_records(rows).header["provenance"]["sources"] == {"memory": "0 answers"}
+    (resumed,) = read_records(rows).of_kind("resumed")
     assert resumed["provenance"]["sources"]["memory"].startswith("1 answers, ")

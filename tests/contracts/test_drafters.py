@@ -11,12 +11,12 @@ from tests.drafter_list import ANSWERING, COMBINED, EVERY, SCORED, SHARING, SHIP
 from tests.helpers import GREEDY, PROMPT, SAMPLED
 
 import draftwood.testing
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import DRAFTERS
 from draftwood.errors import IntegrityError
-from draftwood.loop import write as write_rows
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import Request, open_rows
 from draftwood.testing import (
     DuplicatingDrafter,
     HugeDrafter,
@@ -64,9 +64,9 @@ def test_what_it_learnt_step_by_step_is_what_it_would_have_read_at_once(name, sa
     """But for what scores, other requests or where the answer began taught: that is not in the text."""
     target = ToyTarget(order=2)
     (drafter,) = WELL_BEHAVED[name](target, sampling)
-    with open_rows(target, [drafter], [Request(PROMPT, 30, sampling)], SampleAndMatch()) as (row,):
+    with open_sequences(target, [drafter], [Request(PROMPT, 30, sampling)], SampleAndMatch()) as (row,):
         for limit in (30, 20):
-            for _ in write_rows(target, FixedPlanner(5), [row]):
+            for _ in decode_sequences(target, FixedPlanner(5), [row]):
                 fresh = drafter.open(list(row.ids), row.rule.noise)
                 trees = [s.draft(7, 3, drafter.prior) for s in (row.sources[0].session, fresh)]
                 fresh.close()
@@ -100,7 +100,7 @@ def test_the_list_has_combinations():
 class _Session(TextSession):
     """Proposes the last token again, once."""
 
-    def draft(self, nodes, probes, odds):
+    def draft(self, nodes, lookahead_nodes, accept_rates):
         return TokenTree.build(self.text[-1:].copy() if nodes else [])
 
 
@@ -138,16 +138,16 @@ def forgets_to_cut(self, length):
     pass
 
 
-def changes_its_mind(self, nodes, probes, odds):
+def changes_its_mind(self, nodes, lookahead_nodes, accept_rates):
     self.count = getattr(self, "count", 0) + 1
     return TokenTree.build([self.count % 8] * min(1, nodes))
 
 
-def too_many(self, nodes, probes, odds):
+def too_many(self, nodes, lookahead_nodes, accept_rates):
     return TokenTree.build([0] * (nodes + 1))
 
 
-def evidence_of_no_class(self, nodes, probes, odds):
+def evidence_of_no_class(self, nodes, lookahead_nodes, accept_rates):
     return TokenTree.build([0] * min(1, nodes), evidence=3)
 
 
@@ -155,11 +155,11 @@ def raises_when_it_learns(self, feedback):
     raise RuntimeError("no")
 
 
-def beyond_the_vocabulary(self, nodes, probes, odds):
+def beyond_the_vocabulary(self, nodes, lookahead_nodes, accept_rates):
     return TokenTree.build([8] * min(1, nodes))
 
 
-def draft_from_the_buffer(self, nodes, probes, odds):
+def draft_from_the_buffer(self, nodes, lookahead_nodes, accept_rates):
     """What stands behind the text is another's business; after a fork's reading it is the fork's."""
     return TokenTree.build(self._buffer[self._length : self._length + nodes] % 8)
 

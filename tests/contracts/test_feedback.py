@@ -63,5 +63,5 @@ def test_each_source_is_told_which_of_the_set_it_is():
     assert {f.source for _, f in drafters[0].heard} == {0}
     assert {f.source for _, f in drafters[2].heard} == {2}
     for _, feedback in drafters[2].heard:
-        kept = feedback.rows[feedback.rows >= 0]
+        kept = feedback.node_map[feedback.node_map >= 0]
         assert set(feedback.tree.source[kept].tolist()) <= {0, 1, 2}

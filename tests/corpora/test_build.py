@@ -13,8 +13,8 @@ from draftwood.corpora import build as module
 from draftwood.corpora.build import Choice, build
 from draftwood.corpora.texts import documents
 from draftwood.corpora.walk import Source, sources
+from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.errors import FileFormatError, RecordError, UsageError, VocabularyError
-from draftwood.index.corpus.corpus import Corpus
 
 
 class Letters:

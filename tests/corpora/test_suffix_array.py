@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from draftwood.corpora import suffix_array as module
 from draftwood.corpora.suffix_array import suffix_array, used_ids, width_of
-from draftwood.index.corpus.corpus import Corpus
-from draftwood.index.corpus.corpus_file import BORDER
+from draftwood.drafters.corpus.corpus import Corpus
+from draftwood.drafters.corpus.file import BORDER
 
 DOCUMENTS = st.lists(st.lists(st.sampled_from([0, 1, 2, 255, 256, 257, 49151, 2**31 - 2]), min_size=1), max_size=6)
 

@@ -35,7 +35,7 @@ def some_ids(rng: Any) -> Any:
     ][rng.integers(9)]
 
 
-def some_odds(rng: Any, classes: int) -> Any:
+def some_accept_rates(rng: Any, classes: int) -> Any:
     kinds = [
         np.full(classes, np.nan, np.float32),
         np.full(classes, np.inf, np.float32),
@@ -97,13 +97,13 @@ def call(rng: Any, session: Any, classes: int) -> Any:
     )
     n = int(rng.choice(nodes))
     if what == "draft":
-        session.draft(n, int(rng.choice([0, 4, -3, 500])), some_odds(rng, classes))
+        session.draft(n, int(rng.choice([0, 4, -3, 500])), some_accept_rates(rng, classes))
     elif what == "learn":
         session.learn(some_feedback(rng))
     elif what == "extend":
         session.extend(some_ids(rng))
     elif what == "branch" and hasattr(session, "branch"):
-        session.branch(some_tree(rng), n, 0, some_odds(rng, classes))
+        session.branch(some_tree(rng), n, 0, some_accept_rates(rng, classes))
     elif what == "observe" and hasattr(session, "observe") and (top_k := some_feedback(rng).top_k):
         session.observe(int(rng.choice([0, 5, -4, 10**6])), *top_k)
     elif what == "truncate":

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from draftwood.contracts import Ask
-from draftwood.loop import write as write_rows
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import Request, open_rows
 from draftwood.verify.exact import SampleAndMatch
 
 
 def steps_of(target, drafters, prompt, planner, steps, limit=400):
     """Yield the first draft session, as it stands, before every step, and what the step emits."""
-    with open_rows(target, drafters, [Request(prompt, limit)], SampleAndMatch()) as (row,):
-        written = write_rows(target, planner, [row])
+    with open_sequences(target, drafters, [Request(prompt, limit)], SampleAndMatch()) as (row,):
+        written = decode_sequences(target, planner, [row])
         (first,) = next(written).tokens
         yield row.sources[0].session, first
         for _, emission in zip(range(steps), written, strict=False):
@@ -36,8 +36,8 @@ def pool_of(session):
     return {key: list(known) for key, known in session.collected.followers.items()}
 
 
-class ProbesOnly(FixedPlanner):
+class LookaheadOnly(FixedPlanner):
     """Asks for no drafts."""
 
-    def ask_one(self, drafter, state, nodes, probes):
+    def ask_one(self, drafter, state, nodes, lookahead_nodes):
         return Ask(0, 64, drafter.prior)

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.contracts import Feedback
-from draftwood.drafters.corpus import CorpusDrafter
+from draftwood.drafters.corpus.corpus import Corpus
+from draftwood.drafters.corpus.drafter import CorpusDrafter
+from draftwood.drafters.corpus.evidence import N_EVIDENCE
+from draftwood.drafters.corpus.file import write_corpus
+from draftwood.drafters.corpus.naive import NaiveCorpus
 from draftwood.drafters.load import load
 from draftwood.errors import FileFormatError, UsageError
-from draftwood.index.corpus.corpus import Corpus
-from draftwood.index.corpus.corpus_evidence import N_EVIDENCE
-from draftwood.index.corpus.corpus_file import write_corpus
-from draftwood.index.corpus.naive_corpus import NaiveCorpus
 from draftwood.tree import TokenTree
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=4)
@@ -50,13 +50,13 @@ def file(tmp_path):
     seed=st.integers(0, 99),
 )  # fmt: skip
 def test_it_proposes_what_the_twin_grows(documents, text, nodes, most, levels, seed):
-    odds = np.random.default_rng(seed).random(N_EVIDENCE, dtype=np.float32)
+    accept_rates = np.random.default_rng(seed).random(N_EVIDENCE, dtype=np.float32)
     session = of(documents, max_match=most, levels=levels).open(text, None)
-    tree = session.draft(nodes, 3, odds)
+    tree = session.draft(nodes, 3, accept_rates)
     tree.check_integrity(4)
-    expected = NaiveCorpus(documents).grow(text, most, 1, levels, odds, nodes)
+    expected = NaiveCorpus(documents).grow(text, most, 1, levels, accept_rates, nodes)
     assert list(zip(tree.tokens.tolist(), tree.parents.tolist(), tree.evidence.tolist(), strict=True)) == expected
-    assert tree.belief.tolist() == odds[tree.evidence].tolist()
+    assert tree.belief.tolist() == accept_rates[tree.evidence].tolist()
     assert not tree.probe.any()
     assert np.isnan(tree.draft_prob).all()
     if nodes:

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tests.helpers import greedy_truth, sampled_truth
 
 from draftwood.contracts import Feedback, Sampling
-from draftwood.drafters.jacobi import CHANGED, FRESH, PLACES, PRIOR, STATES, STEADY, JacobiDrafter
+from draftwood.decoding.loop import decode, decode_sequences
+from draftwood.decoding.request import Request, open_sequences
+from draftwood.drafters.jacobi.drafter import CHANGED, FRESH, PLACES, PRIOR, STATES, STEADY, JacobiDrafter
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
-from draftwood.loop import decode, write
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import Request, open_rows
 from draftwood.testing import ToyTarget, check_drafter
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
@@ -121,8 +121,8 @@ def test_a_block_that_is_the_text_is_taken_whole_in_one_pass(sampling, sliding):
     target, prompt = ToyTarget(order=3), [1, 2, 3]
     truth = sampled_truth(target, sampling, prompt, limit=10)
     drafter = JacobiDrafter(block=8, sliding=sliding)
-    with open_rows(target, [drafter], [Request(prompt, 10, sampling)], SampleAndMatch()) as (row,):
-        pieces = write(target, FixedPlanner(8), [row])
+    with open_sequences(target, [drafter], [Request(prompt, 10, sampling)], SampleAndMatch()) as (row,):
+        pieces = decode_sequences(target, FixedPlanner(8), [row])
         next(pieces)
         row.sources[0].session._guesses, row.sources[0].session._states = truth[1:9], [FRESH] * 8
         assert next(pieces).tokens == tuple(truth[1:])

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.contracts import Needs
-from draftwood.drafters.corpus import CorpusDrafter
+from draftwood.drafters.corpus.corpus import Corpus
+from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.load import arms, known, load
-from draftwood.drafters.lookup import LookupDrafter
-from draftwood.drafters.memory import MemoryDrafter
-from draftwood.drafters.ngram import NgramDrafter
-from draftwood.drafters.prediction import PredictionDrafter
-from draftwood.drafters.suffix import SuffixDrafter
+from draftwood.drafters.lookup.drafter import LookupDrafter
+from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.ngram.drafter import NgramDrafter
+from draftwood.drafters.prediction.drafter import PredictionDrafter
+from draftwood.drafters.suffix.drafter import SuffixDrafter
 from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
-from draftwood.index.corpus.corpus import Corpus
 
 # --- names -------------------------------------------------------------------------------------------------
 

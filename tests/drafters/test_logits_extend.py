@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.helpers import GREEDY, SAMPLED, sampled_truth
 
 from draftwood.contracts import Feedback
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
 from draftwood.drafters.load import load
-from draftwood.drafters.logits_extend import PRIOR, PROBABILITIES, RANKS, REASONS, LogitsExtendDrafter
+from draftwood.drafters.logits_extend.drafter import PRIOR, PROBABILITIES, RANKS, REASONS, LogitsExtendDrafter
 from draftwood.errors import UsageError
-from draftwood.loop import write
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import Request, open_rows
 from draftwood.testing import ToyTarget, check_drafter
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
@@ -119,8 +119,8 @@ def test_in_the_loop_it_proposes_the_runners_up_of_each_row():
     for sampling in (GREEDY, SAMPLED):
         target = ToyTarget(vocab_size=9, order=2)
         drafter = LogitsExtendDrafter(roots=8, length=1)
-        with open_rows(target, [drafter], [Request([1, 2], 30, sampling)], SampleAndMatch()) as (row,):
-            for number, _ in enumerate(write(target, FixedPlanner(5), [row])):
+        with open_sequences(target, [drafter], [Request([1, 2], 30, sampling)], SampleAndMatch()) as (row,):
+            for number, _ in enumerate(decode_sequences(target, FixedPlanner(5), [row])):
                 tree = row.sources[0].session.draft(8, 0, drafter.prior)
                 order = np.argsort(-target.scores_after(row.ids[:-1]), kind="stable").tolist()
                 expected = [token for token in order if token != row.ids[-1]] if number else []
@@ -163,8 +163,8 @@ def test_forks_and_cuts():
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_small_vocabularies_and_a_prompt_of_one_token(vocab_size, sampling):
     target = ToyTarget(vocab_size=vocab_size, order=2)
-    with open_rows(target, [LogitsExtendDrafter()], [Request([0], 40, sampling)], SampleAndMatch()) as (row,):
-        for emission in write(target, FixedPlanner(8), [row]):
+    with open_sequences(target, [LogitsExtendDrafter()], [Request([0], 40, sampling)], SampleAndMatch()) as (row,):
+        for emission in decode_sequences(target, FixedPlanner(8), [row]):
             assert emission.step is None or not emission.step.by_source[0].failed
         assert row.ids[1:] == sampled_truth(target, sampling, [0], limit=40)
 

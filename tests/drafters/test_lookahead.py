@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.drafters.literal_lookahead import LiteralLookahead
-from tests.drafters.lookahead_runs import ProbesOnly, pool_of, session_after, steps_of, window_of
+from tests.drafters.lookahead_runs import LookaheadOnly, pool_of, session_after, steps_of, window_of
 
 from draftwood.contracts import Plan
 from draftwood.drafters.load import load
-from draftwood.drafters.lookahead import LookaheadDrafter
+from draftwood.drafters.lookahead.drafter import LookaheadDrafter
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import SameDrafter, ToyTarget
 
@@ -59,7 +59,7 @@ def test_window_pool_and_tokens_are_those_of_the_literal_loop(options, seed, voc
     )
     for number, (session, emission) in enumerate(live):
         assert list(emission.tokens) == literal.step(), f"step {number}"
-        assert emission.step.probed == 0 or not session.window._fresh
+        assert emission.step.lookahead_scored == 0 or not session.window._fresh
         assert window_of(session) == [level for level in literal.past_tokens if level is not None], number
         assert pool_of(session) == literal.token_map, number
 
@@ -80,7 +80,7 @@ def test_the_window_warms_up_as_the_document_draws_it():
 def test_with_two_grams_and_nothing_accepted_the_window_is_jacobis_iteration(seed, variant):
     width, steps, prompt = 6, 12, [1, 2, 3, 4]
     target = ToyTarget(13, order=3, seed=seed)
-    live = steps_of(target, [LookaheadDrafter(width, 2, variant=variant)], prompt, ProbesOnly(8), steps)
+    live = steps_of(target, [LookaheadDrafter(width, 2, variant=variant)], prompt, LookaheadOnly(8), steps)
     session, first = next(live)
     text = [*prompt, first]
     guess = [*session.window.levels[0][1:], *[0] * steps]  # nothing depends on what stands behind the window
@@ -96,13 +96,13 @@ def test_with_two_grams_and_nothing_accepted_the_window_is_jacobis_iteration(see
 def test_the_window_comes_whole_or_not_at_all_and_hangs_as_one_mask_rule_wants_it():
     (drafter,) = load("lookahead:window=3:ngram=4:prompt=false:vocabulary=9")
     target = ToyTarget(20)
-    session = session_after(4, target, [drafter], [1, 2, 3], ProbesOnly(1))
+    session = session_after(4, target, [drafter], [1, 2, 3], LookaheadOnly(1))
     tree = session.draft(0, 8, drafter.prior)
-    assert tree.probe.all()
+    assert tree.lookahead.all()
     assert tree.tokens.tolist() == [token for level in window_of(session) for token in level]
     assert tree.parents.tolist() == [-1, 0, -1, 0, 1, 2, 3, 4]
     assert len(session.draft(0, 7, drafter.prior)) == 0
-    assert drafter.needs.probes == 8
+    assert drafter.needs.lookahead_nodes == 8
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_the_window_comes_whole_or_not_at_all_and_hangs_as_one_mask_rule_wants_i
 )
 def test_it_says_how_many_probes_its_window_takes_at_most(options):
     (drafter,) = load(f"lookahead:{options}:prompt=false")
-    live = steps_of(ToyTarget(20), [drafter], [1, 2, 3], ProbesOnly(1), 12)
+    live = steps_of(ToyTarget(20), [drafter], [1, 2, 3], LookaheadOnly(1), 12)
     sizes = [len(session.window.tokens) for session, _ in live]
-    assert max(sizes) == drafter.needs.probes
+    assert max(sizes) == drafter.needs.lookahead_nodes
     assert sizes[-1] == drafter.window * (drafter.ngram - 1) - 1
 
 
@@ -127,7 +127,7 @@ class Now(FixedPlanner):
         self.granted = next(self.grants)
         return super().ask(states)
 
-    def ask_one(self, drafter, state, nodes, probes):
+    def ask_one(self, drafter, state, nodes, lookahead_nodes):
         return super().ask_one(drafter, state, nodes, 64 if self.granted else 0)
 
 
@@ -145,7 +145,7 @@ def test_a_window_that_waits_follows_the_text(grants, forward_one):
         now = session.window.levels[0]
         assert len(now) == 8
         if granted:
-            assert emission.step.probed + emission.step.drafted > 4 or emission.step.drafted == 4
+            assert emission.step.lookahead_scored + emission.step.drafted > 4 or emission.step.drafted == 4
             scored = True
         elif scored:
             assert now[1 : 8 - moved] == before[1 + moved :]
@@ -164,7 +164,7 @@ def test_part_of_a_window_is_no_window():
             kept = [np.flatnonzero(tree.depth < 4) for (tree,) in proposals]
             plans = super()._plan(states, [[tree.take(k)] for k, (tree,) in zip(kept, proposals, strict=True)])
             return [
-                Plan(plan.tree, (self.place(k, len(tree), plan.rows[0]),))
+                Plan(plan.tree, (self.place(k, len(tree), plan.node_map[0]),))
                 for k, (tree,), plan in zip(kept, proposals, plans, strict=True)
             ]
 
@@ -177,7 +177,7 @@ def test_part_of_a_window_is_no_window():
     target = ToyTarget(15, order=2, seed=3)
     live = steps_of(target, [LookaheadDrafter(6, 3)], [1, 2, 3], Deep(3), 12)
     _, *steps = [(session.window.levels, emission) for session, emission in live]
-    assert all(emission.step.probed for _, emission in steps)
+    assert all(emission.step.lookahead_scored for _, emission in steps)
     assert {len(levels) for levels, _ in steps} == {1}
 
 

@@ -43,7 +43,7 @@ def test_a_pool_keeps_the_latest_of_each_first_token(added, guesses):
 
 
 def test_a_pool_is_bounded_in_all(monkeypatch):
-    monkeypatch.setattr("draftwood.drafters.lookahead_pool.MOST", 10)
+    monkeypatch.setattr("draftwood.drafters.lookahead.pool.MOST", 10)
     found = pool(":guesses=4")
     found.add(99, (8, 8))
     for first in range(30):
@@ -88,8 +88,8 @@ def test_the_documents_layout_of_one_pass():
     session.collected.add(int(session.text[-1]), (1, 2, 3))
     session.collected.add(int(session.text[-1]), (2, 3, 4))
     tree = session.draft(6, 64, drafter.prior)
-    assert (len(tree) - tree.n_probes, tree.n_probes) == (6, 14)
-    assert not tree.probe[:6].any()
+    assert (len(tree) - tree.n_lookahead, tree.n_lookahead) == (6, 14)
+    assert not tree.lookahead[:6].any()
 
 
 def test_the_n_grams_of_the_text_are_drafted_at_once_where_they_are_asked_for():
@@ -108,16 +108,16 @@ def test_the_n_grams_of_the_text_are_drafted_at_once_where_they_are_asked_for():
 
 
 @given(text=st.lists(st.integers(0, 3), min_size=1, max_size=40), nodes=st.integers(1, 20), seed=st.integers(0, 9))
-def test_drafts_grow_best_first_by_the_odds(text, nodes, seed):
+def test_drafts_grow_best_first_by_the_accept_rates(text, nodes, seed):
     (drafter,) = load("lookahead:ngram=4:window=20")
-    odds = np.random.default_rng(seed).uniform(0.05, 0.95, len(drafter.prior)).astype(np.float32)
+    accept_rates = np.random.default_rng(seed).uniform(0.05, 0.95, len(drafter.prior)).astype(np.float32)
     session = drafter.open(text, None)
-    whole, part = (session.draft(n, 0, odds) for n in (400, nodes))
+    whole, part = (session.draft(n, 0, accept_rates) for n in (400, nodes))
     whole.check_integrity(4)
     assert whole.distinct
     assert (np.diff(whole.path_belief) <= 1e-6).all()
     assert part.tokens.tolist() == whole.tokens[:nodes].tolist()
-    np.testing.assert_array_equal(whole.belief, odds[whole.evidence])
+    np.testing.assert_array_equal(whole.belief, accept_rates[whole.evidence])
 
 
 # --- statistics ----------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_every_way_of_collecting_keeps_the_contract(spec):
 
 
 def test_statistics_begin_again_before_they_grow_too_large(monkeypatch):
-    monkeypatch.setattr("draftwood.drafters.lookahead_statistics.MOST", 100)
+    monkeypatch.setattr("draftwood.drafters.lookahead.statistics.MOST", 100)
     target = ToyTarget(25, order=2, sharpness=3.0, seed=1)
     (drafter,) = load("lookahead:statistics=true")
     session = session_after(40, target, [drafter], [1, 2, 3], FixedPlanner(8))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from tests.drafters.lookahead_runs import ProbesOnly
+from tests.drafters.lookahead_runs import LookaheadOnly
 from tests.helpers import GREEDY, SAMPLED, greedy_truth, sampled_truth, write
 
 from draftwood.contracts import Sampling
@@ -107,9 +107,9 @@ def test_one_token_of_prompt_and_few_in_all(vocab, spec):
 
 def test_probes_are_scored_and_in_no_count():
     target = ToyTarget(25, order=2)
-    written = write(target, load("lookahead:prompt=false:vocabulary=25"), ProbesOnly(8), limit=60)
+    written = write(target, load("lookahead:prompt=false:vocabulary=25"), LookaheadOnly(8), limit=60)
     assert written.ids == greedy_truth(target, limit=60)
     assert len(written.steps) == 59
     assert set(written.sources) == {-1}
-    assert sum(step.probed for step in written.steps) > 1000
+    assert sum(step.lookahead_scored for step in written.steps) > 1000
     assert not any(step.drafted for step in written.steps)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftwood.drafters.lookup import LookupDrafter
+from draftwood.drafters.lookup.drafter import LookupDrafter
 from draftwood.errors import UsageError
 
 
@@ -30,13 +30,13 @@ def naive(text, max_ngram, min_ngram):
 def test_agrees_with_the_naive_search(text, sizes, length, nodes):
     smallest, largest = sizes
     drafter = LookupDrafter(max_ngram=largest, min_ngram=smallest, length=length)
-    odds = np.linspace(0.1, 0.9, largest, dtype=np.float32)
-    tree = drafter.open(text, None).draft(nodes, 2, odds)
+    accept_rates = np.linspace(0.1, 0.9, largest, dtype=np.float32)
+    tree = drafter.open(text, None).draft(nodes, 2, accept_rates)
     tree.check_integrity(4)
     size, follows = naive(text, largest, smallest)
     assert tree.tokens.tolist() == follows[: min(length, nodes)]
     assert set(tree.evidence.tolist()) <= {size - 1}
-    assert set(tree.belief.tolist()) <= {odds[size - 1].item()}
+    assert set(tree.belief.tolist()) <= {accept_rates[size - 1].item()}
 
 
 def test_longest_first_then_newest():

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from draftwood.contracts import Feedback
-from draftwood.drafters import memory_shared
 from draftwood.drafters.load import load
-from draftwood.drafters.memory import MemoryDrafter
-from draftwood.drafters.memory_shared import KeptMemory, save_all, shared_memory
+from draftwood.drafters.memory import shared as memory_shared
+from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.memory.memory import Memory
+from draftwood.drafters.memory.shared import KeptMemory, save_all, shared_memory
 from draftwood.errors import FileFormatError, UsageError
-from draftwood.index.memory.memory import Memory
 from draftwood.tree import TokenTree
 
 ANSWER = [11, 12, 13, 14, 15, 16, 17, 18]
@@ -162,7 +162,7 @@ def test_what_was_rejected_or_pruned_is_credited_to_nobody():
     tree = session.draft(3, 0, drafter.prior)
     session.learn(feedback(99, proposal=tree))
     lesson = feedback(14, 15, 99, proposal=tree, path=[0, 1])
-    session.learn(dataclasses.replace(lesson, rows=np.full(3, -1, dtype=np.int32)))
+    session.learn(dataclasses.replace(lesson, node_map=np.full(3, -1, dtype=np.int32)))
     session.draft(0, 0, drafter.prior)
     session.learn(feedback(3))
     assert worth(drafter) == before
@@ -200,7 +200,7 @@ def test_a_door_brings_a_memory_of_its_own():
 
 def test_numba_comes_with_the_first_answer():
     code = (
-        "import sys; from draftwood.drafters.memory import MemoryDrafter; d = MemoryDrafter(); d.prior;"
+        "import sys; from draftwood.drafters.memory.drafter import MemoryDrafter; d = MemoryDrafter(); d.prior;"
         "d.open([1, 2], None).close(); assert 'numba' not in sys.modules;"
         "d.memory.add([1, 2, 3]); assert 'numba' in sys.modules"
     )
@@ -245,7 +245,7 @@ def test_a_file_is_saved_at_the_end_and_read_the_next_time(path):
 
 def test_the_interpreter_saves_it_when_it_ends(path):
     code = (
-        f"from draftwood.drafters.memory import MemoryDrafter; d = MemoryDrafter(file={str(path)!r});"
+        f"from draftwood.drafters.memory.drafter import MemoryDrafter; d = MemoryDrafter(file={str(path)!r});"
         "s = d.open([1], None); s.extend([4]); s.extend([5, 6]); s.close(); d.memory.add([7, 8, 9])"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from draftwood.drafters.load import load
-from draftwood.drafters.ngram import NgramDrafter
+from draftwood.drafters.ngram.drafter import NgramDrafter
+from draftwood.drafters.ngram.kernel import BY_COUNT, CLASSES, FOLLOWED, MATCHED
 from draftwood.errors import UsageError
-from draftwood.index.ngram.ngram_kernel import BY_COUNT, CLASSES, FOLLOWED, MATCHED
 
 
-def draft(drafter, text, nodes=16, odds=None):
+def draft(drafter, text, nodes=16, accept_rates=None):
     session = drafter.open(text, None)
-    return session.draft(nodes, 0, drafter.prior if odds is None else odds)
+    return session.draft(nodes, 0, drafter.prior if accept_rates is None else accept_rates)
 
 
 def test_its_classes_are_those_of_its_index():
@@ -30,16 +30,16 @@ def test_a_long_match_is_a_chain():
 
 def test_where_occurrences_disagree_it_branches():
     text = [7, 1, 5, 9, 2, 5, 7, 1, 6, 9, 2, 6, 7, 1]
-    tree = draft(NgramDrafter(frequent=0), text, nodes=2, odds=np.full(CLASSES, 0.5, np.float32))
+    tree = draft(NgramDrafter(frequent=0), text, nodes=2, accept_rates=np.full(CLASSES, 0.5, np.float32))
     assert sorted(tree.tokens.tolist()) == [5, 6]
     assert tree.parents.tolist() == [-1, -1]
 
 
-def test_it_asks_only_the_odds():
+def test_it_asks_only_the_accept_rates():
     text = [7, 1, 5, 9, 2, 5, 7, 1, 6, 9, 2, 6, 7, 1]
-    odds = np.full(CLASSES, 0.01, np.float32)
-    odds[MATCHED + FOLLOWED :] = 0.9
-    tree = draft(NgramDrafter(), text, nodes=4, odds=odds)
+    accept_rates = np.full(CLASSES, 0.01, np.float32)
+    accept_rates[MATCHED + FOLLOWED :] = 0.9
+    tree = draft(NgramDrafter(), text, nodes=4, accept_rates=accept_rates)
     assert (tree.evidence >= MATCHED).all()
     assert (tree.belief == np.float32(0.9)).all()
 

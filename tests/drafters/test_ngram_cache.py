@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.contracts import Feedback
+from draftwood.drafters.corpus.corpus import Corpus
+from draftwood.drafters.corpus.file import write_corpus
+from draftwood.drafters.llama_cpp.naive_ngram_counts import NaiveNgramCounts, naive_propose
+from draftwood.drafters.llama_cpp.ngram_cache import PRIOR, NgramCacheDrafter
+from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
+from draftwood.drafters.llama_cpp.ngram_counts_file import read_counts, write_counts
+from draftwood.drafters.llama_cpp.ngram_counts_kernel import CLASSES
 from draftwood.drafters.load import load
-from draftwood.drafters.ngram_cache import PRIOR, NgramCacheDrafter
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
-from draftwood.index.corpus.corpus import Corpus
-from draftwood.index.corpus.corpus_file import write_corpus
-from draftwood.index.counts.naive_ngram_counts import NaiveNgramCounts, naive_propose
-from draftwood.index.counts.ngram_counts import NgramCounts
-from draftwood.index.counts.ngram_counts_file import read_counts, write_counts
-from draftwood.index.counts.ngram_counts_kernel import CLASSES
 from draftwood.testing import check_drafter
 from draftwood.tree import TokenTree
 
@@ -434,7 +434,7 @@ def test_by_its_name():
 
 def test_numba_comes_with_the_first_open():
     code = (
-        "import sys; from draftwood.drafters.ngram_cache import NgramCacheDrafter; drafter = NgramCacheDrafter();"
+        "import sys; from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter; drafter = NgramCacheDrafter();"
         "assert 'numba' not in sys.modules; drafter.open([1, 2], None); assert 'numba' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

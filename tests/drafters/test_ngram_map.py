@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
 
+from draftwood.drafters.llama_cpp import naive_ngram_chain
+from draftwood.drafters.llama_cpp.naive_ngram_map import NaiveMap
+from draftwood.drafters.llama_cpp.ngram_map import MARGIN, VALUES, NgramMapK4vDrafter, NgramMapKDrafter
 from draftwood.drafters.load import load
-from draftwood.drafters.ngram_map import MARGIN, VALUES, NgramMapK4vDrafter, NgramMapKDrafter
 from draftwood.errors import UsageError
-from draftwood.index.llama import naive_ngram_chain
-from draftwood.index.llama.naive_ngram_map import NaiveMap
 from draftwood.testing import check_drafter
 
 BOTH = [NgramMapKDrafter, NgramMapK4vDrafter]

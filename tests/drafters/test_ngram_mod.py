@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
 
+from draftwood.drafters.llama_cpp.naive_ngram_pool import NaiveMod, NaivePool
+from draftwood.drafters.llama_cpp.ngram_mod import DEPTHS, FULL, RUNS, NgramModDrafter
+from draftwood.drafters.llama_cpp.ngram_pool import SLOTS
 from draftwood.drafters.load import load
-from draftwood.drafters.ngram_mod import DEPTHS, FULL, RUNS, NgramModDrafter
 from draftwood.errors import UsageError
-from draftwood.index.llama.naive_ngram_pool import NaiveMod, NaivePool
-from draftwood.index.llama.ngram_pool import SLOTS
 from draftwood.testing import check_drafter
 
 SMALL = {"n_match": 3, "n_min": 0, "n_max": 8}

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
 
-from draftwood.drafters import followers
+from draftwood.drafters.llama_cpp import chain_followers as followers
+from draftwood.drafters.llama_cpp import naive_ngram_chain, naive_ngram_map, ngram_chain_kernel
+from draftwood.drafters.llama_cpp.ngram_simple import NgramSimpleDrafter
 from draftwood.drafters.load import load
-from draftwood.drafters.ngram_simple import NgramSimpleDrafter
 from draftwood.errors import UsageError
-from draftwood.index.llama import naive_ngram_chain, naive_ngram_map, ngram_chain_kernel
 from draftwood.testing import check_drafter
 
 SMALL = NgramSimpleDrafter(size_n=2, size_m=6, min_n=2)
@@ -251,7 +251,7 @@ def test_prior_has_a_number_for_every_class():
 
 def test_numba_comes_with_the_first_open():
     code = (
-        "import sys; from draftwood.drafters.ngram_simple import NgramSimpleDrafter as N; N().prior;"
+        "import sys; from draftwood.drafters.llama_cpp.ngram_simple import NgramSimpleDrafter as N; N().prior;"
         "assert 'numba' not in sys.modules; N().open([1, 2], None); assert 'numba' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.contracts import Feedback
-from draftwood.drafters.parrot import PRIOR, ParrotDrafter
+from draftwood.drafters.parrot.drafter import PRIOR, ParrotDrafter
+from draftwood.drafters.parrot.kernel import SHARES, SIZES
+from draftwood.drafters.parrot.naive import naive_suggest
 from draftwood.errors import UsageError
-from draftwood.index.frequencies.frequency_kernel import SHARES, SIZES
-from draftwood.index.frequencies.naive_frequencies import naive_suggest
 from draftwood.testing import check_drafter
 from draftwood.tree import TokenTree
 
@@ -54,15 +54,15 @@ def test_it_suggests_what_counting_says(context, prompt, answer, order, p, learn
     session = drafter.open(prompt, None)
     for i in range(0, len(answer), 3):
         session.learn(feedback(*answer[i : i + 3]))
-    odds = np.linspace(0.1, 0.9, len(PRIOR), dtype=np.float32)
-    tree = session.draft(nodes, 0, odds)
+    accept_rates = np.linspace(0.1, 0.9, len(PRIOR), dtype=np.float32)
+    tree = session.draft(nodes, 0, accept_rates)
     tree.check_integrity(4)
     text = [*context, *prompt, *answer]
     until = len(text) if learn else len(context) + len(prompt)
     wanted = naive_suggest(text, until, order, p, min(nodes, length))
     assert tree.tokens.tolist() == [token for token, *_ in wanted]
     assert tree.evidence.tolist() == [class_of(i, *rest) for i, (_, *rest) in enumerate(wanted)]
-    assert tree.belief.tolist() == odds[tree.evidence].tolist()
+    assert tree.belief.tolist() == accept_rates[tree.evidence].tolist()
     assert not len(tree) or tree.is_chain
     assert session.match_length == (wanted[0][1] if wanted else 0)
 

@@ -12,15 +12,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from draftwood.contracts import Feedback, Sampling
-from draftwood.drafters.prediction import PRIOR, PredictionDrafter
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
+from draftwood.drafters.prediction.alignment import CLASSES, ORDERS
+from draftwood.drafters.prediction.drafter import PRIOR, PredictionDrafter
+from draftwood.drafters.prediction.expected import Expected
+from draftwood.drafters.prediction.naive import NaiveAlignment
 from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import UsageError
-from draftwood.index.prediction.alignment import CLASSES, ORDERS
-from draftwood.index.prediction.expected import Expected
-from draftwood.index.prediction.naive_alignment import NaiveAlignment
-from draftwood.loop import write
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import Request, open_rows
 from draftwood.testing import check_drafter
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
@@ -64,8 +64,8 @@ def passes(prompt, answer, texts, nodes=16, **options):
     target = ReplayTarget(prompt, answer)
     drafter = PredictionDrafter(texts=tuple(map(tuple, texts)), **options)
     request = Request(list(prompt), len(answer), Sampling())
-    with open_rows(target, [drafter], [request], SampleAndMatch()) as (row,):
-        emissions = list(write(target, FixedPlanner(nodes), [row]))
+    with open_sequences(target, [drafter], [request], SampleAndMatch()) as (row,):
+        emissions = list(decode_sequences(target, FixedPlanner(nodes), [row]))
         assert [t for e in emissions for t in e.tokens] == list(answer)
         return len(emissions) - 1, row.sources[0].session
 
@@ -73,21 +73,21 @@ def passes(prompt, answer, texts, nodes=16, **options):
 # --- against the twin ----------------------------------------------------------------------------------------
 
 
-def check_against_twin(texts, answer, window, nodes, odds, floor):
+def check_against_twin(texts, answer, window, nodes, accept_rates, floor):
     drafter = PredictionDrafter(texts=tuple(map(tuple, texts)), window=window, floor=floor)
     session, naive = drafter.open([9, 9], None), NaiveAlignment(texts, window)
-    believed = [float(p) for p in odds]
+    believed = [float(p) for p in accept_rates]
     for at in range(len(answer) + 1):
         if at:
             session.learn(feedback(answer[at - 1]))
             naive.follow(answer[at - 1])
-        tree = session.draft(nodes, 0, odds)
+        tree = session.draft(nodes, 0, accept_rates)
         tree.check_integrity()
         tokens, parents, evidence = naive.draft(nodes, believed, floor) if naive.starts and texts else ([], [], [])
         assert tree.tokens.tolist() == tokens
         assert tree.parents.tolist() == parents
         assert tree.evidence.tolist() == evidence
-        assert tree.belief.tolist() == odds[tree.evidence].tolist()
+        assert tree.belief.tolist() == accept_rates[tree.evidence].tolist()
 
 
 @settings(max_examples=150, deadline=None)
@@ -100,8 +100,8 @@ def check_against_twin(texts, answer, window, nodes, odds, floor):
     floor=st.sampled_from([0.0, 0.01, 0.3]),
 )
 def test_it_proposes_what_the_naive_twin_does(texts, answer, window, nodes, seed, floor):
-    odds = ODDS if not seed else np.random.default_rng(seed).random(len(PRIOR)).astype(np.float32)
-    check_against_twin(texts, answer, window, nodes, odds, floor)
+    accept_rates = ODDS if not seed else np.random.default_rng(seed).random(len(PRIOR)).astype(np.float32)
+    check_against_twin(texts, answer, window, nodes, accept_rates, floor)
 
 
 @st.composite
@@ -272,8 +272,8 @@ def test_a_prediction_of_nothing_in_the_answer_costs_little():
     text = np.random.default_rng(2).integers(0, 50, 400).tolist()
     target = ReplayTarget([1], answer)
     drafter = PredictionDrafter(texts=(tuple(text),))
-    with open_rows(target, [drafter], [Request([1], 400)], SampleAndMatch()) as (row,):
-        kept = [e.step.by_source[0].kept for e in write(target, FixedPlanner(16), [row]) if e.step]
+    with open_sequences(target, [drafter], [Request([1], 400)], SampleAndMatch()) as (row,):
+        kept = [e.step.by_source[0].kept for e in decode_sequences(target, FixedPlanner(16), [row]) if e.step]
     assert sum(kept[100:]) / len(kept[100:]) < 3
 
 

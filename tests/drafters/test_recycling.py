@@ -7,14 +7,14 @@ import pytest
 from tests.helpers import GREEDY, PROMPT, SAMPLED, greedy_truth, sampled_truth, write
 
 from draftwood.contracts import Feedback, Sampling
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
 from draftwood.drafters.load import load
-from draftwood.drafters.recycling import RecyclingDrafter
-from draftwood.drafters.recycling_prior import PRIOR
+from draftwood.drafters.recycling.drafter import RecyclingDrafter
+from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K
+from draftwood.drafters.recycling.prior import PRIOR
 from draftwood.errors import UsageError
-from draftwood.index.recycled.recycled_evidence import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K
-from draftwood.loop import write as write_rows
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import Request, open_rows
 from draftwood.testing import ToyTarget, check_drafter
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
@@ -195,8 +195,8 @@ def test_the_same_row_is_another_draft_in_another_place_and_the_one_that_the_rul
     firsts, right, first = [], 0, ODDS.copy()
     first[np.arange(CLASSES) % SIZE_AND_KIND < BUCKETS] = 0.5  # what the row would choose in this place
     (drafter,) = load("recycling:context=1")
-    with open_rows(target, [drafter], [Request([1], 300, SAMPLED)], SampleAndMatch()) as (row,):
-        for _ in write_rows(target, FixedPlanner(0), [row]):
+    with open_sequences(target, [drafter], [Request([1], 300, SAMPLED)], SampleAndMatch()) as (row,):
+        for _ in decode_sequences(target, FixedPlanner(0), [row]):
             pass
         session, text = row.sources[0].session, list(row.ids)
         for length in range(100, 300):

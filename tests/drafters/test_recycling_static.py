@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.drafters.load import load
-from draftwood.drafters.recycling_static import PLACES, fill
+from draftwood.drafters.recycling.static import PLACES, fill
 from draftwood.testing import ToyTarget
 from draftwood.testing.checks import run
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.contracts import Feedback
-from draftwood.drafters.suffix import FLOORS, MOST_NODES, PRIOR, SuffixDrafter
+from draftwood.drafters.suffix.drafter import FLOORS, MOST_NODES, PRIOR, SuffixDrafter
+from draftwood.drafters.suffix.naive import NaiveSuffix
 from draftwood.errors import UsageError
-from draftwood.index.suffix.naive_suffix import NaiveSuffix
 from draftwood.testing import check_drafter
 from draftwood.tree import TokenTree
 
@@ -37,8 +37,8 @@ def draft(session, nodes=16, drafter=CHAIN):
 @given(text=TEXT, nodes=st.integers(0, 20), length=st.integers(1, 18), least=st.integers(1, 4))
 def test_a_chain_is_what_followed_the_longest_earlier_suffix(text, nodes, length, least):
     drafter = SuffixDrafter(length=length, min_match=least, factor=math.inf, branches=1)
-    odds = np.linspace(0.1, 0.9, len(FLOORS), dtype=np.float32)
-    tree = drafter.open(text, None).draft(nodes, 3, odds)
+    accept_rates = np.linspace(0.1, 0.9, len(FLOORS), dtype=np.float32)
+    tree = drafter.open(text, None).draft(nodes, 3, accept_rates)
     tree.check_integrity(4)
     match, end = NaiveSuffix(text).match()
     n = min(nodes, length) if match >= least else 0
@@ -46,7 +46,7 @@ def test_a_chain_is_what_followed_the_longest_earlier_suffix(text, nodes, length
     assert tree.tokens.tolist() == (NaiveSuffix(text).copy_after(end, n).tolist() if n else [])
     classes = [max(c for c, floor in enumerate(FLOORS) if floor <= match + i) for i in range(n)]
     assert tree.evidence.tolist() == classes
-    assert tree.belief.tolist() == odds[classes].tolist()
+    assert tree.belief.tolist() == accept_rates[classes].tolist()
     assert tree.parents.tolist() == list(range(-1, n - 1))
     assert not tree.probe.any()
     assert np.isnan(tree.draft_prob).all()
@@ -141,14 +141,14 @@ def test_prompts_of_any_kind(prompt):
 )
 def test_a_tree_is_what_followed_the_longest_earlier_suffixes(text, nodes, length, least, branches):
     drafter = SuffixDrafter(length=length, min_match=least, factor=math.inf, branches=branches)
-    odds = np.random.default_rng(0).random(len(drafter.prior), dtype=np.float32)
+    accept_rates = np.random.default_rng(0).random(len(drafter.prior), dtype=np.float32)
     session = drafter.open(text, None)
-    tree = session.draft(nodes, 3, odds)
+    tree = session.draft(nodes, 3, accept_rates)
     tree.check_integrity(4)
     limits = {"depth": min(nodes, length), "branches": branches, "least": least}
-    expected = NaiveSuffix(text).grow(odds, nodes, **limits)
+    expected = NaiveSuffix(text).grow(accept_rates, nodes, **limits)
     assert list(zip(tree.tokens, tree.parents, tree.evidence, strict=True)) == expected
-    assert tree.belief.tolist() == odds[tree.evidence].tolist()
+    assert tree.belief.tolist() == accept_rates[tree.evidence].tolist()
     assert session.match_length == NaiveSuffix(text).match()[0]
     assert not tree.probe.any()
     assert np.isnan(tree.draft_prob).all()

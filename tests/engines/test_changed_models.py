@@ -17,7 +17,7 @@ from draftwood import Conversation
 from draftwood.engines.transformers.shared import contents, prepare, shared_target
 from draftwood.engines.transformers.tiny import tiny
 from draftwood.errors import UsageError
-from tests.doors.fake import TOKENIZER
+from tests.api.fake import TOKENIZER
 from tests.engines.tiny import build
 
 PROMPT = [5, 6, 7, 5, 6, 7, 5, 9, 30, 31]

@@ -89,14 +89,16 @@ class KnowingSession(TextSession):
         self._drafter = drafter
         super().__init__(prompt)
 
-    def draft(self, nodes, probes, odds):
+    def draft(self, nodes, lookahead_nodes, accept_rates):
         at = len(self.text)
         right = [(t + (at % 3 == 0 and i == 2)) % VOCAB for i, t in enumerate(self._drafter.text[at : at + 4])]
         if self._drafter.chain:  # every third draft errs at its third token
-            return TokenTree.build(right, belief=odds[1], evidence=1)
+            return TokenTree.build(right, belief=accept_rates[1], evidence=1)
         tokens = [t for token in right for t in ((token + 1) % VOCAB, token)]
         parents = [2 * i - 1 for i in range(len(right)) for _ in range(2)]
-        return TokenTree.build(tokens, parents, belief=odds[[0, 1] * len(right)], evidence=[0, 1] * len(right))
+        return TokenTree.build(
+            tokens, parents, belief=accept_rates[[0, 1] * len(right)], evidence=[0, 1] * len(right)
+        )
 
 
 def model_of(name: str, seed: int):

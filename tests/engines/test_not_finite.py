@@ -64,8 +64,8 @@ class Proposing(RandomDrafter):
         session = super().open(prompt, noise)
         draft = session.draft
 
-        def spoilt(nodes, probes, odds):
-            tree = draft(nodes, probes, odds)
+        def spoilt(nodes, lookahead_nodes, accept_rates):
+            tree = draft(nodes, lookahead_nodes, accept_rates)
             tokens = tree.tokens.copy()
             tokens[::2] = BAD
             return TokenTree.build(tokens, tree.parents, belief=tree.belief, evidence=tree.evidence)
@@ -173,8 +173,8 @@ def test_other_kinds_of_models(name):
             session = super().open(prompt, noise)
             draft = session.draft
 
-            def spoilt(nodes, probes, odds):
-                tree = draft(nodes, probes, odds)
+            def spoilt(nodes, lookahead_nodes, accept_rates):
+                tree = draft(nodes, lookahead_nodes, accept_rates)
                 tokens = tree.tokens.copy()
                 tokens[1::2] = vocab - 1
                 return TokenTree.build(tokens, tree.parents, belief=tree.belief, evidence=tree.evidence)

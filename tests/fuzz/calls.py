@@ -16,8 +16,8 @@ from transformers import (
 
 import draftwood
 from draftwood.contracts import Sampling
-from draftwood.request import common_prefix
-from tests.doors.generating import batch, speller
+from draftwood.decoding.request import common_prefix
+from tests.api.generating import batch, speller
 from tests.fuzz.truth import Rule, greedy, near_tie, plain
 
 SPELLER = speller()

@@ -87,7 +87,7 @@ class Scripted(BaseDrafter):
         script = iter(self.proposals)
 
         class Session(TextSession):
-            def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:
+            def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
                 return next(script, TokenTree.empty())
 
         return Session(prompt)

@@ -21,7 +21,7 @@ from tests.drafter_list import EVERY
 from tests.helpers import PROMPT, TARGETS, sampled_truth, write
 
 from draftwood.contracts import Sampling
-from draftwood.testing import EmptyDrafter, ProbingDrafter, RandomDrafter, SameDrafter, ToyTarget, WrongDrafter
+from draftwood.testing import EmptyDrafter, RandomDrafter, SameDrafter, ToyTarget, WindowDrafter, WrongDrafter
 from draftwood.verify.noise import KeyedNoise
 from draftwood.verify.sampling import choose
 
@@ -37,7 +37,7 @@ DRAFTERS = {
         EmptyDrafter(),
         SameDrafter(target),
         WrongDrafter(target, sampling),
-        ProbingDrafter(target, sampling),
+        WindowDrafter(target, sampling),
     ],
 }
 

@@ -12,7 +12,7 @@ from tests.drafter_list import EVERY
 from tests.helpers import PROMPT, TARGETS, Grammar, TwiceAtMost, sampled_truth, write, write_batch
 
 from draftwood.contracts import Sampling
-from draftwood.request import Request
+from draftwood.decoding.request import Request
 from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
 
 SETTINGS = {

@@ -9,10 +9,10 @@ from tests.drafter_list import EVERY
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, Everything, Written, greedy_truth, write, write_batch
 
 from draftwood.contracts import Sampling
-from draftwood.ending import StopStrings
+from draftwood.decoding.request import Request
+from draftwood.decoding.stopping import StopStrings
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
-from draftwood.request import Request
 from draftwood.step import MODEL
 from draftwood.testing import SameDrafter, ToyTarget
 

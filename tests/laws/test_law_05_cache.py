@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.drafter_list import EVERY
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, trees
 
-from draftwood.loop import write as write_rows
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import Request, open_rows
 from draftwood.testing import SameDrafter, ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
@@ -34,8 +34,8 @@ def test_after_every_step(drafters, variant):
     for sampling in (GREEDY, SAMPLED):
         target = ToyTarget(order=4, **TARGETS[variant])
         requests = [Request(PROMPT, 16, sampling), Request((3,), 9, sampling)]
-        with open_rows(target, EVERY[drafters](target, sampling), requests, SampleAndMatch()) as rows:
-            for emission in write_rows(target, FixedPlanner(6), rows):
+        with open_sequences(target, EVERY[drafters](target, sampling), requests, SampleAndMatch()) as rows:
+            for emission in decode_sequences(target, FixedPlanner(6), rows):
                 row = rows[emission.row]
                 check_cache(target, row.session, row.ids[:-1])
         assert target.open_sessions == 0
@@ -47,8 +47,8 @@ def test_where_the_text_ends_within_the_path_too(variant):
     text = greedy_truth(target)
     for at in range(1, 20):
         request = Request(PROMPT, 40, end_ids=frozenset({text[at]}))
-        with open_rows(target, [SameDrafter(target)], [request], SampleAndMatch()) as (row,):
-            list(write_rows(target, FixedPlanner(16), [row]))
+        with open_sequences(target, [SameDrafter(target)], [request], SampleAndMatch()) as (row,):
+            list(decode_sequences(target, FixedPlanner(16), [row]))
             assert row.finish == "eos"
             check_cache(target, row.session, row.ids[:-1])
 
@@ -57,8 +57,8 @@ def test_where_the_text_ends_within_the_path_too(variant):
 def test_from_one_turn_to_the_next(variant):
     target = ToyTarget(order=4, **TARGETS[variant])
     same = SameDrafter(target)
-    with open_rows(target, [same], [Request(PROMPT, 9)], SampleAndMatch()) as (row,):
-        list(write_rows(target, FixedPlanner(4), [row]))
+    with open_sequences(target, [same], [Request(PROMPT, 9)], SampleAndMatch()) as (row,):
+        list(decode_sequences(target, FixedPlanner(4), [row]))
         said = list(row.ids)
         for prompt in (
             [*said, 3, 4],  # the next turn
@@ -69,7 +69,7 @@ def test_from_one_turn_to_the_next(variant):
         ):
             row.turn(Request(prompt, 9))
             check_cache(target, row.session, prompt)
-            for _ in write_rows(target, FixedPlanner(4), [row]):
+            for _ in decode_sequences(target, FixedPlanner(4), [row]):
                 check_cache(target, row.session, row.ids[:-1])
             assert row.ids[: len(prompt)] == list(prompt)
 
@@ -120,6 +120,8 @@ def test_after_any_operations(variant, operations):
 def test_a_target_that_restores_and_replays_pays_for_it_and_nobody_else():
     for variant, replays in (("trees", False), ("chains only", False), ("snapshot and replay", True)):
         target = ToyTarget(**TARGETS[variant])
-        with open_rows(target, EVERY["random"](target, GREEDY), [Request(PROMPT, 16)], SampleAndMatch()) as rows:
-            list(write_rows(target, FixedPlanner(6), rows))
+        with open_sequences(
+            target, EVERY["random"](target, GREEDY), [Request(PROMPT, 16)], SampleAndMatch()
+        ) as rows:
+            list(decode_sequences(target, FixedPlanner(6), rows))
         assert (target.replayed > 0) == replays

@@ -13,10 +13,10 @@ from tests.drafter_list import EVERY, SHARING
 from tests.helpers import GREEDY, PROMPT, TARGETS, Still, TwiceAtMost, texts, trees, write, write_batch
 
 from draftwood.contracts import Sampling
+from draftwood.decoding.request import Request
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
-from draftwood.request import Request
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 
@@ -58,7 +58,7 @@ def test_the_order_of_siblings_does_not_matter(tree, random):
         tree.tokens[order],
         [place.get(int(parent), -1) for parent in tree.parents[order]],
         belief=tree.belief[order],
-        probe=tree.probe[order],
+        lookahead=tree.lookahead[order],
     )
     shuffled.check_integrity()
     rows, again = rows_of(target, tree), rows_of(target, shuffled)
@@ -112,7 +112,10 @@ def test_requests_written_together_are_written_as_alone(drafters, variant):
         if drafters in SHARING:
             continue
         assert one.sources == other.sources
-        counts = [[(s.context, s.drafted, s.probed, s.accepted, s.emitted) for s in w.steps] for w in (one, other)]
+        counts = [
+            [(s.context, s.drafted, s.lookahead_scored, s.accepted, s.emitted) for s in w.steps]
+            for w in (one, other)
+        ]
         assert counts[0] == counts[1]
 
 

@@ -9,15 +9,15 @@ import pytest
 from tests.drafter_list import SHIPPED
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, sampled_truth, write, write_batch
 
-from draftwood.drafters.corpus import CorpusDrafter
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
+from draftwood.drafters.corpus.corpus import Corpus
+from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.load import load
-from draftwood.drafters.memory import MemoryDrafter
-from draftwood.index.corpus.corpus import Corpus
-from draftwood.index.memory.memory import Memory
-from draftwood.loop import write as write_rows
+from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.memory.memory import Memory
 from draftwood.planning import load as planners
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import Request, open_rows
 from draftwood.testing import ToyTarget
 from draftwood.verify.exact import SampleAndMatch
 
@@ -103,8 +103,8 @@ def test_a_memory_shared_by_the_rows_of_a_batch_changes_no_text(size, sampling):
 def test_requests_that_come_and_go_between_the_steps_of_another_change_no_text(size):
     target, memory = ToyTarget(order=2), Memory(size)
     rng = np.random.default_rng(3)
-    with open_rows(target, [MemoryDrafter(memory=memory)], [Request(PROMPT, 60)], SampleAndMatch()) as (row,):
-        for number, _ in enumerate(write_rows(target, FixedPlanner(8), [row])):
+    with open_sequences(target, [MemoryDrafter(memory=memory)], [Request(PROMPT, 60)], SampleAndMatch()) as (row,):
+        for number, _ in enumerate(decode_sequences(target, FixedPlanner(8), [row])):
             memory.add(row.ids[-20:])
             memory.add(rng.integers(8, size=rng.integers(2, 60)), str(number % 3))
             if number % 4 == 0:
@@ -166,10 +166,10 @@ def test_closed_sessions_change_no_text(name):
 @pytest.mark.parametrize("turns", [2, 5])
 def test_a_chat_whose_history_is_edited_changes_no_text(turns):
     target, drafter = ToyTarget(order=2), MemoryDrafter()
-    with open_rows(target, [drafter], [Request(PROMPT, 12)], SampleAndMatch()) as (row,):
+    with open_sequences(target, [drafter], [Request(PROMPT, 12)], SampleAndMatch()) as (row,):
         for turn in range(turns):
             prompt = row.request.prompt
-            assert [t for e in write_rows(target, FixedPlanner(6), [row]) for t in e.tokens] == greedy_truth(
+            assert [t for e in decode_sequences(target, FixedPlanner(6), [row]) for t in e.tokens] == greedy_truth(
                 target, prompt, 12
             )
             row.turn(Request([*row.ids[: len(row.ids) - turn], 3, turn % 8], 12))

@@ -7,11 +7,11 @@ from tests.drafter_list import COMBINED, SCORED, SHIPPED, TOYS
 from tests.helpers import PROMPT, SAMPLED, untimed, write
 
 from draftwood.contracts import Sampling
+from draftwood.decoding.stopping import StopStrings
 from draftwood.drafters.load import load
-from draftwood.ending import StopStrings
 from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import CapabilityError
-from draftwood.measure.rows.traces import Trace
+from draftwood.measure.records.traces import Trace
 from draftwood.measure.simulate import recorded_request, simulate
 from draftwood.step import Step
 from draftwood.testing import ToyTarget

@@ -12,12 +12,12 @@ import pytest
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, sampled_truth, write
 
 from draftwood.contracts import Needs
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import load
-from draftwood.loop import write as write_rows
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.load import load as load_planner
-from draftwood.request import Request, open_rows
 from draftwood.testing import (
     InvalidDrafter,
     LyingDrafter,
@@ -50,7 +50,7 @@ PROPOSALS: dict[str, Any] = {
     "belief above one": TokenTree.build([0], belief=1.5),
     "negative belief": TokenTree.build([0], belief=-0.5),
     "belief is no number": TokenTree.build([0], belief=float("nan")),
-    "a draft below a probe": TokenTree.build([0, 0], probe=[True, False]),
+    "a draft below a probe": TokenTree.build([0, 0], lookahead=[True, False]),
     "tokens of another type": changed(tokens=np.zeros(2, dtype=np.int64)),
     "columns of other lengths": changed(belief=np.ones(3, dtype=np.float32)),
     "a column as a list": changed(parents=[-1, 0]),
@@ -75,7 +75,7 @@ class _ProposingSession(TextSession):
         super().__init__(prompt)
         self._proposal = proposal
 
-    def draft(self, nodes, probes, odds):
+    def draft(self, nodes, lookahead_nodes, accept_rates):
         return self._proposal
 
 
@@ -86,10 +86,10 @@ class FailsLater(SameDrafter):
     at: int = 12
     name: ClassVar[str] = "fails-later"
 
-    def propose(self, text, nodes, probes, noise):
+    def propose(self, text, nodes, lookahead_nodes, noise):
         if len(text) >= self.at:
             raise OSError("the index is gone")
-        return super().propose(text, nodes, probes, noise)
+        return super().propose(text, nodes, lookahead_nodes, noise)
 
 
 class _Rotten:
@@ -115,7 +115,7 @@ class _WithoutMatchLength(TextSession):
             raise AttributeError("this session of an older plug-in has no match_length")
         return super().__getattribute__(name)
 
-    def draft(self, nodes, probes, odds):
+    def draft(self, nodes, lookahead_nodes, accept_rates):
         return TokenTree.build([0] * nodes)
 
 
@@ -180,8 +180,8 @@ def test_the_others_go_on(failing, order):
 def test_a_batch_fails_row_by_row(failing):
     target = ToyTarget()
     requests = [Request(PROMPT, 9), Request((1,), 9, SAMPLED)]
-    with open_rows(target, [FAILING[failing]], requests, SampleAndMatch()) as rows:
-        list(write_rows(target, FixedPlanner(3), rows))
+    with open_sequences(target, [FAILING[failing]], requests, SampleAndMatch()) as rows:
+        list(decode_sequences(target, FixedPlanner(3), rows))
         assert rows[0].ids[len(PROMPT) :] == greedy_truth(target, limit=9)
         assert rows[1].ids[1:] == sampled_truth(target, SAMPLED, (1,), 9)
 
@@ -197,7 +197,7 @@ def test_failing_in_mid_text():
 
 
 class _CannotCut(TextSession):
-    def draft(self, nodes, probes, odds):
+    def draft(self, nodes, lookahead_nodes, accept_rates):
         return TokenTree.build([0] * nodes)
 
     def truncate(self, length):
@@ -217,11 +217,11 @@ class GrowingDrafter(BaseDrafter):
 def test_failing_between_two_turns(caplog):
     target = ToyTarget()
     drafters = [GrowingDrafter(), SameDrafter(target)]
-    with open_rows(target, drafters, [Request(PROMPT, 9)], SampleAndMatch()) as (row,):
-        list(write_rows(target, FixedPlanner(4), [row]))
+    with open_sequences(target, drafters, [Request(PROMPT, 9)], SampleAndMatch()) as (row,):
+        list(decode_sequences(target, FixedPlanner(4), [row]))
         prompt = [*row.ids[:8], 5]
         row.turn(Request(prompt, 9))
-        emissions = list(write_rows(target, FixedPlanner(4), [row]))
+        emissions = list(decode_sequences(target, FixedPlanner(4), [row]))
     assert [t for e in emissions for t in e.tokens] == greedy_truth(target, prompt, 9)
     assert [e.step.by_source[0].failed for e in emissions[1:]].count(True) == 1
     (record,) = caplog.records
@@ -258,7 +258,7 @@ def test_slow_and_lying_drafters_are_no_failures(caplog):
 
 @dataclass(frozen=True)
 class Scribbling(BaseDrafter):
-    """Writes into everything it is handed: the prompt, its odds, its feedback."""
+    """Writes into everything it is handed: the prompt, its accept rates, its feedback."""
 
     name: ClassVar[str] = "scribbling"
 
@@ -269,13 +269,13 @@ class Scribbling(BaseDrafter):
 
 
 class _ScribblingSession(TextSession):
-    def draft(self, nodes, probes, odds):
-        odds[:] = 2.0
+    def draft(self, nodes, lookahead_nodes, accept_rates):
+        accept_rates[:] = 2.0
         return TokenTree.build([0] * nodes)
 
     def learn(self, feedback):
         super().learn(feedback)
-        for array in (feedback.rows, feedback.choice, feedback.proposal.tokens):
+        for array in (feedback.node_map, feedback.choice, feedback.proposal.tokens):
             if array.flags.writeable:
                 array[:] = 7
 
@@ -293,8 +293,8 @@ def test_a_source_number_that_is_not_its_own_is_corrected():
     """Credit goes by the place in the set, whatever number a drafter writes into its tree."""
 
     class Impostor(SameDrafter):
-        def propose(self, text, nodes, probes, noise):
-            return super().propose(text, nodes, probes, noise).from_source(41)
+        def propose(self, text, nodes, lookahead_nodes, noise):
+            return super().propose(text, nodes, lookahead_nodes, noise).from_source(41)
 
     target = ToyTarget()
     for drafters in ([Impostor(target)], [RaisingDrafter(), Impostor(target)]):
@@ -346,7 +346,7 @@ def test_a_match_length_that_raises_is_a_failure_of_the_draft(caplog):
         def match_length(self):
             raise ZeroDivisionError("mine")
 
-        def draft(self, nodes, probes, odds):
+        def draft(self, nodes, lookahead_nodes, accept_rates):
             return TokenTree.build([1])
 
     @dataclass(frozen=True)
@@ -365,7 +365,7 @@ class Vandal(RandomDrafter):
     """Writes into every array that reaches it, and into arrays that it has given away; keeps count."""
 
     name = "vandal"
-    needs = Needs(top_k=2, prompt=True, choice=True, stem=True)
+    needs = Needs(top_k=2, prompt=True, choice=True, base_tree=True)
 
     def open(self, prompt, noise):
         session = super().open(prompt, noise)
@@ -379,10 +379,12 @@ class Vandal(RandomDrafter):
                 self.__dict__["refused"] += 1
 
         def columns(tree):
-            return [getattr(tree, name) for name in ("tokens", "parents", "belief", "evidence", "probe", "source")]
+            return [
+                getattr(tree, name) for name in ("tokens", "parents", "belief", "evidence", "lookahead", "source")
+            ]
 
-        def branch(stem, nodes, probes, odds):
-            for array in (odds, *columns(stem)):
+        def branch(base_tree, nodes, lookahead_nodes, accept_rates):
+            for array in (accept_rates, *columns(base_tree)):
                 scribble(array)
             base = np.array([1, 2, 3], dtype=np.int32), np.array([-1, 0, 0], dtype=np.int32)
             given[:] = base
@@ -390,7 +392,7 @@ class Vandal(RandomDrafter):
 
         def learn(feedback):
             trees = (*columns(feedback.tree), *columns(feedback.proposal))
-            for array in (*trees, feedback.rows, feedback.choice, *(feedback.top_k or ())):
+            for array in (*trees, feedback.node_map, feedback.choice, *(feedback.top_k or ())):
                 scribble(array)
             for array in given:  # what it still holds of a tree that was scored
                 array[...] = 10**6
@@ -428,8 +430,8 @@ class Hurried(RandomDrafter):
         session, buffer = super().open(prompt, noise), np.zeros(4, dtype=np.int32)
         draft = session.draft
 
-        def draft_from_it(nodes, probes, odds):
-            tree = draft(nodes, probes, odds)
+        def draft_from_it(nodes, lookahead_nodes, accept_rates):
+            tree = draft(nodes, lookahead_nodes, accept_rates)
             buffer[:] = np.resize(tree.tokens, 4)
             return TokenTree.build(buffer)
 
@@ -455,7 +457,7 @@ class Burglar(RandomDrafter):
     """Makes what is read-only writable again, and fills it with what is no token."""
 
     name = "burglar"
-    needs = Needs(stem=True)
+    needs = Needs(base_tree=True)
 
     def open(self, prompt, noise):
         session = super().open(prompt, noise)
@@ -466,8 +468,8 @@ class Burglar(RandomDrafter):
                 array.flags.writeable = True
                 array[...] = 99
 
-        def branch(stem, nodes, probes, odds):
-            break_in(stem)
+        def branch(base_tree, nodes, lookahead_nodes, accept_rates):
+            break_in(base_tree)
             return TokenTree.build([1, 2])
 
         session.branch = branch

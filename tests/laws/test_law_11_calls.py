@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
-from tests.doors.fake import TOKENIZER, toy
-from tests.doors.generating import GREEDY, PROMPT, batch, speller
+from tests.api.fake import TOKENIZER, toy
+from tests.api.generating import GREEDY, PROMPT, batch, speller
 from tests.drafter_list import EVERY, SCORED
 from tests.engines.tiny import build
 from tests.helpers import GREEDY as PLAIN
@@ -266,7 +266,7 @@ def test_interleaved_streams_keep_their_texts(llama):
 FORKED = """
 import os, sys, threading
 import draftwood
-from draftwood.doors.learned import learned
+from draftwood.api.learned import learned
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.tiny import tiny
 from draftwood.errors import UsageError

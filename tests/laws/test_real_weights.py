@@ -14,10 +14,10 @@ import torch
 from tests.helpers import untimed
 
 import draftwood
+from draftwood.api.prompts import as_ids
 from draftwood.contracts import Sampling
-from draftwood.doors.prompts import as_ids
 from draftwood.engines.transformers.shared import shared_target
-from draftwood.measure.rows.traces import Trace
+from draftwood.measure.records.traces import Trace
 from draftwood.measure.simulate import simulate
 from draftwood.measure.ties import first_difference
 from draftwood.planning.fixed import FixedPlanner

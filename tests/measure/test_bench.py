@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from draftwood.api.learned import learned
+from draftwood.api.setup import Setup
 from draftwood.contracts import Sampling
-from draftwood.doors.learned import learned
-from draftwood.doors.setup import Setup
 from draftwood.engines.peers import PeerAnswer
 from draftwood.errors import PromptError, UsageError
 from draftwood.measure.bench.arms import OurArm, PeerArm
@@ -18,8 +18,8 @@ from draftwood.measure.bench.run import Bench, BenchSettings
 from draftwood.measure.bench.sustain import Sustained, sustain
 from draftwood.measure.bench.table import geometric_mean, table
 from draftwood.measure.prompt_files import Job
-from draftwood.measure.rows.records import Answer, Rows, header, read_rows
-from draftwood.measure.rows.writer import RowsWriter
+from draftwood.measure.records.records import Answer, Records, header, read_records
+from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.ties import Difference, rounding
 from draftwood.planning.fixed import OffPlanner
 from draftwood.testing import ToyTarget
@@ -48,7 +48,7 @@ def bench(labels=("none", "suffix"), jobs=JOBS, path=None, seen=None, peers=(), 
     target = ToyTarget(order=2, seed=3)
     target.generation_config = SimpleNamespace()
     setup = Setup(target, None, "none", "fixed:8")
-    writer = RowsWriter(path, header("bench", {}, {}))
+    writer = RecordsWriter(path, header("bench", {}, {}))
     chosen = BenchSettings("fixed:8", 24, **settings)
     arms = [*(OurArm(label, setup, "fixed:8") for label in labels), *map(PeerArm, peers)]
     note = (lambda *what: seen.append(what)) if seen is not None else (lambda *_: None)
@@ -105,12 +105,12 @@ def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         work.run(2)
     writer.close()
-    kept = read_rows(path).answers
+    kept = read_records(path).answers
     assert len(kept) == 5
     work, writer, _ = bench(path=path, seen=seen)
     work.run(2)
     writer.close()
-    rows = read_rows(path)
+    rows = read_records(path)
     assert rows.answers[:5] == kept
     assert len({a.key for a in rows.answers}) == len(rows.answers) == 12
     assert seen[-1][:2] == (11, 12)
@@ -179,7 +179,7 @@ def test_what_differs_is_told_with_its_margin():
 
 
 def test_sampled_texts_of_other_engines_are_held_against_nothing():
-    rows = Rows({})
+    rows = Records({})
     one = Answer(0, "t", "n", "none", output_ids=[1, 2], sampling={"temperature": 1.0}, decode_s=1.0)
     peer = dataclasses.replace(one, id=1, arm="transformers", engine="transformers", output_ids=[1, 3])
     rows.answers = [one, peer]
@@ -193,7 +193,7 @@ def test_plain_is_the_faster_of_ours_and_the_engines_own():
     def answer(number, arm, engine, seconds):
         return Answer(number, "t", "n", arm, engine, output_ids=[1, 2, 3], decode_s=seconds)
 
-    rows = Rows({}, [answer(0, "none", "draftwood", 2.0), answer(1, "transformers", "transformers", 1.0)])
+    rows = Records({}, [answer(0, "none", "draftwood", 2.0), answer(1, "transformers", "transformers", 1.0)])
     rows.answers += [answer(2, "suffix", "draftwood", 0.5), answer(3, "llama.cpp:ngram-mod", "llama.cpp", 0.1)]
     found = {r["drafter"]: r["speedup"] for r in table(rows)}
     assert found == {"none": 0.5, "transformers": 1.0, "suffix": 2.0, "llama.cpp:ngram-mod": None}
@@ -204,7 +204,7 @@ def test_plain_is_the_faster_of_ours_and_the_engines_own():
 def test_texts_of_other_lengths_are_compared_token_by_token():
     plain = Answer(0, "t", "n", "none", output_ids=list(range(11)), decode_s=10.0)
     short = Answer(1, "t", "n", "suffix", output_ids=[0, 1, 2, 3, 9], decode_s=2.0)
-    row = table(Rows({}, [plain, short]))[1]
+    row = table(Records({}, [plain, short]))[1]
     assert row["speedup"] == 2.0, "a second per token against half of one"
     assert row["identical"] is False
 
@@ -214,7 +214,7 @@ def test_sampled_answers_are_measured_against_their_own_engine():
         hot = {"temperature": 1.0}
         return Answer(number, "t", "n", arm, engine, output_ids=[1, 2, 3], decode_s=seconds, sampling=hot)
 
-    rows = Rows({}, [answer(0, "none", "draftwood", 2.0), answer(1, "transformers", "transformers", 0.1)])
+    rows = Records({}, [answer(0, "none", "draftwood", 2.0), answer(1, "transformers", "transformers", 0.1)])
     rows.answers += [answer(2, "suffix", "draftwood", 1.0), answer(3, "transformers:lookup", "transformers", 0.2)]
     assert [r["speedup"] for r in table(rows)] == [1.0, 1.0, 2.0, 0.5]
 
@@ -223,7 +223,7 @@ def test_replays_do_not_stand_among_the_measured():
     live = Answer(0, "t", "n", "suffix", output_ids=[1, 2, 3], decode_s=2.0)
     plain = dataclasses.replace(live, id=1, arm="none", decode_s=4.0)
     replayed = dataclasses.replace(live, id=2, engine="replay", decode_s=1e-4)
-    rows = table(Rows({}, [live, plain, replayed]))
+    rows = table(Records({}, [live, plain, replayed]))
     assert [(r["drafter"], r["engine"], r["speedup"]) for r in rows] == [
         ("suffix", "draftwood", 2.0), ("none", "draftwood", 1.0), ("suffix", "replay", None),
     ]  # fmt: skip
@@ -236,7 +236,7 @@ def test_answers_that_took_no_time_say_nothing():
             Answer(number + 1, "t", name, "suffix", output_ids=ids, decode_s=seconds),
         ]
 
-    rows = Rows({}, [*pair(0, "a", [5], 0.0), *pair(2, "b", [1, 2, 3], 1.0), *pair(4, "c", [4, 2, 3], 1.0)])
+    rows = Records({}, [*pair(0, "a", [5], 0.0), *pair(2, "b", [1, 2, 3], 1.0), *pair(4, "c", [4, 2, 3], 1.0)])
     row = table(rows)[1]
     assert (row["speedup"], row["speedup_interval"]) == (2.0, [2.0, 2.0])
 
@@ -245,7 +245,7 @@ def test_tokens_that_came_with_the_prompt_are_no_decoding():
     arrivals = [[4, 0.0], [6, 1.0], [7, 2.0]]
     peer = Answer(0, "t", "n", "transformers:lookup", "transformers", output_ids=[1, 2, 3, 4, 5, 6, 7],
                   decode_s=2.0, arrivals=arrivals, passes=2)  # fmt: skip
-    row = table(Rows({}, [peer]))[0]
+    row = table(Records({}, [peer]))[0]
     assert (row["generated"], row["mean_acceptance_length"], row["tokens_per_second"]) == (3, 1.5, 1.5)
 
 
@@ -276,7 +276,7 @@ def test_looped_tails_are_left_out_of_the_headline():
         0, "t", "n", "none", output_ids=loop, decode_s=41.0, arrivals=[[n, n - 1.0] for n in range(1, 43)]
     )
     fast = Answer(1, "t", "n", "x", output_ids=loop, decode_s=arrivals[-1][1], arrivals=arrivals)
-    found = table(Rows({}, [plain, fast]))[1]
+    found = table(Records({}, [plain, fast]))[1]
     assert found["looped_tokens"] == 39
     assert found["speedup"] > 20
     assert found["speedup_unlooped"] == pytest.approx(2.0 / 1.03)

@@ -1,4 +1,4 @@
-"""Explaining steps: the reason of each, the summary, odds and cost, and rows that say less or nonsense."""
+"""Explaining steps: the reason of each, the summary, accept rates and cost, and rows that say less or nonsense."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from draftwood.cli.explain_tables import show_arms, show_step
 from draftwood.errors import RecordError, UsageError
+from draftwood.measure.explain.accept_rates import accept_rates
 from draftwood.measure.explain.account import Account, accounts
 from draftwood.measure.explain.cost import costs
 from draftwood.measure.explain.document import arm, by_arm, detail, steps_of
 from draftwood.measure.explain.files import chosen, explainable
-from draftwood.measure.explain.odds import odds
 from draftwood.measure.explain.sentences import sentences
 from draftwood.measure.explain.summary import Summary
 from draftwood.measure.explain.why import Reason, reason, share, words
-from draftwood.measure.rows.records import Answer, header
-from draftwood.measure.rows.writer import RowsWriter
+from draftwood.measure.records.records import Answer, header
+from draftwood.measure.records.writer import RecordsWriter
 from draftwood.step import SourceStep, Step
 
 ALTERNATIVES = [[0, 1.0, 20.0], [1, 1.6, 22.0], [2, 1.9, 24.0], [4, 2.2, 36.0]]
@@ -38,7 +38,7 @@ def planned(**said):
     accepted = min(1, drafted)
     trace = {
         "tokens": [5, 6][:drafted], "parents": [-1, 0][:drafted], "source": [0, 0][:drafted],
-        "evidence": [3, 4][:drafted], "belief": [0.6, 0.5][:drafted], "probe": [False, False][:drafted],
+        "evidence": [3, 4][:drafted], "belief": [0.6, 0.5][:drafted], "lookahead": [False, False][:drafted],
         "path": [0][:accepted], "plan": plan,
     }  # fmt: skip
     own = SourceStep(1, asked=plan["asked"], proposed=plan["candidates"], kept=drafted, accepted=accepted)
@@ -172,12 +172,12 @@ def assert_explained(step):
         {"path": [7]}, {"path": [1]}, {"tokens": 3}, {"belief": [math.inf, 0.5]},
     ],
 )  # fmt: skip
-def test_trees_that_make_no_sense_are_in_no_odds(broken):
+def test_trees_that_make_no_sense_are_in_no_accept_rates(broken):
     step = planned()
     step.trace = TRACE | broken
-    assert odds([step]) == {}
+    assert accept_rates([step]) == {}
     step.trace = {key: value for key, value in TRACE.items() if key not in broken}
-    assert odds([step]) == {}
+    assert accept_rates([step]) == {}
 
 
 @pytest.mark.parametrize("wrong", [math.inf, math.nan, 10**400, -1, "1", True])
@@ -253,17 +253,17 @@ def test_a_failed_source_and_missing_plans_are_said():
     assert list(sentences(Summary.of([]))) == ["Nothing was decoded: no pass beyond reading the prompt."]
 
 
-def test_odds_count_only_nodes_that_the_pass_told_about():
-    found = odds([planned(), planned()])
+def test_accept_rates_count_only_nodes_that_the_pass_told_about():
+    found = accept_rates([planned(), planned()])
     assert {key: (o.nodes, o.right, o.believed) for key, o in found.items()} == {
         (0, 3): (2, 2, 1.2), (0, 4): (2, 0, 1.0)
     }  # fmt: skip
     ended = planned()
     ended.emitted = (5,)  # the accepted token ended the text: nobody knows what comes after it
-    assert set(odds([ended])) == {(0, 3)}
+    assert set(accept_rates([ended])) == {(0, 3)}
     unknown = planned(chosen=0)
     unknown.trace = {"right": True}
-    assert odds([unknown, counted()]) == {}
+    assert accept_rates([unknown, counted()]) == {}
 
 
 def test_the_cost_table_has_what_was_believed_last_and_what_passes_took():
@@ -290,7 +290,7 @@ def test_rows_of_steps_carry_their_text():
 
 
 def save(path, answers, verb="bench"):
-    writer = RowsWriter(path, header(verb, {"model": "toy"}, {}))
+    writer = RecordsWriter(path, header(verb, {"model": "toy"}, {}))
     for answer in answers:
         writer.answer(answer)
     writer.close()
@@ -332,7 +332,7 @@ def test_files_that_hold_nothing_to_explain_are_refused(tmp_path):
         explainable(save(tmp_path / "none.jsonl", []))
     with pytest.raises(UsageError, match="plain decoding only"):
         explainable(save(tmp_path / "plain.jsonl", answers()[:1]))
-    for verb, said in (("probe", "decodes unchanged"), ("profile", "is a profile")):
+    for verb, said in (("lookahead", "decodes unchanged"), ("profile", "is a profile")):
         with pytest.raises(UsageError, match=said):
             explainable(save(tmp_path / f"{verb}.jsonl", answers(), verb))
     with pytest.raises(RecordError, match="line 2"):

@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import PROMPT, untimed, write, write_batch
 
-from draftwood import loop
 from draftwood.cli.main import run
+from draftwood.decoding import loop
+from draftwood.decoding.request import Request, open_sequences
 from draftwood.drafters.load import load
-from draftwood.drafters.lookup import LookupDrafter
-from draftwood.drafters.memory_shared import save_all
+from draftwood.drafters.lookup.drafter import LookupDrafter
+from draftwood.drafters.memory.shared import save_all
 from draftwood.engines.replay import ReplayClock, ReplayTarget
 from draftwood.errors import UsageError
 from draftwood.measure.probe import ProbeCounts, probe
-from draftwood.measure.rows.records import Answer, read_rows
-from draftwood.measure.rows.traces import Trace, write_traces
+from draftwood.measure.records.records import Answer, read_records
+from draftwood.measure.records.traces import Trace, write_traces
 from draftwood.measure.simulate import row, simulate
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import Request, open_rows
 from draftwood.testing import RaisingDrafter, ToyTarget
 from draftwood.verify.exact import SampleAndMatch
 
@@ -31,7 +31,7 @@ LOOKUP = LookupDrafter(max_ngram=8, min_ngram=2, length=1)
 TEXTS = st.lists(st.integers(0, 3), min_size=2, max_size=60)
 
 
-def probed(target, prompt, limit, drafter=LOOKUP) -> Answer:
+def lookahead_scored(target, prompt, limit, drafter=LOOKUP) -> Answer:
     return probe(target, drafter, Request(prompt, limit), Answer(0, "toy", "a", "lookup"))
 
 
@@ -53,7 +53,7 @@ def naive_probe(prompt, output, least=2, most=8):
 def test_decoding_is_unchanged_and_every_token_is_a_target():
     target = ToyTarget(order=2, seed=4)
     plain = write(target, [], 0, limit=50)
-    answer = probed(target, PROMPT, 50)
+    answer = lookahead_scored(target, PROMPT, 50)
     assert answer.output_ids == plain.ids
     assert answer.finish_reason == "length"
     assert [s.drafted for s in answer.steps] == [0] * 49
@@ -66,7 +66,7 @@ def test_decoding_is_unchanged_and_every_token_is_a_target():
 @given(TEXTS, TEXTS)
 @settings(max_examples=60, deadline=None)
 def test_the_probe_is_its_definition(prompt, output):
-    answer = probed(ReplayTarget(prompt, output, vocab_size=4), prompt, len(output))
+    answer = lookahead_scored(ReplayTarget(prompt, output, vocab_size=4), prompt, len(output))
     truth = naive_probe(prompt, output)
     counts = ProbeCounts.of([answer])
     assert counts.targets == len(truth)
@@ -81,7 +81,8 @@ def test_the_probe_is_its_definition(prompt, output):
 @settings(max_examples=60, deadline=None)
 def test_simulated_with_a_draft_of_one_the_hits_are_the_probes_at_the_positions_it_visits(prompt, output):
     right = [
-        bool(s.trace and s.trace["right"]) for s in probed(ReplayTarget(prompt, output), prompt, len(output)).steps
+        bool(s.trace and s.trace["right"])
+        for s in lookahead_scored(ReplayTarget(prompt, output), prompt, len(output)).steps
     ]
     (simulated,) = simulate([Trace("t", "a", prompt, output)], [LOOKUP], "fixed:1")
     position, hits = 0, 0  # among the decode tokens
@@ -108,7 +109,7 @@ def test_counts_as_rates():
 
 def test_a_failing_drafter_proposes_nothing_and_changes_nothing():
     target = ToyTarget(order=2, seed=4)
-    answer = probed(target, PROMPT, 20, RaisingDrafter("draft"))
+    answer = lookahead_scored(target, PROMPT, 20, RaisingDrafter("draft"))
     assert answer.output_ids == write(target, [], 0, limit=20).ids
     assert ProbeCounts.of([answer]).proposals == 0
 
@@ -145,8 +146,8 @@ def test_the_planner_sees_simulated_time():
     seen: list[float] = []
     curve, clock = CostCurve.parse("1=100,5=200"), ReplayClock()
     target = ReplayTarget([1, 2, 3], [1, 2, 3] * 8, cost=curve.seconds, clock=clock)
-    with open_rows(target, load("suffix"), [Request([1, 2, 3], 24)], SampleAndMatch()) as rows:
-        steps = [e.step for e in loop.write(target, Watching(4), rows, clock) if e.step is not None]
+    with open_sequences(target, load("suffix"), [Request([1, 2, 3], 24)], SampleAndMatch()) as rows:
+        steps = [e.step for e in loop.decode_sequences(target, Watching(4), rows, clock) if e.step is not None]
     assert seen == [pytest.approx(curve.seconds(1 + step.drafted), abs=1e-3) for step in steps]
 
 
@@ -267,7 +268,7 @@ def test_the_command_goes_by_goodput_where_passes_have_a_cost(trace, capsys, arg
 def test_the_rows_say_what_passes_cost(trace, tmp_path):
     path, cost = tmp_path / "rows.jsonl", "1=10,64=11"
     assert run(["simulate", trace, "--drafters", "ngram", "--cost", cost, "--uncalibrated", "-o", str(path)]) == 0
-    said = read_rows(path).header["settings"]
+    said = read_records(path).header["settings"]
     assert (said["cost"], said["profile"], said["uncalibrated"]) == (cost, None, True)
 
 

@@ -12,9 +12,9 @@ from tests.helpers import PROMPT, write
 
 from draftwood.drafters.load import load
 from draftwood.errors import DraftwoodError, RecordError, UsageError
-from draftwood.measure.rows.lines import Appender, read_lines
-from draftwood.measure.rows.records import Answer, header, read_rows
-from draftwood.measure.rows.writer import RowsWriter
+from draftwood.measure.records.lines import Appender, read_lines
+from draftwood.measure.records.records import Answer, header, read_records
+from draftwood.measure.records.writer import RecordsWriter
 from draftwood.testing import ToyTarget
 
 HEADER = header("bench", {"model": "toy", "seed": 0}, {"command": "draftwood bench"})
@@ -29,7 +29,7 @@ def answer(number: int, name: str = "a", arm: str = "suffix", **more) -> Answer:
 
 
 def filled(path, *answers: Answer):
-    writer = RowsWriter(path, HEADER)
+    writer = RecordsWriter(path, HEADER)
     for each in answers:
         writer.answer(each)
     writer.close()
@@ -40,7 +40,7 @@ def filled(path, *answers: Answer):
 def test_there_and_back(tmp_path, name):
     answers = [answer(0), answer(1, arm="none", pieces=["a"], sampling={"temperature": 0.7})]
     path = filled(tmp_path / "new folder" / name, *answers)
-    rows = read_rows(path)
+    rows = read_records(path)
     assert rows.header == HEADER
     assert rows.answers == answers
     assert answers[0].key == ("toy", "a", "suffix", 0)
@@ -59,7 +59,7 @@ def test_a_prompt_is_written_once(tmp_path):
     path = filled(tmp_path / "rows.jsonl", answer(0), answer(1, arm="none"), answer(2, name="b"))
     prompts = ["prompt_ids" in row for _, row in read_lines(path) if row["row"] == "answer"]
     assert prompts == [True, False, True]
-    assert all(a.prompt_ids == list(PROMPT) for a in read_rows(path).answers)
+    assert all(a.prompt_ids == list(PROMPT) for a in read_records(path).answers)
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.zst"])
@@ -70,13 +70,13 @@ def test_a_run_that_was_cut_off_goes_on_after_its_last_whole_answer(tmp_path, na
     filled(path, answer(1))
     with path.open("rb+") as file:
         file.truncate(max(whole, path.stat().st_size - lost))
-    writer = RowsWriter(path, HEADER)
+    writer = RecordsWriter(path, HEADER)
     assert [a.id for a in writer.rows.answers] == [0]
     assert writer.next_id == 1
     writer.answer(answer(1))
     writer.other({"row": "difference", "answer": 1})
     writer.close()
-    rows = read_rows(path)
+    rows = read_records(path)
     assert [a.id for a in rows.answers] == [0, 1]
     assert rows.of_kind("difference") == [{"row": "difference", "answer": 1}]
 
@@ -86,55 +86,55 @@ def test_a_broken_line_is_named_by_number(tmp_path):
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:3], lines[3][:20] + "\n", *lines[4:]]))
     with pytest.raises(RecordError, match=r"line 4: no JSON"):  # in the middle it is damage, never a cut
-        read_rows(path)
+        read_records(path)
     path.write_text(lines[0][:20])
     with pytest.raises(RecordError, match=r"line 1: no JSON"):  # nothing of it is ours
-        read_rows(path)
+        read_records(path)
     path.write_text("".join([lines[0], lines[2]]))
     with pytest.raises(RecordError, match="line 2: a step without its answer"):
-        read_rows(path)
+        read_records(path)
     path.write_text("".join([*lines[:3], lines[-1].replace('"row": "step"', '"row": "answer"')]))
     with pytest.raises(RecordError, match=r"line 4: .* steps of the answer before are missing"):
-        read_rows(path)
+        read_records(path)
     path.write_text(lines[0] + "[1]\n")
     with pytest.raises(RecordError, match="line 2: list instead of an object"):
-        read_rows(path)
+        read_records(path)
 
 
 def test_foreign_files_are_refused(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(HEADER | {"format": 9}) + "\n")
     with pytest.raises(RecordError, match="format 9, and this version reads 1"):
-        read_rows(path)
+        read_records(path)
     path.write_text('{"prompt_ids": [1], "output_ids": [2]}\n')
     with pytest.raises(RecordError, match="no header"):
-        read_rows(path)
+        read_records(path)
     path.write_text("")
     with pytest.raises(RecordError, match="is empty"):
-        read_rows(path)
+        read_records(path)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(RecordError, match="line 1: no JSON"):
-        read_rows(path)
+        read_records(path)
     (tmp_path / "a.zst").write_bytes(b"no zstd at all")
     with pytest.raises(RecordError, match="damaged or not compressed"):
-        read_rows(tmp_path / "a.zst")
+        read_records(tmp_path / "a.zst")
     with pytest.raises(UsageError, match="cannot be read"):
-        read_rows(tmp_path / "nothing")
+        read_records(tmp_path / "nothing")
     path.write_text(json.dumps(HEADER) + '\n{"row": "answer", "id": 0, "task": "t", "name": "n", "mood": 1}\n')
     with pytest.raises(RecordError, match=r"line 2: an answer has unknown fields \['mood'\]"):
-        read_rows(path)
+        read_records(path)
     path.write_text(json.dumps(HEADER) + '\n{"row": "answer", "id": 0}\n')
     with pytest.raises(RecordError, match=r"lacks \['arm', 'name', 'task'\]"):
-        read_rows(path)
+        read_records(path)
 
 
 def test_a_run_of_other_settings_is_not_mixed_in(tmp_path):
     path = filled(tmp_path / "rows.jsonl", answer(0))
     before = path.read_bytes()
     with pytest.raises(UsageError, match="was written with model 'toy', this run has 'other'"):
-        RowsWriter(path, header("bench", {"model": "other", "seed": 0}, {}))
+        RecordsWriter(path, header("bench", {"model": "other", "seed": 0}, {}))
     with pytest.raises(UsageError, match="was written by draftwood bench: choose another"):
-        RowsWriter(path, header("probe", {"model": "toy", "seed": 0}, {}))
+        RecordsWriter(path, header("probe", {"model": "toy", "seed": 0}, {}))
     assert path.read_bytes() == before
 
 
@@ -142,7 +142,7 @@ def test_a_run_of_another_version_or_machine_is_not_mixed_in(tmp_path):
     path = filled(tmp_path / "rows.jsonl", answer(0))
     other = header("bench", HEADER["settings"], {"processor": "another"})
     with pytest.raises(UsageError, match="was written with processor None, this run has 'another'"):
-        RowsWriter(path, other)
+        RecordsWriter(path, other)
 
 
 def test_what_was_cut_amid_a_character_is_a_broken_line(tmp_path):
@@ -152,7 +152,7 @@ def test_what_was_cut_amid_a_character_is_a_broken_line(tmp_path):
     cut = path.read_bytes().index("\u6728".encode()) + 1
     assert cut > len(whole)
     path.write_bytes(path.read_bytes()[:cut])
-    assert [a.id for a in read_rows(path).answers] == [0]
+    assert [a.id for a in read_records(path).answers] == [0]
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.zst"])
@@ -165,7 +165,7 @@ def test_a_last_record_that_is_torn_is_left_out_with_one_warning(tmp_path, caplo
     for end in range(whole, len(both) + 1, 1 if name.endswith("l") else 7):
         path.write_bytes(both[:end])
         caplog.clear()
-        rows = read_rows(path)
+        rows = read_records(path)
         assert [a.id for a in rows.answers] in ([0], [0, 1])
         said = ["ends in a record that was cut off" in record.getMessage() for record in caplog.records]
         assert said == [True] * rows.torn
@@ -178,9 +178,9 @@ def test_a_last_record_that_is_torn_is_left_out_with_one_warning(tmp_path, caplo
 def test_a_last_line_without_its_end_is_whole_and_gone_on_behind(tmp_path):
     path = filled(tmp_path / "rows.jsonl", answer(0))
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    assert not read_rows(path).torn
+    assert not read_records(path).torn
     filled(path, answer(1))
-    assert [a.id for a in read_rows(path).answers] == [0, 1]
+    assert [a.id for a in read_records(path).answers] == [0, 1]
 
 
 def test_what_is_whole_is_not_written_again(tmp_path):
@@ -192,37 +192,37 @@ def test_what_is_whole_is_not_written_again(tmp_path):
 
 def test_a_file_has_one_writer_at_a_time(tmp_path):
     path = tmp_path / "rows.jsonl"
-    writer = RowsWriter(path, HEADER)
+    writer = RecordsWriter(path, HEADER)
     with pytest.raises(RecordError, match="locked by another writer"):
-        RowsWriter(path, HEADER, wait=0.05)
+        RecordsWriter(path, HEADER, wait=0.05)
     (tmp_path / "link.jsonl").symlink_to(path)
     with pytest.raises(RecordError, match="locked by another writer"):
-        RowsWriter(tmp_path / "link.jsonl", HEADER, wait=0.05)
+        RecordsWriter(tmp_path / "link.jsonl", HEADER, wait=0.05)
     writer.close()
-    RowsWriter(path, HEADER, wait=0.05).close()
+    RecordsWriter(path, HEADER, wait=0.05).close()
     with pytest.raises(UsageError, match="this run has"):
-        RowsWriter(path, header("bench", {"model": "other", "seed": 0}, {}), wait=0.05)
-    RowsWriter(path, HEADER, wait=0.05).close()
+        RecordsWriter(path, header("bench", {"model": "other", "seed": 0}, {}), wait=0.05)
+    RecordsWriter(path, HEADER, wait=0.05).close()
 
 
 def test_threads_that_append_lose_nothing(tmp_path):
     path = tmp_path / "rows.jsonl"
 
     def append(number):
-        writer = RowsWriter(path, HEADER, wait=60)
+        writer = RecordsWriter(path, HEADER, wait=60)
         writer.answer(answer(writer.next_id, name=str(number)))
         writer.close()
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(append, range(24)))
-    rows = read_rows(path)
+    rows = read_records(path)
     assert [a.id for a in rows.answers] == list(range(24))
     assert sorted(int(a.name) for a in rows.answers) == list(range(24))
 
 
 def test_a_full_disk_keeps_what_was_written(tmp_path, monkeypatch):
     path = filled(tmp_path / "rows.jsonl", answer(0))
-    writer = RowsWriter(path, HEADER)
+    writer = RecordsWriter(path, HEADER)
     before = path.read_bytes()
 
     class Full:
@@ -251,11 +251,11 @@ def test_places_that_cannot_be_written_are_told(tmp_path):
     with pytest.raises(RecordError, match="cannot be written"):
         Appender(tmp_path / "file" / "rows.jsonl")
     with pytest.raises(DraftwoodError, match="Is a directory"):
-        RowsWriter(tmp_path, HEADER)
+        RecordsWriter(tmp_path, HEADER)
 
 
 def test_without_a_path_rows_are_kept_in_memory():
-    writer = RowsWriter(None, HEADER)
+    writer = RecordsWriter(None, HEADER)
     writer.answer(answer(0))
     writer.other({"row": "difference"})
     writer.close()

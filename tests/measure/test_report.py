@@ -10,14 +10,14 @@ from importlib.resources import files
 import pytest
 
 from draftwood.errors import RecordError, UsageError
+from draftwood.measure.records.records import Answer, header
+from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.report.build import build, write
 from draftwood.measure.report.markup import count, data, esc, listed
 from draftwood.measure.report.material import gather
 from draftwood.measure.report.origins import Origin, Text
 from draftwood.measure.report.standings import Standings
 from draftwood.measure.report.steps import Pieces, StepData
-from draftwood.measure.rows.records import Answer, header
-from draftwood.measure.rows.writer import RowsWriter
 from draftwood.step import SourceStep, Step
 
 SETTINGS = {"model": "toy", "dtype": "float32", "threads": 2, "planner": "fixed:4", "max_new_tokens": 8, "seed": 0}
@@ -32,7 +32,7 @@ def step(index, context, emitted, copied, seconds=0.01):
         "tokens": tokens,
         "parents": [*range(-1, len(tokens) - 2), -1],
         "source": [0] * len(tokens),
-        "probe": [False] * len(tokens),
+        "lookahead": [False] * len(tokens),
         "belief": [0.5] * len(tokens),
         "path": list(range(copied)),
     }
@@ -78,7 +78,7 @@ def bench():
 def save(path, answers, others=(), verb="bench", settings=None, machine=None):
     path.unlink(missing_ok=True)
     said = header(verb, SETTINGS if settings is None else settings, MACHINE | (machine or {}))
-    writer = RowsWriter(path, said)
+    writer = RecordsWriter(path, said)
     for each in answers:
         writer.answer(each)
     for row in others:
@@ -270,9 +270,9 @@ def test_steps_are_embedded_with_tree_and_origin(rows):
     assert found["names"] == ["suffix"]
     assert (context, copied, strings[own]) == (10, 0, " w9")
     assert ms > passed > 0
-    tokens, parents, belief, source, path, probes = tree
+    tokens, parents, belief, source, path, lookahead_nodes = tree
     assert [strings[i] for i in tokens] == [" w1", " w2", " w5", "#3", "#4"]
-    assert (parents, belief, source, path, probes) == ([-1, 0, 1, 2, -1], 50, 0, [0, 1, 2], 0)
+    assert (parents, belief, source, path, lookahead_nodes) == ([-1, 0, 1, 2, -1], 50, 0, [0, 1, 2], 0)
     assert origins == [[0, 0, 3, 0, 0, " w7 w1 w2 w5 w6 w8", "", " w6 w1 w2 w5 w9"]]
     assert found["answers"][0][0][3:] == [0, strings.index(" w2"), 0, []]
 
@@ -432,12 +432,17 @@ def test_a_profile_alone_makes_a_page(tmp_path):
 
 
 def test_a_probe_is_counted_beside_the_table(rows, tmp_path):
-    probed = answer(0, "edit", "one", "lookup", 1.0)
-    for each in probed.steps:
+    lookahead_scored = answer(0, "edit", "one", "lookup", 1.0)
+    for each in lookahead_scored.steps:
         each.by_source = (SourceStep(1, proposed=1, match_length=3),)
         each.trace = {"right": each.index == 3}
         each.drafted = each.accepted = each.depth = 0
-    path = save(tmp_path / "probe.jsonl", [probed], verb="probe", settings={"model": "toy", "dtype": "float32"})
+    path = save(
+        tmp_path / "probe.jsonl",
+        [lookahead_scored],
+        verb="lookahead",
+        settings={"model": "toy", "dtype": "float32"},
+    )
     page = made(path)
     assert "Proposal rate" in page
     assert "would have been right from suffix" in page

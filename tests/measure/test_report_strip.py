@@ -8,10 +8,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from draftwood.measure.records.records import Answer, header
+from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.report.build import build
 from draftwood.measure.report.strip import CELLS, strip
-from draftwood.measure.rows.records import Answer, header
-from draftwood.measure.rows.writer import RowsWriter
 from draftwood.step import SourceStep, Step
 
 NAMES = {"suffix": 0, "ngram": 6}
@@ -87,7 +87,7 @@ def page(tmp_path):
         "plan": plan,
     }
     path = tmp_path / "rows.jsonl"
-    writer = RowsWriter(path, header("bench", {"model": "toy"}, {}))
+    writer = RecordsWriter(path, header("bench", {"model": "toy"}, {}))
     writer.answer(answer(step(2, (0,), trace=trace), step(3)))
     writer.close()
     return build([path]).html
@@ -105,7 +105,7 @@ def test_the_strip_stands_below_its_text(page):
 
 def test_a_page_without_texts_needs_no_reasons(tmp_path):
     path = tmp_path / "rows.jsonl"
-    writer = RowsWriter(path, header("bench", {"model": "toy"}, {}))
+    writer = RecordsWriter(path, header("bench", {"model": "toy"}, {}))
     writer.answer(answer(step(2)))
     writer.close()
     assert '"reasons":[]' in build([path], most=0).html

@@ -8,7 +8,7 @@ import pytest
 from tests.measure.test_records import answer, filled
 
 from draftwood.errors import RecordError, VocabularyError
-from draftwood.measure.rows.traces import Trace, grouped, read_traces, write_traces
+from draftwood.measure.records.traces import Trace, grouped, read_traces, write_traces
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
 

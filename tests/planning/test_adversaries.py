@@ -16,14 +16,14 @@ import pytest
 from numpy.typing import NDArray
 
 from draftwood.contracts import Drafter, Floats, Planner
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
 from draftwood.drafters.load import load
 from draftwood.engines.replay import Cost, ReplayClock, ReplayTarget
-from draftwood.loop import write
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
-from draftwood.request import Request, open_rows
 from draftwood.testing import LyingDrafter
 from draftwood.verify.exact import SampleAndMatch
 
@@ -110,10 +110,10 @@ def replayed(
     clock = clock if clock is not None else PassClock()
     target = ReplayTarget(prompt, output, vocab_size=VOCAB, cost=cost, clock=clock)
     times: list[float] = []
-    with open_rows(
+    with open_sequences(
         target, load("default") if drafters is None else drafters, [Request(prompt, len(output))], SampleAndMatch()
     ) as rows:
-        for emission in write(target, planner, rows, clock):
+        for emission in decode_sequences(target, planner, rows, clock):
             times += [clock.true] * len(emission.tokens)
     assert len(times) == len(output)
     return np.array(times)

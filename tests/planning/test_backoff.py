@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.helpers import greedy_truth, write
 from tests.planning.states import FakeState
 
-from draftwood import loop
+from draftwood.decoding import loop
+from draftwood.decoding.request import Request, open_sequences
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.backoff import Backoff
-from draftwood.request import Request, open_rows
 from draftwood.step import Step
 from draftwood.testing import EmptyDrafter, RandomDrafter, SameDrafter, ToyTarget
 from draftwood.verify.exact import SampleAndMatch
@@ -125,12 +125,12 @@ def test_in_a_conversation_no_turn_pays_for_the_last_one():
     target = ToyTarget()
     planner = FixedPlanner(5, policies=[Backoff(pause=1000)])
     rule, (first, second) = SampleAndMatch(), [Request(prompt, 30) for prompt in ((1, 2), (3, 4, 5))]
-    with open_rows(target, [RandomDrafter()], [first], rule) as (row,):
-        for _ in loop.write(target, planner, [row]):
+    with open_sequences(target, [RandomDrafter()], [first], rule) as (row,):
+        for _ in loop.decode_sequences(target, planner, [row]):
             pass
         assert row.step.held == ("backoff",) or not row.step.drafted
         row.turn(second)
-        steps = [one.step for one in loop.write(target, planner, [row]) if one.step is not None]
+        steps = [one.step for one in loop.decode_sequences(target, planner, [row]) if one.step is not None]
     assert [bool(step.drafted) for step in steps[:4]] == [True, True, True, False]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from draftwood.contracts import Feedback
-from draftwood.drafters.ngram import NgramDrafter
+from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.planning.beliefs import Beliefs, Rates, labels
 from draftwood.tree import NO_CLAIM, TokenTree, merge
 
@@ -88,26 +88,26 @@ def test_a_node_without_a_claim_is_no_label_and_those_behind_it_are():
 
 
 def test_probes_and_unknown_choices_are_no_labels():
-    tree = TokenTree.build([5, 6, 7], [-1, -1, 0], evidence=[0, 1, 2], probe=[False, True, False])
+    tree = TokenTree.build([5, 6, 7], [-1, -1, 0], evidence=[0, 1, 2], lookahead=[False, True, False])
     assert labels(lesson(tree, [0], [5], [5, -1, -1, -1])) == ([0], [True])  # the text ended with node 0
 
 
 def test_a_rate_goes_from_its_prior_to_what_comes():
     rates = Rates(np.array([0.5, 0.5], dtype=np.float32))
-    assert rates.odds.dtype == np.float32
-    assert rates.odds.tolist() == [0.5, 0.5]
+    assert rates.accept_rates.dtype == np.float32
+    assert rates.accept_rates.tolist() == [0.5, 0.5]
     random = np.random.default_rng(0)
     for _ in range(2000):
         rates.learn([0, 1], [bool(random.random() < 0.1), bool(random.random() < 0.8)])
-    assert rates.odds == pytest.approx([0.1, 0.8], abs=0.06)
+    assert rates.accept_rates == pytest.approx([0.1, 0.8], abs=0.06)
 
 
 def test_twenty_labels_move_classes_that_were_never_seen():
     rates = Rates(np.array([0.6, 0.3], dtype=np.float32))
     for _ in range(20):
         rates.learn([0], [False])
-    assert rates.odds[1] < 0.27
-    assert 0 < rates.odds[0] < 0.4
+    assert rates.accept_rates[1] < 0.27
+    assert 0 < rates.accept_rates[0] < 0.4
 
 
 def test_a_change_of_topic_is_noticed_within_some_fifty_steps():
@@ -116,15 +116,15 @@ def test_a_change_of_topic_is_noticed_within_some_fifty_steps():
     for truth in (0.9, 0.1):
         for _ in range(50):
             rates.learn([int(which) for which in random.integers(0, 30, 4)], (random.random(4) < truth).tolist())
-        assert abs(float(rates.odds.mean()) - truth) < 0.25
+        assert abs(float(rates.accept_rates.mean()) - truth) < 0.25
 
 
-def test_odds_stay_probabilities_whatever_comes():
+def test_accept_rates_stay_probabilities_whatever_comes():
     rates = Rates(np.array([0.0, 1.0], dtype=np.float32))
     for right in (True, False):
         for _ in range(500):
             rates.learn([0, 1, 0, 1], [right] * 4)
-            assert ((rates.odds > 0) & (rates.odds < 1)).all()
+            assert ((rates.accept_rates > 0) & (rates.accept_rates < 1)).all()
 
 
 def test_greedy_and_sampled_requests_have_rates_of_their_own_and_equal_drafters_share_them():
@@ -132,7 +132,7 @@ def test_greedy_and_sampled_requests_have_rates_of_their_own_and_equal_drafters_
     assert beliefs.rates(one, greedy=True) is beliefs.rates(twin, greedy=True)
     assert beliefs.rates(one, greedy=True) is not beliefs.rates(one, greedy=False)
     assert beliefs.rates(one, greedy=True) is not beliefs.rates(other, greedy=True)
-    assert (beliefs.odds(one, greedy=False) == one.prior).all()
+    assert (beliefs.accept_rates(one, greedy=False) == one.prior).all()
 
 
 def test_beliefs_keep_no_drafter_alive_and_remember_what_it_taught():

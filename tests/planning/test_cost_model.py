@@ -69,22 +69,22 @@ def test_what_one_width_costs_is_a_hint_for_its_neighbours():
 
 def test_one_interrupted_pass_is_not_believed():
     model = taught(CostModel(CURVE), CURVE, [1, 8], times=30)
-    purse = model.purse
+    exploration_budget = model.exploration_budget
     model.learn(8, 100, 50 * CURVE.seconds(8, 100))
     assert off(model, CURVE, 8) < 0.12
     taught(model, CURVE, [8], times=10)
     assert off(model, CURVE, 8) < 0.05
-    assert model.purse == purse, "nothing has changed, so there is nothing to look at"
+    assert model.exploration_budget == exploration_budget, "nothing has changed, so there is nothing to look at"
 
 
 @pytest.mark.parametrize("factor", [3.0, 1 / 3, 10.0])
 def test_a_machine_that_changed_is_followed_within_a_dozen_passes(factor):
     changed = CostCurve.of({n: factor * s for _, n, s in CURVE.points()})
     model = taught(CostModel(CURVE), CURVE, [1, 8, 16], times=40)
-    purse = model.purse
+    exploration_budget = model.exploration_budget
     taught(model, changed, [8, 16], times=6)
     assert max(off(model, changed, n) for n in (8, 16)) < 0.1
-    assert model.purse > purse, "a change is worth looking at"
+    assert model.exploration_budget > exploration_budget, "a change is worth looking at"
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf, 4000.0, -math.inf])
@@ -143,7 +143,7 @@ def test_a_copy_for_passes_of_another_kind_begins_with_the_same_and_learns_faste
 
 
 def test_a_guess_may_be_checked_more_than_a_measurement():
-    assert CostModel().purse > CostModel(CURVE).purse == GRANT
+    assert CostModel().exploration_budget > CostModel(CURVE).exploration_budget == GRANT
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 0), (2, 1), (3, 1), (4, 2), (1023, 9), (1024, 10), (9999, 10)])

@@ -113,8 +113,10 @@ def test_a_pass_counts_once_and_with_what_all_rows_take_beside_it():
 def test_probes_are_to_blame_as_drafts_are():
     policy, state = Deadline(30), FakeState()
     for number in range(8):
-        probed = 0 if policy.limit(state, 1) == 0 else 100
-        state.step = Step(number, 50, probed=probed, score_s=0.05 if probed else 0.02)
+        lookahead_scored = 0 if policy.limit(state, 1) == 0 else 100
+        state.step = Step(
+            number, 50, lookahead_scored=lookahead_scored, score_s=0.05 if lookahead_scored else 0.02
+        )
         policy.learn(state)
     assert policy.limit(state, 1) == 0
     assert "cannot help" not in policy.why()
@@ -125,7 +127,7 @@ def test_with_few_drafts_and_many_probes_two_halvings_end_both():
     for number in range(9):
         limits.append(policy.limit(state, 1))
         drafted = 2 if limits[-1] is None else min(2, limits[-1])
-        state.step = Step(number, 50, drafted=drafted, probed=100 * bool(drafted), score_s=0.05)
+        state.step = Step(number, 50, drafted=drafted, lookahead_scored=100 * bool(drafted), score_s=0.05)
         policy.learn(state)
     assert limits == [None] * 4 + [1] * 4 + [0]
 

@@ -26,19 +26,19 @@ ONE, OTHER = RandomDrafter(), RandomDrafter(seed=1)
 def test_it_asks_for_no_more_than_can_be_scored(limits, nodes):
     ((ask, other),) = FixedPlanner(8).ask([FakeState(drafters=[ONE, OTHER], **limits)])
     assert ask.nodes == other.nodes == nodes
-    assert ask.odds.tolist() == (ONE.prior.tolist() if ask.nodes + ask.probes else [])
+    assert ask.accept_rates.tolist() == (ONE.prior.tolist() if ask.nodes + ask.lookahead_nodes else [])
 
 
 def test_probes_fill_the_rest_of_the_pass_where_trees_are_taken():
     ((ask,),) = FixedPlanner(8).ask([FakeState(drafters=[ONE], max_pass=20)])
-    assert (ask.nodes, ask.probes) == (8, 11)
+    assert (ask.nodes, ask.lookahead_nodes) == (8, 11)
     ((ask,),) = FixedPlanner(8).ask([FakeState(drafters=[ONE], trees=False)])
-    assert ask.probes == 0
+    assert ask.lookahead_nodes == 0
 
 
 def test_a_disabled_drafter_is_asked_for_nothing():
     ((gone, ask),) = FixedPlanner(8).ask([FakeState(drafters=[None, ONE])])
-    assert (gone.nodes, gone.probes) == (0, 0)
+    assert (gone.nodes, gone.lookahead_nodes) == (0, 0)
     assert ask.nodes == 8
 
 
@@ -54,7 +54,7 @@ def test_the_budget_is_for_all_sources_together():
     trees = [TokenTree.build([1, 2, 3], belief=0.9), TokenTree.build([4, 5, 6], belief=0.8)]
     (plan,) = FixedPlanner(4).plan([FakeState(drafters=[None, None])], [trees])
     assert plan.tree.tokens.tolist() == [1, 2, 3, 4]
-    assert [rows.tolist() for rows in plan.rows] == [[0, 1, 2], [3, -1, -1]]
+    assert [rows.tolist() for rows in plan.node_map] == [[0, 1, 2], [3, -1, -1]]
 
 
 def test_zero_is_plain_decoding():
@@ -73,9 +73,9 @@ def test_fewer_than_none_is_refused():
 def test_unlikely_nodes_are_left_out_however_much_room_there_is(state, proposals, nodes, floor, can_branch):
     state = dataclasses.replace(state, trees=can_branch, drafters=[None] * len(proposals))
     (every,), (some,) = (FixedPlanner(nodes, f).plan([state], [proposals]) for f in (0.0, floor))
-    drafts = ~some.tree.probe
+    drafts = ~some.tree.lookahead
     assert (some.tree.path_belief[drafts] >= floor).all()
-    likely = (every.tree.path_belief >= floor) & ~every.tree.probe
+    likely = (every.tree.path_belief >= floor) & ~every.tree.lookahead
     assert np.count_nonzero(drafts) == np.count_nonzero(likely)
 
 

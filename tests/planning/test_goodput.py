@@ -13,13 +13,13 @@ from tests.helpers import greedy_truth, trees, write
 from tests.planning.states import FakeState
 
 from draftwood.contracts import Capabilities
-from draftwood.drafters.lookup import LookupDrafter
+from draftwood.drafters.lookup.drafter import LookupDrafter
 from draftwood.errors import UsageError
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.fixed import FixedPlanner, OffPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
-from draftwood.testing import ProbingDrafter, RandomDrafter, SameDrafter, ToyTarget
+from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget, WindowDrafter
 from draftwood.tree import TokenTree, merge
 
 FLAT = CostCurve.parse("1=20,64=20.01")
@@ -30,7 +30,7 @@ CLIFF = CostCurve.parse("1=10,16=11,17=30,64=31")
 def planner(curve, **options):
     made = GoodputPlanner(learned=Learned(curve=curve), **options)
     for rows in (1, 2, 16):
-        made.learned.cost(rows).purse = -1e9  # no looking about
+        made.learned.cost(rows).exploration_budget = -1e9  # no looking about
     return made
 
 
@@ -62,7 +62,7 @@ def closed(tree):
 
 @given(trees(vocab_size=4, max_size=7), st.sampled_from([FLAT, DEAR, CLIFF]))
 def test_no_other_choice_promises_more_tokens_per_second(tree, curve):
-    tree, _ = merge([tree.take(np.flatnonzero(~tree.probe))])
+    tree, _ = merge([tree.take(np.flatnonzero(~tree.lookahead))])
     (plan,) = planned(curve, [tree])
     best = max(goodput(tree, nodes, curve) for nodes in closed(tree))
     assert goodput(plan.tree, range(len(plan.tree)), curve) == pytest.approx(best, rel=1e-3)
@@ -215,11 +215,11 @@ def test_two_threads_may_write_with_what_one_target_taught():
 
 def test_probes_are_tried_with_and_without():
     target = ToyTarget()
-    written = write(target, [ProbingDrafter(target)], GoodputPlanner(), limit=400)
+    written = write(target, [WindowDrafter(target)], GoodputPlanner(), limit=400)
     assert written.ids == greedy_truth(target, limit=400)
-    probed = [step.probed > 0 for step in written.steps]
-    assert any(probed)
-    assert not all(probed)
+    lookahead_scored = [step.lookahead_scored > 0 for step in written.steps]
+    assert any(lookahead_scored)
+    assert not all(lookahead_scored)
 
 
 def test_a_trace_tells_the_alternatives():

@@ -51,11 +51,11 @@ def test_rates_come_back_as_they_were(labels):
     for which, right in labels:
         rates.learn([which], [right])
     again = Rates(np.linspace(0.1, 0.9, 10, dtype=np.float32), json.loads(json.dumps(rates.to_json())))
-    assert np.array_equal(again.odds, rates.odds)
+    assert np.array_equal(again.accept_rates, rates.accept_rates)
     assert np.array_equal(again.hits, rates.hits)
     rates.learn([1], [True])
     again.learn([1], [True])
-    assert np.array_equal(again.odds, rates.odds)
+    assert np.array_equal(again.accept_rates, rates.accept_rates)
 
 
 def test_rates_of_other_classes_are_left_alone():
@@ -69,7 +69,7 @@ def test_a_file_gives_back_what_was_learnt(path):
     assert found.curve == CURVE
     for greedy in (True, False):
         ours, theirs = (one.beliefs.rates(NGRAM, greedy=greedy) for one in (found, learnt()))
-        assert np.array_equal(ours.odds, theirs.odds)
+        assert np.array_equal(ours.accept_rates, theirs.accept_rates)
     assert json.loads(path.read_text())["tokenizer"] == "tokens"
 
 

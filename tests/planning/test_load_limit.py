@@ -11,10 +11,10 @@ from tests.helpers import greedy_truth, write_batch
 from tests.planning.scripted import Clock
 from tests.planning.states import FakeState
 
+from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.load_limit import LoadLimit
-from draftwood.request import Request
 from draftwood.testing import SameDrafter, ToyTarget
 
 

@@ -27,12 +27,12 @@ def kept_by_the_oracle(tree: TokenTree, nodes: int, depth: int, room: int) -> se
         return node not in taken and tree.depth[node] <= depth and tree.parents[node] in (-1, *taken)
 
     while len(taken) < min(nodes, room):
-        ready = [node for node in range(len(tree)) if open_to(node) and not tree.probe[node]]
+        ready = [node for node in range(len(tree)) if open_to(node) and not tree.lookahead[node]]
         if not ready:
             break
         taken.append(max(ready, key=lambda node: (likely[node], -node)))
     for node in range(len(tree)):
-        if open_to(node) and tree.probe[node] and len(taken) < room:
+        if open_to(node) and tree.lookahead[node] and len(taken) < room:
             taken.append(node)
     return {ways[node] for node in taken}
 
@@ -43,7 +43,7 @@ def test_the_likeliest_are_kept_within_every_limit(state, proposals, nodes):
     merged, _ = merge([tree.from_source(i) for i, tree in enumerate(proposals)])
     plan.tree.check_integrity(3)
     assert set(texts(plan.tree)) == kept_by_the_oracle(merged, nodes, state.remaining - 1, state.max_pass - 1)
-    assert len(plan.tree) - plan.tree.n_probes <= nodes
+    assert len(plan.tree) - plan.tree.n_lookahead <= nodes
     assert len(plan.tree) <= state.max_pass - 1
     assert plan.tree.depth.max(initial=0) <= state.remaining - 1
 
@@ -53,7 +53,7 @@ def test_the_rows_say_where_each_proposal_went(state, proposals, nodes):
     plan = merge_and_cut(state, proposals, nodes)
     kept = texts(plan.tree)
     reached = set()
-    for tree, rows in zip(proposals, plan.rows, strict=True):
+    for tree, rows in zip(proposals, plan.node_map, strict=True):
         assert rows.dtype == np.int32
         for text, row in zip(texts(tree), rows.tolist(), strict=True):
             assert (row == -1) == (text not in kept)
@@ -66,7 +66,7 @@ def test_the_rows_say_where_each_proposal_went(state, proposals, nodes):
 def test_a_budget_for_all_keeps_all(proposals):
     plan = merge_and_cut(FakeState(), proposals, 100)
     assert set(texts(plan.tree)) == {text for tree in proposals for text in texts(tree)}
-    assert all((rows >= 0).all() for rows in plan.rows)
+    assert all((rows >= 0).all() for rows in plan.node_map)
 
 
 @given(
@@ -82,7 +82,7 @@ def test_whatever_the_beliefs_no_node_is_kept_without_its_parent(beliefs, nodes,
     assert len(plan.tree) == min(nodes, len(beliefs))
     assert set(texts(plan.tree)) <= set(texts(tree))
     # All that was left out is no likelier than what was kept, up to the rounding of a float32.
-    (rows,) = plan.rows
+    (rows,) = plan.node_map
     left, kept = tree.path_belief[rows < 0], tree.path_belief[rows >= 0]
     if len(left) and len(kept):
         assert left.max() <= kept.min()
@@ -112,7 +112,7 @@ def test_of_equal_nodes_the_parent_comes_first(seed, depth):
 #        ├─ 1:[2] ─── 4:(5)
 #        └─ 5:(6)
 PROBED = TokenTree.build(
-    [1, 2, 3, 4, 5, 6], [-1, -1, 0, 2, 1, -1], belief=[0.9, 0.5, 1, 1, 1, 1], probe=[0, 0, 1, 1, 1, 1]
+    [1, 2, 3, 4, 5, 6], [-1, -1, 0, 2, 1, -1], belief=[0.9, 0.5, 1, 1, 1, 1], lookahead=[0, 0, 1, 1, 1, 1]
 )
 
 
@@ -149,7 +149,7 @@ def test_a_target_of_chains_gets_the_best_chain(proposals, nodes, remaining, max
     merged, _ = merge([tree.from_source(i) for i, tree in enumerate(proposals)])
     best = merged.best_chain()
     assert plan.tree.is_chain
-    assert not plan.tree.probe.any()
+    assert not plan.tree.lookahead.any()
     assert plan.tree.tokens.tolist() == merged.tokens[best[: min(nodes, remaining - 1, max_pass - 1)]].tolist()
 
 
@@ -164,8 +164,8 @@ def test_limits():
 def test_nothing_proposed_is_a_plain_step():
     plan = merge_and_cut(FakeState(), [TokenTree.empty()] * 2, 16)
     assert plan.tree is TokenTree.empty()
-    assert [rows.tolist() for rows in plan.rows] == [[], []]
-    assert merge_and_cut(FakeState(), [], 16).rows == ()
+    assert [rows.tolist() for rows in plan.node_map] == [[], []]
+    assert merge_and_cut(FakeState(), [], 16).node_map == ()
 
 
 @pytest.mark.parametrize(("nodes", "length"), [(0, 0), (3, 3), (9, 5)])
@@ -173,7 +173,7 @@ def test_a_single_chain_is_cut_at_its_end(nodes, length):
     chain = TokenTree.build([1, 2, 3, 4, 5], belief=[0.1, 0.9, 0.1, 0.9, 0.1])
     plan = merge_and_cut(FakeState(), [chain], nodes)
     assert plan.tree.tokens.tolist() == [1, 2, 3, 4, 5][:length]
-    assert plan.rows[0].tolist() == list(range(length)) + [-1] * (5 - length)
+    assert plan.node_map[0].tolist() == list(range(length)) + [-1] * (5 - length)
 
 
 def test_sources_are_numbered_by_their_place_in_the_set():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from transformers import AutoTokenizer
 
-from draftwood.doors.prompts import as_ids
+from draftwood.api.prompts import as_ids
 from draftwood.models import find
 from draftwood.tasks import KINDS, prompts
 

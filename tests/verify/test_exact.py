@@ -51,10 +51,10 @@ def test_equal_siblings_are_walked_once():
 def test_probes_are_never_accepted():
     #  root ─┬─ 0:(1) ─── 1:(2)     round: probes
     #        └─ 2:[3] ─── 3:(4)
-    tree = TokenTree.build([1, 2, 3, 4], [-1, 0, -1, 2], probe=[True, True, False, True])
+    tree = TokenTree.build([1, 2, 3, 4], [-1, 0, -1, 2], lookahead=[True, True, False, True])
     assert opened().verify(tree, taking(1, 2, 0, 0, 0), never) == Verdict((), (1,))
     assert opened().verify(tree, taking(3, 0, 0, 4, 0), never) == Verdict((2,), (3, 4))
-    chain = TokenTree.build([1, 2], probe=[False, True])
+    chain = TokenTree.build([1, 2], lookahead=[False, True])
     assert opened().verify(chain, taking(1, 2, 3), never) == Verdict((0,), (1, 2))
 
 

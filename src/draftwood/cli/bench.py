@@ -12,11 +12,11 @@ import typer
 from draftwood.cli import measuring, options
 
 if TYPE_CHECKING:
-    from draftwood.doors.setup import Setup
-    from draftwood.doors.sources import Sources
+    from draftwood.api.setup import Setup
+    from draftwood.api.user_texts import UserTexts
     from draftwood.measure.bench.arms import Arm
     from draftwood.measure.bench.run import Bench
-    from draftwood.measure.rows.writer import RowsWriter
+    from draftwood.measure.records.writer import RecordsWriter
 
 Tasks = Annotated[
     str | None,
@@ -58,7 +58,7 @@ def bench(
     rounds: Rounds = 2,
     seed: Seed = 0,
     sustain: Sustain = None,
-    output: measuring.RowsOut = None,
+    output: measuring.RecordsOut = None,
     as_json: options.Json = False,
     dtype: options.Dtype = "float32",
     threads: options.Threads = None,
@@ -70,8 +70,8 @@ def bench(
     carries over from prompt to prompt within an arm; every round begins with what its file holds, which is
     not written to.
     """
+    from draftwood.api.user_texts import UserTexts
     from draftwood.cli.bench_table import show
-    from draftwood.doors.sources import Sources
     from draftwood.drafters.load import arms
     from draftwood.measure.bench.differences import differences
     from draftwood.measure.bench.run import BenchSettings
@@ -84,7 +84,7 @@ def bench(
         options.check_sources(spec, {} if spec == "none" and len(specs) > 1 else sources)
     jobs = measuring.jobs_of(tasks, prompts, limit)
     settings = BenchSettings(chosen, max_new_tokens, temperature, seed)
-    run = _Run(model, dtype, threads, pack, specs, peers, settings, output, Sources(**sources))
+    run = _Run(model, dtype, threads, pack, specs, peers, settings, output, UserTexts(**sources))
     run.load()
     try:
         with measuring.progress() as bar:
@@ -112,7 +112,7 @@ class _Run:
 
     def __init__(
         self, model: str, dtype: str, threads: int | None, pack: bool, specs: list[str], peers: str | None,
-        settings: Any, output: Path | None, sources: Sources,
+        settings: Any, output: Path | None, sources: UserTexts,
     ) -> None:  # fmt: skip
         from draftwood.engines.peers import peer_names
         from draftwood.planning.load import load as load_planner
@@ -126,7 +126,7 @@ class _Run:
         self._sources = sources
         self._settings, self._output = settings, output
         self.arms: list[Arm] = []
-        self.writer: RowsWriter
+        self.writer: RecordsWriter
         self.target: Any = None
 
     def load(self) -> None:
@@ -137,13 +137,13 @@ class _Run:
 
     def prepare(self, jobs: list[Any], bar: Any) -> Bench:
         """Open the rows file, make the arms."""
-        from draftwood.doors.setup import Setup
+        from draftwood.api.setup import Setup
         from draftwood.engines.peers import load_peers
         from draftwood.measure.bench.arms import PeerArm
         from draftwood.measure.bench.run import Bench
-        from draftwood.measure.rows.provenance import provenance
-        from draftwood.measure.rows.records import header
-        from draftwood.measure.rows.writer import RowsWriter
+        from draftwood.measure.records.provenance import provenance
+        from draftwood.measure.records.records import header
+        from draftwood.measure.records.writer import RecordsWriter
 
         setup = Setup(self._model, self._tokenizer, "none", self._settings.planner)
         self.target = setup.target
@@ -159,7 +159,7 @@ class _Run:
         if not self._pack:
             said["pack"] = False
         said |= self._sources.said()
-        self.writer = RowsWriter(self._output, header("bench", said, provenance(**self.names, threads=threads)))
+        self.writer = RecordsWriter(self._output, header("bench", said, provenance(**self.names, threads=threads)))
         self.arms = [*self._ours(setup)]
         if self._peers:
             found = load_peers(self._peers, self._model, self._tokenizer, self.names["model"], threads)
@@ -168,12 +168,12 @@ class _Run:
 
     def _ours(self, setup: Setup) -> Iterator[Arm]:
         """Yield the arms of ours; what two of them have become alike is one."""
-        from draftwood.doors.sources import Sources
+        from draftwood.api.user_texts import UserTexts
         from draftwood.measure.bench.arms import OurArm
 
         seen: set[str] = set()
         for spec in self._specs:
-            sources = self._sources if spec != "none" else Sources()
+            sources = self._sources if spec != "none" else UserTexts()
             label = sources.label(spec)
             if label not in seen:
                 seen.add(label)

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from draftwood.measure.rows.records import Rows
+    from draftwood.measure.records.records import Records
 
 _WIDE = 150
 
 Cell = Callable[[dict[str, Any]], str]
 
 
-def show(rows: list[dict[str, Any]], kept: Rows) -> None:
+def show(rows: list[dict[str, Any]], kept: Records) -> None:
     """Print the table of `measure.bench.table.table`, the means, trends and differences."""
     to = console(sys.stdout)
     if rows:
@@ -113,7 +113,7 @@ def _trend(row: dict[str, Any]) -> str:
     )
 
 
-def _notes(to: Console, rows: list[dict[str, Any]], kept: Rows) -> None:
+def _notes(to: Console, rows: list[dict[str, Any]], kept: Records) -> None:
     looped = {r["task"]: r["looped_tokens"] for r in rows if r["drafter"] == "none" and r["looped_tokens"]}
     if looped:
         to.print("looped tails of plain's answers, in tokens: " + ", ".join(f"{t} {n}" for t, n in looped.items()))

@@ -14,7 +14,7 @@ from draftwood.cli import measuring, options
 
 if TYPE_CHECKING:
     from draftwood.cli.cache_texts import Tokens
-    from draftwood.index.counts.ngram_counts_file import CountsFile
+    from draftwood.drafters.llama_cpp.ngram_counts_file import CountsFile
 
 Texts = Annotated[
     list[Path],
@@ -72,11 +72,11 @@ def create(
 ) -> None:
     """Count what follows each n-gram of some texts."""
     from draftwood.cli.cache_texts import Tokens, say_skipped
-    from draftwood.index.counts.ngram_counts_file import write_counts
+    from draftwood.drafters.llama_cpp.ngram_counts_file import write_counts
 
     wanted = _sizes(sizes)
     _refuse_to_replace(output)
-    from draftwood.index.counts.ngram_counts import NgramCounts
+    from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
 
     counts, known, read = NgramCounts(wanted), Tokens(tokenizer), 0
     with measuring.progress() as bar:
@@ -92,12 +92,12 @@ def create(
 def merge(files: Files, output: Output, format: Format = "draftwood", as_json: options.Json = False) -> None:
     """Add up the counts of several files; FILE may be one of them."""
     from draftwood.cli.render import busy
-    from draftwood.index.counts.ngram_counts_file import common_tokenizer, read_counts, write_counts
+    from draftwood.drafters.llama_cpp.ngram_counts_file import common_tokenizer, read_counts, write_counts
 
     _refuse_to_replace(output)
     found = [read_counts(path) for path in files]
     tokenizer = common_tokenizer(found)
-    from draftwood.index.counts.ngram_counts import NgramCounts
+    from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
 
     counts = NgramCounts()
     with busy(f"adding up {len(found)} files"):
@@ -121,7 +121,7 @@ def stats(
 
     Each text, in pieces, is replayed as if a model had written it; what was replayed joins the dynamic level.
     """
-    from draftwood.index.counts.ngram_counts_file import read_counts
+    from draftwood.drafters.llama_cpp.ngram_counts_file import read_counts
 
     found = read_counts(file)
     facts = _facts(found)
@@ -148,8 +148,8 @@ def _sizes(text: str) -> tuple[int, int]:
 
 def _refuse_to_replace(path: Path) -> None:
     """Replace nothing but counts, be they llama.cpp's."""
-    from draftwood.index.counts.ngram_counts_file import KIND, read_counts
-    from draftwood.index.files import refuse_to_replace
+    from draftwood.drafters.llama_cpp.ngram_counts_file import KIND, read_counts
+    from draftwood.files.format import refuse_to_replace
 
     refuse_to_replace(path, KIND, read_counts)
 
@@ -177,9 +177,9 @@ def _replay(
     file: CountsFile, texts: list[Path], tokens: Tokens, level: str, chunk: int, draft: int
 ) -> dict[str, Any]:
     from draftwood.cli.cache_texts import say_skipped
-    from draftwood.drafters.ngram_cache import NgramCacheDrafter
+    from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
     from draftwood.errors import UsageError
-    from draftwood.measure.rows.traces import Trace
+    from draftwood.measure.records.traces import Trace
     from draftwood.measure.simulate import row, simulate
 
     with measuring.progress() as bar:

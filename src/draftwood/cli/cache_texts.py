@@ -82,8 +82,8 @@ class Tokens:
 
     def _records(self, path: Path) -> Iterator[list[int]]:
         from draftwood.errors import RecordError, UsageError
-        from draftwood.measure.rows.lines import read_lines
-        from draftwood.measure.rows.traces import read_traces
+        from draftwood.measure.records.lines import read_lines
+        from draftwood.measure.records.traces import read_traces
 
         empty = True
         for number, row in read_lines(path):

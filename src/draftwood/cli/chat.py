@@ -12,8 +12,8 @@ from draftwood.cli import options
 from draftwood.cli.options import Given, Loaded
 
 if TYPE_CHECKING:
-    from draftwood.doors.conversation import Conversation
-    from draftwood.doors.generation import Generation
+    from draftwood.api.conversation import Conversation
+    from draftwood.api.generation import Generation
 
 _COMMAND = re.compile(r"/[A-Za-z?]*")  # "/usr/bin holds what?" is a question, not a command
 
@@ -46,8 +46,8 @@ def chat(
         options.read_sources(prediction, memory, corpus, context),
     )  # fmt: skip
     loaded = given.load()
-    from draftwood.doors.conversation import Conversation
-    from draftwood.doors.prompts import render
+    from draftwood.api.conversation import Conversation
+    from draftwood.api.prompts import render
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
     with Conversation(

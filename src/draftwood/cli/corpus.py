@@ -13,7 +13,7 @@ from draftwood.cli import measuring, options
 
 if TYPE_CHECKING:
     from draftwood.corpora.build import Built
-    from draftwood.index.corpus.corpus import Corpus, Match
+    from draftwood.drafters.corpus.corpus import Corpus, Match
 
 Paths = Annotated[
     list[Path],
@@ -81,7 +81,7 @@ def add(
     as_json: options.Json = False,
 ) -> None:
     """Index more text together with what FILE holds; documents of the same name are replaced."""
-    from draftwood.index.corpus.corpus import Corpus
+    from draftwood.drafters.corpus.corpus import Corpus
 
     base = Corpus.open(file)
     if output is not None:
@@ -93,7 +93,7 @@ def add(
 def stats(file: File, as_json: options.Json = False) -> None:
     """Say what a corpus holds, having read it through."""
     from draftwood.cli.render import busy
-    from draftwood.index.corpus.corpus import Corpus
+    from draftwood.drafters.corpus.corpus import Corpus
 
     corpus = Corpus.open(file)
     with busy(f"reading {file}"):
@@ -117,7 +117,7 @@ def query(
 ) -> None:
     """Look up the longest end of TEXT that occurs, and what follows it."""
     from draftwood.cli.prompt import read_prompt
-    from draftwood.index.corpus.corpus import Corpus
+    from draftwood.drafters.corpus.corpus import Corpus
 
     given = read_prompt(text)
     corpus = Corpus.open(file)
@@ -229,7 +229,7 @@ def _model_of(corpus: Corpus) -> str:
 
 def _refuse_to_replace(path: Path) -> None:
     """Replace nothing but a corpus."""
-    from draftwood.index.corpus.corpus_file import KIND
-    from draftwood.index.files import refuse_to_replace
+    from draftwood.drafters.corpus.file import KIND
+    from draftwood.files.format import refuse_to_replace
 
     refuse_to_replace(path, KIND)

@@ -95,8 +95,8 @@ def _asked(prompt: Prompt) -> None:
 
 def _plain(prompt: Prompt, model: Any, tokenizer: Any, most: int) -> None:
     """Write an answer at the pace of plain decoding."""
+    from draftwood.api.stream import stream
     from draftwood.cli.render import Writer
-    from draftwood.doors.stream import stream
 
     _asked(prompt)
     writer = Writer([])

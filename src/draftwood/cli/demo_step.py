@@ -10,7 +10,7 @@ from draftwood.cli import options
 from draftwood.step import Step
 
 if TYPE_CHECKING:
-    from draftwood.measure.rows.records import Answer
+    from draftwood.measure.records.records import Answer
     from draftwood.tasks import Prompt
 
 _MOST_NODES = 24  # that fit a screen
@@ -18,10 +18,10 @@ _MOST_NODES = 24  # that fit a screen
 
 def written(prompt: Prompt, model: Any, tokenizer: Any, most: int) -> Answer:
     """Write an answer that keeps its trees."""
-    from draftwood.doors.stream import stream
+    from draftwood.api.stream import stream
     from draftwood.drafters.load import load
-    from draftwood.measure.rows.records import Answer
-    from draftwood.measure.rows.texts import token_texts
+    from draftwood.measure.records.records import Answer
+    from draftwood.measure.records.texts import token_texts
 
     settings = {"planner": options.PLANNER_DEFAULT, "max_new_tokens": most, "trace": True}
     with stream(model, list(prompt.messages), tokenizer=tokenizer, **settings) as pieces:
@@ -53,9 +53,9 @@ def telling(steps: Sequence[Step]) -> int | None:
 
 def show(answer: Answer, number: int, tokenizer: Any) -> None:
     """Print this step's text and tree."""
+    from draftwood.api.prompts import decoder
     from draftwood.cli import explain_tables
     from draftwood.cli.render import console
-    from draftwood.doors.prompts import decoder
     from draftwood.measure.explain.account import Account
     from draftwood.measure.explain.document import detail
 

@@ -145,7 +145,7 @@ class _Run:
 
     def document(self) -> dict[str, Any]:
         """Return what ``--json`` prints."""
-        from draftwood.measure.rows.provenance import provenance
+        from draftwood.measure.records.provenance import provenance
 
         sides = self.sides
         return {

@@ -13,10 +13,10 @@ from draftwood.cli import options
 from draftwood.cli.options import Given, Loaded
 
 if TYPE_CHECKING:
-    from draftwood.doors.generation import Generation
-    from draftwood.measure.rows.records import Answer
+    from draftwood.api.generation import Generation
+    from draftwood.measure.records.records import Answer
 
-Rows = Annotated[
+Records = Annotated[
     Path | None, typer.Argument(metavar="ROWS", help="A file that generate, bench or simulate wrote with -o.")
 ]
 Live = Annotated[
@@ -36,7 +36,7 @@ _OF_ROWS = frozenset(("rows", "live", "answer", "step", "as_json"))
 
 def explain(
     call: typer.Context,
-    rows: Rows = None,
+    rows: Records = None,
     live: Live = None,
     answer: AnswerNumber = None,
     step: StepNumber = None,
@@ -70,7 +70,7 @@ def explain(
     if live is None:
         _refuse_flags_of_live(call)
         if rows is not None:
-            _explain_rows(rows, answer, step, as_json)
+            _explain_records(rows, answer, step, as_json)
         return
     if answer is not None:
         raise UsageError("--answer names an answer of a file: leave it out with --live")
@@ -100,7 +100,7 @@ def _refuse_flags_of_live(call: typer.Context) -> None:
             raise UsageError(f"{parameter.opts[0]} is for an answer written now: give it with --live")
 
 
-def _explain_rows(path: Path, number: int | None, step: int | None, as_json: bool) -> None:
+def _explain_records(path: Path, number: int | None, step: int | None, as_json: bool) -> None:
     from draftwood.errors import UsageError
     from draftwood.measure.explain.files import chosen, explainable
     from draftwood.measure.report.steps import Pieces
@@ -116,7 +116,7 @@ def _explain_live(given: Given, content: Any, step: int | None, as_json: bool) -
     loaded = given.load()
     generation, interrupted = _write(given, loaded, content, quiet=as_json)
     if generation is not None and generation.steps:
-        from draftwood.doors.prompts import decoder
+        from draftwood.api.prompts import decoder
 
         answer, decode = _recorded(given, loaded, generation), decoder(loaded.tokenizer)
         _show([answer], answer, step, as_json, lambda token: decode([token]) or f"#{token}")
@@ -130,8 +130,8 @@ def _explain_live(given: Given, content: Any, step: int | None, as_json: bool) -
 
 def _write(given: Given, loaded: Loaded, content: Any, *, quiet: bool) -> tuple[Generation | None, bool]:
     """Write the answer, shown unless quiet; returns it as far as it came, and whether it was interrupted."""
+    from draftwood.api.stream import stream
     from draftwood.cli.render import Writer
-    from draftwood.doors.stream import stream
 
     writer = None if quiet else Writer(loaded.names)
     known = {"tokenizer": loaded.tokenizer, "drafters": loaded.drafters, "planner": loaded.planner}
@@ -151,8 +151,8 @@ def _write(given: Given, loaded: Loaded, content: Any, *, quiet: bool) -> tuple[
 
 
 def _recorded(given: Given, loaded: Loaded, generation: Generation) -> Answer:
-    from draftwood.measure.rows.records import Answer
-    from draftwood.measure.rows.texts import token_texts
+    from draftwood.measure.records.records import Answer
+    from draftwood.measure.records.texts import token_texts
 
     return Answer(
         0, "live", "answer", given.label, drafters=loaded.names, planner=given.planner,

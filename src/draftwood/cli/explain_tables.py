@@ -1,4 +1,4 @@
-"""How ``draftwood explain`` looks: sentences first, then cost and odds, then steps; one step with its tree."""
+"""How ``draftwood explain`` looks: sentences first, then cost and accept rates, then steps; one step with its tree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-    from draftwood.measure.rows.records import Answer
+    from draftwood.measure.records.records import Answer
 
 _CLASSES = 5
 """Evidence classes shown of each source, the most frequent; ``--json`` has them all."""
@@ -37,7 +37,7 @@ def show_arms(arms: Sequence[dict[str, Any]]) -> None:
             to.print(f"- {sentence}")
         to.print()
         _show_cost(to, arm["cost"])
-        _show_odds(to, arm["odds"])
+        _show_accept_rates(to, arm["accept_rates"])
 
 
 def _show_cost(to: Console, rows: Sequence[dict[str, Any]]) -> None:
@@ -53,7 +53,7 @@ def _show_cost(to: Console, rows: Sequence[dict[str, Any]]) -> None:
     to.print()
 
 
-def _show_odds(to: Console, rows: Sequence[dict[str, Any]]) -> None:
+def _show_accept_rates(to: Console, rows: Sequence[dict[str, Any]]) -> None:
     if not rows:
         return
     table = plain_table("source", "evidence class", "nodes", "believed", "came true")
@@ -72,7 +72,7 @@ def _show_odds(to: Console, rows: Sequence[dict[str, Any]]) -> None:
 
 def show_answers(answers: Sequence[Answer]) -> None:
     """Print a line per answer, and how to see more of one."""
-    from draftwood.measure.rows.timing import rates
+    from draftwood.measure.records.timing import rates
 
     to = console(sys.stdout)
     table = plain_table("answer", "tokens", "passes", "accept. length", "accept. rate", "coverage", last="prompt")
@@ -217,10 +217,10 @@ def _run(nodes: Sequence[int], trace: dict[str, Any], answer: Answer, text: Call
     from rich.text import Text
 
     names, looks, accepted = answer.drafters, styles(answer.drafters), set(trace["path"])
-    beliefs, sources, probes = (trace.get(name) or [] for name in ("belief", "source", "probe"))
+    beliefs, sources, lookahead_nodes = (trace.get(name) or [] for name in ("belief", "source", "lookahead"))
     said = Text()
     for node in nodes:
-        mark = "✓" if node in accepted else "?" if node < len(probes) and probes[node] else ""
+        mark = "✓" if node in accepted else "?" if node < len(lookahead_nodes) and lookahead_nodes[node] else ""
         source = sources[node] if node < len(sources) else -1
         look = looks.get(names[source] if 0 <= source < len(names) else "model", "")
         said.append(f"{'  ' if said else ''}{mark}")

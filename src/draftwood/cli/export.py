@@ -18,7 +18,7 @@ _CODE = '''\
 Written by `draftwood export-custom-generate`. transformers runs it where code of this folder is trusted.
 """
 
-from draftwood.doors.decode_with import generate_with
+from draftwood.api.decode_with import generate_with
 
 
 def generate(*inputs, model, **settings):
@@ -35,7 +35,7 @@ def export_custom_generate(
     """Write custom_generate/generate.py into a model's folder, so that model.generate drafts."""
     from draftwood.drafters.load import load as load_drafters
     from draftwood.errors import ModelNotFoundError, UsageError
-    from draftwood.measure.rows.lines import whole_file
+    from draftwood.measure.records.lines import whole_file
     from draftwood.planning.load import load as load_planner
 
     load_drafters(drafters)

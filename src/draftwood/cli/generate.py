@@ -12,7 +12,7 @@ from draftwood.cli import options
 from draftwood.cli.options import Given, Loaded
 
 if TYPE_CHECKING:
-    from draftwood.doors.generation import Generation
+    from draftwood.api.generation import Generation
     from draftwood.measure.compare import Comparison
 
 PromptText = Annotated[
@@ -125,7 +125,7 @@ class _Answer:
 
     def write(self, *, trace: bool) -> bool:
         """Write the answer; returns whether it was interrupted."""
-        from draftwood.doors.stream import stream
+        from draftwood.api.stream import stream
 
         settings = self._given.settings | {"trace": trace}
         with stream(self._loaded.model, self._content, **self._objects, **settings) as pieces:
@@ -184,28 +184,28 @@ class _Kept:
     """The rows file that answers are appended to; looked at before any is written: a bad one costs nothing."""
 
     def __init__(self, path: Path, given: Given, loaded: Loaded) -> None:
-        from draftwood.doors.sources import Sources
-        from draftwood.measure.rows.provenance import provenance
-        from draftwood.measure.rows.records import header
-        from draftwood.measure.rows.writer import RowsWriter
+        from draftwood.api.user_texts import UserTexts
+        from draftwood.measure.records.provenance import provenance
+        from draftwood.measure.records.records import header
+        from draftwood.measure.records.writer import RecordsWriter
 
         settings = {"model": given.model, "dtype": given.dtype}
         self._given, self._loaded = given, loaded
         # Not among the settings, which must stay the same in a file: a memory is another one after each answer.
-        said = Sources(**loaded.sources).said()
+        said = UserTexts(**loaded.sources).said()
         here = provenance(**settings) | ({"sources": said} if said else {})
         self._path, self._header = path, header("generate", settings, here)
-        RowsWriter(path, self._header, wait=_WAIT).close()
+        RecordsWriter(path, self._header, wait=_WAIT).close()
 
     def add(self, content: Any, generation: Generation) -> None:
         """Append one answer."""
-        from draftwood.doors.prompts import as_ids
-        from draftwood.measure.rows.records import Answer, sampling_said
-        from draftwood.measure.rows.texts import token_texts
-        from draftwood.measure.rows.writer import RowsWriter
+        from draftwood.api.prompts import as_ids
+        from draftwood.measure.records.records import Answer, sampling_said
+        from draftwood.measure.records.texts import token_texts
+        from draftwood.measure.records.writer import RecordsWriter
 
         # Opened again, since others may have appended answers while this one was written.
-        writer = RowsWriter(self._path, self._header, wait=_WAIT)
+        writer = RecordsWriter(self._path, self._header, wait=_WAIT)
         tokenizer, number, steps = self._loaded.tokenizer, writer.next_id, generation.steps
         prompt_ids = as_ids(content, tokenizer)
         request = self._loaded.request(self._given, prompt_ids)

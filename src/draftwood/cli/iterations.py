@@ -16,7 +16,7 @@ from draftwood.cli.render import styles
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftwood.doors.generation import Generation
+    from draftwood.api.generation import Generation
     from draftwood.step import Step
 
 NAME = "jacobi"

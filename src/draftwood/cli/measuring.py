@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MINUTE = 60.0
 
-RowsOut = Annotated[
+RecordsOut = Annotated[
     Path | None,
     typer.Option(
         "--output",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from draftwood.request import Request
+    from draftwood.decoding.request import Request
 
 # Written here once more, since their homes import numpy; a test holds both together.
 MODEL_DEFAULT = "smollm2"
@@ -107,14 +107,14 @@ class Given:
     @property
     def label(self) -> str:
         """The drafters with those that the sources add: ``suffix+prediction``."""
-        from draftwood.doors.sources import Sources
+        from draftwood.api.user_texts import UserTexts
 
-        return Sources(**self.sources).label(self.drafters)
+        return UserTexts(**self.sources).label(self.drafters)
 
     def load(self) -> Loaded:
         """Check everything that can be checked at once, then load the model."""
         from draftwood.contracts import Sampling
-        from draftwood.ending import StopStrings
+        from draftwood.decoding.stopping import StopStrings
         from draftwood.planning.load import load as load_planner
         from draftwood.verify.sampling import check_sampling
 
@@ -140,7 +140,7 @@ class Loaded:
 
     def request(self, given: Given, ids: list[int]) -> Request:
         """Return what these flags ask for, the model's own settings filled in."""
-        from draftwood.doors.setup import Setup
+        from draftwood.api.setup import Setup
 
         setup = Setup(self.model, self.tokenizer, self.drafters, self.planner)
         return setup.request(ids, **given.settings)
@@ -162,10 +162,10 @@ def read_sources(
 
 def check_sources(drafters: str, sources: dict[str, Any]) -> list[str]:
     """Open every file once, before a model is loaded; return the names of the drafters."""
-    from draftwood.doors.sources import Sources
+    from draftwood.api.user_texts import UserTexts
     from draftwood.drafters.load import load as load_drafters
 
-    given = Sources(**sources)
+    given = UserTexts(**sources)
     complete = given.complete(load_drafters(drafters))
     given.opened(complete)
     return [d.name for d in complete]
@@ -183,8 +183,8 @@ def load_model(
 
     ``release`` lets go of weights of which packed copies are enough: nobody else uses the model.
     """
+    from draftwood.api.prepare import prepare
     from draftwood.cli.render import busy
-    from draftwood.doors.prepare import prepare
     from draftwood.errors import UsageError
     from draftwood.models import load
 

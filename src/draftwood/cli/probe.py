@@ -13,7 +13,7 @@ from draftwood.cli import measuring, options, places
 
 if TYPE_CHECKING:
     from draftwood.measure.prompt_files import Job
-    from draftwood.measure.rows.records import Answer
+    from draftwood.measure.records.records import Answer
 
 PromptIds = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Prompts as token ids, one per line, commas or spaces between.")
@@ -42,13 +42,13 @@ def probe(
     trace: Trace = None,
     text: Text = False,
     force: places.Force = False,
-    output: measuring.RowsOut = None,
+    output: measuring.RecordsOut = None,
     as_json: options.Json = False,
     dtype: options.Dtype = "float32",
     threads: options.Threads = None,
 ) -> None:
     """Count how often a proposal would have been right, decoding unchanged."""
-    from draftwood.drafters.lookup import LookupDrafter
+    from draftwood.drafters.lookup.drafter import LookupDrafter
     from draftwood.errors import UsageError
 
     if ngram_min > ngram_max:
@@ -89,7 +89,7 @@ class _Run:
     """The answers so far."""
 
     def __init__(self, model: str, dtype: str, threads: int | None, drafter: Any, max_new_tokens: int) -> None:
-        from draftwood.doors.setup import Setup
+        from draftwood.api.setup import Setup
 
         self._drafter, self._limit = drafter, max_new_tokens
         loaded, self.tokenizer = options.load_model(model, dtype, threads)
@@ -106,13 +106,13 @@ class _Run:
 
     def answer(self, jobs: list[Job], output: Path | None, bar: Any) -> bool:
         """Probe every prompt; returns whether it was interrupted."""
-        from draftwood.measure.rows.records import Answer, header
-        from draftwood.measure.rows.writer import RowsWriter
+        from draftwood.measure.records.records import Answer, header
+        from draftwood.measure.records.writer import RecordsWriter
 
         settings = {"max_new_tokens": self._limit, "temperature": 0.0, "seed": 0}
         # What cannot be written is told before anything is.
         requests = [job.request(self._setup, **settings) for job in jobs]
-        writer = RowsWriter(output, header("probe", self.settings, self._provenance()))
+        writer = RecordsWriter(output, header("probe", self.settings, self._provenance()))
         self.answers = writer.rows.answers
         done = {answer.key for answer in self.answers}
         arm = f"lookup:min_ngram={self._drafter.min_ngram}:max_ngram={self._drafter.max_ngram}"
@@ -132,7 +132,7 @@ class _Run:
 
     def _probe(self, request: Any, answer: Answer) -> bool:
         from draftwood.measure.probe import probe as probe_one
-        from draftwood.measure.rows.texts import token_texts
+        from draftwood.measure.records.texts import token_texts
 
         try:
             probe_one(self._setup.target, self._drafter, request, answer)
@@ -144,14 +144,14 @@ class _Run:
         return False
 
     def _provenance(self) -> dict[str, Any]:
-        from draftwood.measure.rows.provenance import provenance
+        from draftwood.measure.records.provenance import provenance
 
         return provenance(model=self.settings["model"], dtype=self.settings["dtype"])
 
     def write_trace(self, path: Path, text: bool) -> None:
         """Write what was answered, to be replayed."""
-        from draftwood.doors.prompts import decoder
-        from draftwood.measure.rows.traces import Trace, write_traces
+        from draftwood.api.prompts import decoder
+        from draftwood.measure.records.traces import Trace, write_traces
 
         decode = decoder(self.tokenizer)
         traces = []

@@ -85,7 +85,7 @@ class _Run:
 
     @classmethod
     def of(cls, name: str, model: Any, tokenizer: Any) -> _Run:
-        from draftwood.doors.setup import Setup
+        from draftwood.api.setup import Setup
         from draftwood.measure.profile.rows import Profile
 
         target = Setup(model, tokenizer, "none", "fixed:0").target
@@ -130,7 +130,7 @@ class _Run:
 
     def document(self) -> dict[str, Any]:
         """Return what ``--json`` prints: the rows of a file, by kind."""
-        from draftwood.measure.rows.provenance import provenance
+        from draftwood.measure.records.provenance import provenance
 
         by_kind: dict[str, list[dict[str, Any]]] = {}
         for row in self.measured.rows():

@@ -12,8 +12,8 @@ from rich.console import COLOR_SYSTEMS, Console
 from rich.style import Style
 from rich.text import Text
 
-from draftwood.doors.generation import Generation
-from draftwood.doors.text import Piece
+from draftwood.api.generation import Generation
+from draftwood.api.text import Piece
 from draftwood.measure.compare import Comparison
 
 PALETTE = ("#089c39", "#0c8ae5", "#e54b98", "#a06bea", "#d66705")

@@ -9,7 +9,7 @@ import typer
 
 from draftwood.cli import places
 
-Rows = Annotated[
+Records = Annotated[
     list[Path],
     typer.Argument(metavar="ROWS...", help="Files that bench, simulate, probe or profile wrote with -o."),
 ]
@@ -22,7 +22,7 @@ Answers = Annotated[
 
 
 def report(
-    rows: Rows, output: Output, title: Title = None, answers: Answers = None, force: places.Force = False
+    rows: Records, output: Output, title: Title = None, answers: Answers = None, force: places.Force = False
 ) -> None:
     """Show what was measured as one self-contained HTML page."""
     from draftwood.measure.report.build import build, write

@@ -14,8 +14,8 @@ from draftwood.cli import measuring, options
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from draftwood.measure.rows.records import Answer
-    from draftwood.measure.rows.traces import Trace
+    from draftwood.measure.records.records import Answer
+    from draftwood.measure.records.traces import Trace
     from draftwood.planning.cost_curve import CostCurve
 
 Traces = Annotated[
@@ -67,7 +67,7 @@ def simulate(
 ) -> None:
     """Replay recorded answers and count the passes that drafting would have taken."""
     from draftwood.errors import UsageError
-    from draftwood.measure.rows.traces import read_traces
+    from draftwood.measure.records.traces import read_traces
 
     if planner is not None and draft:
         raise UsageError("--draft N means --planner fixed:N: give one of them")
@@ -101,7 +101,7 @@ def simulate(
 def _refuse_to_replace(path: Path) -> None:
     """A replay is made anew each time; what other verbs measured must not be lost for it."""
     from draftwood.errors import RecordError, UsageError
-    from draftwood.measure.rows.lines import read_lines
+    from draftwood.measure.records.lines import read_lines
 
     if not path.exists():
         return
@@ -165,7 +165,7 @@ class _Run:
         self, traces: list[Trace], planners: dict[str, int | None], drafters: str, curve: CostCurve | None,
         tokenizer: Any, batch: int, uncalibrated: bool,
     ) -> None:  # fmt: skip
-        from draftwood.doors.prompts import decoder
+        from draftwood.api.prompts import decoder
         from draftwood.drafters.load import arms
 
         self._traces, self._planners, self._batch = traces, planners, batch
@@ -196,14 +196,14 @@ class _Run:
 
         ``timed`` are the settings that say what passes cost.
         """
-        from draftwood.measure.rows.lines import whole_file
-        from draftwood.measure.rows.provenance import provenance
-        from draftwood.measure.rows.records import header
-        from draftwood.measure.rows.writer import RowsWriter
+        from draftwood.measure.records.lines import whole_file
+        from draftwood.measure.records.provenance import provenance
+        from draftwood.measure.records.records import header
+        from draftwood.measure.records.writer import RecordsWriter
 
         with whole_file(path) as beside:
             settings = {"planners": list(self._planners), "batch": self._batch, **timed}
-            writer = RowsWriter(beside, header("simulate", settings, provenance()), wait=None)
+            writer = RecordsWriter(beside, header("simulate", settings, provenance()), wait=None)
             for (label, planner), answers in self._found.items():
                 for answer in answers:
                     answer.arm = f"{label} {planner}" if len(self._planners) > 1 else label

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from draftwood.corpora.suffix_array import MOST_BYTES, bytes_per_token, suffix_array, used_ids, width_of
 from draftwood.corpora.texts import documents
 from draftwood.corpora.walk import MAX_BYTES, Source, sources
+from draftwood.drafters.corpus.corpus import Corpus
+from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
 from draftwood.errors import FileFormatError, UsageError
-from draftwood.index.corpus.corpus import Corpus
-from draftwood.index.corpus.corpus_file import BORDER, Documents, Part, write_corpus
-from draftwood.index.files import compare_tokenizers
+from draftwood.files.format import compare_tokenizers
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
 Ints = NDArray[np.int32]

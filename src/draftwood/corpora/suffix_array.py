@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.corpus.corpus_file import BORDER
+from draftwood.drafters.corpus.file import BORDER
 
 Ints = NDArray[np.int32]
 

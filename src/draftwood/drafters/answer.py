@@ -32,7 +32,7 @@ class AnswerSession(TextSession):
         return self._starts[-1]
 
     @abstractmethod
-    def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree: ...
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree: ...
 
     def learn(self, feedback: Feedback) -> None:
         super().extend(feedback.emitted)

@@ -81,7 +81,7 @@ class TextSession(ABC):
         return self._buffer[: self._length]
 
     @abstractmethod
-    def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree: ...
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree: ...
 
     def learn(self, feedback: Feedback) -> None:
         self.extend(feedback.emitted)

@@ -18,22 +18,22 @@ from typing import Any
 import numpy as np
 
 from draftwood.contracts import Drafter, Needs
-from draftwood.drafters.corpus import CorpusDrafter
-from draftwood.drafters.jacobi import JacobiDrafter
-from draftwood.drafters.logits_extend import LogitsExtendDrafter
-from draftwood.drafters.lookahead import LookaheadDrafter
-from draftwood.drafters.lookup import LookupDrafter
-from draftwood.drafters.memory import MemoryDrafter
-from draftwood.drafters.ngram import NgramDrafter
-from draftwood.drafters.ngram_cache import NgramCacheDrafter
-from draftwood.drafters.ngram_map import NgramMapK4vDrafter, NgramMapKDrafter
-from draftwood.drafters.ngram_mod import NgramModDrafter
-from draftwood.drafters.ngram_simple import NgramSimpleDrafter
-from draftwood.drafters.parrot import ParrotDrafter
+from draftwood.drafters.corpus.drafter import CorpusDrafter
+from draftwood.drafters.jacobi.drafter import JacobiDrafter
+from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
+from draftwood.drafters.llama_cpp.ngram_map import NgramMapK4vDrafter, NgramMapKDrafter
+from draftwood.drafters.llama_cpp.ngram_mod import NgramModDrafter
+from draftwood.drafters.llama_cpp.ngram_simple import NgramSimpleDrafter
+from draftwood.drafters.logits_extend.drafter import LogitsExtendDrafter
+from draftwood.drafters.lookahead.drafter import LookaheadDrafter
+from draftwood.drafters.lookup.drafter import LookupDrafter
+from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.ngram.drafter import NgramDrafter
+from draftwood.drafters.parrot.drafter import ParrotDrafter
 from draftwood.drafters.planned import unknown
-from draftwood.drafters.prediction import PredictionDrafter
-from draftwood.drafters.recycling import RecyclingDrafter
-from draftwood.drafters.suffix import SuffixDrafter
+from draftwood.drafters.prediction.drafter import PredictionDrafter
+from draftwood.drafters.recycling.drafter import RecyclingDrafter
+from draftwood.drafters.suffix.drafter import SuffixDrafter
 from draftwood.errors import DrafterError, DraftwoodError, UsageError
 from draftwood.spelling import SCALARS, arguments, kinds
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from draftwood.api.generation import Generation
+from draftwood.api.prompts import Prompt, as_ids
+from draftwood.api.setup import DrafterSpec, Setup
+from draftwood.api.stream import Stream, stream
+from draftwood.api.text import Piece
+from draftwood.api.text_input import Prediction, Text
+from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, detached
 from draftwood.contracts import Planner
-from draftwood.doors.generation import Generation
-from draftwood.doors.prompts import Prompt, as_ids
-from draftwood.doors.setup import DrafterSpec, Setup
-from draftwood.doors.source_texts import Prediction, Text
-from draftwood.doors.sources import CorpusGiven, MemoryGiven, Sources, detached
-from draftwood.doors.stream import Stream, stream
-from draftwood.doors.text import Piece
+from draftwood.decoding.request import common_prefix
 from draftwood.errors import UsageError
 from draftwood.measure.ties import first_difference
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
-from draftwood.request import common_prefix
 
 _WARM_PROMPT, _WARM_TOKENS = 16, 4
 
@@ -125,7 +125,7 @@ def compare(
     if rounds < 1:
         raise UsageError(f"rounds is {rounds}: it must be at least 1")
     result = Comparison() if into is None else into
-    sources = Sources(prediction, memory, corpus, context)
+    sources = UserTexts(prediction, memory, corpus, context)
     setup = Setup(model, tokenizer, drafters, planner, sources)
     settings["seed"] = secrets.randbits(32) if seed is None else seed
     ids = as_ids(prompt, setup.tokenizer)

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.api.prompts import Prompt, as_ids
+from draftwood.api.setup import DrafterSpec, Setup
 from draftwood.contracts import Floats, Planner, Rule, Target
-from draftwood.doors.prompts import Prompt, as_ids
-from draftwood.doors.setup import DrafterSpec, Setup
+from draftwood.decoding.loop import decode
+from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
-from draftwood.loop import decode
 from draftwood.measure.watched import Watched, WatchedRule
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
-from draftwood.request import Request
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.noise import KeyedNoise

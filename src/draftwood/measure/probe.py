@@ -12,12 +12,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from draftwood.api.setup import DrafterSpec
 from draftwood.contracts import Ask, Feedback, Plan, State, Target
-from draftwood.doors.setup import DrafterSpec
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
 from draftwood.drafters.load import load as load_drafters
-from draftwood.loop import write
-from draftwood.measure.rows.records import Answer
-from draftwood.request import Request, open_rows
+from draftwood.measure.records.records import Answer
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 
@@ -130,8 +130,8 @@ def probe(target: Target, drafter: DrafterSpec, request: Request, answer: Answer
     answer.drafters = [d.name for d in drafters]
     answer.prompt_ids = list(request.prompt)
     planner = SilentPlanner()
-    with open_rows(target, drafters, [request], SampleAndMatch()) as rows:
-        for emission in write(target, planner, rows):
+    with open_sequences(target, drafters, [request], SampleAndMatch()) as rows:
+        for emission in decode_sequences(target, planner, rows):
             if emission.step is not None and emission.step.by_source[0].proposed:
                 emission.step.trace = {"right": planner.right[-1]}
             answer.take(emission)

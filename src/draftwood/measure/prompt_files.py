@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from draftwood.doors.prompts import as_ids
-from draftwood.doors.setup import Setup
+from draftwood.api.prompts import as_ids
+from draftwood.api.setup import Setup
+from draftwood.decoding.request import Request
 from draftwood.errors import PromptError, UsageError
-from draftwood.measure.rows.lines import compressed, read_lines
-from draftwood.request import Request
+from draftwood.measure.records.lines import compressed, read_lines
 
 
 @dataclass(frozen=True, slots=True)

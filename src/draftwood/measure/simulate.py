@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from draftwood.api.setup import DrafterSpec, affordable
+from draftwood.api.user_texts import detached
 from draftwood.contracts import Drafter, Planner
-from draftwood.doors.setup import DrafterSpec, affordable
-from draftwood.doors.sources import detached
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.stopping import StopStrings
 from draftwood.drafters.load import load as load_drafters
-from draftwood.ending import StopStrings
 from draftwood.engines.replay import MAX_ID, Cost, ReplayClock, ReplayTarget
 from draftwood.errors import UsageError
-from draftwood.loop import write
-from draftwood.measure.rows.records import Answer
-from draftwood.measure.rows.timing import acceptance_length, rates
-from draftwood.measure.rows.traces import Trace, grouped
+from draftwood.measure.records.records import Answer
+from draftwood.measure.records.timing import acceptance_length, rates
+from draftwood.measure.records.traces import Trace, grouped
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import Decode
 from draftwood.planning.load import load as load_planner
-from draftwood.request import Request, open_rows
 from draftwood.step import Step
 from draftwood.verify.exact import SampleAndMatch
 
@@ -108,8 +108,8 @@ def _replay(
     answers: Sequence[Answer], clock: Callable[[], float],
 ) -> None:  # fmt: skip
     requests = [recorded_request(trace) for trace in traces]
-    with open_rows(target, drafters, requests, SampleAndMatch()) as rows:
-        for emission in write(target, planner, rows, clock):
+    with open_sequences(target, drafters, requests, SampleAndMatch()) as rows:
+        for emission in decode_sequences(target, planner, rows, clock):
             answers[emission.row].take(emission)
     for number in range(max(len(a.steps) for a in answers)):
         _share([a.steps[number] for a in answers if number < len(a.steps)])

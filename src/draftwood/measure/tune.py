@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+from draftwood.api.learned import fresh, planner_of
+from draftwood.api.setup import DrafterSpec, Setup
 from draftwood.contracts import Drafter, Planner
-from draftwood.doors.learned import fresh, planner_of
-from draftwood.doors.setup import DrafterSpec, Setup
-from draftwood.loop import write
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
 from draftwood.measure.prompt_files import Job
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.planning.load import load as load_planner
-from draftwood.request import Request, open_rows
 from draftwood.verify.exact import SampleAndMatch
 
 PLAIN = 4
@@ -179,8 +179,8 @@ def tune(
 def _written(setup: Setup, drafters: Sequence[Drafter], request: Request, planner: Planner) -> tuple[int, float]:
     """Write one answer; returns tokens and seconds of its passes."""
     tokens = 0
-    with open_rows(setup.target, drafters, [request], SampleAndMatch()) as rows:
-        emissions = write(setup.target, planner, rows)
+    with open_sequences(setup.target, drafters, [request], SampleAndMatch()) as rows:
+        emissions = decode_sequences(setup.target, planner, rows)
         next(emissions)
         started = perf_counter()
         for emission in emissions:

@@ -95,12 +95,12 @@ class TreePlanner(ABC):
             nodes = nodes if limit is None else min(nodes, limit)
         if not nodes:
             return [NOTHING] * len(state.drafters)
-        probes = node_limit(state) - nodes if state.capabilities.trees else 0
+        lookahead_nodes = node_limit(state) - nodes if state.capabilities.trees else 0
         if not state.capabilities.trees:  # one branch is kept, and the best of a bigger tree is a better one
             nodes *= CHAIN_OF
         allowed = self._allowed(state) if self.policies else None
         return [
-            self.ask_one(drafter, state, nodes, probes)
+            self.ask_one(drafter, state, nodes, lookahead_nodes)
             if drafter is not None and (allowed is None or allowed[i])
             else NOTHING
             for i, drafter in enumerate(state.drafters)
@@ -117,9 +117,9 @@ class TreePlanner(ABC):
         masks = [mask for policy in self.policies if (mask := policy.sources(state)) is not None]
         return [all(ones) for ones in zip(*masks, strict=True)] if masks else None
 
-    def ask_one(self, drafter: Declaration, state: State, nodes: int, probes: int) -> Ask:
+    def ask_one(self, drafter: Declaration, state: State, nodes: int, lookahead_nodes: int) -> Ask:
         """Return what one source is asked for."""
-        return Ask(nodes, probes, self.learned.beliefs.odds(drafter, greedy=state.greedy))
+        return Ask(nodes, lookahead_nodes, self.learned.beliefs.accept_rates(drafter, greedy=state.greedy))
 
     def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
         with self.learned.lock:
@@ -153,8 +153,8 @@ class TreePlanner(ABC):
         """The tree as believed here: whatever it claims, its classes have rates of their own."""
         if drafter is None or not len(tree):
             return tree
-        belief = self.learned.beliefs.odds(drafter, greedy=state.greedy)[tree.evidence]
-        if drafter.needs.stem:
+        belief = self.learned.beliefs.accept_rates(drafter, greedy=state.greedy)[tree.evidence]
+        if drafter.needs.base_tree:
             belief = np.where(tree.evidence == NO_CLAIM, np.float32(0), belief)
         return tree if belief.tobytes() == tree.belief.tobytes() else replace(tree, belief=belief)
 

@@ -29,7 +29,7 @@ WRONG, LIGHT = 4.0, 2.0
 """Once a source's labels are so many standard deviations off, its priors count as so few labels from then on."""
 
 _RECENT = 0.95  # of what came before, per pass
-_LIMIT = 3.0  # of the drift: odds change at most twentyfold
+_LIMIT = 3.0  # of the drift: accept rates change at most twentyfold
 
 
 class Beliefs:
@@ -63,9 +63,9 @@ class Beliefs:
             if key not in self._rates:
                 self._kept[key] = entry
 
-    def odds(self, drafter: Drafter | Declaration, *, greedy: bool) -> Floats:
+    def accept_rates(self, drafter: Drafter | Declaration, *, greedy: bool) -> Floats:
         """Return the acceptance rate now believed per evidence class, float32[n_evidence]."""
-        return self.rates(drafter, greedy=greedy).odds
+        return self.rates(drafter, greedy=greedy).accept_rates
 
     def learn(self, drafter: Drafter | Declaration, lessons: Sequence[Feedback], *, greedy: bool) -> None:
         """Take in which of a drafter's nodes were right in one pass, as far as the pass has told."""
@@ -82,7 +82,7 @@ class Beliefs:
 class Rates:
     """The rates of one source.
 
-    The odds of a class are ``sigmoid(logit(rate) + drift)``. The rate is the class's own: its prior and its
+    The accept rates of a class are ``sigmoid(logit(rate) + drift)``. The rate is the class's own: its prior and its
     labels. The drift is one number for all classes, so that a class that was never seen leans on the others: some
     twenty labels move it, and it follows a change of the text.
 
@@ -112,7 +112,7 @@ class Rates:
         self.weight = WEIGHT
         self._lately = [0.0, 0.0, 0.0]  # labels that priors promise to be right, that were, and the variance
         self._logits = np.log(clipped / (1 - clipped))
-        self._odds: Floats | None = None
+        self._accept_rates: Floats | None = None
         if kept is not None and kept["classes"] == len(prior) and kept["labels"]:
             self.weight = kept["weight"]
             for which, hits, totals in kept["labels"]:
@@ -120,18 +120,18 @@ class Rates:
             self._update([which for which, _, _ in kept["labels"]], kept["drift"])
 
     @property
-    def odds(self) -> Floats:
+    def accept_rates(self) -> Floats:
         """What is believed now, float32[n_evidence], read-only."""
-        if self._odds is None:
-            self._odds = (1 / (1 + np.exp(-self.drift - self._logits))).astype(np.float32)
-            self._odds.flags.writeable = False  # drafters are handed this very array
-        return self._odds
+        if self._accept_rates is None:
+            self._accept_rates = (1 / (1 + np.exp(-self.drift - self._logits))).astype(np.float32)
+            self._accept_rates.flags.writeable = False  # drafters are handed this very array
+        return self._accept_rates
 
     def learn(self, classes: list[int], right: list[bool]) -> None:
         """Take in the labels of one pass: the evidence class of each node, and whether it was right."""
-        odds, surprise = self.odds, 0.0
+        accept_rates, surprise = self.accept_rates, 0.0
         for which, hit in zip(classes, right, strict=True):
-            surprise += hit - float(odds[which])
+            surprise += hit - float(accept_rates[which])
             self.hits[which] = KEEP * self.hits[which] + hit
             self.totals[which] = KEEP * self.totals[which] + 1
         touched: Iterable[int] = set(classes)
@@ -155,7 +155,7 @@ class Rates:
             rate = (self.weight * self._priors[which] + float(self.hits[which])) / weight
             self._logits[which] = math.log(rate / (1 - rate))
         self.drift = min(_LIMIT, max(-_LIMIT, drift))
-        self._odds = None
+        self._accept_rates = None
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary; labels are [class, hits, totals] of each class that had one."""
@@ -176,13 +176,13 @@ def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:
         return [], []
     speaker = lesson.tree.source.tolist()
     accepted, choice = set(lesson.path), lesson.choice.tolist()
-    rows, probe = lesson.rows.tolist(), proposal.probe.tolist() if proposal.n_probes else None
+    rows, lookahead = lesson.node_map.tolist(), proposal.lookahead.tolist() if proposal.n_lookahead else None
     classes, right = [], []
     reached = {-1: choice[0]}  # proposed node -> what the target takes behind it
     flat = zip(proposal.parents.tolist(), proposal.tokens.tolist(), proposal.evidence.tolist(), strict=True)
     for node, (parent, token, evidence) in enumerate(flat):
         taken = reached.get(parent, -1)
-        if taken < 0 or (probe is not None and probe[node]):
+        if taken < 0 or (lookahead is not None and lookahead[node]):
             continue
         row = rows[node]
         scored = 0 <= row < len(speaker)

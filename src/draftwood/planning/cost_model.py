@@ -64,7 +64,7 @@ class CostModel:
         self._table: Doubles | None = None
         self._seen = [0 if self.measured else -_STALE] * len(_SIZES)  # number of the last pass so wide
         self.passes = 0
-        self.purse = GRANT if self.measured else 8 * GRANT
+        self.exploration_budget = GRANT if self.measured else 8 * GRANT
 
     def seconds(self, n: int, context: int) -> float:
         """Return the seconds expected of a pass over ``n`` tokens, the root included, at this context length."""
@@ -125,7 +125,7 @@ class CostModel:
         """Two passes tell the same: widths may have changed by themselves, and are worth looking at."""
         self._cov += _GUESSED_SHAPE**2 * _WALK
         self._seen = [self.passes - _STALE] * len(_SIZES)
-        self.purse = max(self.purse, 4 * GRANT)
+        self.exploration_budget = max(self.exploration_budget, 4 * GRANT)
 
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
         """Return widths beside the chosen one that no recent pass had: half an octave up or down, the least."""

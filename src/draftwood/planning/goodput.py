@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Ask, Capabilities, Feedback, Floats, State
 from draftwood.errors import UsageError
+from draftwood.planning.ab_test import ABTest
 from draftwood.planning.base import NOTHING, Policy, TreePlanner
+from draftwood.planning.cooldown import Cooldown
 from draftwood.planning.cost_model import CostModel, Doubles
-from draftwood.planning.costly import CostlySources
+from draftwood.planning.drafter_budget import DrafterBudget
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking
-from draftwood.planning.rest import Rest
-from draftwood.planning.trial import Trial
 
 MOST = 64
 """Most draft nodes of one request, even where a pass costs the same at any width."""
@@ -78,10 +78,10 @@ class GoodputPlanner(TreePlanner):
             raise UsageError(f"goodput: most is {most}: use 0 draft nodes or more")
         self.most = most
         self._reach = self._first_reach()
-        self._rest = Rest()
+        self._rest = Cooldown()
         self._asking = False  # whether sources are asked in this session's step
-        self._costly = CostlySources()
-        self._trials: dict[str, Trial] = {}  # of probes, per source
+        self._budget = DrafterBudget()
+        self._ab_tests: dict[str, ABTest] = {}  # of probes, per source
         self._choice: _Choice | None = None
 
     def open(self) -> Self:
@@ -98,22 +98,22 @@ class GoodputPlanner(TreePlanner):
 
     def wish(self, states: Sequence[State]) -> int:
         self._choice = None
-        self._costly.waits()
+        self._budget.waits()
         self._asking = self._rest.begin(states, asked=self._asking)
         return min(self.most, int(self._reach)) if self._asking else 0
 
-    def ask_one(self, drafter: Any, state: State, nodes: int, probes: int) -> Ask:
+    def ask_one(self, drafter: Any, state: State, nodes: int, lookahead_nodes: int) -> Ask:
         key = drafter.label
-        if not self._costly.allows(key):
+        if not self._budget.allows(key):
             return NOTHING
-        trial = self._trials.get(key)
-        if trial is not None and not trial.on:
-            probes = 0
-        return super().ask_one(drafter, state, nodes, min(probes, PROBES))
+        ab_test = self._ab_tests.get(key)
+        if ab_test is not None and not ab_test.on:
+            lookahead_nodes = 0
+        return super().ask_one(drafter, state, nodes, min(lookahead_nodes, PROBES))
 
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
         rows, context = len(states), max(state.length for state in states)
-        base = rows + sum(state.step.replayed for state in states) + sum(r.n_probes for r in rankings)
+        base = rows + sum(state.step.replayed for state in states) + sum(r.n_lookahead for r in rankings)
         model = self.learned.cost(rows)
         worth, owner = _pooled(rankings, self.most)
         times = _times(model, states[0].capabilities, base, len(worth), context) + self._rest.overhead
@@ -131,7 +131,7 @@ class GoodputPlanner(TreePlanner):
         if self._asking:
             self._adapt(best, rankings)
             gain = float(tokens[best] * times[0] / rows - times[best])
-            self._rest.learn(gain, float(times[0]), keep_on=any(r.n_probes for r in rankings))
+            self._rest.learn(gain, float(times[0]), keep_on=any(r.n_lookahead for r in rankings))
         self._choice = _Choice(model, context, times, tokens, best, count)
         return [count] if owner is None else np.bincount(owner[:count], minlength=rows).tolist()
 
@@ -139,19 +139,21 @@ class GoodputPlanner(TreePlanner):
         self, states: Sequence[State], rankings: Sequence[Ranking], times: Doubles, best: int
     ) -> None:
         """Let the accounts of dear sources see the step; those whose probes are on trial are judged there."""
-        on_trial = [key for key, trial in self._trials.items() if trial.on]
-        self._costly.learn(states, rankings, times, best, on_trial)
+        in_ab_test = [key for key, ab_test in self._ab_tests.items() if ab_test.on]
+        self._budget.learn(states, rankings, times, best, in_ab_test)
 
     @staticmethod
     def _explore(model: CostModel, base: int, tokens: Doubles, times: Doubles, best: int) -> int:
         """Now and then another width, so that a change of the machine is seen; paid from what was saved up."""
         plain = float(times[0])
-        model.purse = max(model.purse, min(_PURSE, model.purse + EXPLORE * float(times[best]) / plain))
+        model.exploration_budget = max(
+            model.exploration_budget, min(_PURSE, model.exploration_budget + EXPLORE * float(times[best]) / plain)
+        )
         for width in model.stale(base + best, base, base + len(times) - 1):
             count = width - base
             regret = float(times[count] - tokens[count] * times[best] / tokens[best]) / plain
-            if regret <= model.purse:
-                model.purse -= max(0.0, regret)
+            if regret <= model.exploration_budget:
+                model.exploration_budget -= max(0.0, regret)
                 return count
         return best
 
@@ -169,24 +171,24 @@ class GoodputPlanner(TreePlanner):
             choice = self._choice
             if choice is None or not states:
                 return
-            tokens = sum(1 + s.step.replayed + s.step.drafted + s.step.probed for s in states)
+            tokens = sum(1 + s.step.replayed + s.step.drafted + s.step.lookahead_scored for s in states)
             width = states[0].capabilities.filled(tokens)
             choice.model.learn(width, choice.context, states[0].step.score_s)
-            self._learn_probes(states)
+            self._learn_lookahead(states)
 
-    def _learn_probes(self, states: Sequence[State]) -> None:
+    def _learn_lookahead(self, states: Sequence[State]) -> None:
         """Let trials of probes see the steps in which their source was asked; who scored probes gets one."""
         tokens = sum(len(s.step.emitted) for s in states)
         seconds = states[0].step.score_s + sum(s.step.overhead_s - s.step.plan_s for s in states)
         asked = set()
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
-                if drafter is not None and (own.probes or (own.calls and self._trials)):
+                if drafter is not None and (own.lookahead_nodes or (own.calls and self._ab_tests)):
                     asked.add(key := drafter.label)
-                    if own.probes:
-                        self._trials.setdefault(key, Trial())
-        for key in asked & self._trials.keys():
-            self._trials[key].learn(tokens, seconds)
+                    if own.lookahead_nodes:
+                        self._ab_tests.setdefault(key, ABTest())
+        for key in asked & self._ab_tests.keys():
+            self._ab_tests[key].learn(tokens, seconds)
 
     def trace(self, state: State, ranking: Ranking, count: int, rows: int) -> dict[str, Any]:
         choice = self._choice
@@ -194,7 +196,7 @@ class GoodputPlanner(TreePlanner):
             return super().trace(state, ranking, count, rows)
         shown = sorted({n for n in _SHOWN if n < len(choice.times)} | {choice.best, choice.count})
         times, tokens = choice.times.tolist(), choice.tokens.tolist()
-        notes = [f"probes of {key.partition(' ')[0]}: {trial.why()}" for key, trial in self._trials.items()]
+        notes = [f"probes of {key.partition(' ')[0]}: {ab_test.why()}" for key, ab_test in self._ab_tests.items()]
         return super().trace(state, ranking, count, rows) | {
             "most": self.most,
             "pooled": choice.count,
@@ -203,7 +205,7 @@ class GoodputPlanner(TreePlanner):
             "context": choice.context,
             "alternatives": [[n, round(tokens[n], 3), round(1000 * times[n], 3)] for n in shown],
             "overhead_ms": round(1000 * self._rest.overhead, 3),
-            "sources": self._costly.why() + notes,
+            "sources": self._budget.why() + notes,
         }
 
 

@@ -34,7 +34,7 @@ _RECORD = re.compile(
       | (?:INFO|WARNING|ERROR|DEBUG|OK|FAIL|Ran)\b[^.?!]*$ | FAILED\b | \d+\s(?:passed|failed)\b
       | Traceback\b | File\s" | [\w.]+Error: | [\w./-]+:\d+:  # of errors, tests and searches
       | [$>]\s\S | [\w.-]++=[^=(\s]*$          # commands, settings
-      | (?:ls|cd|cat|grep|sed|git|python|pip|make|diff|pytest|---|\+\+\+|@@)\s+[\w./-]  # a shell's
+      | (?:ls|cd|cat|grep|sed|git|python|pip|make|diff|pytest|---|\+\+\+|)\s+[\w./-]  # a shell's
       | [\w.-]+:\s+["'\[\d-]                   # YAML
     )""",
     re.VERBOSE,
@@ -55,7 +55,7 @@ _STATEMENT = re.compile(
 )
 _INNER = re.compile(r"""[=(\[{]\S|\w\(|\w\.\w+\(|[)\]}][,:;]?\s*$""")
 """In an indented line, what programs have and texts lack."""
-_DIFF = re.compile(r"^@@ -\d", re.MULTILINE)
+_DIFF = re.compile(r"^ -\d", re.MULTILINE)
 _TIGHT = re.compile(r"[,;\t|](?=\S)")
 _DELIMITERS = re.compile(r"[,;\t|]")
 _TALK = re.compile(r"\b(?:you|your|yours|i|me|my|we|let's|please|thanks|hello|hi|sure)\b|\?|!", re.IGNORECASE)

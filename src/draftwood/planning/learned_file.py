@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import FileFormatError, UsageError
-from draftwood.index.paths import named, whole_file
+from draftwood.files.paths import named, whole_file
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned
 

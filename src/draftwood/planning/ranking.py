@@ -29,7 +29,7 @@ class Ranking:
     ----------
     tree
         Everything that was proposed, merged.
-    rows
+    node_map
         Per source, where its nodes went in ``tree``.
     order : int32[m]
         Draft nodes that may be scored, likeliest first; a parent never comes after its child. On a target without
@@ -43,7 +43,7 @@ class Ranking:
     """
 
     tree: TokenTree
-    rows: tuple[Ints, ...]
+    node_map: tuple[Ints, ...]
     order: Ints
     worth: Floats
     depth: int
@@ -51,9 +51,9 @@ class Ranking:
     probing: bool
 
     @property
-    def n_probes(self) -> int:
+    def n_lookahead(self) -> int:
         """Probes that may be scored."""
-        return self.tree.n_probes if self.probing else 0
+        return self.tree.n_lookahead if self.probing else 0
 
     def cut(self, nodes: int) -> Plan:
         """Return the plan that scores the first ``nodes`` candidates.
@@ -61,28 +61,28 @@ class Ranking:
         Probes come whole, as far as their ancestors are kept and the pass has room.
         """
         tree, kept = self.tree, self.order[: max(0, nodes)]
-        if self.n_probes:
-            kept = self._with_probes(kept)
+        if self.n_lookahead:
+            kept = self._with_lookahead(kept)
         if len(kept) == len(tree):
-            return Plan(tree, self.rows)
+            return Plan(tree, self.node_map)
         count = len(kept)
         if not count:
-            return Plan(TokenTree.empty(), tuple(np.full(len(row), -1, dtype=np.int32) for row in self.rows))
+            return Plan(TokenTree.empty(), tuple(np.full(len(row), -1, dtype=np.int32) for row in self.node_map))
         kept = np.sort(kept)
         if kept[-1] == count - 1:  # sources that grow best first propose in this order
-            return Plan(tree.head(count), tuple(np.where(row < count, row, -1) for row in self.rows))
+            return Plan(tree.head(count), tuple(np.where(row < count, row, -1) for row in self.node_map))
         place = np.full(len(tree) + 1, -1, dtype=np.int32)
         place[kept] = np.arange(len(kept), dtype=np.int32)
-        return Plan(tree.take(kept), tuple(place[row] for row in self.rows))
+        return Plan(tree.take(kept), tuple(place[row] for row in self.node_map))
 
-    def _with_probes(self, kept: Ints) -> Ints:
+    def _with_lookahead(self, kept: Ints) -> Ints:
         tree = self.tree
         keep = np.zeros(len(tree) + 1, dtype=np.bool_)
         keep[-1] = True  # the root, reached through parent -1
         keep[kept] = True
         left = self.room - len(kept)
-        probes = np.flatnonzero(tree.probe & (tree.depth <= self.depth))
-        for node in probes.tolist():  # parents come first, so one sweep closes the set
+        lookahead_nodes = np.flatnonzero(tree.lookahead & (tree.depth <= self.depth))
+        for node in lookahead_nodes.tolist():  # parents come first, so one sweep closes the set
             if left and keep[tree.parents[node]]:
                 keep[node] = True
                 left -= 1
@@ -97,7 +97,7 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
     stamped = [p.from_source(i) if i or p.source.any() else p for i, p in enumerate(proposals)]
     tree, rows = merge(stamped)
     worth = tree.path_belief
-    if tree.is_chain and not tree.n_probes:
+    if tree.is_chain and not tree.n_lookahead:
         order = np.arange(min(len(tree), depth, room), dtype=np.int32)
     elif not state.capabilities.trees:
         order = tree.best_chain()[: min(depth, room)]
@@ -107,9 +107,9 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
 
 
 def _best_first(tree: TokenTree, depth: int) -> Ints:
-    if len(tree) <= depth and not tree.n_probes:
+    if len(tree) <= depth and not tree.n_lookahead:
         return np.argsort(-tree.path_belief, kind="stable").astype(np.int32)  # stable: parents before children
-    drafts = np.flatnonzero(~tree.probe & (tree.depth <= depth)).astype(np.int32)
+    drafts = np.flatnonzero(~tree.lookahead & (tree.depth <= depth)).astype(np.int32)
     return drafts[np.argsort(-tree.path_belief[drafts], kind="stable")]
 
 

@@ -231,8 +231,8 @@ BUGS: tuple[Bug, ...] = (
         "beginning = start + 1",
         "beginning = start",
         "''.join(difflib.unified_diff(['x\\n'], ['y\\n'], 'a', 'b')).splitlines()[2]",
-        "'@@ -1 +1 @@'",
-        "'@@ -0 +0 @@'",
+        "' -1 +1 '",
+        "' -0 +0 '",
         "Patches are applied one line too high.",
     ),
     Bug(

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from draftwood.contracts import Drafter, DraftSession, Sampling, Scores, Target
-from draftwood.loop import decode
+from draftwood.decoding.loop import decode
+from draftwood.decoding.request import Request
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.request import Request
 from draftwood.step import Step
 from draftwood.testing.targets import ToyTarget
 from draftwood.tree import NO_CLAIM, TokenTree
@@ -52,7 +52,7 @@ def check_drafter(drafter: Drafter, *, vocab_size: int = 8, prompt: Sequence[int
     assert prior.ndim == 1, "prior is one-dimensional"
     assert ((prior >= 0) & (prior <= 1)).all(), "priors are probabilities"
     needs = drafter.needs
-    assert min(needs.top_k, needs.probes) >= 0, "needs are not negative"
+    assert min(needs.top_k, needs.lookahead_nodes) >= 0, "needs are not negative"
     assert needs.top_k or not needs.prompt, "who needs the prompt's top-k says how many: needs.top_k"
     _check_session(drafter, vocab_size, prompt)
     for sampling in (Sampling(), Sampling(temperature=1.0, seed=3)):
@@ -96,16 +96,16 @@ def _check_session(drafter: Drafter, vocab_size: int, prompt: Sequence[int]) -> 
 
 def _draft(session: Any, drafter: Drafter, nodes: int, vocab_size: int) -> list[int]:
     """Return the tokens of a draft, behind those of what it adds to a stem where it goes on behind others."""
-    tree = session.draft(nodes, drafter.needs.probes, drafter.prior)
+    tree = session.draft(nodes, drafter.needs.lookahead_nodes, drafter.prior)
     _check_tree(tree, drafter, nodes, vocab_size)
     assert not len(tree) or tree.evidence.min() >= 0, "evidence indexes the prior"
-    if not drafter.needs.stem:
+    if not drafter.needs.base_tree:
         return [int(t) for t in tree.tokens]
     assert hasattr(session, "branch"), "sessions of a drafter with needs.stem have branch()"
-    stem = TokenTree.build([1, 0, 2, 1], [-1, 0, -1, 2], belief=[0.7, 0.6, 0.4, 0.4])
-    joined = session.branch(stem, nodes, drafter.needs.probes, drafter.prior)
+    base_tree = TokenTree.build([1, 0, 2, 1], [-1, 0, -1, 2], belief=[0.7, 0.6, 0.4, 0.4])
+    joined = session.branch(base_tree, nodes, drafter.needs.lookahead_nodes, drafter.prior)
     _check_tree(joined, drafter, nodes, vocab_size)
-    there = {tuple(stem.tokens[stem.path(i)].tolist()) for i in range(len(stem))}
+    there = {tuple(base_tree.tokens[base_tree.path(i)].tolist()) for i in range(len(base_tree))}
     for node in np.flatnonzero(joined.evidence < 0).tolist():
         assert joined.evidence[node] == NO_CLAIM, "evidence indexes the prior, or is NO_CLAIM"
         assert tuple(joined.tokens[joined.path(node)].tolist()) in there, "nodes without a claim are the stem's"
@@ -114,9 +114,9 @@ def _draft(session: Any, drafter: Drafter, nodes: int, vocab_size: int) -> list[
 
 def _check_tree(tree: TokenTree, drafter: Drafter, nodes: int, vocab_size: int) -> None:
     tree.check_integrity(vocab_size)
-    drafts, probes = len(tree) - tree.n_probes, drafter.needs.probes
+    drafts, lookahead_nodes = len(tree) - tree.n_lookahead, drafter.needs.lookahead_nodes
     assert drafts <= nodes, f"asked for {nodes} nodes, proposed {drafts}"
-    assert len(tree) <= nodes + probes, f"asked for {probes} probes, proposed {tree.n_probes}"
+    assert len(tree) <= nodes + lookahead_nodes, f"asked for {lookahead_nodes} probes, proposed {tree.n_lookahead}"
     assert not len(tree) or tree.evidence.max() < len(drafter.prior), "evidence indexes the prior"
 
 

@@ -26,7 +26,7 @@ class _Toy(BaseDrafter):
     def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
         return _ToyDraftSession(prompt, self, noise)
 
-    def propose(self, text: NDArray[np.int32], nodes: int, probes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
         raise NotImplementedError
 
 
@@ -35,9 +35,9 @@ class _ToyDraftSession(TextSession):
         super().__init__(prompt)
         self._drafter, self._noise = drafter, noise
 
-    def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:
-        del odds
-        return self._drafter.propose(self.text, nodes, probes, self._noise)
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        del accept_rates
+        return self._drafter.propose(self.text, nodes, lookahead_nodes, self._noise)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class EmptyDrafter(_Toy):
 
     name: ClassVar[str] = "empty"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, probes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
         return TokenTree.empty()
 
 
@@ -58,7 +58,7 @@ class SameDrafter(_Toy):
     sampling: Sampling = Sampling()  # noqa: RUF009  (frozen)
     name: ClassVar[str] = "same"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, probes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
         so_far = text.tolist()
         for _ in range(nodes):
             so_far.append(self.choice(so_far, noise))
@@ -75,7 +75,7 @@ class WrongDrafter(SameDrafter):
 
     name: ClassVar[str] = "wrong"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, probes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
         right = self.choice(text.tolist(), noise)
         others = [t for t in range(self.target.vocab_size) if t != right][:nodes]
         return TokenTree.build(others, [-1] * len(others), belief=0.9)
@@ -89,7 +89,7 @@ class RandomDrafter(_Toy):
     seed: int = 0
     name: ClassVar[str] = "random"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, probes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
         rng = np.random.default_rng([self.seed, len(text)])
         seen: set[tuple[int, int]] = set()
         tokens: list[int] = []
@@ -110,7 +110,7 @@ class DuplicatingDrafter(_Toy):
     vocab_size: int = 8
     name: ClassVar[str] = "duplicating"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, probes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
         rng = np.random.default_rng(len(text))
         tokens = rng.integers(self.vocab_size, size=3 * nodes)
         parents = [-1] * nodes + list(range(nodes)) + list(range(nodes))
@@ -125,21 +125,21 @@ class HugeDrafter(_Toy):
     size: int = 3000
     name: ClassVar[str] = "huge"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, probes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
         rng = np.random.default_rng(len(text))
         parents = [int(rng.integers(-1, max(1, i))) if i else -1 for i in range(self.size)]
         return TokenTree.build(rng.integers(self.vocab_size, size=self.size), parents, belief=0.5)
 
 
 @dataclass(frozen=True)
-class ProbingDrafter(SameDrafter):
+class WindowDrafter(SameDrafter):
     """A right first node as a draft and the whole right continuation as probes, which must not be emitted."""
 
     name: ClassVar[str] = "probing"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, probes: int, noise: Noise | None) -> TokenTree:
-        chain = super().propose(text, min(6, nodes), probes, noise)
-        return TokenTree.build(chain.tokens, probe=np.arange(len(chain)) > 0)
+    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
+        chain = super().propose(text, min(6, nodes), lookahead_nodes, noise)
+        return TokenTree.build(chain.tokens, lookahead=np.arange(len(chain)) > 0)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class RaisingDrafter(_Toy):
             raise RuntimeError("this drafter raises in open()")
         return _RaisingSession(prompt, self, noise)
 
-    def propose(self, text: NDArray[np.int32], nodes: int, probes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
         return TokenTree.build([0] * nodes)
 
 
@@ -175,9 +175,9 @@ class SlowDrafter(RandomDrafter):
     seconds: float = 0.001
     name: ClassVar[str] = "slow"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, probes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
         time.sleep(self.seconds)
-        return super().propose(text, nodes, probes, noise)
+        return super().propose(text, nodes, lookahead_nodes, noise)
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,8 @@ class LyingDrafter(RandomDrafter):
 
     name: ClassVar[str] = "lying"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, probes: int, noise: Noise | None) -> TokenTree:
-        honest = super().propose(text, nodes, probes, noise)
+    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
+        honest = super().propose(text, nodes, lookahead_nodes, noise)
         return TokenTree.build(honest.tokens, honest.parents, belief=1.0)
 
 
@@ -198,7 +198,7 @@ class InvalidDrafter(_Toy):
     kind: str = "ids"
     name: ClassVar[str] = "invalid"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, probes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
         if self.kind == "type":
             return None  # type: ignore[return-value]
         if self.kind == "parents":
@@ -230,8 +230,8 @@ class _TopKSession(_ToyDraftSession):
         super().__init__(prompt, drafter, noise)
         self._after: dict[int, list[int]] = {}
 
-    def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:
-        del probes, odds
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        del lookahead_nodes, accept_rates
         known = self._after.get(int(self.text[-1]), [])[:nodes]
         return TokenTree.build(known, [-1] * len(known))
 
@@ -262,8 +262,8 @@ class _ModelSession(TextSession):
         ((self._cache, _),) = model.open([prompt])
         super().__init__(prompt)
 
-    def draft(self, nodes: int, probes: int, odds: Floats) -> TokenTree:
-        del probes, odds
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        del lookahead_nodes, accept_rates
         committed = len(self.text)
         tokens: list[int] = []
         # What the last step emitted and the cache has not seen; at least the last committed token.

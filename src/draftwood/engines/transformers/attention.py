@@ -19,10 +19,10 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from draftwood.engines.transformers.alone import Alone
+from draftwood.engines.transformers.attend_batch import BatchAttention
+from draftwood.engines.transformers.attend_one import LoneAttention
 from draftwood.engines.transformers.cache import Arena
-from draftwood.engines.transformers.grid import Grid
-from draftwood.engines.transformers.segment import Segment
+from draftwood.engines.transformers.pass_rows import PassRows
 from draftwood.errors import UnsupportedModelError
 
 ATTENTION = "draftwood_tree"
@@ -37,26 +37,26 @@ class Pass:
     """One pass: its segments, the arena that they write to, and what all layers of a kind share."""
 
     arena: Arena
-    segments: Sequence[Segment]
+    all_rows: Sequence[PassRows]
     _shared: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         first = 0
-        for segment in self.segments:
-            segment.first = first
-            first += segment.rows
+        for pass_rows in self.all_rows:
+            pass_rows.first = first
+            first += pass_rows.rows
 
     @property
     def positions(self) -> NDArray[np.int64]:
         """Position in its text of each row of the pass, int64[rows]."""
-        return np.concatenate([s.positions for s in self.segments])
+        return np.concatenate([s.positions for s in self.all_rows])
 
     def store(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write this pass's keys and values [kv heads, rows, dim] in place; returns the layer's whole buffers."""
         window = self.arena.window(layer)
         buffers = self.arena.buffers(layer, keys, values)
-        if len(self.segments) == 1:
-            (only,) = self.segments
+        if len(self.all_rows) == 1:
+            (only,) = self.all_rows
             start = only.offsets[window]
             for buffer, fresh in zip(buffers, (keys, values), strict=True):
                 buffer[only.slot, :, start : start + only.rows] = fresh
@@ -70,20 +70,20 @@ class Pass:
         """Slot and row of the layer's buffers of each row of the pass, int64[rows] each."""
         key = ("places", window, device)
         if key not in self._shared:
-            slots = np.repeat([s.slot for s in self.segments], [s.rows for s in self.segments])
-            rows = [np.arange(s.offsets[window], s.offsets[window] + s.rows) for s in self.segments]
+            slots = np.repeat([s.slot for s in self.all_rows], [s.rows for s in self.all_rows])
+            rows = [np.arange(s.offsets[window], s.offsets[window] + s.rows) for s in self.all_rows]
             self._shared[key] = [torch.from_numpy(a).to(device) for a in (slots, np.concatenate(rows))]
         slots, rows = self._shared[key]
         return slots, rows
 
-    def _grid(self, window: int | None, device: torch.device) -> Grid | None:
+    def _grid(self, window: int | None, device: torch.device) -> BatchAttention | None:
         """All segments as one batch, where that is the cheaper way."""
         key = ("grid", window, device)
         if key not in self._shared:
-            pays = Grid.pays(self.segments, window)
-            self._shared[key] = Grid(self.segments, window, device) if pays else None
-        grid: Grid | None = self._shared[key]
-        return grid
+            pays = BatchAttention.pays(self.all_rows, window)
+            self._shared[key] = BatchAttention(self.all_rows, window, device) if pays else None
+        batched: BatchAttention | None = self._shared[key]
+        return batched
 
     def attend(
         self,
@@ -114,10 +114,10 @@ class Pass:
         """
         rows = query.shape[1]
         plain = softcap is None and sinks is None
-        if plain and (grid := self._grid(window, keys.device)) is not None:
-            return grid.attend(query, keys, values, scaling)
+        if plain and (batched := self._grid(window, keys.device)) is not None:
+            return batched.attend(query, keys, values, scaling)
         found = []
-        for s in self.segments:
+        for s in self.all_rows:
             first, end = s.reach(window), s.offsets[window] + s.rows
             part = query if s.rows == rows else query[:, s.first : s.first + s.rows]
             k, v = keys[s.slot, :, first:end], values[s.slot, :, first:end]
@@ -141,46 +141,46 @@ class Pass:
         window = self.arena.window(layer)
         return self.attend(query.transpose(0, 1), *buffers, window, scaling=scaling).flatten(1)
 
-    def _alone(self, query: Tensor, keys: Tensor) -> Alone | None:
+    def _alone(self, query: Tensor, keys: Tensor) -> LoneAttention | None:
         """The shorter way, where a single text goes on; None elsewhere."""
         if "alone" not in self._shared:
             self._shared["alone"] = None
-            only, groups = self.segments[0], query.shape[1] // keys.shape[1]
-            fits = len(self.segments) == 1 and groups * only.rows <= _FOLDED
+            only, groups = self.all_rows[0], query.shape[1] // keys.shape[1]
+            fits = len(self.all_rows) == 1 and groups * only.rows <= _FOLDED
             if fits and self.arena.is_made and not any(map(only.is_plain_prefill, only.offsets)):
-                self._shared["alone"] = Alone(
+                self._shared["alone"] = LoneAttention(
                     self.arena, only, lambda window: self._mask(only, window, groups, query)
                 )
-        alone: Alone | None = self._shared["alone"]
+        alone: LoneAttention | None = self._shared["alone"]
         return alone
 
     def _fast(
-        self, segment: Segment, query: Tensor, k: Tensor, v: Tensor, window: int | None, scaling: float
+        self, pass_rows: PassRows, query: Tensor, k: Tensor, v: Tensor, window: int | None, scaling: float
     ) -> Tensor:
         """[heads, rows, dim] of one segment by torch's fused kernel."""
         heads, rows, dim = query.shape
         groups = heads // k.shape[0]
-        if segment.is_plain_prefill(window) or groups * rows > _FOLDED:  # groups as heads, keys at stride 0
+        if pass_rows.is_plain_prefill(window) or groups * rows > _FOLDED:  # groups as heads, keys at stride 0
             wide = query.view(-1, groups, rows, dim)
             k, v = (t[:, None].expand(-1, groups, -1, -1) for t in (k, v))
-            if segment.is_plain_prefill(window):
+            if pass_rows.is_plain_prefill(window):
                 out = scaled_dot_product_attention(wide, k, v, is_causal=True, scale=scaling)
             else:
-                mask = self._mask(segment, window, 1, query)
+                mask = self._mask(pass_rows, window, 1, query)
                 out = scaled_dot_product_attention(wide, k, v, attn_mask=mask, scale=scaling)
             return out.reshape(heads, rows, -1)
         folded = query.reshape(1, -1, groups * rows, dim)
-        mask = self._mask(segment, window, groups, query)
+        mask = self._mask(pass_rows, window, groups, query)
         out = scaled_dot_product_attention(folded, k[None], v[None], attn_mask=mask, scale=scaling)
         return out.reshape(heads, rows, -1)
 
-    def _mask(self, segment: Segment, window: int | None, groups: int, like: Tensor) -> Tensor | None:
+    def _mask(self, pass_rows: PassRows, window: int | None, groups: int, like: Tensor) -> Tensor | None:
         """Additive mask [groups * rows, keys] on the query's device, or None."""
-        if segment.rows == 1:  # it sees all of what it is shown
+        if pass_rows.rows == 1:  # it sees all of what it is shown
             return None
-        key = (segment.first, window, groups, like.device)
+        key = (pass_rows.first, window, groups, like.device)
         if key not in self._shared:
-            additive = segment.mask(window)
+            additive = pass_rows.mask(window)
             mask = None if additive is None else torch.from_numpy(additive).to(like.device, like.dtype)
             self._shared[key] = mask if mask is None or groups == 1 else mask.repeat(groups, 1)
         return self._shared[key]
@@ -231,7 +231,7 @@ class PassCache:
 
     def get_seq_length(self, layer: int = 0) -> int:  # noqa: ARG002  (transformers' signature)
         """Tokens before the pass; rows of several texts have none in common, so models are told positions too."""
-        return int(self._pass.segments[0].positions[0])
+        return int(self._pass.all_rows[0].positions[0])
 
 
 UNDER_WAY: ContextVar[Pass] = ContextVar("UNDER_WAY")

@@ -71,7 +71,7 @@ class TorchScores:
 
 
 def _by_kernel(rows: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    from draftwood.index.top_k_kernel import top_k  # brings numba, so not before it is used
+    from draftwood.engines.top_k_kernel import top_k  # brings numba, so not before it is used
 
     scores = np.require(rows, requirements=["C", "W"])
     ids, probabilities = np.empty((len(rows), k), dtype=np.int32), np.empty((len(rows), k), dtype=np.float32)

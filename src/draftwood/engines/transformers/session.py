@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from draftwood.contracts import Watch
 from draftwood.engines.transformers.committed import CommittedText, with_root
 from draftwood.engines.transformers.lock import locked
+from draftwood.engines.transformers.pass_rows import PassRows
 from draftwood.engines.transformers.scores import TorchScores
-from draftwood.engines.transformers.segment import Segment
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ class TransformersSession(CommittedText):
         """Per window width, the position of the text that row 0 of those buffers holds."""
         return self._first
 
-    def segment(
+    def pass_rows(
         self,
         ids: Sequence[int] | NDArray[Any],
         positions: NDArray[np.int64] | None = None,
         among: NDArray[np.bool_] | None = None,
-    ) -> Segment:
+    ) -> PassRows:
         """Return what a pass over ``ids`` behind the committed text looks like; without positions a chain."""
         rows = len(ids)
         self._take_back()
@@ -70,18 +70,18 @@ class TransformersSession(CommittedText):
         self._written = max(self._written, *(offset + rows for offset in offsets.values()))
         if positions is None:
             positions = np.arange(self.length, self.length + rows, dtype=np.int64)
-        return Segment(self.slot, positions, among, offsets)
+        return PassRows(self.slot, positions, among, offsets)
 
-    def tree_segment(self, root: int, tree: TokenTree) -> Segment:
+    def tree_segment(self, root: int, tree: TokenTree) -> PassRows:
         """Return what a pass over a root and its tree looks like; `keep` refers to it."""
         rows = 1 + len(tree)
         if tree.is_chain:
-            segment = self.segment(range(rows))
+            pass_rows = self.pass_rows(range(rows))
         else:
             positions = tree.positions(self.length).astype(np.int64)
-            segment = self.segment(range(rows), positions, with_root(tree.ancestor_mask))
+            pass_rows = self.pass_rows(range(rows), positions, with_root(tree.ancestor_mask))
         self._scored = (root, tree)
-        return segment
+        return pass_rows
 
     def commit(self, ids: Sequence[int] | NDArray[Any]) -> None:
         """What a pass over these ids wrote is committed."""

@@ -19,7 +19,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from draftwood.engines.transformers.cache import Arena
 from draftwood.engines.transformers.lean import LeanDecoder
-from draftwood.engines.transformers.segment import Segment
+from draftwood.engines.transformers.pass_rows import PassRows
 
 log = logging.getLogger("draftwood")
 
@@ -46,23 +46,23 @@ class StaticPasses:
         self._made: dict[tuple[int, int], StaticPass] = {}
         self._generation = -1
 
-    def run(self, segment: Segment, tokens: Tensor) -> Tensor | None:
+    def run(self, pass_rows: PassRows, tokens: Tensor) -> Tensor | None:
         """Logits [rows, vocab] of a pass over one segment; None where it must run as it is."""
-        rows = segment.rows
+        rows = pass_rows.rows
         if not self._works or rows > WIDTHS[-1] or not self._arena.is_made:
             return None  # the first pass of all makes the buffers
         width = next(w for w in WIDTHS if w >= rows)
-        if any(offset + width > self._arena.rows_of(window) for window, offset in segment.offsets.items()):
+        if any(offset + width > self._arena.rows_of(window) for window, offset in pass_rows.offsets.items()):
             return None
         if self._arena.generation != self._generation:
             self._made.clear()
             self._generation = self._arena.generation
-        key = (width, segment.slot)
+        key = (width, pass_rows.slot)
         if key not in self._made:
-            self._made[key] = StaticPass(self._decoder, self._arena, segment.slot, width, tokens.device)
+            self._made[key] = StaticPass(self._decoder, self._arena, pass_rows.slot, width, tokens.device)
         try:
             # A copy: the next pass of this width, perhaps another thread's, writes to the same place.
-            return self._made[key].run(segment, tokens, capture=self._capture)[:rows].clone()
+            return self._made[key].run(pass_rows, tokens, capture=self._capture)[:rows].clone()
         except RuntimeError as error:  # what cannot be captured runs as it is
             log.warning("CUDA graphs are off for this model: %s", error)
             self._works = False
@@ -81,16 +81,16 @@ class StaticPass:
         self._masks = {w: torch.zeros((width, arena.rows_of(w)), device=device) for w in windows}
         self._captured: tuple[Any, Tensor] | None = None
 
-    def run(self, segment: Segment, tokens: Tensor, *, capture: bool) -> Tensor:
+    def run(self, pass_rows: PassRows, tokens: Tensor, *, capture: bool) -> Tensor:
         """Fill in a segment and run; logits [width, vocab], of which the segment's rows mean something."""
-        rows = segment.rows
+        rows = pass_rows.rows
         self._ids[:rows] = tokens
         self._ids[rows:] = tokens[0]  # rows that mean nothing must not be of a token that spoils the others
-        self._positions[:rows] = torch.from_numpy(segment.positions).to(self._ids.device)
+        self._positions[:rows] = torch.from_numpy(pass_rows.positions).to(self._ids.device)
         for window, mask in self._masks.items():
-            offset = segment.offsets[window]
+            offset = pass_rows.offsets[window]
             self._places[window].copy_(torch.arange(offset, offset + self._width))
-            mask.copy_(torch.from_numpy(segment.padded_mask(window, *mask.shape)))
+            mask.copy_(torch.from_numpy(pass_rows.padded_mask(window, *mask.shape)))
         if not capture:
             return self._pass()
         if self._captured is None:

@@ -27,8 +27,8 @@ from draftwood.engines.transformers.families import (
 from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.pack import Content, Packing, limit_widths, pack
+from draftwood.engines.transformers.pass_rows import PassRows
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
-from draftwood.engines.transformers.segment import Segment
 from draftwood.engines.transformers.session import SPARE, TransformersSession
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.engines.transformers.static import StaticPasses
@@ -173,7 +173,7 @@ class TransformersTarget:
             pieces = [(texts[index][0], ids) for index, ids in now]
             ends = np.cumsum([len(ids) for _, ids in now])
             wanted = ends - 1 if watch is None else np.arange(ends[-1])
-            logits = self._run([s.segment(ids) for s, ids in pieces], [ids for _, ids in pieces], wanted)
+            logits = self._run([s.pass_rows(ids) for s, ids in pieces], [ids for _, ids in pieces], wanted)
             for place, (index, ids) in enumerate(now):
                 session, end = texts[index][0], int(ends[place])
                 if watch is None:
@@ -189,22 +189,22 @@ class TransformersTarget:
         """One pass over the roots and trees of all requests; one for each where texts cannot share it."""
         if len(requests) > 1 and not self.capabilities.batch:
             return [self.score([request])[0] for request in requests]
-        segments, ids = [], []
+        all_rows, ids = [], []
         for session, root, tree in requests:
             ids.append(np.concatenate(([root], tree.tokens)))
-            segments.append(session.tree_segment(root, tree))
-        logits = self._run(segments, ids, None)
-        return [TorchScores(logits[s.first : s.first + s.rows]) for s in segments]
+            all_rows.append(session.tree_segment(root, tree))
+        logits = self._run(all_rows, ids, None)
+        return [TorchScores(logits[s.first : s.first + s.rows]) for s in all_rows]
 
     @torch.inference_mode()
-    def _run(self, segments: Sequence[Segment], ids: Sequence[NDArray[Any]], rows: Any) -> Tensor:
+    def _run(self, all_rows: Sequence[PassRows], ids: Sequence[NDArray[Any]], rows: Any) -> Tensor:
         """Run one pass; returns the logits [rows, vocab] of these rows of it (None: of all)."""
-        geometry = Pass(self.arena, segments)
+        geometry = Pass(self.arena, all_rows)
         tokens = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(self._device)
         where = torch.from_numpy(geometry.positions).to(self._device)
         wanted = None if rows is None else torch.from_numpy(rows).to(self._device)
-        if self._static is not None and rows is None and len(segments) == 1:
-            logits = self._static.run(segments[0], tokens)
+        if self._static is not None and rows is None and len(all_rows) == 1:
+            logits = self._static.run(all_rows[0], tokens)
             if logits is not None:
                 return logits
         if self._lean is not None:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Protocol
 
+from draftwood.api.learned import fresh, planner_of
+from draftwood.api.setup import Setup
+from draftwood.api.user_texts import UserTexts, detached
 from draftwood.contracts import Planner
-from draftwood.doors.learned import fresh, planner_of
-from draftwood.doors.setup import Setup
-from draftwood.doors.sources import Sources, detached
-from draftwood.drafters.memory import MemoryDrafter
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request
+from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.engines.peers import Peer
-from draftwood.loop import write
-from draftwood.measure.rows.records import Answer
-from draftwood.request import Request
+from draftwood.measure.records.records import Answer
 
 
 class Arm(Protocol):
@@ -68,7 +68,7 @@ class OurArm:
     label: str
     setup: Setup
     planner: str
-    sources: Sources = field(default_factory=Sources)
+    sources: UserTexts = field(default_factory=UserTexts)
     drafters: str | None = None
     engine = "draftwood"
     _spec: str = field(init=False)
@@ -97,7 +97,7 @@ class OurArm:
         answer.drafters, answer.planner = self._round.names, self._spec
         started = perf_counter()
         with self._round.open([request]) as rows:
-            emissions = write(self._round.target, self._chosen, rows)
+            emissions = decode_sequences(self._round.target, self._chosen, rows)
             answer.take(next(emissions))
             first = last = perf_counter()
             answer.prefill_s = first - started

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from draftwood.contracts import Sampling, Target
+from draftwood.decoding.request import common_prefix
 from draftwood.measure.bench.table import PLAIN
-from draftwood.measure.rows.records import Answer, Rows
+from draftwood.measure.records.records import Answer, Records
 from draftwood.measure.ties import first_difference
-from draftwood.request import common_prefix
 
 
-def differences(rows: Rows, target: Target | None, dtype: str) -> Iterator[dict[str, Any]]:
+def differences(rows: Records, target: Target | None, dtype: str) -> Iterator[dict[str, Any]]:
     """Yield a ``difference`` row for each text that differs from plain's, of equal ones of an arm the first.
 
     Parameters

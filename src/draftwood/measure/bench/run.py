@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from draftwood.doors.setup import Setup
+from draftwood.api.setup import Setup
+from draftwood.decoding.request import Request
 from draftwood.measure.bench.arms import Arm
 from draftwood.measure.prompt_files import Job
-from draftwood.measure.rows.records import Answer, sampling_said
-from draftwood.measure.rows.texts import token_texts
-from draftwood.measure.rows.writer import RowsWriter
+from draftwood.measure.records.records import Answer, sampling_said
+from draftwood.measure.records.texts import token_texts
+from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.sensors import Sensors
-from draftwood.request import Request
 from draftwood.tree import TokenTree
 
 _WARM_PROMPT, _WARM_TOKENS, _WARM_WIDTH = 16, 4, 33
@@ -85,7 +85,7 @@ class Bench:
         arms: Sequence[Arm],
         jobs: Sequence[Job],
         settings: BenchSettings,
-        writer: RowsWriter,
+        writer: RecordsWriter,
         on_run: OnRun = lambda _done, _all, _what: None,
     ) -> None:
         self._setup, self._arms, self._jobs, self._settings = setup, arms, jobs, settings

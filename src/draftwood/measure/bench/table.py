@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.measure.rows.records import Answer, Rows
-from draftwood.measure.rows.timing import acceptance_length, gaps, generated, kept, rates, seconds_until
+from draftwood.measure.records.records import Answer, Records
+from draftwood.measure.records.timing import acceptance_length, gaps, generated, kept, rates, seconds_until
 
 PLAIN = {
     "draftwood": ("none", "transformers"),
@@ -26,7 +26,7 @@ ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8
 _RESAMPLES, _CONFIDENCE = 2000, 0.95
 
 
-def table(rows: Rows) -> list[dict[str, Any]]:
+def table(rows: Records) -> list[dict[str, Any]]:
     """Return one dictionary per task and arm, in the order in which they came.
 
     Keys are the words of docs/words.md; ``generated`` is of one round. ``speedup`` is plain's summed median

@@ -20,7 +20,7 @@ def costs(told: Sequence[Account]) -> list[dict[str, Any]]:
     believed = {a.nodes: a.ms for account in told if account.rows == 1 for a in account.alternatives}  # the last
     measured: dict[int, list[float]] = {}
     for account in told:
-        scored = account.step.drafted + account.step.probed
+        scored = account.step.drafted + account.step.lookahead_scored
         if account.rows == 1 and (top := next((t for t in _TOPS if scored <= t), None)) is not None:
             measured.setdefault(top, []).append(account.ms)
     rows = []

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from draftwood.measure.explain.accept_rates import accept_rates
 from draftwood.measure.explain.account import Account, accounts
 from draftwood.measure.explain.cost import costs
-from draftwood.measure.explain.odds import odds
 from draftwood.measure.explain.sentences import sentences
 from draftwood.measure.explain.summary import Summary
 from draftwood.measure.explain.tree import Tree
 from draftwood.measure.explain.why import reason, words
-from draftwood.measure.rows.records import Answer
+from draftwood.measure.records.records import Answer
 from draftwood.step import SourceStep
 
 
@@ -25,7 +25,7 @@ def by_arm(answers: Iterable[Answer]) -> dict[tuple[str, str], list[Answer]]:
 
 
 def arm(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Return what the answers of one arm amount to: summary in figures and words, cost, odds per class."""
+    """Return what the answers of one arm amount to: summary in figures and words, cost, accept rates per class."""
     names = answers[0].drafters
     told = [account for answer in answers for account in accounts(answer.steps)]
     summary = Summary.of(told, names)
@@ -37,9 +37,9 @@ def arm(answers: Sequence[Answer]) -> dict[str, Any]:
         "words": list(sentences(summary)),
         "summary": summary.to_json(),
         "cost": costs(told),
-        "odds": [
+        "accept_rates": [
             {"source": _name(names, source), "evidence": evidence, **found.to_json()}
-            for (source, evidence), found in odds(steps).items()
+            for (source, evidence), found in accept_rates(steps).items()
         ],
     }
 
@@ -58,7 +58,7 @@ def steps_of(answer: Answer) -> Iterator[dict[str, Any]]:
             "asked": account.asked,
             "candidates": account.plan.get("candidates"),
             "drafted": step.drafted,
-            "probed": step.probed,
+            "lookahead_scored": step.lookahead_scored,
             "accepted": step.accepted,
             "expected_tokens": expected.tokens if expected else None,
             "expected_ms": expected.ms if expected else None,

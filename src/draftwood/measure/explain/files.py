@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from draftwood.errors import UsageError
-from draftwood.measure.rows.lines import read_lines
-from draftwood.measure.rows.records import Answer, read_rows
+from draftwood.measure.records.lines import read_lines
+from draftwood.measure.records.records import Answer, read_records
 
 _OTHERS = {
     "trace": "is a trace, which has no steps: replay it with draftwood simulate -o and explain those rows",
-    "probe": "was written by draftwood probe, which decodes unchanged: nothing was drafted",
+    "lookahead": "was written by draftwood probe, which decodes unchanged: nothing was drafted",
     "profile": "is a profile, which has no steps: explain rows of draftwood generate -o or bench -o",
 }
 
@@ -33,7 +33,7 @@ def explainable(path: Path) -> list[Answer]:
         raise UsageError(f"{path} is no rows file: its first line is no header (a trace is read by simulate)")
     if said := _OTHERS.get(str(first.get("verb"))):
         raise UsageError(f"{path} {said}")
-    answers = [a for a in read_rows(path).answers if a.steps]
+    answers = [a for a in read_records(path).answers if a.steps]
     if not answers:
         raise UsageError(f"{path} holds no steps: give rows that draftwood generate, bench or simulate wrote")
     if drafted := [a for a in answers if a.drafters]:

@@ -10,7 +10,7 @@ from draftwood.step import Step
 
 _TOKENS = 1 << 31  # token ids lie below it
 _COLUMNS: Mapping[str, tuple[type, ...]] = {
-    "source": (int,), "evidence": (int,), "belief": (int, float), "probe": (bool,),
+    "source": (int,), "evidence": (int,), "belief": (int, float), "lookahead": (bool,),
 }  # fmt: skip
 
 

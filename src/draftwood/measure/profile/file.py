@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.measure.profile.rows import Profile
-from draftwood.measure.rows.lines import write_whole
-from draftwood.measure.rows.provenance import provenance
-from draftwood.measure.rows.records import header
+from draftwood.measure.records.lines import write_whole
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import header
 
 
 def write_profile(path: Path, measured: Profile, settings: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from draftwood.errors import UsageError
 from draftwood.measure.profile.rows import Profile, spread
-from draftwood.measure.rows.lines import whole_file
+from draftwood.measure.records.lines import whole_file
 
 _COLOURS = ("#0c8ae5", "#d66705", "#089c39", "#a06bea", "#e54b98")
 _TERMINAL = (33, 208, 35, 141, 205)  # the same, of the 256 that terminals know

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from statistics import median
 
+from draftwood.measure.records.records import Answer
+from draftwood.measure.records.timing import kept, rates
 from draftwood.measure.report.markup import count, esc, number, percent
 from draftwood.measure.report.material import Material
 from draftwood.measure.report.standings import PLAIN_ARMS, Standings
 from draftwood.measure.report.steps import Pieces, StepData
 from draftwood.measure.report.strip import strip
-from draftwood.measure.rows.records import Answer
-from draftwood.measure.rows.timing import kept, rates
 from draftwood.step import MODEL
 
 MOST = 6
@@ -40,7 +40,7 @@ def choose(material: Material, standings: Standings, most: int | None) -> list[A
     most
         How many; None: one per task, at most `MOST`.
     """
-    ranked = _ranked(material, standings) or [[a for a in material.probed if a.pieces]]
+    ranked = _ranked(material, standings) or [[a for a in material.lookahead_scored if a.pieces]]
     turns = [task[i] for i in range(max(map(len, ranked), default=0)) for task in ranked if i < len(task)]
     return turns[: min(MOST, len(ranked)) if most is None else most]
 
@@ -87,15 +87,15 @@ def texts(shown: Sequence[Answer], known: Sequence[Answer], standings: Standings
     look = names(shown)
     steps = StepData(Pieces(known), look)
     articles = "".join(_article(answer, steps.add(answer), look, standings) for answer in shown)
-    return f"{_legend(look, probed=any(_probed(a) for a in shown))}{articles}", steps
+    return f"{_legend(look, lookahead_scored=any(_lookahead_scored(a) for a in shown))}{articles}", steps
 
 
-def _probed(answer: Answer) -> bool:
+def _lookahead_scored(answer: Answer) -> bool:
     return any(step.trace is not None and "right" in step.trace for step in answer.steps)
 
 
-def _legend(look: dict[str, int], *, probed: bool) -> str:
-    how = "would have been right from" if probed else "copied by"
+def _legend(look: dict[str, int], *, lookahead_scored: bool) -> str:
+    how = "would have been right from" if lookahead_scored else "copied by"
     marks = "".join(
         f'<li><span class="sample"><i class="c{i % STYLES}">{how} {esc(name)}</i></span></li>'
         for name, i in look.items()

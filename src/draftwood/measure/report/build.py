@@ -12,12 +12,12 @@ from pathlib import Path
 from string import Template
 
 from draftwood.errors import UsageError
+from draftwood.measure.records.lines import whole_file
 from draftwood.measure.report import answers, curves, figures, headline, notes
 from draftwood.measure.report.markup import count, data, esc
 from draftwood.measure.report.material import Material, gather
 from draftwood.measure.report.standings import Standings
 from draftwood.measure.report.steps import NO_STEPS
-from draftwood.measure.rows.lines import whole_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
     material = gather(paths)
     standings = Standings.of(material.rows)
     shown = answers.choose(material, standings, most)
-    known = [*material.rows.answers, *material.probed]
+    known = [*material.rows.answers, *material.lookahead_scored]
     texts, steps = answers.texts(shown, known, standings) if shown else (_untold(material), None)
     sections = [
         ("results", "Results", headline.results(standings) + _apart(material)),
-        ("probe", "Probe", notes.probed(material.probed)),
+        ("lookahead", "Probe", notes.lookahead_scored(material.lookahead_scored)),
         ("prompts", "Speedup per prompt", figures.dots(standings, material.rows)),
         ("texts", "Who wrote each token", texts),
         ("positions", "Acceptance by position", figures.positions(standings, material.rows)),
@@ -131,6 +131,6 @@ def _apart(material: Material) -> str:
 
 
 def _untold(material: Material) -> str:
-    if not (material.rows.answers or material.probed):
+    if not (material.rows.answers or material.lookahead_scored):
         return ""
     return "<p>These files keep no text of drafted answers: rows of <code>draftwood bench</code> do.</p>"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from draftwood.measure.records.records import Records
+from draftwood.measure.records.timing import kept
 from draftwood.measure.report.markup import count, esc, number, percent, place
 from draftwood.measure.report.standings import OURS, Row, Standings
-from draftwood.measure.rows.records import Rows
-from draftwood.measure.rows.timing import kept
 from draftwood.rates import Rates
 
 _TICKS = (0.125, 0.25, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 32)
@@ -36,7 +36,7 @@ class Scale:
         return [t for t in _TICKS if 0 <= self.share(t) <= 1]
 
 
-def dots(standings: Standings, rows: Rows) -> str:
+def dots(standings: Standings, rows: Records) -> str:
     """Return a strip per task and arm, a dot per prompt; nothing where nothing was timed against plain."""
     timed = [r for r in standings.drafted if r["per_prompt"]]
     if not timed:
@@ -110,7 +110,7 @@ _FEW = 5
 """Drafts below which a bar is drawn hollow."""
 
 
-def positions(standings: Standings, rows: Rows) -> str:
+def positions(standings: Standings, rows: Records) -> str:
     """Return a small chart per task and arm: how often each position of the draft was accepted, and coverage."""
     cards = []
     for task in standings.tasks:

@@ -32,8 +32,8 @@ def sentence(material: Material, standings: Standings) -> str:
         rounds = len({a.round for a in material.rows.answers})
         often = f" in {rounds} rounds" if rounds > 1 else ""
         did = f"answered {_prompts(material, standings)}{often}, {_arms(standings)}"
-    elif material.probed:
-        did = f"answered {count(len(material.probed), 'prompt')} plainly, a drafter counted silently"
+    elif material.lookahead_scored:
+        did = f"answered {count(len(material.lookahead_scored), 'prompt')} plainly, a drafter counted silently"
     else:
         did = "was timed pass by pass" if material.profile else "was run for minutes"
     return f"{_who(material)} {did}.{_outcome(standings)}"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import RecordError, UsageError
+from draftwood.measure.records.lines import read_lines
+from draftwood.measure.records.records import Answer, Records, read_records
 from draftwood.measure.report.markup import count
-from draftwood.measure.rows.lines import read_lines
-from draftwood.measure.rows.records import Answer, Rows, read_rows
 
 _PACE = ("model", "dtype", "threads", "device", "processor", "cores")
 """What must be the same in all files, where they tell: timings of others cannot stand side by side."""
@@ -37,8 +37,8 @@ class Material:
         How many files hold timed answers: their rounds were not interleaved with each other's.
     """
 
-    rows: Rows = field(default_factory=lambda: Rows({}))
-    probed: list[Answer] = field(default_factory=list)
+    rows: Records = field(default_factory=lambda: Records({}))
+    lookahead_scored: list[Answer] = field(default_factory=list)
     profile: list[dict[str, Any]] = field(default_factory=list)
     headers: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     runs: int = 0
@@ -80,20 +80,20 @@ def gather(paths: Sequence[Path]) -> Material:
     for path, rows in read:
         found.headers.append((path.name, rows.header))
         _join(found, path, rows, **apart)
-    if not (found.rows.answers or found.rows.others or found.probed or found.profile):
+    if not (found.rows.answers or found.rows.others or found.lookahead_scored or found.profile):
         raise RecordError(
             f"{paths[0]} holds nothing that a report shows: give rows of bench, simulate, probe, profile"
         )
     return found
 
 
-def _read(path: Path) -> Rows:
+def _read(path: Path) -> Records:
     _, first = next(read_lines(path), (0, {}))
     if first.get("row") == "trace" or first.get("verb") == "trace":
         raise RecordError(
             f"{path} is a trace: replay it (draftwood simulate {path} -o ROWS.jsonl) and give those rows"
         )
-    return read_rows(path)
+    return read_records(path)
 
 
 def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
     return {name: said[name] for name in _PACE if said.get(name) is not None}
 
 
-def _refuse_strangers(read: Sequence[tuple[Path, Rows]]) -> None:
+def _refuse_strangers(read: Sequence[tuple[Path, Records]]) -> None:
     """Refuse files whose timings, or whose prompts, are not those of the others."""
     prompts: dict[tuple[str, str], tuple[Path, Answer]] = {}
     for number, (path, rows) in enumerate(read):
@@ -140,9 +140,9 @@ def _described(facts: Mapping[str, Any], differs: str) -> str:
     return f"{name} on {said}" if name else said
 
 
-def _join(found: Material, path: Path, rows: Rows, *, several_planners: bool, beside_measured: bool) -> None:
-    if rows.header["verb"] == "probe":
-        found.probed += rows.answers
+def _join(found: Material, path: Path, rows: Records, *, several_planners: bool, beside_measured: bool) -> None:
+    if rows.header["verb"] == "lookahead":
+        found.lookahead_scored += rows.answers
         return
     found.runs += bool(rows.answers) and rows.header["verb"] == "bench"
     base = 1 + max((a.id for a in found.rows.answers), default=-1)

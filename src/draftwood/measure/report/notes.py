@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from draftwood.measure.probe import ProbeCounts
+from draftwood.measure.records.records import Answer
 from draftwood.measure.report.markup import count, esc, number, percent
 from draftwood.measure.report.material import Material
 from draftwood.measure.report.standings import PLAIN_ARMS, Standings
 from draftwood.measure.report.steps import Pieces
-from draftwood.measure.rows.records import Answer
 
 _BEFORE = 12  # tokens shown before the place where texts part
 
@@ -75,7 +75,7 @@ def looped(standings: Standings) -> str:
     )
 
 
-def probed(answers: list[Answer]) -> str:
+def lookahead_scored(answers: list[Answer]) -> str:
     """Return what a probe counted, per task and by match length; nothing without one."""
     if not answers:
         return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from draftwood.measure.rows.records import Answer
+from draftwood.measure.records.records import Answer
 from draftwood.step import MODEL, Step
 
 _WIDTH = 4  # bytes of an id

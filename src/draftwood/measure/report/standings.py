@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from draftwood.measure.bench.table import PLAIN, geometric_mean, table
-from draftwood.measure.rows.records import Answer, Rows
-from draftwood.measure.rows.timing import rates
+from draftwood.measure.records.records import Answer, Records
+from draftwood.measure.records.timing import rates
 from draftwood.rates import Rates
 
 Row = dict[str, Any]
@@ -40,7 +40,7 @@ class Standings:
     rates: dict[str, Rates] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rows: Rows) -> Standings:
+    def of(cls, rows: Records) -> Standings:
         """Compute the table and bring it into order."""
         found = [_without_clock(row) for row in table(rows)]
         found.sort(key=_worst_first)

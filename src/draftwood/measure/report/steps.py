@@ -20,9 +20,9 @@ from typing import Any
 from draftwood.measure.explain.account import Account, accounts
 from draftwood.measure.explain.tree import Tree
 from draftwood.measure.explain.why import words
+from draftwood.measure.records.records import Answer
 from draftwood.measure.report.markup import clean
 from draftwood.measure.report.origins import Origin, Text
-from draftwood.measure.rows.records import Answer
 from draftwood.step import MODEL, Step
 
 _AROUND, _CONTEXT = 8, 8
@@ -123,14 +123,14 @@ class StepData:
         if not all(0 <= source < len(look) for source in tree.columns["source"]):
             return 0
         chain = tree.parents == list(range(-1, len(tree.tokens) - 1))
-        probes = [int(p) for p in tree.columns.get("probe", ())]
+        lookahead_nodes = [int(p) for p in tree.columns.get("lookahead", ())]
         return [
             self._texts(tree.tokens),
             0 if chain else tree.parents,
             _one_or_all([round(100 * b) for b in tree.columns["belief"]]),
             _one_or_all([look[s] for s in tree.columns["source"]]),
             len(tree.path) if chain else tree.path,
-            probes if any(probes) else 0,
+            lookahead_nodes if any(lookahead_nodes) else 0,
         ]
 
     def _origin(self, origin: Origin, step: Step, text: Text, look: Sequence[int], prompt: int) -> list[Any]:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from draftwood.measure.explain.account import accounts
+from draftwood.measure.records.records import Answer
 from draftwood.measure.report.markup import count
-from draftwood.measure.rows.records import Answer
 from draftwood.step import MODEL, Step
 
 CELLS = 120

@@ -69,7 +69,7 @@ class Deadline:
         if not 0 < seconds < _LONGEST:
             return
         # A limit of 0 is the only one that probes heed, so any number of them counts as one node.
-        self._widest = max(self._widest, step.drafted, min(1, step.probed))
+        self._widest = max(self._widest, step.drafted, min(1, step.lookahead_scored))
         if self._learnt:
             window[-1] += max(0.0, step.overhead_s)
         else:

@@ -94,7 +94,7 @@ class SwitchingPolicy:
         request, step, self._learnt = self._requests.get(state), state.step, True
         if request is None or not 0 < step.score_s <= step.seconds < _LONGEST:
             return
-        tokens, width = len(step.emitted), 1 + step.drafted + step.probed
+        tokens, width = len(step.emitted), 1 + step.drafted + step.lookahead_scored
         self._width.learn(width, step.score_s)
         seconds = step.score_s / self._rows + step.overhead_s
         if not any(source.calls for source in step.by_source):  # the planner or another policy drafted nothing
@@ -116,7 +116,7 @@ class SwitchingPolicy:
 
     def _with_one(self, source: SourceStep, seconds: float, width: int, drafting: float) -> float:
         """What the step would have taken with this source alone: a narrower pass, and less drafting."""
-        narrower = width - (1 + source.kept + source.probes)
+        narrower = width - (1 + source.kept + source.lookahead_nodes)
         least = 0.1 * seconds  # the slope is a guess, and no pass is for nothing
         return max(least, seconds - self._width.slope * narrower - (drafting - source.draft_s))
 

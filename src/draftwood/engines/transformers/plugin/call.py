@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from draftwood.contracts import Processor, Sampling, Target
+from draftwood.decoding.request import ActiveSequence, Request
 from draftwood.engines.transformers.plugin import cache as caches
 from draftwood.engines.transformers.plugin.criteria import Ends, Together, stop_strings
 from draftwood.engines.transformers.plugin.frame import KeptBack
@@ -19,7 +20,6 @@ from draftwood.engines.transformers.plugin.text import PaddedText, left_padding
 from draftwood.engines.transformers.processors import adapt, for_row
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UsageError
-from draftwood.request import Request, Row
 
 
 class GenerateCall:
@@ -157,7 +157,7 @@ class GenerateCall:
             return target
         return caches.ContinuedTarget(target, self._cache, self._padding)
 
-    def hand_back(self, target: Target, rows: Sequence[Row]) -> None:
+    def hand_back(self, target: Target, rows: Sequence[ActiveSequence]) -> None:
         """Leave all tokens but the last in the cache that the caller gave, or asked to be given."""
         wanted = self._own_cache or bool(self._config.return_dict_in_generate)
         if wanted and isinstance(target, TransformersTarget) and caches.is_exchangeable(self._cache):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengthCriteria, StopStringCriteria
 
-from draftwood.ending import Criterion
+from draftwood.decoding.stopping import Criterion
 from draftwood.engines.transformers.plugin.text import PaddedText
 from draftwood.engines.transformers.processors import own_copy
 from draftwood.errors import UsageError

@@ -1,0 +1,179 @@
+"""A conversation: each turn reads only what is new, for the target's cache and the drafters alike."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack
+from inspect import GEN_CLOSED, GEN_RUNNING, getgeneratorstate
+from threading import Lock, get_ident
+from typing import Any, Self
+from weakref import ref
+
+from draftwood.api.generation import Generation, pieces
+from draftwood.api.prompts import render
+from draftwood.api.setup import DrafterSpec, Setup, refuse_unknown
+from draftwood.api.text import Piece
+from draftwood.api.text_input import Prediction, Text
+from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts
+from draftwood.contracts import Planner
+from draftwood.decoding.request import ActiveSequence
+from draftwood.errors import UsageError
+from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+
+
+class Conversation:
+    """Keeps one text and its sessions open across turns.
+
+    The template is rendered anew for each turn and compared with what the cache holds: the longest common
+    prefix stays, the rest is cut and read. So edits of earlier messages are allowed.
+
+    It writes one answer at a time. A thread that asks while another one's answer is being written is refused with
+    a `UsageError`; in one thread the next question ends an answer that was not read to its end.
+
+    Parameters
+    ----------
+    model, tokenizer, drafters, planner
+        As in `generate`.
+    system
+        A system message, or None for the template's own.
+    prediction
+        Text that is expected in every answer; `say` takes one for a single answer.
+    memory, corpus, context
+        As in `generate`; a memory that was given as a file is saved by `close`.
+    settings
+        Sampling settings, ``max_new_tokens``, ``stop`` and ``seed`` as in `generate`.
+
+    Attributes
+    ----------
+    messages : list of dict
+        The history; edit it freely between turns.
+    read
+        Tokens that the last turn had to read.
+    generation
+        The last answer.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        tokenizer: Any = None,
+        system: str | None = None,
+        drafters: DrafterSpec = "default",
+        planner: str | Planner = DEFAULT_PLANNER,
+        prediction: Prediction | None = None,
+        memory: MemoryGiven | None = None,
+        corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
+        context: Text | Sequence[Text] | None = None,
+        **settings: Any,
+    ) -> None:
+        refuse_unknown(settings, Conversation)
+        self._setup = Setup(model, tokenizer, drafters, planner, UserTexts(prediction, memory, corpus, context))
+        self._expected = self._setup.predicting(prediction)
+        if settings.get("seed") is None:  # one seed for the whole conversation
+            settings["seed"] = secrets.randbits(32)
+        self._settings = settings
+        self._system = system
+        self._open = ExitStack()
+        self._row: ActiveSequence | None = None
+        self._contents: Any = None  # of the model, when the row was opened
+        self._lock = Lock()
+        self._answer: tuple[int, ref[Generator[Piece]]] | None = None  # the last one, and the thread that asked
+        self.messages: list[dict[str, str]] = []
+        self.read = 0
+        self.generation = Generation()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything that was said."""
+        with self._lock:
+            self._end_answer()
+        self._open.close()
+        self._row = None
+        self.messages = [{"role": "system", "content": self._system}] if self._system is not None else []
+
+    def undo(self) -> bool:
+        """Take the last question and its answer back; False if there is none."""
+        self._end_answer()
+        asked = [i for i, message in enumerate(self.messages) if message["role"] == "user"]
+        if asked:
+            del self.messages[asked[-1] :]
+        return bool(asked)
+
+    def say(self, text: str, *, prediction: Prediction | None = None) -> Generator[Piece]:
+        """Say something; yields the answer piece by piece.
+
+        Closing the generator, or an interrupt, ends the answer and keeps what was written in the history.
+        ``prediction`` is text expected in this answer, in place of what is expected in all.
+
+        Raises
+        ------
+        UsageError
+            While another thread reads an answer of this conversation.
+        """
+        answer = self._say(text, prediction)
+        with self._lock:
+            self._end_answer()
+            self._answer = get_ident(), ref(answer)  # a weak one: dropped by its reader, the answer ends at once
+        return answer
+
+    def _end_answer(self) -> None:
+        """End the answer under way, if there is one; what was written of it is in the history.
+
+        Raises
+        ------
+        UsageError
+            If another thread reads it, or it is running right now.
+        """
+        thread, answer = (0, None) if self._answer is None else (self._answer[0], self._answer[1]())
+        if answer is None or getgeneratorstate(answer) == GEN_CLOSED:
+            return
+        if thread != get_ident() or getgeneratorstate(answer) == GEN_RUNNING:
+            raise UsageError(
+                "an answer of this conversation is still being written: read it to its end or close it first, and "
+                "open a Conversation per thread"
+            )
+        answer.close()
+
+    def _say(self, text: str, prediction: Prediction | None) -> Generator[Piece]:
+        self.messages.append({"role": "user", "content": text})
+        try:
+            row = self._turn(prediction)
+        except BaseException:
+            self.messages.pop()  # nothing was said
+            raise
+        self.generation = Generation(prompt_tokens=row.length, seed=row.request.sampling.seed)
+        try:
+            yield from pieces(self._setup, [row], [self.generation])
+        finally:
+            self.messages.append({"role": "assistant", "content": self.generation.text or ""})
+
+    def _turn(self, prediction: Prediction | None) -> ActiveSequence:
+        ids = render(self.messages, self._setup.tokenizer)
+        drafters = self._setup.predicting(prediction) or self._expected or self._setup.drafters
+        request = self._setup.request(ids, drafters=drafters, **self._settings)
+        changed = self._setup.refresh()
+        contents = self._setup.contents()
+        if self._row is not None and (changed or contents != self._contents):  # rows are of another model
+            self._open.close()
+            self._row = None
+        if self._row is None:
+            (self._row,) = self._open.enter_context(self._setup.open([request]))
+            self.read, self._contents = len(ids), contents
+        else:
+            self.read = self._row.turn(request)
+        return self._row
+
+    def close(self) -> None:
+        """Close every session, and save the memory if it was given as a file."""
+        self._end_answer()
+        with self._setup.saving():
+            self._open.close()
+            self._row = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

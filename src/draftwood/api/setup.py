@@ -1,0 +1,220 @@
+"""What every door builds before it decodes: target, drafters, planner, requests."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import fields
+from typing import Any
+
+from draftwood.api.defaults import end_ids, fill_sampling, new_tokens, refuse_settings, stop_strings
+from draftwood.api.learned import learned, planner_of
+from draftwood.api.prompts import decoder
+from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
+from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Sampling, Target
+from draftwood.decoding.capability_check import lacking, refuse_mismatch
+from draftwood.decoding.request import ActiveSequence, Request, open_sequences
+from draftwood.decoding.stopping import StopStrings
+from draftwood.drafters.load import load as load_drafters
+from draftwood.errors import UnknownNameError, UsageError, VocabularyError
+from draftwood.planning.load import load as load_planner
+from draftwood.verify.exact import SampleAndMatch
+from draftwood.verify.sampling import check_sampling
+
+DrafterSpec = str | Drafter | Sequence["str | Drafter"]
+
+SETTINGS = frozenset({"max_new_tokens", "stop", "logits_processor", "trace", *(f.name for f in fields(Sampling))})
+"""What `Setup.request` takes of whoever calls a door."""
+
+
+class Setup:
+    """Everything that requests share.
+
+    Parameters
+    ----------
+    model
+        A model of transformers, a `Target`, or a name that `draftwood.load` takes.
+    tokenizer
+        Comes with a model given by name.
+    drafters, planner
+        Names or objects.
+    sources
+        What the drafters draft from beside the prompt; files are opened before a model is loaded.
+
+    Raises
+    ------
+    UnknownNameError, UsageError
+        For names and options that nobody knows, and sources that are not there; before a model is loaded.
+    FileFormatError
+        For files of sources that are damaged.
+    VocabularyError
+        If tokenizer and model, or tokenizer and sources, do not belong together.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        drafters: DrafterSpec,
+        planner: str | Planner,
+        sources: UserTexts = UserTexts(),  # noqa: B008 - frozen
+    ) -> None:
+        self.drafters = sources.complete(load_drafters(drafters))
+        load_planner(planner)  # wrong names are told before a model is loaded
+        opened = sources.opened(self.drafters)
+        self._kept = sources.to_save(opened)
+        if isinstance(model, str):
+            from draftwood.models import load
+
+            model, known = load(model)
+            tokenizer = tokenizer or known
+        self.model, self.tokenizer = model, tokenizer
+        self.target = _target(model, now=False)  # for questions; passes are of the model as it is when they begin
+        self.planner = planner_of(planner, learned(self.model), tokenizer)
+        self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(sources.given))
+        rows = self.target.capabilities.vocab_size
+        if tokenizer is not None and len(tokenizer) > rows:
+            raise VocabularyError(
+                f"the tokenizer knows {len(tokenizer)} tokens and the model {rows}: they do not belong "
+                "together; take both from one place"
+            )
+        self.drafters = opened.bind(self.drafters, tokenizer, rows)
+        check_tokenizer(self.drafters, tokenizer)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the sources, by index."""
+        return [d.name for d in self.drafters]
+
+    def predicting(self, prediction: Any) -> tuple[Drafter, ...] | None:
+        """Return the drafters for a request of which this is expected; None: those that all requests share."""
+        if prediction is None:
+            return None
+        self.drafters = UserTexts(prediction).complete(self.drafters)
+        return predicting(self.drafters, prediction, self.tokenizer, self.target.capabilities.vocab_size)
+
+    def saving(self) -> AbstractContextManager[None]:
+        """Save a memory that was given as a file on the way out, however that is taken."""
+        return saving(self._kept)
+
+    def refresh(self) -> bool:
+        """Take the model as it is now; returns whether that takes another target than before.
+
+        Raises
+        ------
+        CapabilityError
+            If the drafters ask for more than the model, as it is now, can give.
+        """
+        before, self.target = self.target, _target(self.model, now=True)
+        if self.target is before:
+            return False
+        refuse_mismatch(self.target.capabilities, self.drafters)
+        return True
+
+    def contents(self) -> Any:
+        """What must be equal for rows that were read before to be the model's still; None where none is known."""
+        if hasattr(self.model, "capabilities"):
+            return None
+        from draftwood.engines.transformers.shared import contents
+
+        return contents(self.model, self.target)  # type: ignore[arg-type]
+
+    def open(self, requests: Sequence[Request]) -> AbstractContextManager[list[ActiveSequence]]:
+        """Open rows for these requests, on the model as it is now."""
+        self.refresh()
+        return open_sequences(self.target, self.drafters, requests, SampleAndMatch())
+
+    def request(
+        self,
+        ids: Sequence[int],
+        *,
+        max_new_tokens: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        logits_processor: Any = None,
+        trace: bool = False,
+        drafters: Sequence[Drafter] | None = None,
+        **sampling: Any,
+    ) -> Request:
+        """Fill in what the model's generation config says and check the settings.
+
+        ``trace`` keeps every tree; ``drafters`` are those of `predicting`.
+        """
+        config = getattr(self.model, "generation_config", None)
+        fill_sampling(config, sampling)
+        if sampling.get("seed") is None:
+            sampling["seed"] = secrets.randbits(32)
+        settings = Sampling(**sampling)
+        check_sampling(settings)
+        refuse_settings(config, sampled=not settings.greedy)
+        return Request(
+            ids,
+            new_tokens(config, max_new_tokens, len(ids)),
+            settings,
+            self._processors(logits_processor),
+            end_ids=end_ids(config),
+            stop=self._stop(stop_strings(config, stop)),
+            seconds=getattr(config, "max_time", None),
+            trace=trace,
+            drafters=drafters,
+        )
+
+    def _stop(self, stop: Sequence[str]) -> StopStrings | None:
+        if not stop:
+            return None
+        if self.tokenizer is None:
+            raise UsageError(
+                "stop strings need a tokenizer: pass tokenizer=, or stop=[] to leave out those that the model's "
+                "generation config sets"
+            )
+        return StopStrings(stop, decoder(self.tokenizer))
+
+    def _processors(self, processors: Any) -> Sequence[Processor]:
+        if processors is None:
+            return []
+        given = [processors] if callable(processors) and not isinstance(processors, list) else list(processors)
+        device = getattr(self.target, "device", None)
+        if device is None:
+            return copy.deepcopy(given)
+        from draftwood.engines.transformers.processors import adapt
+
+        return adapt(given, device)
+
+
+def affordable(
+    spec: DrafterSpec, drafters: tuple[Drafter, ...], capabilities: Capabilities, *, given: bool = False
+) -> tuple[Drafter, ...]:
+    """Return the drafters; of the default set those that the target can serve, which may be none of them.
+
+    Drafters that were asked for by name stay, and are refused when a text is opened. So are all where sources were
+    ``given`` and nobody could draft from them: who gives a source wishes for drafts.
+    """
+    if spec != "default":
+        return drafters
+    able = tuple(drafter for drafter in drafters if lacking(drafter, capabilities) is None)
+    return drafters if given and not able else able
+
+
+def refuse_unknown(settings: Iterable[str], door: Callable[..., Any]) -> None:
+    """Refuse settings that nobody knows, before anything is loaded; the door's own keywords are named beside them.
+
+    Raises
+    ------
+    UnknownNameError
+        Names the nearest setting.
+    """
+    own = {name for name, p in inspect.signature(door).parameters.items() if p.kind is p.KEYWORD_ONLY}
+    for name in settings:
+        if name not in SETTINGS:
+            raise UnknownNameError("setting", name, SETTINGS | own)
+
+
+def _target(model: Any, *, now: bool) -> Target:
+    if hasattr(model, "capabilities"):
+        target: Target = model
+        return target
+    from draftwood.engines.transformers.shared import known_target, shared_target
+
+    return shared_target(model) if now else known_target(model)

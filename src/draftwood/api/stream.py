@@ -1,0 +1,197 @@
+"""The front doors: generate() and stream()."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from inspect import GEN_RUNNING, getgeneratorstate
+from typing import Any, Self
+
+from draftwood.api.generation import Generation, pieces
+from draftwood.api.prompts import Prompt, as_prompts
+from draftwood.api.setup import DrafterSpec, Setup, refuse_unknown
+from draftwood.api.text import Piece
+from draftwood.api.text_input import Prediction, Text, per_prompt
+from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts
+from draftwood.contracts import Planner
+from draftwood.decoding.capability_check import refuse_mismatch
+from draftwood.decoding.request import Request
+from draftwood.errors import UsageError
+from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+
+BATCH_SIZE = 8
+"""How many prompts of a list are written together where nobody says."""
+
+
+def generate(
+    model: Any,
+    prompts: Prompt | Sequence[Prompt],
+    *,
+    tokenizer: Any = None,
+    drafters: DrafterSpec = "default",
+    planner: str | Planner = DEFAULT_PLANNER,
+    max_new_tokens: int | None = None,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    repetition_penalty: float | None = None,
+    seed: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    logits_processor: Any = None,
+    batch_size: int = BATCH_SIZE,
+    prediction: Prediction | None = None,
+    memory: MemoryGiven | None = None,
+    corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
+    context: Text | Sequence[Text] | None = None,
+) -> Any:
+    """Write answers, faster, without changing a token.
+
+    Parameters
+    ----------
+    model
+        A causal language model of transformers, a `Target`, or a model's name or folder.
+    prompts
+        Text, token ids, a tensor of ids, chat messages (``[{"role": ..., "content": ...}]``), or a list of
+        these. A list gives a list of answers.
+    tokenizer
+        For text in or out and for ``stop``; comes with a model given by name.
+    drafters
+        ``"default"``, ``"suffix+lookup:max_ngram=3"``, Drafter objects, or a list of these; ``"none"`` is
+        plain decoding through the same loop.
+    planner
+        How much is drafted: ``"goodput"`` as much as pays, ``"fixed:16"``, ``"off"``, or a Planner.
+        Policies follow the name (``"goodput+thermal"``); ``:tuned=FILE`` begins with a file of ``draftwood tune``.
+    max_new_tokens
+        Most tokens to write; by default what the model's generation config says, else 256.
+    temperature, top_k, top_p, min_p, repetition_penalty
+        See `Sampling`; 0 is greedy. None means what the model's generation config says.
+    seed
+        The same seed gives the same text, drafting on or off. None draws one.
+    stop
+        Text that ends the answer and is left out of it.
+    logits_processor
+        Logits processors of transformers (a list of them); each request gets its own copy.
+    batch_size
+        Of a list of prompts, so many are written together, sharing each pass; every text is the one that it would
+        be alone. Targets that take one text per pass write one after another.
+    prediction
+        Text (or token ids) that you expect in the answer: what of it comes is copied. A list has alternatives;
+        with a list of prompts it has an entry per prompt: a text, a list of texts or None.
+    memory
+        A `Memory` of earlier answers, in which these are remembered too, or its file, saved at the end.
+    corpus
+        A `Corpus`, the file of one (see ``draftwood corpus build``), or several.
+    context
+        Further texts to copy from, such as sources that are not in the prompt; text or token ids.
+
+    Returns
+    -------
+    Generation or list of Generation
+
+    Raises
+    ------
+    UsageError, PromptError, ModelError, CapabilityError, FileFormatError
+        Before the first token, with a sentence that says what to do.
+    DraftwoodError
+        In mid-text, where the model's scores are broken or a processor fails (its own error comes through). A list
+        of prompts raises no such error: that answer ends with ``finish_reason="error"`` and says why in ``error``,
+        the others are written to their end.
+    """
+    streamed = Stream(
+        model, prompts, tokenizer=tokenizer, drafters=drafters, planner=planner, max_new_tokens=max_new_tokens,
+        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty,
+        seed=seed, stop=stop, logits_processor=logits_processor, batch_size=batch_size,
+        prediction=prediction, memory=memory, corpus=corpus, context=context,
+    )  # fmt: skip
+    with streamed:
+        for _ in streamed:
+            pass
+    return streamed.generations if streamed.many else streamed.generations[0]
+
+
+def stream(model: Any, prompt: Prompt, **settings: Any) -> Stream:
+    """Write an answer piece by piece; settings as in `generate`.
+
+    Returns
+    -------
+    Stream
+        Iterate over its `Piece` objects; ``stream.generation`` holds what was written so far, also after an
+        interrupt. Closing it early (or leaving its ``with`` block) closes every session.
+    """
+    return Stream(model, prompt, **settings)
+
+
+class Stream(Iterator[Piece]):
+    """Answers under way: an iterator over pieces, a context manager, and the record of what was written."""
+
+    def __init__(
+        self,
+        model: Any,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        tokenizer: Any = None,
+        drafters: DrafterSpec = "default",
+        planner: str | Planner = DEFAULT_PLANNER,
+        stop: str | Sequence[str] | None = None,
+        logits_processor: Any = None,
+        batch_size: int = BATCH_SIZE,
+        prediction: Prediction | None = None,
+        memory: MemoryGiven | None = None,
+        corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
+        context: Text | Sequence[Text] | None = None,
+        **settings: Any,
+    ) -> None:
+        refuse_unknown(settings, Stream)
+        if batch_size < 1:
+            raise UsageError(f"batch_size is {batch_size}: it must be at least 1")
+        sources = UserTexts(prediction, memory, corpus, context)
+        setup = Setup(model, tokenizer, drafters, planner, sources)
+        self.many, read = as_prompts(prompts, setup.tokenizer)
+        settings |= {"stop": stop, "logits_processor": logits_processor}
+        expected = per_prompt(prediction, len(read) if self.many else None)
+        bound = {id(one): setup.predicting(one) for one in expected}  # what all share is indexed once
+        requests = [
+            setup.request(ids, drafters=bound[id(one)], **settings)
+            for ids, one in zip(read, expected, strict=True)
+        ]
+        refuse_mismatch(setup.target.capabilities, setup.drafters)
+        for request in requests:  # all of them, before the first token of the first
+            request.check(setup.target.capabilities)
+        self.generations = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in requests]
+        self._pieces = _written(setup, requests, self.generations, batch_size, many=self.many)
+
+    @property
+    def generation(self) -> Generation:
+        """What was written so far for the first prompt."""
+        return self.generations[0]
+
+    def __next__(self) -> Piece:
+        self._refuse_another_thread()
+        return next(self._pieces)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop and close every session; what was written stays in `generation`."""
+        self._refuse_another_thread()
+        self._pieces.close()
+
+    def _refuse_another_thread(self) -> None:
+        if getgeneratorstate(self._pieces) == GEN_RUNNING:
+            raise UsageError("this stream is being read by another thread: open one stream per thread")
+
+
+def _written(
+    setup: Setup, requests: Sequence[Request], generations: Sequence[Generation], batch_size: int, *, many: bool
+) -> Generator[Piece]:
+    """Write the texts, some at a time. It holds no stream, so one that is dropped is closed at once."""
+    width = batch_size if setup.target.capabilities.batch else 1
+    with setup.saving():
+        for start in range(0, len(requests), width):
+            some = slice(start, start + width)
+            with setup.open(requests[some]) as rows:
+                yield from pieces(setup, rows, generations[some], start, many=many)

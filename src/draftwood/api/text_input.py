@@ -1,0 +1,107 @@
+"""Texts that users bring beside the prompt, as token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import Any
+
+from draftwood.api.prediction_text import predictions
+from draftwood.errors import UsageError
+
+Text = str | Sequence[int]
+Prediction = Text | Sequence[Text | Sequence[Text] | None]
+Ids = tuple[int, ...]
+
+
+def per_prompt(prediction: Any, prompts: int | None) -> list[Any]:
+    """Return what is expected of each prompt.
+
+    Parameters
+    ----------
+    prediction
+        One text (or the token ids of one), which is for every prompt; else a list. For a single prompt it has
+        alternatives; for a list of prompts an entry per prompt: a text, a list of alternatives, or None.
+    prompts
+        How many prompts the list has; None is a single one.
+
+    Raises
+    ------
+    UsageError
+        If there are not as many entries as prompts.
+    """
+    if prompts is None:
+        return [prediction]
+    if prediction is None or _is_text(prediction):
+        return [prediction] * prompts
+    entries = list(_listed(prediction, "prediction"))
+    if len(entries) != prompts:
+        raise UsageError(
+            f"{prompts} prompts and {len(entries)} predictions: give one text for all, or a list with an entry (a "
+            "text, a list of texts or None) per prompt"
+        )
+    return entries
+
+
+def read_prediction(given: Any, tokenizer: Any, vocab_size: int | None = None) -> tuple[Ids, ...]:
+    """Return the token ids of what is expected of one prompt, in all forms it may take; empty texts have none.
+
+    Raises
+    ------
+    UsageError
+        For what is no text, text without a tokenizer, and ids outside the vocabulary.
+    """
+    texts: list[Ids] = []
+    for one in several(given, "prediction"):
+        if isinstance(one, str):
+            texts += predictions(one, _needed(tokenizer, "prediction"))
+        else:
+            texts += [ids] if (ids := _ids(one, "prediction", tokenizer, vocab_size)) else []
+    return tuple(dict.fromkeys(texts))
+
+
+def read_texts(given: Any, what: str, tokenizer: Any, vocab_size: int | None) -> tuple[Ids, ...]:
+    """Return the token ids of one text or several; empty ones are left out.
+
+    Raises
+    ------
+    UsageError
+        For what is no text, text without a tokenizer, and ids outside the vocabulary.
+    """
+    texts = (_ids(one, what, tokenizer, vocab_size) for one in several(given, what))
+    return tuple(text for text in texts if text)
+
+
+def several(given: Any, what: str) -> list[Any]:
+    """Return one text, or each of several, as a list."""
+    return [given] if _is_text(given) else list(_listed(given, what))
+
+
+def _is_text(given: Any) -> bool:
+    if isinstance(given, str) or getattr(given, "ndim", 0) == 1:
+        return True
+    return isinstance(given, Sequence) and len(given) > 0 and isinstance(given[0], Integral)
+
+
+def _listed(given: Any, what: str) -> Iterable[Any]:
+    if not isinstance(given, Iterable) or isinstance(given, bytes | dict) or getattr(given, "ndim", 1) == 0:
+        raise UsageError(f"{what} is text, token ids or a list of these, not {type(given).__name__}")
+    return given
+
+
+def _ids(text: Any, what: str, tokenizer: Any, vocab_size: int | None) -> Ids:
+    if isinstance(text, str):
+        known = _needed(tokenizer, what)
+        return tuple(known(text, add_special_tokens=False)["input_ids"]) if text else ()
+    ids = text.tolist() if hasattr(text, "tolist") else list(_listed(text, what))
+    if odd := [i for i in ids if not isinstance(i, Integral)]:
+        raise UsageError(f"{what} is text, token ids or a list of these; {type(odd[0]).__name__} is none of them")
+    if ids and (min(ids) < 0 or max(ids) >= (vocab_size or 1 << 31)):
+        raise UsageError(f"{what} has token ids outside the vocabulary [0, {vocab_size or 1 << 31})")
+    return tuple(int(i) for i in ids)
+
+
+def _needed(tokenizer: Any, what: str) -> Any:
+    if tokenizer is None:
+        raise UsageError(f"{what} as text needs a tokenizer: pass tokenizer=, or give token ids")
+    return tokenizer

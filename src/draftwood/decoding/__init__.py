@@ -1,0 +1,1 @@
+"""The loop that writes text, and what it needs: requests, sequences, draft sources, feedback, stopping."""

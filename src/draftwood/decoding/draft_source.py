@@ -1,0 +1,187 @@
+"""A drafter within one request: guarded, timed and credited alike, whoever wrote it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, Ints, Needs, Noise
+from draftwood.declared import NOTHING, declared
+from draftwood.errors import IntegrityError
+from draftwood.step import SourceStep
+from draftwood.tree import NO_CLAIM, TokenTree, merge
+
+log = logging.getLogger("draftwood")
+
+
+class DraftSource:
+    """One drafter's session. Whatever it raises, or proposes against the contract, disables it for the request.
+
+    Attributes
+    ----------
+    declared
+        What the drafter says of itself.
+    session
+        None once the drafter was disabled.
+    proposal
+        What it proposed in this step.
+    step
+        Its record of this step.
+    """
+
+    def __init__(self, drafter: Drafter) -> None:
+        self.drafter = drafter
+        self.declared = NOTHING
+        self.session: DraftSession | None = None
+        self.proposal = TokenTree.empty()
+        self.step = SourceStep()
+        self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
+        self._guarded("what it declares", self._declare)
+
+    @property
+    def needs(self) -> Needs:
+        """What the drafter asks for."""
+        return self.declared.needs
+
+    def _declare(self) -> None:
+        self.declared = declared(self.drafter)
+
+    def open(self, ids: Sequence[int], noise: Noise | None) -> None:
+        """Start (again) from the committed text."""
+        self.close()
+        if self.declared is NOTHING:
+            return
+        started = perf_counter()
+
+        def start() -> None:
+            self.session = self.drafter.open(ids, noise)
+
+        self._guarded("open()", start)
+        self.step.open_s = perf_counter() - started
+
+    def draft(self, ask: Ask, vocab_size: int, base_tree: TokenTree | None = None) -> TokenTree:
+        """Return what the drafter proposes, checked; nothing if it is not asked, disabled or at fault.
+
+        ``stem`` is what others propose, for a drafter that needs it.
+        """
+        self.proposal = TokenTree.empty()
+        session: Any = self.session
+        if session is None or ask.nodes + ask.lookahead_nodes == 0:
+            return self.proposal
+
+        def propose() -> None:
+            if base_tree is None:
+                tree = session.draft(ask.nodes, ask.lookahead_nodes, ask.accept_rates)
+            else:
+                tree = session.branch(base_tree, ask.nodes, ask.lookahead_nodes, ask.accept_rates)
+            tree = tree.copy()  # what it keeps of its own it may go on writing into
+            tree.check_integrity(vocab_size)
+            if len(tree):
+                evidence, classes = tree.evidence.tolist(), len(self.declared.prior)
+                if min(evidence) < (0 if base_tree is None else NO_CLAIM) or max(evidence) >= classes:
+                    raise IntegrityError(f"evidence classes must lie in [0, {classes}), the length of the prior")
+                self._own = None if min(evidence) >= 0 else tree.evidence != NO_CLAIM
+                self.step.match_length = int(session.match_length)
+            self.proposal = tree.lock()
+
+        started = perf_counter()
+        self._guarded("draft()", propose)
+        self.step.draft_s = perf_counter() - started
+        self.step.calls, self.step.asked = 1, ask.nodes
+        if len(self.proposal):
+            through = 0 if self._own is None else len(self._own) - np.count_nonzero(self._own)
+            self.step.proposed = len(self.proposal) - self.proposal.n_lookahead - int(through)
+        return self.proposal
+
+    def learn(self, lesson: Feedback) -> None:
+        """Pass on what the pass taught, and count the credit."""
+        session = self.session
+        if session is None:
+            return
+        started = perf_counter()
+        self._guarded("learn()", lambda: session.learn(lesson))
+        self.step.learn_s = perf_counter() - started
+        if len(self.proposal):
+            self._credit(lesson)
+
+    def _credit(self, lesson: Feedback) -> None:
+        # Equal siblings of its own count once; its probe earns nothing where somebody else's draft was it.
+        rows = lesson.node_map if self._own is None else lesson.node_map[self._own]
+        scored = set(rows.tolist()) - {-1}
+        drafts = scored
+        if lesson.proposal.n_lookahead:
+            drafts = set(lesson.node_map[~lesson.proposal.lookahead].tolist()) & scored
+        self.step.lookahead_nodes, self.step.kept = len(scored - drafts), len(drafts)
+        self.step.accepted = len(drafts.intersection(lesson.path))
+
+    def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
+        """Pass on what the target showed of text that it read, to a drafter that asked for it."""
+        session: Any = self.session
+        if session is not None and self.needs.prompt:
+            started, k = perf_counter(), self.needs.top_k  # others may have asked for more
+            self._guarded("observe()", lambda: session.observe(first, ids[:, :k], probabilities[:, :k]))
+            self.step.open_s += perf_counter() - started
+
+    def extend(self, ids: Sequence[int]) -> None:
+        """Pass on committed text that no feedback brought."""
+        session = self.session
+        if session is not None:
+            self._guarded("extend()", lambda: session.extend(ids))
+
+    def truncate(self, length: int) -> None:
+        """Pass on that the committed text was cut."""
+        session = self.session
+        if session is not None:
+            self._guarded("truncate()", lambda: session.truncate(length))
+
+    def close(self) -> None:
+        """Close the session, if there is one."""
+        session, self.session = self.session, None
+        if session is not None:
+            self._guarded("close()", lambda: session.close())
+
+    def _guarded(self, what: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            log.warning(
+                "drafter %r failed in %s and is off for this request: %s: %s",
+                self.declared.name or type(self.drafter).__name__,
+                what,
+                type(error).__name__,
+                error,
+                exc_info=log.isEnabledFor(logging.DEBUG),
+            )
+            self.step.failed = True
+            session, self.session = self.session, None
+            if session is not None:
+                with suppress(Exception):  # what it raises now was reported already
+                    session.close()
+
+
+def propose(sources: Sequence[DraftSource], asks: Sequence[Ask], vocab_size: int) -> list[TokenTree]:
+    """Ask every source; those that go on behind what the others propose come last, and do not see each other."""
+    trees = [TokenTree.empty()] * len(sources)
+    last = []
+    for i, (source, ask) in enumerate(zip(sources, asks, strict=True)):
+        if source.needs.base_tree:
+            last.append(i)
+        else:
+            trees[i] = source.draft(ask, vocab_size)
+    base_tree = _base_tree(trees) if last else None
+    for i in last:
+        trees[i] = sources[i].draft(asks[i], vocab_size, base_tree)
+    return trees
+
+
+def _base_tree(trees: Sequence[TokenTree]) -> TokenTree:
+    drafts = [
+        tree.take(np.flatnonzero(~tree.lookahead)) if tree.n_lookahead else tree for tree in trees if len(tree)
+    ]
+    return (merge(drafts)[0].copy() if drafts else TokenTree.empty()).lock()

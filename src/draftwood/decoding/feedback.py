@@ -1,0 +1,82 @@
+"""What a pass taught: feedback for the drafters, the step's record, the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from draftwood.contracts import Feedback, Floats, Ints, Noise, Plan, Sampling, Scores, Verdict
+from draftwood.decoding.draft_source import DraftSource
+from draftwood.step import MODEL, Step
+from draftwood.tree import TokenTree
+
+
+def feedback(
+    sources: Sequence[DraftSource],
+    plan: Plan,
+    verdict: Verdict,
+    scores: Scores,
+    *,
+    context: int,
+    sampling: Sampling,
+    noise: Noise | None,
+) -> list[Feedback]:
+    """Return what each source is told; ``context`` is the number of committed tokens before the pass."""
+    if not sources:
+        return []
+    tree, needs = plan.tree, [source.needs for source in sources]
+    most = max(need.top_k for need in needs)
+    top_k = scores.top_k(most) if most else None
+    shown = tree.copy().lock()  # the tree itself is read again behind them
+    for array in (*(top_k or ()), *plan.node_map):
+        array.flags.writeable = False
+    known = [-1] * (1 + len(tree))
+    if top_k is not None and any(need.choice for need in needs):
+        known = _raw_choice(tree.positions(context), *top_k, sampling, noise).tolist()
+    for node, token in zip((-1, *verdict.path), verdict.emitted, strict=False):  # the last node may be the end
+        known[1 + node] = token
+    choice = np.array(known, dtype=np.int32)
+    choice.flags.writeable = False
+    hidden = {layer: scores.hidden(layer) for layer in sorted({layer for need in needs for layer in need.hidden})}
+    found = []
+    for i, (source, need, rows) in enumerate(zip(sources, needs, plan.node_map, strict=True)):
+        own = None if top_k is None or not need.top_k else (top_k[0][:, : need.top_k], top_k[1][:, : need.top_k])
+        proposal = source.proposal.copy().lock()
+        lesson = Feedback(shown, proposal, rows, verdict.path, verdict.emitted, choice, own, hidden, i)
+        found.append(lesson)
+    return found
+
+
+def _raw_choice(where: Ints, ids: Ints, probabilities: Floats, sampling: Sampling, noise: Noise | None) -> Ints:
+    """What the target would take off the path too, judged by the raw top-k and the noise alone.
+
+    ``where`` int32[rows] are the positions of what follows each row; a row without a probability has no choice.
+    """
+    best = ids[:, 0]
+    if noise is not None:
+        with np.errstate(divide="ignore"):
+            scores = np.log(probabilities) / sampling.temperature
+        for row, position in enumerate(where.tolist()):
+            scores[row] += noise.gumbel(position, ids[row])
+        best = ids[np.arange(len(ids)), scores.argmax(axis=1)]
+    return np.where(probabilities[:, 0] > 0, best, np.int32(-1))
+
+
+def record(step: Step, tree: TokenTree, verdict: Verdict) -> None:
+    """Write what was scored, accepted and emitted into the step's record."""
+    step.emitted, step.finish = verdict.emitted, verdict.finish
+    step.lookahead_scored = tree.n_lookahead
+    step.drafted, step.accepted = len(tree) - step.lookahead_scored, len(verdict.path)
+    step.depth = step.drafted if tree.is_chain else int(tree.depth[~tree.lookahead].max(initial=0))
+    credit = tree.source[list(verdict.path)].tolist() if verdict.path else []
+    step.sources = (*credit, *[MODEL] * (len(verdict.emitted) - len(credit)))
+
+
+def trace(tree: TokenTree, verdict: Verdict) -> dict[str, Any]:
+    """Return the scored tree for `Step.trace`."""
+    found = {
+        name: getattr(tree, name).tolist() for name in ("tokens", "parents", "source", "evidence", "lookahead")
+    }
+    return {**found, "belief": [round(b, 4) for b in tree.belief.tolist()], "path": list(verdict.path)}

@@ -1,0 +1,1 @@
+"""Drafting from files of the user."""

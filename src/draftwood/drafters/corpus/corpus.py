@@ -1,0 +1,205 @@
+"""A corpus: text to look up, held by a memory-mapped suffix array, next to the request rather than in it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.drafters.corpus.file import BORDER, Documents, Ints, Longs, Part, open_corpus
+from draftwood.errors import IntegrityError
+from draftwood.files.format import Header
+
+COUNTED = 1 << 10
+"""Occurrences up to which successors are counted one by one; beyond, so many evenly spaced ones."""
+
+_NO_TOKENS = np.empty(0, dtype=np.int32)
+_NO_COUNTS = np.empty(0, dtype=np.int64)
+_NO_ODDS = np.empty(0, dtype=np.float32)
+_NO_NODES = np.empty((3, 0), dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a corpus knows of the end of a text.
+
+    Attributes
+    ----------
+    length
+        Tokens of the longest suffix that occurs; 0: not even the last token does.
+    count
+        Its occurrences.
+    intervals
+        Per part of the corpus, where in its suffix array they lie.
+    """
+
+    length: int
+    count: int
+    intervals: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Documents of token ids, and where any sequence of them occurs.
+
+    Made by `open` from what ``draftwood corpus build`` wrote, or by `of` from ids. It is shared by requests and
+    threads, and never changes. Lookups take a number of steps that grows with the logarithm of its size.
+
+    Attributes
+    ----------
+    parts
+        Tokens and suffix arrays.
+    documents
+        Their names and places.
+    fingerprint
+        Of the tokenizer whose ids these are (`draftwood.models.fingerprint`); None if unknown.
+    model
+        A name of a model with that tokenizer.
+    header
+        Of the file; None for a corpus in memory.
+    """
+
+    parts: tuple[Part, ...] = dataclasses.field(repr=False)
+    documents: Documents = dataclasses.field(repr=False)
+    fingerprint: str | None = None
+    model: str | None = None
+    header: Header | None = dataclasses.field(default=None, repr=False)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Corpus:
+        """Open a corpus file without reading it. Raises what `open_corpus` does."""
+        found = open_corpus(Path(path))
+        model = found.header.about.get("model")
+        known = model if isinstance(model, str) else None
+        return cls(found.parts, found.documents, found.header.tokenizer, known, found.header)
+
+    @classmethod
+    def of(cls, documents: Iterable[Sequence[int] | NDArray[Any]], *, fingerprint: str | None = None) -> Corpus:
+        """Index a few documents of ids in memory, in a plain way: for tests and small texts."""
+        texts = [np.asarray(document, dtype=np.int32) for document in documents]
+        starts = np.cumsum([0, *(len(text) + 1 for text in texts)], dtype=np.int64)[:-1]
+        border = np.full(1, BORDER, dtype=np.int32)
+        tokens = np.concatenate([_NO_TOKENS, *(piece for text in texts for piece in (text, border))])
+        keys = tokens.tolist()
+        order = sorted(np.flatnonzero(tokens != BORDER).tolist(), key=lambda place: keys[place:])
+        part = Part(tokens, np.array(order, dtype=np.int32))
+        return cls((part,), Documents.listed([str(i) for i in range(len(texts))], starts), fingerprint)
+
+    def __len__(self) -> int:
+        """Tokens of all documents."""
+        return sum(len(part.suffixes) for part in self.parts)
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None for a corpus in memory."""
+        return self.header.path if self.header else None
+
+    def match(self, context: Sequence[int] | NDArray[Any], most: int = 32) -> Match:
+        """Find the longest suffix of ``context``, of at most ``most`` tokens, that occurs within a document."""
+        pattern = np.array(context[-most:] if most else (), dtype=np.int32)
+        found = [_longest(part, pattern, most) for part in self.parts]
+        length = max((best for best, _, _ in found), default=0)
+        intervals = tuple((low, high) if best == length and length else (0, 0) for best, low, high in found)
+        if len(found) > 1 and length:  # a part may hold a longer match than another, which has the shorter one too
+            pattern = pattern[len(pattern) - length :]
+            again = [_longest(part, pattern, length) for part in self.parts]
+            intervals = tuple((low, high) if best == length else (0, 0) for best, low, high in again)
+        return Match(length, sum(high - low for low, high in intervals), intervals)
+
+    def successors(self, match: Match, limit: int) -> tuple[Ints, Longs]:
+        """Return the tokens that follow a match and how often, as `next_counts` does."""
+        tokens, weights = [_NO_TOKENS], [np.empty(0)]
+        for part, (low, high) in zip(self.parts, match.intervals, strict=True):
+            total = high - low
+            looks = min(total, COUNTED)
+            places = low + (2 * np.arange(looks) + 1) * total // (2 * max(looks, 1))
+            after = part.suffixes[places].astype(np.int64) + match.length
+            tokens.append(part.tokens[after.clip(0, len(part.tokens) - 1)] if looks else _NO_TOKENS)
+            weights.append(np.full(looks, total / max(looks, 1)))
+        found, where = np.unique(np.concatenate(tokens), return_inverse=True)
+        counts = np.rint(np.bincount(where, np.concatenate(weights), len(found))).astype(np.int64)
+        found, counts = found[found >= 0], counts[found >= 0]
+        best = np.lexsort((found, -counts))[: max(limit, 0)]
+        return found[best], counts[best]
+
+    def next_counts(self, context: Sequence[int] | NDArray[Any], limit: int) -> tuple[Ints, Longs]:
+        """Return the tokens that followed ``context`` and how often; fulfils `NextCounts`.
+
+        Parameters
+        ----------
+        context
+            Token ids; all of them must match. The empty context matches nothing.
+        limit
+            Most tokens to return.
+
+        Returns
+        -------
+        tokens : int32[n]
+            The most frequent first, the lowest id first on a tie.
+        counts : int64[n]
+            Exact up to `COUNTED` occurrences of the context in a part, estimated beyond.
+        """
+        match = self.match(context, len(context))
+        if not len(context) or match.length < len(context):
+            return _NO_TOKENS, _NO_COUNTS
+        return self.successors(match, limit)
+
+    def occurrences(self, match: Match, limit: int) -> list[tuple[str, int]]:
+        """Return at most ``limit`` documents that hold a match: name, and where in it the match begins."""
+        found: list[tuple[str, int]] = []
+        before = 0
+        for part, (low, high) in zip(self.parts, match.intervals, strict=True):
+            for place in part.suffixes[low : min(high, low + limit - len(found))].tolist():
+                document = self.documents.at(before + place)
+                found.append(
+                    (self.documents.name(document), before + place - int(self.documents.starts[document]))
+                )
+            before += len(part.tokens)
+        return found
+
+    def ids(self, document: int) -> Ints:
+        """Return the ids of one document, int32[length]; a view."""
+        starts = self.documents.starts
+        ends = (
+            sum(len(part.tokens) for part in self.parts) if document + 1 == len(starts) else starts[document + 1]
+        )
+        start, length = int(starts[document]), int(ends - starts[document]) - 1
+        for part in self.parts:
+            if start < len(part.tokens):
+                return part.tokens[start : start + length]
+            start -= len(part.tokens)
+        raise IntegrityError(f"document {document} lies beyond the text: build the corpus again")
+
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` if tokens, suffixes and documents disagree; reads everything, in plain Python."""
+        borders, before = [], 0
+        for part in self.parts:
+            keys = part.tokens.tolist()
+            places = part.suffixes.tolist()
+            if (
+                sorted(places) != np.flatnonzero(part.tokens != BORDER).tolist()
+                or min(keys, default=BORDER) < BORDER
+            ):
+                raise IntegrityError("the suffixes must be every place that holds a token, and no other")
+            if any(keys[a:] >= keys[b:] for a, b in pairwise(places)):
+                raise IntegrityError("the suffixes must be sorted")
+            borders += (before + np.flatnonzero(part.tokens == BORDER)).tolist()
+            before += len(keys)
+        if [0, *(border + 1 for border in borders)][: len(borders)] != self.documents.starts.tolist():
+            raise IntegrityError("every document must begin behind a border")
+        if borders and borders[-1] != before - 1:
+            raise IntegrityError("a border must end the text")
+
+
+def _longest(part: Part, pattern: Ints, most: int) -> tuple[int, int, int]:
+    """Length and interval of the longest suffix: what growing a tree without nodes finds."""
+    from draftwood.drafters.corpus.kernel import grow  # brings numba
+
+    _, length, low, high = grow(part.tokens, part.suffixes, pattern, most, 1, 1, _NO_ODDS, _NO_NODES)
+    return length, low, high

@@ -1,0 +1,158 @@
+"""Drafter ``corpus``: goes on as other text did, from indexed files that lie beside the request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Floats, Noise
+from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.drafters.corpus.corpus import Corpus
+from draftwood.drafters.corpus.evidence import N_EVIDENCE
+from draftwood.errors import UsageError
+from draftwood.files.paths import named
+from draftwood.index.accept_rates import for_kernel
+from draftwood.tree import TokenTree, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PRIOR = (
+    0.14, 0.31, 0.17, 0.09, 0.035, 0.017,
+    0.30, 0.61, 0.24, 0.09, 0.035, 0.013,
+    0.58, 0.81, 0.28, 0.11, 0.035, 0.013,
+    0.94, 0.99, 0.39, 0.11, 0.035, 0.013,
+    0.20, 0.15, 0.11, 0.05, 0.026, 0.011,
+)  # fmt: skip
+"""Acceptance rate per class, a row of `draftwood.drafters.corpus.evidence` a line; from following 22 modules
+of the standard library and 135 recorded answers with corpora of the others, SmolLM2 tokens, as if a model had
+written them."""
+
+_PRIOR = np.array(PRIOR, dtype=np.float32)
+_PRIOR.flags.writeable = False
+
+MOST_NODES = 1024  # a larger tree pays on no machine, and growing takes time that rises with its square
+
+
+@dataclass(frozen=True)
+class CorpusDrafter(BaseDrafter):
+    """Continues as indexed files do after the longest suffix of the text that occurs in them (REST).
+
+    Without a corpus it drafts nothing.
+
+    Parameters
+    ----------
+    file
+        What ``draftwood corpus build`` wrote; opened at once, so that a wrong name is told at once.
+    max_match
+        Longest suffix that is looked for.
+    min_match
+        Shortest suffix it trusts.
+    levels
+        From how many suffixes, ever shorter ones, candidates for the next token come.
+    corpora
+        Opened corpora, that of ``file`` among them; their candidates go into one tree.
+
+    Raises
+    ------
+    UsageError
+        For an option out of range, or if the file is not there.
+    FileFormatError
+        If it is no corpus, or damaged.
+    """
+
+    name: ClassVar[str] = "corpus"
+
+    file: str | None = None
+    max_match: int = 32
+    min_match: int = 1
+    levels: int = 3
+    corpora: tuple[Corpus, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_match <= self.max_match <= 1024:
+            raise UsageError("corpus: min_match must be at least 1, max_match at least that and at most 1024")
+        if not 1 <= self.levels <= 16:
+            raise UsageError("corpus: levels must lie between 1 and 16")
+        if self.file is not None:
+            path = named(self.file)
+            if not any(corpus.path is not None and path == named(corpus.path) for corpus in self.corpora):
+                object.__setattr__(self, "corpora", (Corpus.open(path), *self.corpora))
+
+    @property
+    def prior(self) -> Floats:
+        return _PRIOR
+
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> CorpusSession:  # noqa: ARG002
+        from draftwood.drafters.corpus.kernel import grow  # brings numba, so not before it is used
+
+        return CorpusSession(self, grow, prompt)
+
+
+class CorpusSession(TextSession):
+    """One text, whose end is looked up anew at every draft."""
+
+    def __init__(
+        self, drafter: CorpusDrafter, grow: Callable[..., tuple[int, int, int, int]], prompt: Sequence[int]
+    ) -> None:
+        self._drafter, self._grow = drafter, grow
+        self._parts = [part for corpus in drafter.corpora for part in corpus.parts]
+        self._bound = 0  # a match is no longer than the last one and what was read since
+        super().__init__(prompt)
+
+    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        super().extend(ids)
+        self._bound = min(self._bound + len(ids), self._drafter.max_match)
+
+    def truncate(self, length: int) -> None:
+        super().truncate(length)
+        self._bound = self._drafter.max_match
+
+    def close(self) -> None:
+        super().close()
+        self._parts = []
+
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+        nodes = min(nodes, MOST_NODES)
+        context = self.text[max(self._length - self._bound, 0) :]
+        self.match_length = 0
+        if nodes < 1 or not len(context) or not self._parts:
+            return TokenTree.empty()
+        accept_rates = for_kernel(accept_rates, N_EVIDENCE)
+        trees = [self._grown(part, context, nodes, accept_rates) for part in self._parts]
+        self._bound = self.match_length
+        trees = [tree for tree in trees if len(tree)]
+        if len(trees) < 2:
+            return trees[0] if trees else TokenTree.empty()
+        return _best(merge(trees)[0], nodes)
+
+    def _grown(self, part: Any, context: NDArray[np.int32], nodes: int, accept_rates: Floats) -> TokenTree:
+        drafter, columns = self._drafter, np.empty((3, nodes), dtype=np.int32)
+        used, match, _, _ = self._grow(
+            part.tokens,
+            part.suffixes,
+            context,
+            self._bound,
+            drafter.min_match,
+            drafter.levels,
+            accept_rates,
+            columns,
+        )
+        self.match_length = max(self.match_length, match)
+        tokens, parents, evidence = columns[:, :used]
+        return TokenTree.build(tokens, parents, belief=accept_rates[evidence], evidence=evidence)
+
+
+def _best(tree: TokenTree, nodes: int) -> TokenTree:
+    """Keep the nodes with the highest product of accept rates; none comes before its parent."""
+    if len(tree) <= nodes:
+        return tree
+    order = np.argsort(-tree.path_belief, kind="stable")
+    return tree.take(np.sort(order[:nodes]))
+
+
+assert len(PRIOR) == N_EVIDENCE

@@ -1,0 +1,212 @@
+"""The file of a corpus: token ids of documents and their suffix arrays, mapped into memory rather than read.
+
+Payload of the file (the header is that of `draftwood.files.format`), all numbers little-endian, every array filled
+up to a multiple of 64 bytes::
+
+    per part   int32 tokens[n]       the part's documents, each followed by -1
+               int32 suffixes[m]     where its suffixes start, sorted; those of -1 are left out
+    int64      starts[documents]     where each document begins, over all parts
+    int64      name_ends[documents]  where its name ends in the names
+    bytes      names                 UTF-8
+
+The description holds ``parts`` ([n, m] each), ``documents``, ``names`` (bytes) and the ``model`` whose tokenizer
+it was. A part is what one suffix array spans: its places are int32, and it was sorted at once. A document lies in
+one part.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.errors import FileFormatError
+from draftwood.files.format import ALIGNMENT, Header, open_payload, write_file
+
+KIND = "corpus"
+VERSION = 1
+BORDER = -1
+"""Stands after every document; no token is negative, so no pattern reaches over it."""
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some of a corpus's documents under one suffix array.
+
+    Attributes
+    ----------
+    tokens : int32[n]
+        Token ids, `BORDER` after each document.
+    suffixes : int32[m]
+        Places of all tokens but the borders, sorted by what follows.
+    """
+
+    tokens: Ints
+    suffixes: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Documents:
+    """Which documents a corpus holds, and where.
+
+    Attributes
+    ----------
+    starts : int64[documents]
+        Where each begins among the tokens of all parts, borders counted.
+    name_ends : int64[documents]
+        Where its name ends in ``names``.
+    names : uint8[...]
+        All names, UTF-8.
+    """
+
+    starts: Longs
+    name_ends: Longs
+    names: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def name(self, index: int) -> str:
+        """Return the name of a document."""
+        begin = int(self.name_ends[index - 1]) if index else 0
+        return bytes(self.names[begin : int(self.name_ends[index])]).decode("utf-8", "surrogateescape")
+
+    def at(self, place: int) -> int:
+        """Return the document that holds this place among the tokens of all parts."""
+        return max(int(np.searchsorted(self.starts, place, side="right")) - 1, 0)
+
+    @classmethod
+    def listed(cls, names: Sequence[str], starts: Iterable[int]) -> Documents:
+        """Make the table of these documents, in the order of their starts."""
+        encoded = [name.encode("utf-8", "surrogateescape") for name in names]
+        ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
+        blob = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+        return cls(np.fromiter(starts, dtype=np.int64), ends, blob)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opened:
+    """A corpus file, mapped."""
+
+    header: Header
+    parts: tuple[Part, ...]
+    documents: Documents
+
+
+def open_corpus(path: Path) -> Opened:
+    """Map a corpus file into memory; its size does not matter, for only what a lookup touches is read.
+
+    The header is checked, the payload for its size alone: `Header.verify` reads it through.
+
+    Raises
+    ------
+    UsageError
+        If there is no such file, or it may not be read.
+    FileFormatError
+        If it is foreign, cut, damaged, of another kind, of a newer version, or not what its header says.
+    """
+    with open_payload(path, KIND, version=VERSION) as (header, file):
+        layout, parts = _layout(header)
+        arrays = list(_mapped(header, file, layout))
+    pairs = zip(arrays[: 2 * parts : 2], arrays[1 : 2 * parts : 2], strict=True)
+    return Opened(header, tuple(Part(*pair) for pair in pairs), Documents(*arrays[2 * parts :]))
+
+
+def _layout(header: Header) -> tuple[list[tuple[int, Any]], int]:
+    """Length and type of each array, and the number of parts."""
+    about = header.about
+    try:
+        sizes = [(int(n), int(m)) for n, m in about["parts"]]
+        counts = [int(about[name]) for name in ("documents", "names")]
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise _disagrees(header.path) from error
+    layout: list[tuple[int, Any]] = [(size, np.int32) for pair in sizes for size in pair]
+    layout += [(counts[0], np.int64), (counts[0], np.int64), (counts[1], np.uint8)]
+    fits = min(size for size, _ in layout) >= 0 and header.length == sum(_room(*entry) for entry in layout)
+    if not fits or (sizes and not counts[0]):
+        raise _disagrees(header.path)
+    return layout, len(sizes)
+
+
+def write_corpus(
+    path: Path,
+    parts: Iterable[Part],
+    sizes: Sequence[tuple[int, int]],
+    documents: Documents,
+    about: dict[str, Any],
+) -> None:
+    """Write a corpus file, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        Replaced if it exists.
+    parts
+        Taken one by one, so that one at a time need be in memory.
+    sizes
+        Lengths of tokens and suffixes of each part.
+    documents
+        The table of all documents.
+    about
+        ``tokenizer`` (the fingerprint) and ``model``.
+
+    Raises
+    ------
+    FileFormatError
+        If it cannot be written; what stood there before is untouched.
+    """
+    about = {
+        **about,
+        "parts": [list(pair) for pair in sizes],
+        "documents": len(documents),
+        "names": len(documents.names),
+    }
+
+    def payload() -> Iterator[Any]:
+        for part in parts:
+            yield from _padded(part.tokens, np.int32)
+            yield from _padded(part.suffixes, np.int32)
+        yield from _padded(documents.starts, np.int64)
+        yield from _padded(documents.name_ends, np.int64)
+        yield from _padded(documents.names, np.uint8)
+
+    write_file(path, KIND, about, payload(), version=VERSION)
+
+
+def _mapped(header: Header, file: BinaryIO, layout: Iterable[tuple[int, Any]]) -> Iterator[NDArray[Any]]:
+    try:
+        # Read-only, so that a corpus may be larger than memory: a writable map would be promised pages.
+        whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise FileFormatError(
+            f"{header.path} cannot be mapped into memory ({error}): copy it elsewhere"
+        ) from error
+    if hasattr(mmap, "MADV_RANDOM"):
+        whole.madvise(mmap.MADV_RANDOM)  # a lookup wants none of the pages next to those that it touches
+    start = header.start
+    for size, kind in layout:
+        yield np.frombuffer(whole, dtype=np.dtype(kind).newbyteorder("<"), count=size, offset=start)
+        start += _room(size, kind)
+
+
+def _room(size: int, kind: Any) -> int:
+    used = size * np.dtype(kind).itemsize
+    return used + -used % ALIGNMENT
+
+
+def _padded(array: NDArray[Any], kind: Any) -> Iterator[Any]:
+    data = np.ascontiguousarray(array, dtype=np.dtype(kind).newbyteorder("<"))
+    yield data
+    yield bytes(-data.nbytes % ALIGNMENT)
+
+
+def _disagrees(path: Path) -> FileFormatError:
+    return FileFormatError(f"{path} does not hold what its header says: build it again")

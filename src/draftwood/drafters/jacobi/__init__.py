@@ -1,0 +1,1 @@
+"""Jacobi decoding."""

@@ -1,0 +1,186 @@
+"""Drafter ``jacobi``: a block of guesses that every pass improves all at once, until it is the text.
+
+Source: Santilli and others, "Accelerating Transformer Inference for Translation via Parallel Decoding", arXiv
+2305.10427. There it is for greedy decoding; where the noise of a position is fixed, the sampled text is a fixed
+point as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Feedback, Floats, Needs, Noise
+from draftwood.drafters.answer import AnswerSession
+from draftwood.drafters.base import BaseDrafter, draft_tree
+from draftwood.errors import UsageError
+from draftwood.tree import TokenTree
+
+Start = Literal["prompt", "previous", "vocabulary"]
+
+LONGEST = 1024
+
+TOP_K = 8
+"""Of each row, so that a guess off the path is what the noise takes, not what is likeliest."""
+
+PLACES = (1, 2, 4, 8)
+"""Last places in the block of the evidence classes; one more class for those behind them."""
+
+FRESH, CHANGED, STEADY = range(3)
+"""A guess that no pass has touched; that the last pass changed; that it did not."""
+
+STATES = 3
+
+PRIOR = (
+    *(0.01, 0.04, 0.04),  # the first guess: fresh, changed by the last pass, not changed
+    *(0.01, 0.07, 0.07),  # the second
+    *(0.01, 0.10, 0.10),  # the third and fourth
+    *(0.01, 0.10, 0.10),  # to the eighth
+    *(0.01, 0.10, 0.10),  # behind it
+)
+"""Acceptance rate per evidence class, ``STATES`` of each place: the first two places counted on 45 answers of
+SmolLM2, the others guessed, since the guess before them was accepted too seldom."""
+
+_PRIOR = np.array(PRIOR, dtype=np.float32)
+_PRIOR.flags.writeable = False
+_PLACE = STATES * np.searchsorted(PLACES, np.arange(1, LONGEST + 1)).astype(np.int16)
+
+
+@dataclass(frozen=True)
+class JacobiDrafter(BaseDrafter):
+    """Guesses a block of tokens and lets each pass correct all of them at once (Jacobi decoding).
+
+    Parameters
+    ----------
+    block
+        Tokens that are guessed.
+    start
+        What a block begins with: ``prompt`` is tokens of the prompt at random, ``previous`` the last tokens of the
+        text, as many as the block has, ``vocabulary`` any tokens at random.
+    vocabulary
+        With ``start="vocabulary"``: token ids are drawn from ``[0, vocabulary)``.
+    sliding
+        Fill the block up behind every pass; else a new one begins when all of it is text.
+    seed
+        Of what is drawn at random.
+
+    Raises
+    ------
+    UsageError
+        For an option out of range or without the one that it goes with.
+    """
+
+    name: ClassVar[str] = "jacobi"
+
+    block: int = 16
+    start: str = "prompt"
+    vocabulary: int | None = None
+    sliding: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.block <= LONGEST:
+            raise UsageError(f"jacobi: block must lie between 1 and {LONGEST}")
+        if self.start not in get_args(Start):
+            raise UsageError(f"jacobi: start must be one of {', '.join(get_args(Start))}, not {self.start!r}")
+        if (self.start == "vocabulary") != (self.vocabulary is not None):
+            raise UsageError(
+                "jacobi: start=vocabulary and vocabulary=N go together; N is the number of the model's tokens"
+            )
+        if self.vocabulary is not None and not 1 <= self.vocabulary < 1 << 31:
+            raise UsageError("jacobi: vocabulary must lie between 1 and 2147483647")
+
+    @property
+    def prior(self) -> Floats:
+        return _PRIOR
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(top_k=TOP_K, choice=True)
+
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> JacobiSession:  # noqa: ARG002
+        return JacobiSession(self, prompt)
+
+
+class JacobiSession(AnswerSession):
+    """One text and the guesses behind it. Lists are replaced, never written to: forks share them."""
+
+    def __init__(self, drafter: JacobiDrafter, prompt: Sequence[int]) -> None:
+        self._drafter = drafter
+        self._guesses: list[int] = []
+        self._states: list[int] = []
+        super().__init__(prompt)
+
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+        if nodes <= 0 or not self._length:
+            return TokenTree.empty()
+        if self._drafter.sliding or not self._guesses:
+            self._fill()
+        n = min(nodes, len(self._guesses))
+        evidence = _PLACE[:n] + np.array(self._states[:n], dtype=np.int16)
+        return draft_tree(np.array(self._guesses[:n], dtype=np.int32), evidence, accept_rates[evidence])
+
+    def _fill(self) -> None:
+        """Guess up to the length of a block. What is drawn depends on its place in the text alone."""
+        known = self._guesses
+        places = range(self._length + len(known), self._length + self._drafter.block)
+        new = [self._guess(place) for place in places]
+        self._guesses, self._states = known + new, self._states + [FRESH] * len(new)
+
+    def _guess(self, place: int) -> int:
+        drafter = self._drafter
+        if drafter.start == "previous" and place >= drafter.block:
+            return int(self._buffer[place - drafter.block])
+        drawn = _mixed(drafter.seed, place)
+        if drafter.vocabulary is not None:
+            return drawn % drafter.vocabulary
+        return int(self._buffer[drawn % (self.start or self._length)])
+
+    def learn(self, feedback: Feedback) -> None:
+        """Take what came for certain; of the rest each guess becomes what the target takes there."""
+        guesses, states, done = list(self._guesses), list(self._states), len(feedback.emitted)
+        choice = feedback.choice.tolist()
+        for place, row in enumerate(feedback.node_map.tolist(), 1):  # the guess behind a node
+            taken = choice[1 + row] if row >= 0 else -1
+            if taken < 0:  # not scored: it stands
+                continue
+            if place < len(guesses):
+                states[place] = STEADY if guesses[place] == taken else CHANGED
+                guesses[place] = taken
+            elif self._drafter.sliding:
+                guesses.append(taken)
+                states.append(CHANGED)
+        super().learn(feedback)
+        self._guesses, self._states = guesses[done:], states[done:]
+
+    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        super().extend(ids)
+        if len(ids):
+            self._forget()
+
+    def truncate(self, length: int) -> None:
+        super().truncate(length)
+        self._forget()
+
+    def close(self) -> None:
+        super().close()
+        self._forget()
+
+    def _forget(self) -> None:
+        """The guesses were for another text."""
+        self._guesses, self._states = [], []
+
+
+def _mixed(seed: int, place: int) -> int:
+    """A number that looks random: SplitMix64 (Steele and others, OOPSLA 2014)."""
+    z = (seed * 0xD1B54A32D192ED03 + (place + 1) * 0x9E3779B97F4A7C15) & _MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return z ^ (z >> 31)
+
+
+_MASK = (1 << 64) - 1

@@ -1,0 +1,249 @@
+"""Drafter ``ngram-cache``: what mostly followed the last 1 to 4 tokens, here, in earlier texts, in a corpus.
+
+Source: llama.cpp's ``ngram-cache`` (``common/ngram-cache``, examples ``lookup``): its levels, thresholds, weights
+and files. What it gets wrong is mended; ``faithful=true`` brings it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import DraftSession, Floats, Noise
+from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree
+from draftwood.drafters.llama_cpp.next_counts import NextCounts
+from draftwood.drafters.llama_cpp.ngram_cache_shared import Shared, Slot
+from draftwood.errors import UsageError
+from draftwood.files.format import compare_tokenizers
+from draftwood.files.paths import named
+from draftwood.tree import TokenTree
+
+if TYPE_CHECKING:
+    from draftwood.drafters.llama_cpp.ngram_counts import Levels, NgramCounts
+
+PRIOR = (
+    *(0.40, 0.52, 0.78, 0.36), *(0.45, 0.74, 0.88, 0.26), *(0.51, 0.83, 0.94, 0.26), *(0.73, 0.91, 0.96, 0.31),
+    *(0.78, 0.48, 0.61, 0.80),
+    *(0.32, 0.49), *(0.37, 0.65), *(0.45, 0.76), *(0.53, 0.86),
+    *(0.31, 0.61, 0.79),
+)  # fmt: skip
+"""Acceptance rate per evidence class, from replaying recorded answers of chats and agents.
+
+Rows: the context, per size of the n-gram (seen once, twice or three times and always so, more often and always so,
+not always so); the context where the static level knows the token too, per size; the dynamic level, per size (not
+always so, always so); the static level alone (share below 70 %, below 90 %, above)."""
+
+_PRIOR = np.array(PRIOR, dtype=np.float32)
+_PRIOR.flags.writeable = False
+
+_TAIL = 4
+_STATIC_LIMIT = 64  # continuations asked of a corpus; a token that is not among them has no majority
+
+
+@dataclass(frozen=True)
+class NgramCacheDrafter(BaseDrafter):
+    """Proposes what mostly followed the last tokens, here or in earlier texts (llama.cpp's n-gram cache).
+
+    Parameters
+    ----------
+    n_draft
+        Most tokens it proposes.
+    static
+        File of counts of a large corpus (``draftwood cache create``), of which the n-grams of two tokens are used;
+        or a corpus itself (``draftwood corpus build``).
+    dynamic
+        File of counts of earlier texts. It need not exist yet, unless ``faithful``.
+    learn
+        Whether the dynamic level takes in the text of each session when that closes, for all sessions after it.
+        By default it does where ``dynamic`` names a file. What one user's text taught may speed up another's
+        answers, which tells something about it.
+    save
+        Write the dynamic level back to its file whenever a session closes; else `write_dynamic` does when called.
+    faithful
+        Propose as llama.cpp does, defects included: it learns only within what one step brought, keeps counts from
+        one request to the next, never learns into the dynamic level and multiplies in 32 bits.
+    static_counts
+        A static level other than a file: a corpus.
+
+    Raises
+    ------
+    UsageError
+        For options out of range or against each other, or a file that is not there.
+    FileFormatError, VocabularyError
+        If a file cannot be read, or both are of different tokenizers.
+    """
+
+    name: ClassVar[str] = "ngram-cache"
+
+    n_draft: int = 8
+    static: str | None = None
+    dynamic: str | None = None
+    learn: bool | None = None
+    save: bool = False
+    faithful: bool = False
+    static_counts: NextCounts | None = field(default=None, repr=False)
+    _shared: Shared = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_draft <= 1 << 16:
+            raise UsageError("ngram-cache: n_draft must lie between 1 and 65536")
+        if self.static is not None and self.static_counts is not None:
+            raise UsageError("ngram-cache: static names a file and a corpus was given as well: leave one out")
+        if self.save and self.dynamic is None:
+            raise UsageError("ngram-cache: save=true needs a file to write to: give dynamic=FILE")
+        if self.faithful and (self.learn or self.save):
+            raise UsageError(
+                "ngram-cache: faithful=true never learns from closed sessions: leave learn and save out"
+            )
+        paths = [named(name) if name is not None else None for name in (self.static, self.dynamic)]
+        learn = self.learns and not self.faithful
+        shared = Shared(*paths, learn=learn, save=self.save, may_miss=not self.faithful)
+        object.__setattr__(self, "_shared", shared)
+
+    @property
+    def prior(self) -> Floats:
+        return _PRIOR
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Fingerprint of the tokenizer whose ids the files hold, as far as they tell."""
+        return self._shared.tokenizer
+
+    @property
+    def learns(self) -> bool:
+        """Whether what one text taught is kept for later ones."""
+        return self.faithful or (self.learn if self.learn is not None else self.dynamic is not None)
+
+    def check_fingerprint(self, fingerprint: str) -> None:
+        """Take in the fingerprint of the tokenizer in use; raise `VocabularyError` if the ids are another's."""
+        compare_tokenizers("a file of ngram-cache", self.fingerprint, fingerprint)
+        theirs = getattr(self.static_counts, "fingerprint", None)
+        compare_tokenizers("the static level of ngram-cache", theirs, fingerprint)
+        self._shared.tokenizer = fingerprint
+
+    def write_dynamic(self, path: Path | None = None, *, tokenizer: str | None = None) -> Path:
+        """Write the dynamic level to a file, whole or not at all, and return where.
+
+        Parameters
+        ----------
+        path
+            By default the file that ``dynamic`` names.
+        tokenizer
+            Fingerprint of the tokenizer, where the file that was read did not tell.
+
+        Raises
+        ------
+        UsageError
+            If no file is named, or nothing was learnt yet.
+        FileFormatError
+            If it cannot be written; what stood there before is untouched.
+        """
+        return self._shared.write(path, tokenizer)
+
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:  # noqa: ARG002
+        self._shared.build()  # brings numba, so not before it is used
+        if self.faithful:
+            return FaithfulSession(self, self._shared.take_slot(), prompt)
+        return NgramCacheSession(self, self._shared.new_counts(), prompt)
+
+
+class _Session(TextSession):
+    """Makes chains of what three levels propose."""
+
+    def __init__(self, drafter: NgramCacheDrafter, counts: NgramCounts, prompt: Sequence[int]) -> None:
+        self._drafter, self._shared = drafter, drafter._shared
+        self._corpus = self._shared.corpus if drafter.static_counts is None else drafter.static_counts
+        self._levels: Levels = self._shared.levels(counts)
+        super().__init__(prompt)
+
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+        n = min(nodes, self._drafter.n_draft)
+        if n < 1 or self._length < 2:  # as the reference, which asks for two tokens
+            return TokenTree.empty()
+        found = self._propose(n)
+        n = len(found)
+        if not n:
+            return TokenTree.empty()
+        self.match_length = int(found[0, 2])
+        evidence = found[:, 1].astype(np.int16)
+        return draft_tree(found[:, 0].copy(), evidence, accept_rates[evidence])
+
+    def _propose(self, n: int) -> NDArray[np.int32]:
+        levels, faithful, tail = self._levels, self._drafter.faithful, self.text[-_TAIL:]
+        if self._corpus is None:
+            return levels.propose(tail, n, faithful=faithful)
+        found = np.empty((n, 3), dtype=np.int32)
+        for row in range(n):  # a corpus is asked anew for each token
+            after = self._corpus.next_counts(tail[-2:].tolist(), _STATIC_LIMIT)
+            levels.static = self._shared.static_of(*after, tail[-2:])
+            one = levels.propose(tail, 1, faithful=faithful)
+            if not len(one):
+                return found[:row]
+            found[row] = one[0]
+            tail = np.append(tail, one[0, :1])[-_TAIL:]
+        return found
+
+
+class NgramCacheSession(_Session):
+    """One text, each n-gram of it counted once, as it comes."""
+
+    def __init__(self, drafter: NgramCacheDrafter, counts: NgramCounts, prompt: Sequence[int]) -> None:
+        self._counts = counts
+        self._unlearnt = 0  # from here on the dynamic level is to learn
+        super().__init__(drafter, counts, prompt)
+
+    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        self._counts.read(ids)
+        super().extend(ids)
+
+    def truncate(self, length: int) -> None:
+        if length < self._length:
+            super().truncate(max(length, 0))
+            self._counts.clear()
+            self._counts.read(self.text)
+            self._unlearnt = min(self._unlearnt, self._length)
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        twin._counts, twin._unlearnt = self._counts.copy(), self._length
+        twin._levels = self._shared.levels(twin._counts)
+        return twin
+
+    def close(self) -> None:
+        text, start = self.text, self._unlearnt
+        super().close()
+        self._counts.clear()
+        self._unlearnt = 0
+        self._shared.learn(text, start)
+
+
+class FaithfulSession(_Session):
+    """One text in a slot of llama.cpp's server, whose counts go on to the next request."""
+
+    def __init__(self, drafter: NgramCacheDrafter, slot: Slot, prompt: Sequence[int]) -> None:
+        self._slot = slot
+        super().__init__(drafter, slot.counts, prompt)
+
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        slot = self._slot
+        if nodes > 0 and slot.length < self._length:
+            # The slice alone: n-grams across its border are lost, and one token teaches nothing.
+            slot.counts.read(self.text[slot.length :], fresh=True)
+            slot.length = self._length
+        return super().draft(nodes, lookahead_nodes, accept_rates)
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        twin._slot = self._slot.copy()
+        twin._levels = self._shared.levels(twin._slot.counts)
+        return twin
+
+    def close(self) -> None:
+        super().close()
+        slot, self._slot = self._slot, self._slot.copy()  # a second close must not free what another has taken
+        slot.taken = False

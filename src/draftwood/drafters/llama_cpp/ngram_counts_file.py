@@ -1,0 +1,213 @@
+"""Files of n-gram counts: llama.cpp's own lookup cache, and the same records behind a header of ours.
+
+llama.cpp's format has no header: per n-gram four int32 tokens (-1 in unused places), an int32 number of pairs, and
+as many pairs of int32 token and count, all in the byte order of the machine. Ours is little-endian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.errors import FileFormatError, UsageError
+from draftwood.files.format import Header, compare_tokenizers, is_ours, read_payload, write_file
+from draftwood.files.paths import whole_file
+
+Ints = NDArray[np.int32]
+Format = Literal["draftwood", "llama"]
+
+KIND = "ngram counts"
+
+
+_LONGEST, _WIDTH = 4, 6
+
+
+@dataclass(frozen=True, slots=True)
+class CountsFile:
+    """What a file of counts holds.
+
+    Attributes
+    ----------
+    path
+        The file.
+    format
+        ``"draftwood"`` or ``"llama"``.
+    tokenizer
+        Fingerprint; None where unknown, as in every file of llama.cpp.
+    records : int32[n, 6]
+        Four tokens of the n-gram, -1 in unused places at the end, the next token, its count; each n-gram and next
+        token once.
+    """
+
+    path: Path
+    format: Format
+    tokenizer: str | None
+    records: Ints
+
+    def check_tokenizer(self, fingerprint: str) -> None:
+        """Raise `VocabularyError` if the ids are known to be another tokenizer's."""
+        compare_tokenizers(str(self.path), self.tokenizer, fingerprint)
+
+
+def read_counts(path: Path) -> CountsFile:
+    """Read a file of either format; a header of ours tells them apart.
+
+    Raises
+    ------
+    UsageError
+        If there is no such file, or it may not be read.
+    FileFormatError
+        If it is cut, damaged, or no file of counts.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(8)
+            if not (ours := is_ours(content)):
+                content += file.read()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
+    if not ours:
+        return CountsFile(path, "llama", None, _decode(path, content, "="))
+    header, content = read_payload(path, KIND)
+    return CountsFile(path, "draftwood", header.tokenizer, _decode(path, content, "<"))
+
+
+def write_counts(
+    path: Path, records: Ints, *, format: Format = "draftwood", tokenizer: str | None = None
+) -> CountsFile:
+    """Write counts, whole or not at all, and return what the file holds now.
+
+    Parameters
+    ----------
+    path
+        Replaced if it exists.
+    records : int32[n, 6]
+        As `NgramCounts.records` returns them, sorted; at least one.
+    format
+        llama.cpp's has no place for the tokenizer and no checksum.
+    tokenizer
+        Fingerprint of the tokenizer whose ids these are.
+
+    Raises
+    ------
+    UsageError
+        If there is nothing to write: llama.cpp takes no empty file.
+    FileFormatError
+        If the file cannot be written; what stood there before is untouched.
+    """
+    if not len(records):
+        raise UsageError(f"nothing was counted, so there is nothing to write to {path}: give longer texts")
+    stream = _encode(records)
+    if format == "llama":
+        with whole_file(path) as beside:
+            beside.write_bytes(stream.tobytes())
+        return CountsFile(path, format, None, records)
+    about = {"ngrams": int(len(stream) - 2 * len(records)) // (_LONGEST + 1), "continuations": len(records)}
+    known = {} if tokenizer is None else {"tokenizer": tokenizer}
+    write_file(path, KIND, about | known, [stream.astype("<i4")])
+    return CountsFile(path, format, tokenizer, records)
+
+
+def common_tokenizer(files: Iterable[CountsFile | Header]) -> str | None:
+    """Return the tokenizer that the files have in common, as far as they tell.
+
+    Raises
+    ------
+    VocabularyError
+        If two of them were made with different ones.
+    """
+    known: CountsFile | Header | None = None
+    for file in files:
+        if known is not None and known.tokenizer is not None:
+            file.check_tokenizer(known.tokenizer)
+        if file.tokenizer is not None:
+            known = file
+    return known.tokenizer if known is not None else None
+
+
+def _encode(records: Ints) -> Ints:
+    """The stream of int32 that both formats hold: n-gram, number of pairs, pairs."""
+    new = np.ones(len(records), dtype=np.bool_)
+    new[1:] = (records[1:, :_LONGEST] != records[:-1, :_LONGEST]).any(axis=1)
+    first = np.flatnonzero(new)
+    pairs = np.diff(np.append(first, len(records)))
+    stream = np.empty(5 * len(first) + 2 * len(records), dtype=np.int32)
+    head = 5 * np.arange(len(first)) + 2 * first
+    for place in range(_LONGEST):
+        stream[head + place] = records[first, place]
+    stream[head + _LONGEST] = pairs
+    pair = 5 * np.cumsum(new) + 2 * np.arange(len(records))
+    stream[pair], stream[pair + 1] = records[:, _LONGEST], records[:, _LONGEST + 1]
+    return stream
+
+
+def _decode(path: Path, content: bytes, order: str) -> Ints:
+    """Check and unpack a stream; of an n-gram or token that comes twice the first counts, as in llama.cpp."""
+    if not content:
+        raise FileFormatError(f"{path} is empty: make it with draftwood cache create")
+    stream = np.frombuffer(content[: len(content) // 4 * 4], dtype=f"{order}i4").astype(np.int32)
+    heads = _heads(path, stream, cut=len(content) % 4 > 0)
+    sizes = stream[heads + _LONGEST]
+    grams = stream[heads[:, None] + np.arange(_LONGEST)]
+    used = grams >= 0
+    if (grams < -1).any() or not used[:, 0].all() or (used[:, 1:] > used[:, :-1]).any():
+        raise _foreign(path, "an n-gram must be tokens, then -1")
+    owner = np.repeat(np.arange(len(heads)), sizes)
+    place = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    at = heads[owner] + _LONGEST + 1 + 2 * place
+    records = np.column_stack((grams[owner], stream[at], stream[at + 1])).astype(np.int32)
+    if (records[:, _LONGEST] < 0).any() or (records[:, _LONGEST + 1] <= 0).any():
+        raise _foreign(path, "tokens must not be negative, and counts at least 1")
+    return records if _ascending(records) else _first_of_each(records, owner)
+
+
+def _heads(path: Path, stream: Ints, *, cut: bool) -> NDArray[np.int64]:
+    """Where each n-gram begins."""
+    values, end, at, heads = stream.data, len(stream), 0, []
+    while at < end:
+        if end - at < _LONGEST + 1:
+            raise _cut(path)
+        pairs = values[at + _LONGEST]
+        if pairs <= 0:
+            raise _foreign(path, "an n-gram must have at least one pair")
+        heads.append(at)
+        at += _LONGEST + 1 + 2 * pairs
+    if at > end or cut:
+        raise _cut(path)
+    return np.array(heads, dtype=np.int64)
+
+
+def _ascending(records: Ints) -> bool:
+    """Whether no n-gram and token comes twice or out of order: then nothing need be sorted."""
+    ascends = np.zeros(max(len(records) - 1, 0), dtype=np.bool_)
+    for column in range(_LONGEST, -1, -1):
+        before, after = records[:-1, column], records[1:, column]
+        ascends = (before < after) | ((before == after) & ascends)
+    return bool(ascends.all())
+
+
+def _first_of_each(records: Ints, owner: NDArray[np.int64]) -> Ints:
+    order = np.lexsort((owner, *records[:, _LONGEST - 1 :: -1].T))
+    grams, owners = records[order, :_LONGEST], owner[order]
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = (grams[1:] != grams[:-1]).any(axis=1)
+    kept = order[owners == owners[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))]]
+    records = records[np.sort(kept)]
+    order = np.lexsort(records[:, _LONGEST::-1].T)  # stable: of equal ones the first stays first
+    records = records[order]
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = (records[1:, : _LONGEST + 1] != records[:-1, : _LONGEST + 1]).any(axis=1)
+    return np.ascontiguousarray(records[new])
+
+
+def _cut(path: Path) -> FileFormatError:
+    return FileFormatError(f"{path} was cut off, or is no file of n-gram counts: copy it again, or make it again")
+
+
+def _foreign(path: Path, why: str) -> FileFormatError:
+    return FileFormatError(f"{path} is no file of n-gram counts, or it is damaged ({why}): make it again")

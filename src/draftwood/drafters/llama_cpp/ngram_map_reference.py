@@ -1,0 +1,186 @@
+"""``ngram-map-k`` and ``ngram-map-k4v`` exactly as llama.cpp has them: for ``faithful=true``, and to compare with.
+
+Source: the behaviour of ``common_ngram_map`` in llama.cpp (ggml-org/llama.cpp, common/ngram-map.cpp). What looks
+like a slip below is one there; ``docs/drafters/ngram-map-k.md`` lists them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Ints
+from draftwood.drafters.llama_cpp.chain_followers import classes
+from draftwood.drafters.llama_cpp.reference_turns import NOTHING, ReferenceSession, newest
+
+VALUES = 4
+MOST = 16380  # counts stop here
+HASHES = 1 << 18
+_FACTOR = 2654435761
+
+
+@dataclass(slots=True)
+class Key:
+    """An n-gram that was looked up, by where it stands; positions, because its text is read anew each time.
+
+    Values 0 to 3: where each begins (0: free), how often it was counted, how much of its last draft was accepted.
+    """
+
+    position: int
+    last_accepted: list[int]
+    counted_to: int = 0
+    lookups: int = 0
+    begins: list[int] = field(default_factory=lambda: [0] * VALUES)
+    counts: list[int] = field(default_factory=lambda: [0] * VALUES)
+
+    def forget(self, cut: int) -> None:
+        """Drop values that begin at ``cut`` or later; those behind move up, and what the last accepted stays."""
+        for value in reversed(range(VALUES)):
+            if self.begins[value] >= cut and self.begins[value]:
+                for column, last in (
+                    (self.begins, 0),
+                    (self.counts, 0),
+                    (self.last_accepted, self.last_accepted[-1]),
+                ):
+                    del column[value]
+                    column.append(last)
+
+
+class FaithfulMap(ReferenceSession):
+    """One text with its keys. ``min_hits`` None: keys alone; else their values are counted (k4v)."""
+
+    def __init__(self, prompt: Sequence[int], n: int, m: int, min_hits: int | None) -> None:
+        self._n, self._m = n, m
+        self._min_hits = None if min_hits is None else min_hits & 0xFFFF  # held in 16 bits
+        self._hashes = np.zeros(HASHES, dtype=np.int32)
+        self._keys: list[Key] = []
+        self._begun = self._checked = self._indexed = 0
+        self._drafted: tuple[Key, int] | None = None
+        super().__init__(prompt)
+
+    def begin(self) -> None:
+        length, n, m = self._length, self._n, self._m
+        cut = self._begun
+        if cut > length:
+            cut = length - n - m if length > n + m else 0
+        if length < self._checked:
+            self._hashes[self._hashes >= cut] = 0
+            self._indexed = max(cut - 1, 0)
+            self._keys = [key for key in self._keys if key.position < cut]
+            if self._min_hits is not None:
+                for key in self._keys:
+                    key.forget(cut)
+                self._keys = [key for key in self._keys if key.begins[0]]
+        self._checked = self._begun = length
+
+    def propose(self) -> Ints:
+        self.match_length, self._drafted = 0, None
+        n, m, history = self._n, self._m, self._length - 1
+        if history < 2 * n + m:
+            return NOTHING
+        if self._checked > history or self._begun > history:
+            return NOTHING  # the reference ends its process here
+        self._checked = history
+        text = self.text[:history]
+        pattern = self.text[-n:]
+        match = self._find(text, pattern)
+        self._index(text)
+        if not match:
+            return NOTHING
+        key = self._key(text, pattern, match)
+        key.lookups = min(key.lookups + 1, MOST)
+        value = 0 if self._min_hits is None else self._count(text, pattern, key, match)
+        if value < 0:
+            return NOTHING
+        proposal = text[match + n :][: min(m, key.last_accepted[value])]  # whatever value won
+        if len(proposal):
+            self.match_length, self._drafted = n, (key, value)
+        return proposal
+
+    def accept(self, accepted: int) -> None:
+        if self._drafted is not None:
+            key, value = self._drafted
+            key.last_accepted[value] = accepted
+
+    def classes(self, count: int) -> NDArray[np.int16]:
+        return classes(self._n, count)
+
+    def _ranges(self, history: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """First and last start, ends included, in the prompt and behind it, that were not indexed yet.
+
+        The last ``n + m + 1`` starts of the prompt are in neither.
+        """
+        behind = self._n + self._m + 1
+        prompt = (self._indexed + 1, self._begun - behind if self._begun > behind else 0)
+        return prompt, (max(self._begun, self._indexed) + 1, history - behind)
+
+    def _find(self, text: Ints, pattern: Ints) -> int:
+        n, last = self._n, len(text) - self._n - self._m - 1
+        slot = 0
+        for token in pattern.tolist():
+            slot = (slot * _FACTOR + token) & 0xFFFFFFFF
+        start = int(self._hashes[slot % HASHES])
+        if 0 < start < last and (text[start : start + n] == pattern).all():
+            return start
+        prompt, behind = self._ranges(len(text))
+        return newest(text, pattern, *prompt) or newest(text, pattern, *behind)
+
+    def _index(self, text: Ints) -> None:
+        n = self._n
+        for first, last in self._ranges(len(text)):
+            if last < first:
+                continue
+            h = np.zeros(last + 1 - first, dtype=np.uint32)
+            for i in range(n):
+                h = h * np.uint32(_FACTOR) + text[first + i : last + 1 + i].astype(np.uint32)
+            slots, back = np.unique(h[::-1] % HASHES, return_index=True)  # the latest start of each slot
+            free = self._hashes[slots] == 0
+            self._hashes[slots[free]] = last - back[free]
+        self._indexed = max(len(text) - n - self._m - 1, self._indexed)
+
+    def _key(self, text: Ints, pattern: Ints, match: int) -> Key:
+        starts = np.array([key.position for key in self._keys], dtype=np.int64)
+        same = np.flatnonzero(text[starts] == pattern[0]) if len(starts) else starts
+        for index in same.tolist():
+            start = self._keys[index].position
+            if np.array_equal(text[start : start + self._n], pattern):
+                return self._keys[index]
+        key = Key(match, [self._m] * VALUES)
+        self._keys.append(key)
+        return key
+
+    def _count(self, text: Ints, pattern: Ints, key: Key, match: int) -> int:
+        """Count what followed from the last counted occurrence up to the match; returns the winner or -1."""
+        n, m = self._n, self._m
+        if key.lookups < (self._min_hits or 0):
+            return -1
+        starts = np.flatnonzero(text[key.counted_to : match + 1] == pattern[0]) + key.counted_to
+        for i in range(1, n):
+            starts = starts[text[starts + i] == pattern[i]]
+        for start in starts.tolist():
+            value = text[start + n : start + n + m]
+            for v in range(VALUES):
+                if not key.begins[v]:
+                    key.begins[v], key.counts[v] = start + n, 1
+                    break
+                if np.array_equal(value, text[key.begins[v] : key.begins[v] + m]):
+                    key.counts[v] = min(key.counts[v] + 1, MOST)
+                    break
+        key.counted_to = match
+        winner = int(np.argmax(key.counts))
+        others = sum(key.counts) - key.counts[winner]
+        return -1 if others and key.counts[winner] < 2 * others else winner
+
+    def fork(self) -> FaithfulMap:
+        twin = super().fork()
+        twin._hashes = self._hashes.copy()
+        twin._keys, twin._drafted = copy.deepcopy((self._keys, self._drafted))  # together: one is among the others
+        return twin
+
+    def close(self) -> None:
+        super().close()
+        self._hashes, self._keys, self._drafted = np.zeros(0, dtype=np.int32), [], None

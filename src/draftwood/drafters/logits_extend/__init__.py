@@ -1,0 +1,1 @@
+"""Drafting from tokens that were nearly chosen a step ago."""

@@ -1,0 +1,193 @@
+"""Drafter ``lookahead``: the target's own guesses ahead become n-grams, n-grams become drafts.
+
+Source: Fu, Bailis, Stoica and Zhang, "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding",
+arXiv 2402.02057, and their code; llama.cpp's example of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Feedback, Floats, Needs, Noise
+from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.drafters.lookahead.pool import PRIOR, Pool
+from draftwood.drafters.lookahead.window import VARIANTS, Window, most_nodes
+from draftwood.drafters.ngram.prior import PRIOR as NGRAM_PRIOR
+from draftwood.errors import UsageError
+from draftwood.tree import TokenTree
+
+if TYPE_CHECKING:
+    from draftwood.drafters.lookahead.statistics import Statistics
+
+_TWICE = np.concatenate((NGRAM_PRIOR, NGRAM_PRIOR))
+_TWICE.flags.writeable = False
+
+
+@dataclass(frozen=True)
+class LookaheadDrafter(BaseDrafter):
+    """Lets the target guess ahead in every pass, and drafts the n-grams that come of it (lookahead decoding).
+
+    Parameters
+    ----------
+    window
+        W, columns of the window: how many places ahead it guesses, at least 1.
+    ngram
+        N, tokens of an n-gram, at least 2; the window has one level less. With 2 it is Jacobi's iteration.
+    guesses
+        G, most n-grams of one first token; 0: as many as ``window``.
+    prompt
+        Read n-grams from the text too: from the prompt, and from the answer as it grows.
+    forward_one
+        Move the window by one place per step, however many tokens the step emitted.
+    variant
+        How it moves otherwise: as in the ``authors``' code or as in ``llama.cpp``.
+    vocabulary
+        Draw guesses from the token ids below this; 0: from the text.
+    seed
+        Of what is drawn.
+    statistics
+        Collect n-grams in an index of back-off statistics like that of ``ngram``, instead of the pool.
+
+    Raises
+    ------
+    UsageError
+        For an option out of range.
+    """
+
+    name: ClassVar[str] = "lookahead"
+
+    window: int = 7
+    ngram: int = 5
+    guesses: int = 0
+    prompt: bool = True
+    forward_one: bool = False
+    variant: str = "authors"
+    vocabulary: int = 0
+    seed: int = 0
+    statistics: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.window <= 1 << 12:
+            raise UsageError("lookahead: window must lie between 1 and 4096")
+        if not 2 <= self.ngram <= 64:
+            raise UsageError("lookahead: ngram must lie between 2 and 64")
+        if self.guesses < 0:
+            raise UsageError("lookahead: guesses must not be negative; 0 means as many as the window is wide")
+        if not 0 <= self.vocabulary <= 1 << 31:
+            raise UsageError("lookahead: vocabulary must be a number of tokens, or 0 to draw from the text")
+        if self.variant not in VARIANTS:
+            raise UsageError(f"lookahead: variant must be one of {', '.join(VARIANTS)}, not {self.variant!r}")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(top_k=1, lookahead_nodes=most_nodes(self.window, self.ngram))
+
+    @property
+    def prior(self) -> Floats:
+        return _TWICE if self.statistics else PRIOR
+
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> LookaheadSession:  # noqa: ARG002
+        return LookaheadSession(self, prompt)
+
+
+class LookaheadSession(TextSession):
+    """One text, the window ahead of it, and the n-grams collected so far.
+
+    Attributes
+    ----------
+    window, collected
+        See `Window`; a `Pool`, or `Statistics`.
+    """
+
+    def __init__(self, drafter: LookaheadDrafter, prompt: Sequence[int]) -> None:
+        self.window = Window(
+            drafter.window,
+            drafter.ngram,
+            vocabulary=drafter.vocabulary,
+            forward_one=drafter.forward_one,
+            variant=drafter.variant,
+            seed=drafter.seed,
+        )
+        self.collected = _collection(drafter)
+        super().__init__(prompt)
+
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        drafts = self.collected.grow(nodes, accept_rates)
+        self.match_length = self.collected.match_length
+        block = self.window.tokens
+        if not 0 < len(block) <= lookahead_nodes or not len(self.text):
+            return drafts
+        n = len(drafts)
+        below = [parent + n if parent >= 0 else -1 for parent in self.window.parents]
+        rest = TokenTree.build(block, below, belief=float(accept_rates[0]), lookahead=True)
+        return _joined(drafts, rest) if n else rest
+
+    def learn(self, feedback: Feedback) -> None:
+        guesses = self._guesses(feedback)
+        root, emitted = int(self.text[-1]), len(feedback.emitted)
+        super().extend(feedback.emitted)
+        if guesses is None:
+            self.window.skip(emitted, self.text)
+        else:
+            if self.window.full:
+                for first, ngram in self.window.ngrams(root, guesses):
+                    self.collected.add(first, ngram)
+            self.window.move(guesses, emitted, self.text)
+        self.collected.read(feedback.emitted)
+
+    def _guesses(self, feedback: Feedback) -> list[int] | None:
+        """The level of guesses that the pass adds; None where not the whole window was scored."""
+        size = len(self.window.tokens)
+        rows = feedback.node_map[len(feedback.node_map) - size :].tolist() if size else []
+        if feedback.top_k is None or feedback.proposal.n_lookahead != size or -1 in rows:
+            return None
+        return self.window.guesses([1 + row for row in rows], feedback.top_k[0][:, 0].tolist())
+
+    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        before = self._length
+        super().extend(ids)
+        self.collected.read(ids)
+        if before and len(ids) < 2:
+            self.window.skip(len(ids), self.text)
+        else:  # a prompt, or the next turn, of which no column is a guess
+            self.window.start(self.text)
+
+    def truncate(self, length: int) -> None:
+        if length < self._length:
+            super().truncate(max(0, length))
+            self.collected.reread(self.text)
+            self.window.start(self.text)
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        twin.window, twin.collected = self.window.copy(), self.collected.copy()
+        return twin
+
+    def close(self) -> None:
+        super().close()
+        self.collected = Pool(2, 0, read_text=False)
+
+
+def _collection(drafter: LookaheadDrafter) -> Pool | Statistics:
+    if drafter.statistics:
+        from draftwood.drafters.lookahead.statistics import Statistics  # brings numba, so not before it is used
+
+        return Statistics(read_text=drafter.prompt)
+    return Pool(drafter.ngram, drafter.guesses or drafter.window, read_text=drafter.prompt)
+
+
+def _joined(a: TokenTree, b: TokenTree) -> TokenTree:
+    return TokenTree(
+        np.concatenate((a.tokens, b.tokens)),
+        np.concatenate((a.parents, b.parents)),
+        np.concatenate((a.belief, b.belief)),
+        np.concatenate((a.source, b.source)),
+        np.concatenate((a.evidence, b.evidence)),
+        np.concatenate((a.draft_prob, b.draft_prob)),
+        np.concatenate((a.lookahead, b.lookahead)),
+    )

@@ -1,0 +1,85 @@
+"""The n-grams of lookahead decoding as back-off statistics, beside the text's. Importing this imports numba."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Floats
+from draftwood.drafters.base import draft_tree
+from draftwood.drafters.ngram.drafter import MAX_FREQUENT
+from draftwood.drafters.ngram.index import Cursor, NgramIndex
+from draftwood.drafters.ngram.prior import PRIOR
+from draftwood.tree import TokenTree, merge
+
+MOST = 1 << 18
+"""Tokens of n-grams after which collecting begins again: some 16 MB."""
+
+_LONGEST = 64
+
+
+class Statistics:
+    """Two indexes, one of the n-grams, each a document of its own, and one of the text. Stands in for a `Pool`.
+
+    They are two since no match may run from an n-gram into the text that was committed after it. Their classes
+    are those of ``ngram``, twice: n-grams first.
+
+    Parameters
+    ----------
+    read_text
+        Whether the text is a source of candidates too.
+    """
+
+    def __init__(self, *, read_text: bool) -> None:
+        self._ngrams, self._place = NgramIndex(), Cursor()
+        self._text, self._here = NgramIndex(), Cursor()
+        self._reads = read_text
+        self.match_length = 0
+
+    def read(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        """Read more committed text."""
+        self._ngrams.follow(ids, self._place)
+        if self._reads:
+            self._text.read(ids, self._here)
+
+    def add(self, first: int, ngram: tuple[int, ...]) -> None:
+        """Take in an n-gram."""
+        if len(self._ngrams) > MOST:
+            tail, self._ngrams, self._place = self._place.tail, NgramIndex(), Cursor()
+            self._ngrams.follow(tail, self._place)
+        self._ngrams.read((first, *ngram))
+        self._ngrams.end_document()
+
+    def reread(self, text: NDArray[Any]) -> None:
+        """Follow a text that was cut; n-grams that passes taught are kept."""
+        self._place, self._text, self._here = Cursor(), NgramIndex(), Cursor()
+        self.read(text)
+
+    def grow(self, nodes: int, accept_rates: Floats) -> TokenTree:
+        """Return what follows the end of the text in either index as one tree, likeliest first."""
+        classes = len(PRIOR)
+        tree = _tree(self._ngrams, self._place, nodes, accept_rates[:classes], 0)
+        self.match_length = self._place.match_length
+        if self._reads:
+            other = _tree(self._text, self._here, nodes, accept_rates[classes:], classes)
+            self.match_length = max(self.match_length, self._here.match_length)
+            tree, _ = merge((tree, other))
+            if len(tree) > nodes:
+                best = np.argsort(-tree.path_belief, kind="stable")[:nodes]
+                tree = tree.take(np.sort(best))
+        return tree
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        twin = type(self)(read_text=self._reads)
+        twin._ngrams, twin._place = self._ngrams.copy(), self._place.copy()
+        twin._text, twin._here = self._text.copy(), self._here.copy()
+        return twin
+
+
+def _tree(index: NgramIndex, cursor: Cursor, nodes: int, accept_rates: Floats, first_class: int) -> TokenTree:
+    columns, belief = index.grow(cursor, accept_rates, nodes, _LONGEST, MAX_FREQUENT)
+    return draft_tree(columns[0], (columns[2] + first_class).astype(np.int16), belief, columns[1])

@@ -1,0 +1,1 @@
+"""Drafting from earlier answers."""

@@ -1,0 +1,137 @@
+"""Drafter ``memory``: goes on as earlier answers did, across requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Feedback, Floats, Ints, Noise
+from draftwood.drafters.answer import AnswerSession
+from draftwood.drafters.base import BaseDrafter, draft_tree
+from draftwood.drafters.memory.memory import TOKENS, Memory
+from draftwood.drafters.memory.reader import MemoryReader
+from draftwood.drafters.memory.shared import KeptMemory, shared_memory
+from draftwood.drafters.ngram.prior import PRIOR
+from draftwood.errors import UsageError
+from draftwood.tree import TokenTree
+
+
+@dataclass(frozen=True)
+class MemoryDrafter(BaseDrafter):
+    """Offers what followed the last 1 to 32 tokens in the answers of earlier requests, as a tree, likeliest first.
+
+    Parameters
+    ----------
+    file
+        Where the answers are kept; it need not exist yet. It is loaded at once, saved at most once a minute when a
+        session closes, and when the interpreter ends. Without, they last as long as the drafter.
+    tokens
+        Most tokens that it remembers; by default as many as when its file was saved, 1,000,000 for a new one.
+    namespace
+        Whose answers: nobody is drafted from another namespace's.
+    length
+        Longest branch that it proposes.
+    memory
+        A memory that somebody else opened and will save; ``tokens`` then says nothing.
+
+    Raises
+    ------
+    UsageError
+        For options out of range or against each other, or a file that may not be read.
+    FileFormatError
+        If the file is no memory, or damaged.
+    """
+
+    name: ClassVar[str] = "memory"
+
+    file: str | None = None
+    tokens: int | None = None
+    namespace: str = ""
+    length: int = 64
+    memory: Memory | None = field(default=None, repr=False, compare=False)
+    _kept: KeptMemory = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.length <= 1 << 16:
+            raise UsageError("memory: length must lie between 1 and 65536")
+        if self.file is not None:
+            kept = shared_memory(self.file, self.tokens)
+            if self.memory not in (None, kept.memory):
+                raise UsageError(
+                    "memory: file says which memory to open, and one was given: leave one of them out"
+                )
+        else:
+            size = self.tokens if self.tokens is not None else TOKENS
+            kept = KeptMemory(self.memory if self.memory is not None else Memory(size))
+        object.__setattr__(self, "_kept", kept)
+        object.__setattr__(self, "memory", kept.memory)
+
+    @property
+    def prior(self) -> Floats:
+        return PRIOR
+
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> MemorySession:  # noqa: ARG002
+        return MemorySession(self, prompt)
+
+
+class MemorySession(AnswerSession):
+    """One text. What is written in it is remembered when the next turn begins, the text is cut, or it closes."""
+
+    def __init__(self, drafter: MemoryDrafter, prompt: Sequence[int]) -> None:
+        self._drafter, self._kept = drafter, drafter._kept
+        self._reader = MemoryReader(self._kept.memory, drafter.namespace)
+        self._places: Ints = np.empty(0, dtype=np.int32)
+        super().__init__(prompt)
+
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+        self._places = self._places[:0]
+        if nodes < 1:
+            return TokenTree.empty()
+        found = self._reader.grow(self.text, accept_rates, nodes, min(nodes, self._drafter.length))
+        self.match_length = self._reader.match_length
+        if found is None:
+            return TokenTree.empty()
+        columns, belief = found
+        self._places = columns[3]
+        return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
+
+    def learn(self, feedback: Feedback) -> None:
+        super().learn(feedback)
+        if feedback.path and len(self._places) == len(feedback.node_map):
+            places = zip(self._places.tolist(), feedback.node_map.tolist(), strict=True)
+            self._reader.credit([place for place, row in places if row in feedback.path])
+
+    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        if getattr(self, "_begun", False):  # the next turn
+            self._remember()
+        super().extend(ids)
+
+    def truncate(self, length: int) -> None:
+        if length >= self._length:
+            return
+        self._remember()
+        super().truncate(max(length, 0))
+        self._starts, self._begun = [self._length], False
+        self._reader.restart()
+
+    def fork(self) -> Self:
+        """Return an independent copy, which will remember what it writes itself."""
+        twin = super().fork()
+        twin._starts, twin._begun = [self._length], False
+        twin._reader = self._reader.copy()
+        return twin
+
+    def close(self) -> None:
+        self._remember()
+        super().close()
+        self._starts, self._begun = [0], False
+        self._reader.restart()
+        self._kept.save_if_due()
+
+    def _remember(self) -> None:
+        if self._begun:
+            self._kept.memory.add(self.text[self.start :], self._drafter.namespace)

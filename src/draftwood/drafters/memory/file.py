@@ -1,0 +1,158 @@
+"""Files of a memory: its answers in the order in which they came, how useful each was, and whose it is.
+
+The payload, little-endian, for n answers: int64[n] lengths, int64[n] numbers of namespaces (the description names
+them), float64[n] worths as of a clock that stands at 0, int32[sum of lengths] ids. The index is no part of it.
+The description also tells the size of the memory, and which namespaces were forgotten and when, so that other
+processes forget them as well: a digest stands for the name of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.errors import FileFormatError
+from draftwood.files.format import read_payload, write_file
+
+Ints = NDArray[np.int32]
+
+KIND = "memory"
+MOST_TOKENS = 1 << 28  # places are int32, and an index keeps up to twice as many while it is rebuilt
+
+
+class Saved(NamedTuple):
+    """An answer as files hold it.
+
+    Attributes
+    ----------
+    namespace, ids
+        Whose it is; int32[length], none negative.
+    worth
+        How useful it was, see `draftwood.drafters.memory.memory`, as of a clock that stands at 0.
+    """
+
+    namespace: str
+    ids: Ints
+    worth: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFile:
+    """What a file of a memory holds.
+
+    Attributes
+    ----------
+    answers
+        In the order in which they came.
+    fingerprint
+        Of the tokenizer whose ids these are; None if unknown.
+    tokens
+        Size of the memory that was saved; None if unknown.
+    forgotten
+        `tombstone` of each namespace that was forgotten -> when, in seconds since 1970.
+    """
+
+    answers: Sequence[Saved]
+    fingerprint: str | None = None
+    tokens: int | None = None
+    forgotten: Mapping[str, float] = field(default_factory=dict)
+
+    def buried(self, namespace: str) -> float:
+        """Return when a namespace was forgotten, 0 if never."""
+        return self.forgotten.get(tombstone(namespace), 0.0)
+
+
+def tombstone(namespace: str) -> str:
+    """Return what stands for the name of a namespace that was forgotten, which must not stay in the file."""
+    return hashlib.blake2b(namespace.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def write_memory(path: Path, memory: MemoryFile) -> None:
+    """Write answers to a file, whole or not at all; a new one may be read by nobody but its owner.
+
+    Parameters
+    ----------
+    path
+        Replaced if it exists; whoever calls holds `alone`.
+    memory
+        What it will hold.
+
+    Raises
+    ------
+    FileFormatError
+        If it cannot be written; what stood there before is untouched.
+    """
+    answers = memory.answers
+    names = {name: number for number, name in enumerate(dict.fromkeys(answer.namespace for answer in answers))}
+    about = {
+        "tokenizer": memory.fingerprint,
+        "tokens": memory.tokens,
+        "forgotten": dict(memory.forgotten),
+        "answers": len(answers),
+        "namespaces": list(names),
+    }
+    columns = (
+        np.array([len(answer.ids) for answer in answers], dtype="<i8"),
+        np.array([names[answer.namespace] for answer in answers], dtype="<i8"),
+        np.array([answer.worth for answer in answers], dtype="<f8"),
+    )
+    write_file(path, KIND, about, itertools.chain(columns, _texts(answers)), private=True)
+
+
+def _texts(answers: Sequence[Saved]) -> Iterator[NDArray[np.int32]]:
+    for answer in answers:
+        yield np.ascontiguousarray(answer.ids, dtype="<i4")
+
+
+def read_memory(path: Path) -> MemoryFile:
+    """Return what a file holds.
+
+    Raises
+    ------
+    UsageError
+        If there is no such file, or it may not be read.
+    FileFormatError
+        If it is foreign, cut, damaged, newer, or no memory.
+    """
+    header, payload = read_payload(path, KIND)
+    names, count = header.about.get("namespaces"), header.about.get("answers")
+    tokens, forgotten = header.about.get("tokens"), header.about.get("forgotten", {})
+    if tokens is not None and not (isinstance(tokens, int) and 1 <= tokens <= MOST_TOKENS):
+        raise _foreign(path)
+    if not isinstance(forgotten, dict) or not all(map(_is_time, forgotten.values())):
+        raise _foreign(path)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise _foreign(path)
+    if not isinstance(count, int) or not 0 <= 24 * count <= len(payload):
+        raise _foreign(path)
+    kinds = ("<i8", "<i8", "<f8")
+    lengths, owners, worths = (np.frombuffer(payload, kind, count, 8 * count * i) for i, kind in enumerate(kinds))
+    sound = (
+        (lengths >= 1) & (lengths <= len(payload)) & (owners >= 0) & (owners < len(names)) & np.isfinite(worths)
+    )
+    if not sound.all() or 4 * int(lengths.sum()) != len(payload) - 24 * count:
+        raise _foreign(path)
+    ids = np.frombuffer(payload, "<i4", offset=24 * count)
+    if len(ids) and ids.min() < 0:
+        raise _foreign(path)
+    pieces = np.split(ids.astype(np.int32, copy=False), np.cumsum(lengths)[:-1]) if count else []
+    answers = [
+        Saved(names[owner], piece, worth)
+        for piece, owner, worth in zip(pieces, owners.tolist(), worths.tolist(), strict=True)
+    ]
+    return MemoryFile(answers, header.tokenizer, tokens, forgotten)
+
+
+def _is_time(when: Any) -> bool:
+    return isinstance(when, int | float) and abs(when) < 1e18  # neither infinite nor NaN
+
+
+def _foreign(path: Path) -> FileFormatError:
+    return FileFormatError(f"{path} holds no answers that belong together: delete it, or restore a copy of it")

@@ -1,0 +1,321 @@
+"""What survives a request: finished answers, for drafting from them in later ones."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from threading import RLock
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from draftwood.contracts import Ints
+from draftwood.drafters.memory.answers import Answers, Key, digest, token_ids
+from draftwood.drafters.memory.file import (
+    MOST_TOKENS,
+    MemoryFile,
+    Saved,
+    read_memory,
+    tombstone,
+    write_memory,
+)
+from draftwood.errors import DraftwoodError, UsageError
+from draftwood.files.format import compare_tokenizers
+from draftwood.files.paths import alone, named
+
+log = logging.getLogger("draftwood")
+
+TOKENS = 1_000_000
+SHORTEST = 2
+"""Tokens of the shortest answer that is kept: one to match, one to propose."""
+
+WAIT = 30.0  # seconds, for another process that is saving to the same file
+
+
+class Memory:
+    """Answers of finished requests, shared by sessions and threads.
+
+    Parameters
+    ----------
+    tokens
+        How many it holds at most, over all namespaces; each answer counts one more than it has, each namespace
+        beyond the first 1,024 more. When it is full, the answers that were copied from least go.
+    fingerprint
+        Of the tokenizer whose ids it holds (`draftwood.models.fingerprint`); None: not known yet.
+
+    Attributes
+    ----------
+    size
+        ``tokens``.
+    path
+        Where `save` writes by default; None: nowhere.
+    fingerprint
+        As above, or as a file told.
+    contents
+        What it holds; to be used by who holds ``lock``.
+
+    Raises
+    ------
+    UsageError
+        For a size of 0 or beyond `MOST_TOKENS`.
+
+    Notes
+    -----
+    Nobody is drafted from another namespace's answers: speed can tell one user what another wrote. All namespaces
+    share one size, so a busy user may crowd out the answers of others.
+    """
+
+    def __init__(self, tokens: int = TOKENS, *, fingerprint: str | None = None) -> None:
+        if not 1 <= tokens <= MOST_TOKENS:
+            raise UsageError(f"a memory holds 1 to {MOST_TOKENS} tokens, not {tokens}")
+        self.size, self.fingerprint = tokens, fingerprint
+        self.path: Path | None = None
+        self.lock, self.contents = RLock(), Answers(tokens)
+        self._late: deque[tuple[Key, Ints]] = deque()  # see `add`
+        self._saved_changes = 0
+        self._synced: dict[Path, tuple[Any, set[Key]]] = {}  # per file: its state, and what was in it
+        self._forgotten: dict[str, float] = {}  # tombstone of a namespace -> when
+
+    @classmethod
+    def open(cls, path: str | Path, tokens: int | None = None) -> Self:
+        """Load a memory, or start an empty one where there is no such file yet.
+
+        Parameters
+        ----------
+        path
+            Where `save` writes it.
+        tokens
+            Its size; of a file that holds more, the most useful answers are taken, and a warning is logged. By
+            default what it had when it was saved, for a new one `TOKENS`.
+
+        Raises
+        ------
+        UsageError
+            For a size out of range, or if the file may not be read.
+        FileFormatError
+            If it is no memory, cut, damaged or newer.
+        """
+        to = named(path)
+        state = _state(to)
+        found = read_memory(to) if state is not None else MemoryFile([])
+        memory = cls(tokens if tokens is not None else found.tokens or TOKENS)
+        memory.path = to
+        memory._merge(to, state, found)
+        memory._saved_changes = memory.contents.changes
+        dropped = len(found.answers) - sum(memory.namespaces.values())
+        if dropped:
+            log.warning(
+                "%s holds %d answers and %d of them do not fit into %d tokens: the next save drops them; open it "
+                "with more",
+                to, len(found.answers), dropped, memory.size,
+            )  # fmt: skip
+        return memory
+
+    def copy(self) -> Self:
+        """Return a memory that knows the same and has no file: what either learns the other does not."""
+        twin = type(self)(self.size, fingerprint=self.fingerprint)
+        twin._put(self.answers())
+        twin._saved_changes = twin.contents.changes
+        return twin
+
+    def __enter__(self) -> Self:
+        """Return it; a memory without a file cannot be saved at the end, so that is refused at once."""
+        if self.path is None:
+            raise _no_file()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Save it, however the block was left; what fails must not hide an error of the block."""
+        try:
+            self.save()
+        except DraftwoodError as error:
+            if kind is None:
+                raise
+            log.warning("the memory was not saved: %s", error)
+
+    @property
+    def held(self) -> int:
+        """Tokens that count against its size."""
+        with self.lock:
+            return self.contents.held
+
+    @property
+    def changed(self) -> bool:
+        """Whether something came in or was forgotten since it was opened or saved."""
+        return bool(self._late) or self.contents.changes != self._saved_changes
+
+    @property
+    def namespaces(self) -> dict[str, int]:
+        """Each namespace that holds something, and how many answers."""
+        with self.lock:
+            return {name: len(space.answers) for name, space in self.contents.spaces.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the indices, spare room included; Python's own objects, some 500 bytes per answer, are not."""
+        with self.lock:
+            return sum(space.nbytes for space in self.contents.spaces.values())
+
+    def answers(self) -> list[Saved]:
+        """Return a copy of everything, per namespace in the order in which it came."""
+        with self.lock:
+            self._take_late()
+            return self.contents.saved()
+
+    def check_fingerprint(self, fingerprint: str) -> None:
+        """Take in the fingerprint of the tokenizer in use; raise `VocabularyError` if the ids are another's."""
+        what = f"the memory {self.path}" if self.path is not None else "the memory"
+        compare_tokenizers(what, self.fingerprint, fingerprint)
+        self.fingerprint = fingerprint
+
+    def add(self, ids: Sequence[int] | NDArray[Any], namespace: str = "") -> bool:
+        """Remember a finished answer, at the expense of the least useful ones.
+
+        Parameters
+        ----------
+        ids
+            Its tokens. One that is known already is kept once and counts as useful again.
+        namespace
+            Whose it is.
+
+        Returns
+        -------
+        bool
+            Whether it is remembered; False if it is shorter than `SHORTEST` or does not fit into the memory alone.
+
+        Raises
+        ------
+        UsageError
+            For what is no list of token ids, or negative ones; nothing is changed then.
+        """
+        text = token_ids(ids)
+        if len(text) < SHORTEST:
+            return False
+        key = (namespace, digest(text))
+        if self._held_here:  # a session that the garbage collector closes in the middle of our own work
+            self._late.append((key, text))
+            return True
+        with self.lock:
+            self._take_late()
+            return self.contents.put(key, text)
+
+    @property
+    def _held_here(self) -> bool:
+        """Whether this thread holds the lock; asked as `threading.Condition` asks it."""
+        return bool(self.lock._is_owned())  # type: ignore[attr-defined]
+
+    def _take_late(self) -> None:
+        while self._late:
+            self.contents.put(*self._late.popleft())
+
+    def forget(self, namespace: str) -> None:
+        """Forget what is remembered of one namespace.
+
+        The next `save` deletes it from the file, and other processes forget what they hold of it, too, when they
+        save to that file. Until then they draft from it.
+        """
+        with self.lock:
+            self._take_late()  # of this namespace too, which must not come back
+            self.contents.forget(namespace)
+            self._forgotten[tombstone(namespace)] = max(time.time(), self._buried(namespace) + 1e-3)
+
+    def save(self, path: str | Path | None = None, *, wait: float = WAIT) -> Path:
+        """Write it to a file, with what other processes have written there meanwhile: that is taken in here, too.
+
+        Parameters
+        ----------
+        path
+            By default where it was opened or last saved.
+        wait
+            Seconds to wait for a process that is saving there.
+
+        Returns
+        -------
+        Path
+            Where it is.
+
+        Raises
+        ------
+        UsageError
+            If no file is named, or what is there may not be read.
+        FileFormatError
+            If what is there is no memory or damaged, if it cannot be written, or the wait was too short. The file
+            is as it was.
+        VocabularyError
+            If what is there holds the ids of another tokenizer.
+        """
+        to = named(path) if path is not None else self.path
+        if to is None:
+            raise _no_file()
+        if self._held_here:  # as in `add`: the next one saves
+            return to
+        if to.is_dir():
+            raise UsageError(f"{to} cannot be read as a memory (it is a folder): name a file in it")
+        with alone(to, wait):
+            state = _state(to)
+            if state is not None and state != self._synced.get(to, (None,))[0]:
+                self._merge(to, state, read_memory(to))
+            with self.lock:
+                self._take_late()
+                changes, answers = self.contents.changes, self.contents.saved()
+                forgotten = dict(self._forgotten)
+            write_memory(to, MemoryFile(answers, self.fingerprint, self.size, forgotten))
+            self._synced[to] = _state(to), {(answer.namespace, digest(answer.ids)) for answer in answers}
+        self.path, self._saved_changes = to, changes
+        return to
+
+    def _merge(self, path: Path, state: Any, found: MemoryFile) -> None:
+        """Take in what a file holds, but not what was driven out here since it was last seen, or forgotten."""
+        if found.fingerprint is not None:
+            self.check_fingerprint(found.fingerprint)
+        _, known = self._synced.get(path, (None, set[Key]()))
+        with self.lock:
+            self._take_late()
+            for namespace in list(self.contents.spaces):
+                if self._buried(namespace) < found.buried(namespace):
+                    self.contents.forget(namespace)
+                    known = {key for key in known if key[0] != namespace}
+            theirs = {saved.namespace for saved in found.answers}
+            gone = {namespace for namespace in theirs if self._buried(namespace) > found.buried(namespace)}
+            for stone, when in found.forgotten.items():
+                self._forgotten[stone] = max(when, self._forgotten.get(stone, 0.0))
+        self._put([saved for saved in found.answers if saved.namespace not in gone], known)
+        self._synced[path] = state, {(saved.namespace, digest(saved.ids)) for saved in found.answers}
+
+    def _buried(self, namespace: str) -> float:
+        return self._forgotten.get(tombstone(namespace), 0.0)
+
+    def _put(self, answers: Sequence[Saved], known: Collection[Key] = ()) -> None:
+        """Take in answers with their worths, but of those that were ``known`` none that is gone."""
+        rooms: Counter[str] = Counter()
+        for saved in answers:
+            rooms[saved.namespace] += len(saved.ids) + 1
+        with self.lock:
+            for saved in answers:
+                key = (saved.namespace, digest(saved.ids))
+                if key not in known or self.contents.find(key) is not None:
+                    room = min(rooms[saved.namespace], self.size)
+                    self.contents.put(key, saved.ids, saved.worth, room)
+
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` if counts, order and indices disagree."""
+        with self.lock:
+            self.contents.check_integrity()
+
+
+def _no_file() -> UsageError:
+    return UsageError("this memory was not opened from a file: open it with Memory.open(FILE), or save it to one")
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """What changes whenever somebody else writes the file; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ()  # reading it will tell
+    return found.st_mtime_ns, found.st_size, found.st_ino

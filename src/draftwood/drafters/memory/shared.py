@@ -1,0 +1,83 @@
+"""Memories opened by the name of their file: one per file and process, saved now and then and at the end."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import time
+from pathlib import Path
+from threading import Lock
+
+from draftwood.drafters.memory.memory import Memory
+from draftwood.errors import DraftwoodError, UsageError
+from draftwood.files.paths import named
+
+log = logging.getLogger("draftwood")
+
+SAVE_EVERY = 60.0
+"""Seconds between two savings while requests come and go."""
+
+_open: dict[Path, KeptMemory] = {}
+_lock = Lock()
+
+
+class KeptMemory:
+    """A memory and when it was last saved.
+
+    Parameters
+    ----------
+    memory
+        What sessions read and write.
+    saved_here
+        Whether `save_if_due` saves it; otherwise that is up to whoever opened it.
+    """
+
+    def __init__(self, memory: Memory, *, saved_here: bool = False) -> None:
+        self.memory = memory
+        self._saved_here, self._saved = saved_here, time.monotonic()
+
+    def save_if_due(self) -> None:
+        """Save what came in, unless that was done a short while ago."""
+        if self._saved_here and time.monotonic() - self._saved >= SAVE_EVERY:
+            self.save(wait=1.0)
+
+    def save(self, wait: float) -> None:
+        """Save what came in; a failure is reported, costs no text, and is tried again later."""
+        self._saved = time.monotonic()
+        if not self.memory.changed:
+            return
+        try:
+            self.memory.save(wait=wait)
+        except DraftwoodError as error:
+            log.warning("what requests taught could not be saved: %s", error)
+
+
+def shared_memory(file: str, tokens: int | None = None) -> KeptMemory:
+    """Return the memory of a file, opened when somebody asks for it first.
+
+    Raises
+    ------
+    UsageError
+        If it is open with another size, or may not be read.
+    FileFormatError
+        If it is no memory, or damaged.
+    """
+    key = named(file)
+    with _lock:
+        found = _open.get(key)
+        if found is None:
+            if not _open:
+                atexit.register(save_all)
+            found = _open[key] = KeptMemory(Memory.open(key, tokens), saved_here=True)
+        elif tokens not in (None, found.memory.size):
+            raise UsageError(
+                f"memory: {file} is open with tokens={found.memory.size}, not {tokens}: give the same everywhere"
+            )
+    return found
+
+
+def save_all() -> None:
+    """Save every memory that was opened by its name."""
+    with _lock:
+        for shared in _open.values():
+            shared.save(wait=30.0)

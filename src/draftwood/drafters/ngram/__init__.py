@@ -1,0 +1,1 @@
+"""Drafting from what followed the last tokens before."""

@@ -1,0 +1,213 @@
+"""Occurrences of the last few tokens of a text, and the tree of what followed them. Importing this imports numba.
+
+The lists of occurrences are those of LZ77 compressors (hash chains); growing back-off statistics into a tree: PPM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.drafters.ngram.kernel import (
+    CLASSES,
+    DISTINCT,
+    FREQUENT,
+    HEAD,
+    REACH,
+    READ,
+    advance,
+    grow,
+    rehash,
+)
+from draftwood.errors import UsageError
+from draftwood.index.accept_rates import for_kernel
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+MOST_NODES = 1024
+"""Most nodes of one tree."""
+
+FOLLOWED = 64
+"""Tokens at the end of what is read that a cursor follows, at 2 microseconds each: enough to find its place."""
+
+_NOWHERE = np.array([-1, 0, 0, 0], dtype=np.int64)  # the cursor of nobody
+_ROOM = 1024  # tokens at first
+
+
+class Cursor:
+    """Where a text that is being written follows an index, and the text's last tokens.
+
+    Attributes
+    ----------
+    tail : int32[at most 32]
+        The last committed tokens.
+    state : int64[4]
+        See `draftwood.drafters.ngram.kernel`.
+    """
+
+    def __init__(self) -> None:
+        self.tail: Ints = np.empty(0, dtype=np.int32)
+        self.state = np.array([-1, 0, 0, 0], dtype=np.int64)
+
+    @property
+    def match_length(self) -> int:
+        """How many tokens the longest match of the last tree covered."""
+        return int(self.state[3])
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        twin = type(self)()
+        twin.tail, twin.state = self.tail, self.state.copy()
+        return twin
+
+
+class NgramIndex:
+    """Where the last 1, 2 or 4 tokens occurred before, for a text that only grows at its end.
+
+    A draft looks at the latest 16, 16 and 8 such occurrences, compares what stands before each (up to 32 tokens),
+    and takes what follows as candidates; further candidates come from following the last copy behind a difference,
+    and from the 12 most frequent tokens. All of it costs the same at any length of the text.
+
+    Attributes
+    ----------
+    text : int32[length]
+        What was read; a view, -1 between documents.
+    nbytes
+        Bytes held, spare room included.
+    """
+
+    def __init__(self, ids: Sequence[int] | NDArray[Any] = ()) -> None:
+        self._allocate(max(_ROOM, len(ids)))
+        self._tokens = np.full((256, 3), -1, dtype=np.int32)
+        self.read(ids)
+
+    def _allocate(self, room: int) -> None:
+        self._text = np.empty(room, dtype=np.int32)
+        self._links = np.empty((room, 3), dtype=np.int32)
+        self._buckets = np.full((2, 1 << (room - 1).bit_length()), -1, dtype=np.int32)
+        self._head = np.zeros(HEAD, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self._head[READ])
+
+    @property
+    def text(self) -> Ints:
+        return self._text[: len(self)]
+
+    @property
+    def nbytes(self) -> int:
+        return self._text.nbytes + self._links.nbytes + self._buckets.nbytes + self._tokens.nbytes
+
+    def read(self, ids: Sequence[int] | NDArray[Any], cursor: Cursor | None = None) -> None:
+        """Read more text; a cursor, if given, follows it. A negative id raises `UsageError`."""
+        tail, known = _joined(cursor or Cursor(), ids)
+        self._read(tail, known, cursor)
+        if cursor is not None:
+            cursor.tail = tail[-REACH:].copy()
+
+    def _read(self, tail: Ints, known: int, cursor: Cursor | None = None) -> None:
+        """Read ``tail[known:]``; -1 ends a document."""
+        self._make_room(len(tail) - known)
+        while (known := self._advance(cursor, tail, known, own=True)) < len(tail):
+            self._more_tokens()
+
+    def follow(self, ids: Sequence[int] | NDArray[Any], cursor: Cursor) -> None:
+        """Let the cursor of another text follow what it says."""
+        tail, known = _joined(cursor, ids)
+        self._advance(cursor, tail, known, own=False)
+        cursor.tail = tail[-REACH:].copy()
+
+    def end_document(self) -> None:
+        """Let no match cross this place."""
+        self._read(np.array([-1], dtype=np.int32), 0)
+
+    @property
+    def _lists(self) -> tuple[Ints, Ints, Ints, Ints, NDArray[np.int64]]:
+        return self._text, self._links, self._buckets, self._tokens, self._head
+
+    def _advance(self, cursor: Cursor | None, tail: Ints, known: int, own: bool) -> int:
+        state, followed = (_NOWHERE, 0) if cursor is None else (cursor.state, FOLLOWED)
+        found: int = advance(self._lists, state, tail, known, own, followed)
+        return found
+
+    def _make_room(self, more: int) -> None:
+        length = len(self)
+        needed = length + more
+        if needed > 2 * self._buckets.shape[1]:
+            self._rebuild(self.text.copy(), 2 * needed)
+        elif needed > len(self._text):
+            text, links = self._text, self._links
+            self._text, self._links = np.empty(2 * needed, np.int32), np.empty((2 * needed, 3), np.int32)
+            self._text[:length], self._links[:length] = text[:length], links[:length]
+
+    def _more_tokens(self) -> None:
+        bigger = np.empty((2 * len(self._tokens), 3), dtype=np.int32)
+        rehash(self._tokens, bigger)
+        self._tokens = bigger
+
+    def _rebuild(self, text: Ints, room: int) -> None:
+        self._allocate(max(_ROOM, room))
+        self._tokens = np.full_like(self._tokens, -1)
+        self._read(text, 0)
+
+    def truncate(self, length: int) -> None:
+        """Cut the text to its first ``length`` tokens; reads them again."""
+        if length < len(self):
+            self._rebuild(self.text[: max(length, 0)].copy(), length)
+
+    def grow(
+        self, cursor: Cursor, accept_rates: Floats, nodes: int, depth: int, frequent: int
+    ) -> tuple[Ints, Floats]:
+        """Grow the tree of what may follow the cursor's text, likeliest first.
+
+        Parameters
+        ----------
+        accept_rates : float32[CLASSES]
+            Acceptance rate per evidence class.
+        nodes, depth
+            Most nodes of the tree, at most 1024, and of its longest branch.
+        frequent
+            How many of the most frequent tokens are candidates everywhere, at most 12.
+
+        Returns
+        -------
+        columns : int32[4, n]
+            Tokens, parents (-1: the root), evidence classes, and where in `text` the token stands that each is a
+            copy of (-1: it is only frequent).
+        belief : float32[n]
+            Their accept rates.
+        """
+        accept_rates = for_kernel(accept_rates, CLASSES)
+        nodes = min(nodes, MOST_NODES)  # time grows with their square
+        depth, frequent = min(depth, nodes), min(frequent, FREQUENT)
+        if nodes < 1 or depth < 1 or not len(cursor.tail):
+            return np.empty((4, 0), dtype=np.int32), np.empty(0, dtype=np.float32)
+        if not accept_rates.flags.writeable:  # the kernel takes no read-only arrays
+            accept_rates = accept_rates.copy()
+        out, belief = np.empty((4, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
+        n = grow(self._lists, cursor.state, cursor.tail, accept_rates, nodes, depth, frequent, out, belief)
+        return out[:, :n], belief[:n]
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        twin = object.__new__(type(self))
+        for name, array in self.__dict__.items():
+            setattr(twin, name, array.copy())
+        return twin
+
+    @property
+    def distinct(self) -> int:
+        """Different tokens read."""
+        return int(self._head[DISTINCT])
+
+
+def _joined(cursor: Cursor, ids: Sequence[int] | NDArray[Any]) -> tuple[Ints, int]:
+    new = np.array(ids, dtype=np.int32)  # a copy: the kernel takes neither strides nor read-only arrays
+    if len(new) and new.min() < 0:
+        raise UsageError("token ids must not be negative")
+    known = len(cursor.tail)
+    return (np.concatenate((cursor.tail, new)) if known else new), known

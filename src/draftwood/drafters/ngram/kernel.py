@@ -1,0 +1,439 @@
+"""The kernels behind `NgramIndex`. Importing this module imports numba and compiles, or loads from the cache.
+
+Layout
+------
+An *occurrence* is named by the place of the token that follows it. ::
+
+    text    int32[room]         the tokens; -1 ends a document, which no match crosses
+    links   int32[room, 3]      per place: the occurrence before it of the 1, 2 or 4 tokens that precede it, -1
+    buckets int32[2, 2**k]      latest occurrence of 2 or 4 tokens, by their hash; collisions share a list
+    tokens  int32[2**j, 3]      hash table of single tokens: token (-1: free), latest occurrence, count
+    head    int64[2 + 2 * 12]   tokens read, different tokens; then the most frequent tokens and their counts
+
+The *cursor* int64[4] follows a copy through the text: where it goes on, how many tokens ago it last agreed (age),
+how many agreed in its course (run), and how long the last draft's match was. It is what lets drafting go on behind
+a replaced word, where no suffix matches.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.index.compiling import compiled, inner
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Reals = NDArray[np.float64]
+Lists = tuple[Ints, Ints, Ints, Ints, Longs]  # text, links, buckets, tokens, head
+_LISTS = "Tuple((i4[::1], i4[:,::1], i4[:,::1], i4[:,::1], i8[::1]))"
+
+REACH = 32  # longest match that is told apart
+FREQUENT = 12  # most frequent tokens that are kept
+HEAD = 2 + 2 * FREQUENT
+LOST = 12  # tokens without agreement after which a cursor is given up
+ANCHOR = 3  # tokens that must match before a cursor starts to follow
+SHIFT = 2  # how far a cursor looks around itself for its way back
+BEHIND, AHEAD, NEARBY = 8, 64, 6  # how far around a cursor the last token is looked for, and how often
+WALK = 64  # links followed at most, collisions included
+
+PLACE, AGE, RUN, LONGEST = 0, 1, 2, 3  # of the cursor
+READ, DISTINCT, TOP = 0, 1, 2  # of the head
+_MOST = 16 + 16 + 8 + NEARBY  # occurrences looked at per context
+
+# Columns of the scratch table: of candidates, token, class, where the cursor goes with them (place, age, run),
+# place of the occurrence, length of its match, how many match as far, nearness to the cursor; then, in columns of
+# their own, places and lengths of all occurrences, and how many there are of each length.
+TOKEN, CLASS, GOES, AGED, RAN, SOURCE, LENGTH, COUNT, NEAR, PLACES, LENGTHS, TOTALS = range(12)
+
+LENGTHS_TOLD = 8
+MATCHED, FOLLOWED, BY_COUNT = LENGTHS_TOLD * 3 * 6 * 4, (2 * SHIFT + 1) * 4 * 3, 2 * FREQUENT
+CLASSES = MATCHED + FOLLOWED + BY_COUNT
+"""Evidence classes: of matches, of the cursor alone, of frequent tokens; see `draftwood.drafters.ngram.drafter`."""
+
+
+@inner
+def _mix(h: np.uint64, token: int) -> np.uint64:
+    h = (h + np.uint64(np.uint32(token)) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    return h ^ (h >> np.uint64(29))
+
+
+@inner
+def _bucket(ids: Ints, end: int, size: int, buckets: int) -> np.int64:
+    h = np.uint64(size)
+    for back in range(1, size + 1):
+        h = _mix(h, ids[end - back])
+    return np.int64(h & np.uint64(buckets - 1))
+
+
+@inner
+def _row(tokens: Ints, token: int) -> np.int64:
+    """Row of this token, or the free row where it belongs."""
+    row = np.int64(_mix(np.uint64(0), token) & np.uint64(len(tokens) - 1))
+    while tokens[row, 0] >= 0 and tokens[row, 0] != token:
+        row = (row + 1) & (len(tokens) - 1)
+    return row
+
+
+@inner
+def _count(tokens: Ints, head: Longs, token: int) -> None:
+    row = _row(tokens, token)
+    if tokens[row, 0] < 0:
+        tokens[row, 0], tokens[row, 1], tokens[row, 2] = token, -1, 0
+        head[DISTINCT] += 1
+    tokens[row, 2] += 1
+    count = tokens[row, 2]
+    at = 0
+    while at < FREQUENT - 1 and head[TOP + 2 * at + 1] > 0 and head[TOP + 2 * at] != token:
+        at += 1
+    if head[TOP + 2 * at] != token and head[TOP + 2 * at + 1] >= count:
+        return
+    while at > 0 and head[TOP + 2 * at - 1] < count:
+        head[TOP + 2 * at], head[TOP + 2 * at + 1] = head[TOP + 2 * at - 2], head[TOP + 2 * at - 1]
+        at -= 1
+    head[TOP + 2 * at], head[TOP + 2 * at + 1] = token, count
+
+
+@inner
+def _append(index: Lists, token: int) -> None:
+    text, links, buckets, tokens, head = index
+    n = head[READ]
+    text[n] = token
+    head[READ] = n + 1
+    links[n, 0], links[n, 1], links[n, 2] = -1, -1, -1
+    if token < 0:
+        return
+    _count(tokens, head, token)
+    if n == 0 or text[n - 1] < 0:
+        return
+    row = _row(tokens, text[n - 1])
+    links[n, 0], tokens[row, 1] = tokens[row, 1], n
+    for order in range(2):
+        size = 2 * (order + 1)
+        if size <= n:
+            slot = _bucket(text, n, size, buckets.shape[1])
+            links[n, order + 1], buckets[order, slot] = buckets[order, slot], n
+
+
+@inner
+def _common(text: Ints, place: int, tail: Ints, m: int) -> int:
+    """How many tokens before ``place`` equal the last ones of ``tail[:m]``."""
+    most = min(REACH, min(m, place))
+    length = 0
+    while length < most and text[place - 1 - length] == tail[m - 1 - length]:
+        length += 1
+    return length
+
+
+@inner
+def _occurrences(index: Lists, tail: Ints, m: int, places: Longs, lengths: Longs) -> int:
+    """The latest 8, 16, 16 occurrences of the last 4, 2, 1 tokens, none twice; returns how many."""
+    text, links, buckets, tokens, _ = index
+    found, longer = 0, REACH + 1
+    for order in range(2, -1, -1):
+        size, wanted = 1 << order, 8 if order == 2 else 16
+        if size > m:
+            continue
+        if order:
+            place = buckets[order - 1, _bucket(tail, m, size, buckets.shape[1])]
+        else:
+            row = _row(tokens, tail[m - 1])
+            place = tokens[row, 1] if tokens[row, 0] >= 0 else -1
+        for _ in range(WALK):
+            if place < 0 or wanted == 0:
+                break
+            length = _common(text, place, tail, m)
+            if length >= size:
+                wanted -= 1
+                if length < longer:  # longer ones were among those of the order before
+                    places[found], lengths[found] = place, length
+                    found += 1
+            place = links[place, order]
+        longer = size
+    return found
+
+
+@inner
+def _nearby(index: Lists, tail: Ints, m: int, cursor: int, places: Longs, lengths: Longs, found: int) -> int:
+    """Add the first occurrences of the last token around the cursor: a copy that skipped text goes on there."""
+    text, n = index[0], index[4][READ]
+    wanted = NEARBY
+    for place in range(max(1, cursor - BEHIND), min(n, cursor + AHEAD) if cursor >= 0 else 0):
+        if text[place - 1] != tail[m - 1]:
+            continue
+        i = 0
+        while i < found and places[i] != place:
+            i += 1
+        if i == found:
+            places[found], lengths[found] = place, _common(text, place, tail, m)
+            found += 1
+        wanted -= 1
+        if wanted == 0:
+            break
+    return found
+
+
+@inner
+def _near_class(off: int) -> int:
+    return 3 if off == 0 else 2 if -4 < off < LOST else 1 if -BEHIND <= off < AHEAD else 0
+
+
+@inner
+def _length_class(length: int) -> int:
+    if length <= 4:
+        return length - 1
+    return 3 if length == 5 else 4 if length <= 8 else 5 if length <= 15 else 6 if length <= 31 else 7
+
+
+@inner
+def _match_class(length: int, longest: int, count: int, total: int, near: int) -> int:
+    gap = _length_class(longest) - _length_class(length)
+    gap = 0 if gap == 0 else 1 if gap <= 2 else 2
+    if count == total:
+        share = 0 if total == 1 else 1
+    elif 100 * count >= 60 * total:
+        share = 2
+    elif 100 * count >= 30 * total:
+        share = 3
+    else:
+        share = 4 if 100 * count >= 12 * total else 5
+    return ((_length_class(length) * 3 + gap) * 6 + share) * 4 + near
+
+
+@inner
+def _follow_class(shift: int, age: int, run: int) -> int:
+    old = age if age < 2 else 2 if age < 4 else 3
+    trust = 0 if run < 6 else 1 if run < 16 else 2
+    return MATCHED + ((shift + SHIFT) * 4 + old) * 3 + trust
+
+
+@inner
+def _known(work: Longs, k: int, token: int) -> int:
+    """Row of this token among the first ``k`` candidates, or ``k``."""
+    c = 0
+    while c < k and work[c, TOKEN] != token:
+        c += 1
+    return c
+
+
+@inner
+def _point(work: Longs, row: int, place: int, age: int, run: int) -> None:
+    work[row, GOES], work[row, AGED], work[row, RAN] = place, age, run
+
+
+@inner
+def _candidates(index: Lists, tail: Ints, m: int, place: int, age: int, run: int, work: Longs) -> tuple[int, int]:
+    """What followed the occurrences of the end of ``tail[:m]``; returns how many tokens, and the longest match."""
+    text, n = index[0], index[4][READ]
+    places, lengths = work[:, PLACES], work[:, LENGTHS]
+    occurrences = _occurrences(index, tail, m, places, lengths)
+    occurrences = _nearby(index, tail, m, place, places, lengths, occurrences)
+    total = work[:, TOTALS]  # occurrences of each length, then of at least it
+    for length in range(REACH + 2):
+        total[length] = 0
+    k, longest = 0, 0
+    for i in range(occurrences):
+        at, length = places[i], lengths[i]
+        token = text[at]
+        if token < 0:
+            continue
+        total[length] += 1
+        longest = max(longest, length)
+        c = _known(work, k, token)
+        if c == k:
+            k += 1
+            work[c, TOKEN], work[c, LENGTH], work[c, NEAR] = token, 0, 0
+        if length > work[c, LENGTH]:
+            work[c, LENGTH], work[c, COUNT], work[c, SOURCE] = length, 0, at
+        if length == work[c, LENGTH]:
+            work[c, COUNT] += 1
+            work[c, SOURCE] = max(work[c, SOURCE], at)
+        if place >= 0:
+            work[c, NEAR] = max(work[c, NEAR], _near_class(at - place))
+    for length in range(REACH, -1, -1):
+        total[length] += total[length + 1]
+    for c in range(k):
+        length = work[c, LENGTH]
+        work[c, CLASS] = _match_class(length, longest, work[c, COUNT], total[length], work[c, NEAR])
+        if 0 <= place < n and text[place] == work[c, TOKEN]:
+            _point(work, c, place + 1, 0, run + 1)
+        elif length + 1 >= ANCHOR:
+            _point(work, c, work[c, SOURCE] + 1, 0, length + 1)
+        else:
+            _point(work, c, place + 1 if place >= 0 else -1, age + 1, run)
+    return k, longest
+
+
+@inner
+def _more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequent: int, work: Longs) -> int:
+    """Add what the cursor alone and what mere frequency suggest; returns the new count."""
+    text, head = index[0], index[4]
+    n, matched = head[READ], k
+    for place in range(max(1, cursor - SHIFT), min(n, cursor + SHIFT + 1) if cursor >= 0 else 0):
+        if text[place] >= 0 and _known(work, k, text[place]) == k:
+            work[k, TOKEN], work[k, CLASS], work[k, SOURCE] = (
+                text[place],
+                _follow_class(place - cursor, age, run),
+                place,
+            )
+            work[k, LENGTH] = 0
+            _point(work, k, place + 1, 0 if place == cursor else 1, run)
+            k += 1
+    for rank in range(frequent):
+        token = head[TOP + 2 * rank]
+        if head[TOP + 2 * rank + 1] == 0:
+            break
+        if _known(work, k, token) == k:
+            kind = MATCHED + FOLLOWED + rank + (0 if matched else FREQUENT)
+            work[k, TOKEN], work[k, CLASS], work[k, SOURCE], work[k, LENGTH] = token, kind, -1, 0
+            _point(work, k, cursor + 1 if cursor >= 0 else -1, age + 1, run)
+            k += 1
+    return k
+
+
+@inner
+def _follow(index: Lists, tail: Ints, m: int, n: int, cursor: Longs, work: Longs) -> None:
+    """Move the cursor past the last token of ``tail[:m]``, before which the index held ``n``."""
+    text, token, place = index[0], tail[m - 1], cursor[PLACE]
+    if 0 <= place < n and text[place] == token:
+        cursor[PLACE], cursor[AGE], cursor[RUN] = place + 1, 0, cursor[RUN] + 1
+        return
+    places, lengths = work[:, PLACES], work[:, LENGTHS]
+    best, at = 0, -1
+    for i in range(_occurrences(index, tail, m, places, lengths)):
+        if (lengths[i], places[i]) > (best, at) and text[places[i]] >= 0:
+            best, at = lengths[i], places[i]
+    if best >= ANCHOR:
+        cursor[PLACE], cursor[AGE], cursor[RUN] = at, 0, best
+        return
+    if place < 0:
+        return
+    for step in range(1, SHIFT + 1):
+        for shift in (step, -step):
+            if 0 <= place + shift < n and text[place + shift] == token:
+                cursor[PLACE], cursor[AGE] = place + shift + 1, 1
+                return
+    cursor[PLACE], cursor[AGE] = place + 1, cursor[AGE] + 1
+    if cursor[AGE] > LOST:
+        cursor[PLACE] = -1
+
+
+@compiled(f"i8({_LISTS}, i8[::1], i4[::1], i8, b1, i8)")
+def advance(index: Lists, cursor: Longs, tail: Ints, known: int, own: bool, followed: int) -> int:
+    """Read ``tail[known:]``, the tokens before being the text so far: into the index where it is its ``own``.
+
+    The cursor follows the last ``followed`` of them. Returns how much of ``tail`` is known now: reading stops
+    where the table of tokens is half full.
+    """
+    work = np.empty((_MOST + 2 * SHIFT + 1 + FREQUENT, 12), np.int64)
+    for m in range(known + 1, len(tail) + 1):
+        before = index[4][READ]
+        if own:
+            if 2 * index[4][DISTINCT] >= len(index[3]):
+                return m - 1
+            _append(index, tail[m - 1])
+        if m > len(tail) - followed:
+            _follow(index, tail, m, before, cursor, work)
+    return len(tail)
+
+
+@compiled("void(i4[:,::1], i4[:,::1])")
+def rehash(old: Ints, new: Ints) -> None:
+    """Move the rows of a table of tokens to a bigger one."""
+    for row in range(len(new)):
+        new[row, 0] = -1
+    for row in range(len(old)):
+        if old[row, 0] >= 0:
+            place = _row(new, old[row, 0])
+            for column in range(3):
+                new[place, column] = old[row, column]
+
+
+@inner
+def _reach(accept_rates: Floats) -> Reals:
+    """The best accept rates that a child can have, by the class of its match's length; without a cursor, and with one."""
+    reach = np.empty((2, LENGTHS_TOLD), np.float64)
+    for follows in range(2):
+        best = 0.0
+        for which in range(MATCHED + (1 - follows) * FOLLOWED, CLASSES):
+            best = max(best, accept_rates[which])
+        for which in range(MATCHED):
+            if follows or which % 4 == 0:
+                best = max(best, accept_rates[which])
+            reach[follows, which * LENGTHS_TOLD // MATCHED] = best
+    return reach
+
+
+@compiled(f"i8({_LISTS}, i8[::1], i4[::1], f4[::1], i8, i8, i8, i4[:,::1], f4[::1])")
+def grow(
+    index: Lists, cursor: Longs, tail: Ints, accept_rates: Floats, nodes: int, depth: int, frequent: int, out: Ints,
+    belief: Floats,
+) -> int:  # fmt: skip
+    """Grow a tree of at most ``nodes`` nodes behind ``tail``, likeliest first; returns how many there are.
+
+    Rows of ``out`` are tokens, parents, classes, and the places of the occurrences behind them (-1: mere
+    frequency). The frontier is kept sorted and never holds more than what can still be taken; a node is not looked
+    behind where even a match longer by one would come too late.
+    """
+    work = np.empty((_MOST + 2 * SHIFT + 1 + FREQUENT, 12), np.int64)
+    m = len(tail)
+    path = np.empty(m + depth, np.int32)
+    for i in range(m):
+        path[i] = tail[i]
+    entry = np.empty((nodes, 9), np.int64)  # columns TOKEN to LENGTH, then parent and depth
+    chance = np.empty(nodes, np.float64)
+    order = np.empty(nodes, np.int64)  # entries of the frontier, likeliest first; the unused ones behind
+    for i in range(nodes):
+        order[i] = i
+    waiting, size = 0, 0
+    parent, below, likely = -1, 0, 1.0
+    place, age, run = cursor[PLACE], cursor[AGE], cursor[RUN]
+    longest = 0
+    reach, length = _reach(accept_rates), REACH
+    while True:
+        room = nodes - size
+        waiting = min(waiting, room)
+        best = likely * reach[1 if place >= 0 else 0, _length_class(min(length + 1, REACH))]
+        if below < depth and (waiting < room or best > chance[order[waiting - 1]]):  # else no child would be taken
+            k, matched = _candidates(index, path, m + below, place, age, run, work)
+            k = _more_candidates(index, k, place, age, run, frequent, work)
+            if size == 0:
+                longest = matched
+            for c in range(k):
+                p = likely * accept_rates[work[c, CLASS]]
+                if waiting == room:
+                    if p <= chance[order[waiting - 1]]:
+                        continue
+                    waiting -= 1
+                at, slot = waiting, order[waiting]
+                while at > 0 and chance[order[at - 1]] < p:
+                    order[at] = order[at - 1]
+                    at -= 1
+                order[at], chance[slot] = slot, p
+                waiting += 1
+                for field in range(LENGTH + 1):
+                    entry[slot, field] = work[c, field]
+                entry[slot, 7], entry[slot, 8] = parent, below + 1
+        if waiting == 0:
+            break
+        slot = order[0]
+        waiting -= 1
+        for i in range(waiting):
+            order[i] = order[i + 1]
+        order[waiting] = slot
+        out[0, size], out[1, size], out[2, size] = entry[slot, TOKEN], entry[slot, 7], entry[slot, CLASS]
+        out[3, size] = entry[slot, SOURCE]
+        belief[size] = accept_rates[entry[slot, CLASS]]
+        parent, below, likely = size, entry[slot, 8], chance[slot]
+        place, age, run = entry[slot, GOES], entry[slot, AGED], entry[slot, RAN]
+        length = entry[slot, LENGTH]
+        size += 1
+        if size == nodes:
+            break
+        node = parent
+        for back in range(below):
+            path[m + below - 1 - back] = out[0, node]
+            node = out[1, node]
+    cursor[LONGEST] = longest
+    return size

@@ -1,0 +1,1 @@
+"""The N-gram Parrot: frequencies of n-grams and a probability threshold."""

@@ -1,0 +1,152 @@
+"""Drafter ``parrot``: an n-gram model of the prompt suggests while what it promises stays above a threshold.
+
+Source: Kim, Kim and Oh, "Autocomplete Algorithm for Language Models" (KAIST), section 3. Its Algorithm 1 as
+printed goes on after the first token that differs; the text, and the loop here, stop there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Feedback, Floats, Noise
+from draftwood.drafters.answer import AnswerSession
+from draftwood.drafters.base import BaseDrafter, draft_tree
+from draftwood.errors import UsageError
+from draftwood.tree import TokenTree
+
+PRIOR = (
+    *(0.03,),  # the context of no token
+    *(0.13, 0.15, 0.40, 0.27, 0.60),  # of one: followed by this token in below half of the cases, ...
+    *(0.16, 0.35, 0.65, 0.57, 0.75),  # of two
+    *(0.42, 0.42, 0.75, 0.84, 0.95),  # of three
+    *(0.42, 0.52, 0.88, 0.91, 0.96),  # of more, or of three deep in a suggestion
+)
+"""Acceptance rate per evidence class (`draftwood.drafters.parrot.kernel` says which is which), from
+168 answers of SmolLM2 in ``benchmarks/results``; no class keeps what its raw frequency promises, the single
+occurrence least."""
+
+_PRIOR = np.array(PRIOR, dtype=np.float32)
+_PRIOR.flags.writeable = False
+
+
+@dataclass(frozen=True)
+class ParrotDrafter(BaseDrafter):
+    """Suggests the likeliest next tokens by an n-gram model of the prompt (N-gram Parrot).
+
+    Parameters
+    ----------
+    order
+        N of the model: a token is suggested by the ``order - 1`` before it, or as many of them as occurred.
+    p
+        It suggests while the product of relative frequencies is at least this.
+    length
+        Most tokens it proposes.
+    learn
+        Train on the answer too; the paper trains once, on the prompt.
+    context
+        Token ids of further text to train on, for example what a search returned.
+
+    Raises
+    ------
+    UsageError
+        For an option out of range, and for what are no token ids.
+    """
+
+    name: ClassVar[str] = "parrot"
+
+    order: int = 4
+    p: float = 0.5
+    length: int = 16
+    learn: bool = False
+    context: tuple[int, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.order <= 64:
+            raise UsageError("parrot: order must lie between 1 and 64")
+        if not 0 <= self.p <= 1:
+            raise UsageError("parrot: p is a probability, between 0 and 1")
+        if not 1 <= self.length <= 1 << 16:
+            raise UsageError("parrot: length must lie between 1 and 65536")
+        ids = np.asarray(self.context)
+        if ids.ndim != 1 or (ids.size and (ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 1 << 31)):
+            raise UsageError("parrot: context must be a sequence of token ids: tokenise the text first")
+
+    @property
+    def prior(self) -> Floats:
+        return _PRIOR
+
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> ParrotSession:  # noqa: ARG002
+        return ParrotSession(self, prompt)
+
+
+class ParrotSession(AnswerSession):
+    """One text behind its context, and what followed what in both up to the answer."""
+
+    def __init__(self, drafter: ParrotDrafter, prompt: Sequence[int]) -> None:
+        from draftwood.drafters.parrot import kernel as frequency_kernel  # brings numba, so not before it is used
+
+        self._drafter, self._kernel = drafter, frequency_kernel
+        self._out = np.empty((2, drafter.length), dtype=np.int32)
+        self._clear()
+        self._offset = len(drafter.context)
+        ids = np.empty(self._offset + len(prompt), dtype=np.int32)
+        ids[: self._offset], ids[self._offset :] = drafter.context, prompt
+        super().__init__(ids)
+        self._run(0)
+
+    def _clear(self) -> None:
+        self._table = np.full((1024, self._kernel.COLUMNS), -1, dtype=np.int32)
+        self._head = np.zeros(self._kernel.FOUND + 1, dtype=np.int64)
+
+    def _run(self, nodes: int) -> int:
+        """Read what is new and may be read; suggest. Returns how many tokens stand behind the text."""
+        drafter = self._drafter
+        if self._length + nodes > len(self._buffer):
+            self._buffer = np.append(self._buffer, np.empty(len(self._buffer) + nodes, dtype=np.int32))
+        until = self._length if drafter.learn else self.start
+        arguments = (self._buffer, until, self._length, drafter.order, drafter.p, nodes, self._out)
+        try:
+            self._table = self._kernel.suggest(self._table, self._head, *arguments)
+        except BaseException:  # Ctrl-C, raised as the kernel returns: the table that moved is lost
+            self._clear()
+            raise
+        return int(self._head[self._kernel.FOUND])
+
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+        n = self._run(min(nodes, self._drafter.length)) if nodes > 0 else 0
+        self.match_length = int(self._out[0, 0]) if n else 0
+        if not n:
+            return TokenTree.empty()
+        evidence = self._out[1, :n].astype(np.int16)
+        tokens = self._buffer[self._length : self._length + n].copy()
+        return draft_tree(tokens, evidence, accept_rates[evidence])
+
+    def learn(self, feedback: Feedback) -> None:
+        super().learn(feedback)
+        if self._drafter.learn:
+            self._run(0)
+
+    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        super().extend(ids)
+        self._run(0)
+
+    def truncate(self, length: int) -> None:
+        super().truncate(max(0, length) + self._offset)
+        if self._head[self._kernel.READ] > (self._length if self._drafter.learn else self.start):
+            self._clear()  # counts cannot be taken back: read again
+        self._run(0)
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        twin._table, twin._head, twin._out = self._table.copy(), self._head.copy(), self._out.copy()
+        return twin
+
+    def close(self) -> None:
+        super().close()
+        self._offset = 0
+        self._clear()

@@ -1,0 +1,1 @@
+"""Drafting from a text that the user expects."""

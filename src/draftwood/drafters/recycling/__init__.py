@@ -1,0 +1,1 @@
+"""Drafting from the model's own runners-up."""

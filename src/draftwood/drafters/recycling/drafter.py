@@ -1,0 +1,173 @@
+"""Drafter ``recycling``: what the model itself would have said next, wherever it was asked before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
+from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree
+from draftwood.drafters.recycling.evidence import (
+    BUCKETS,
+    CLASSES,
+    GREEDY,
+    LONGEST,
+    OFF_PATH,
+    ON_PATH,
+    PROMPT,
+    K,
+)
+from draftwood.drafters.recycling.prior import PRIOR
+from draftwood.drafters.recycling.static import fill
+from draftwood.errors import UsageError
+from draftwood.tree import TokenTree
+from draftwood.verify.noise import KeyedNoise
+
+if TYPE_CHECKING:
+    from draftwood.drafters.recycling.table import RecycledTable
+
+
+_BY_RANK = (1 - np.arange(CLASSES) // BUCKETS % K / K).astype(np.float32)
+"""Odds by which a row's tokens come in their own order."""
+
+
+@dataclass(frozen=True)
+class RecyclingDrafter(BaseDrafter):
+    """Offers the next tokens that the model thought likely in such a place before (recycled top-k).
+
+    Parameters
+    ----------
+    context
+        Tokens of the longest place that it tells apart, 1 to 3.
+    length
+        Longest branch that it proposes.
+    prompt
+        Learn from the prompt's rows too; reading it takes longer by the price of their scores.
+    tree
+        ``grown`` by belief, behind what others propose too, or the ``static`` one of the paper, by the last token.
+    keep
+        Sessions of this object share one table: what one request learnt serves the next.
+    """
+
+    name: ClassVar[str] = "recycling"
+
+    context: int = LONGEST
+    length: int = 64
+    prompt: bool = True
+    tree: str = "grown"
+    keep: bool = False
+    _shared: list[RecycledTable] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.context <= LONGEST:
+            raise UsageError(f"recycling: context must lie between 1 and {LONGEST}")
+        if not 1 <= self.length <= 1 << 16:
+            raise UsageError("recycling: length must lie between 1 and 65536")
+        if self.tree not in ("grown", "static"):
+            raise UsageError("recycling: tree must be grown or static")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(top_k=K, prompt=self.prompt, base_tree=self.tree == "grown")
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest place that its tree asks for."""
+        return self.context if self.tree == "grown" else 1
+
+    @property
+    def prior(self) -> Floats:
+        return PRIOR
+
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> RecyclingSession:
+        from draftwood.drafters.recycling.table import RecycledTable  # brings numba, so not before it is used
+
+        if not self.keep:
+            return RecyclingSession(self, RecycledTable(), prompt, noise)
+        if not self._shared:
+            self._shared.append(RecycledTable())
+        return RecyclingSession(self, self._shared[0], prompt, noise)
+
+
+class RecyclingSession(TextSession):
+    """One text, and a table of its own unless its drafter keeps one."""
+
+    def __init__(
+        self, drafter: RecyclingDrafter, table: RecycledTable, prompt: Sequence[int], noise: Noise | None
+    ) -> None:
+        super().__init__(prompt)
+        self._drafter, self._table = drafter, table
+        self._noise = GREEDY
+        if isinstance(noise, KeyedNoise):
+            self._noise = (np.array(noise.key, dtype=np.int64), noise.temperature)
+
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        if self._drafter.tree == "static":
+            return self._static(nodes, accept_rates)
+        return self.branch(TokenTree.empty(), nodes, lookahead_nodes, accept_rates)
+
+    def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+        """Grow one tree of recycled tokens and of what the others propose, and go on behind both."""
+        drafter = self._drafter
+        columns, belief = self._table.grow(
+            self.text[-LONGEST:],
+            accept_rates,
+            nodes,
+            base_tree=base_tree,
+            noise=self._noise,
+            length=len(self.text),
+            depth=drafter.length,
+            longest=drafter.longest,
+        )
+        return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
+
+    def _static(self, nodes: int, accept_rates: Floats) -> TokenTree:
+        """Fill the paper's tree."""
+        length = len(self.text)
+        last = self.text[-1:]
+
+        def ranked(path: tuple[int, ...]) -> list[tuple[int, int]]:
+            tail = np.array(path[-1:], dtype=np.int32) if path else last
+            here = length + len(path)
+            columns, _ = self._table.grow(tail, _BY_RANK, K, noise=self._noise, length=here, depth=1, longest=1)
+            return list(zip(columns[0].tolist(), columns[2].tolist(), strict=True))
+
+        tree = np.array(fill(ranked, nodes), dtype=np.int32).reshape(-1, 3).T
+        evidence = tree[2].astype(np.int16)
+        return draft_tree(
+            np.ascontiguousarray(tree[0]), evidence, accept_rates[evidence], np.ascontiguousarray(tree[1])
+        )
+
+    def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
+        rows = np.arange(len(ids), dtype=np.int32)
+        kinds = np.full(len(ids), PROMPT, dtype=np.uint8)
+        text = self.text[first : first + len(ids)]
+        tail = self.text[max(0, first - LONGEST) : first]
+        self._table.record(tail, text, rows - 1, rows, kinds, ids, probabilities, longest=self._drafter.longest)
+
+    def learn(self, feedback: Feedback) -> None:
+        if feedback.top_k is not None:
+            ids, probabilities = feedback.top_k
+            kinds = np.full(len(ids), OFF_PATH, dtype=np.uint8)
+            kinds[[0, *(1 + node for node in feedback.path)]] = ON_PATH
+            rows = np.argsort(kinds, kind="stable")  # what was written comes last: it stays
+            self._table.record(
+                self.text[-LONGEST:],
+                feedback.tree.tokens,
+                feedback.tree.parents,
+                rows.astype(np.int32) - 1,
+                kinds[rows],
+                ids[rows],
+                probabilities[rows],
+                longest=self._drafter.longest,
+            )
+        super().learn(feedback)
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        if not self._drafter.keep:
+            twin._table = self._table.copy()
+        return twin

@@ -1,0 +1,363 @@
+"""The kernels behind the drafter ``recycling``: best next tokens per context, and the tree grown from them.
+
+Importing this module imports numba and compiles, or loads from the cache. `naive_recycled` says the same in a
+page of Python.
+
+Layout
+------
+A hash table of groups of `WAYS` places. A place holds a context's ``keys`` uint64 (0: free), its best next tokens
+``ids`` int32[K] (-1: none), their ``marks`` uint8[K + 1] (a probability each, then the kind of row) and
+``stamps`` int32, the clock when it was written: in a full group the oldest goes. Contexts with one key (2**-64)
+cost a draft, never a text.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.drafters.recycling.evidence import BUCKETS, EDGES, GAPS, KINDS, LONGEST, K
+from draftwood.index.compiling import compiled, inner
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+Keys = NDArray[np.uint64]
+Floats = NDArray[np.float32]
+
+WAYS = 4
+SAMPLED = LONGEST * KINDS * K * BUCKETS
+OFF_STEM = -2
+NO_CLAIM = -1
+USED, CLOCK = 0, 1
+_LOOKUPS = LONGEST * K
+_GAPS = np.array(GAPS)
+_BUCKETS = np.array([bisect_right(EDGES, math.exp(-mark / 16)) for mark in range(256)])  # of packed probabilities
+_STEM_CHILDREN = 64  # of one node; more are left out
+_START = np.uint64(0x243F6A8885A308D3)  # any number whose low bits tokens cannot cancel
+
+
+@inner
+def _packed(p: float) -> int:
+    """Negative logarithm in sixteenths: a probability in a byte."""
+    return min(255, round(-16 * math.log(max(p, 1e-30))))
+
+
+@inner
+def _bucket(edges: NDArray[np.float64], value: float) -> int:
+    bucket = 0
+    while bucket < len(edges) and value >= edges[bucket]:
+        bucket += 1
+    return bucket
+
+
+@inner
+def _gumbel(key: Longs, position: int, token: int) -> float:
+    """Noise of a token as `verify.noise.KeyedNoise` makes it: Philox4x32-10, then -log(-log(u))."""
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    k0, k1 = np.uint64(key[0]), np.uint64(key[1])
+    c0, c1, c2, c3 = np.uint64(token >> 2), np.uint64(position), np.uint64(key[2]), np.uint64(0)
+    for _ in range(10):
+        p0, p1 = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
+        c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ k0, p1 & low, (p0 >> half) ^ c3 ^ k1, p0 & low
+        k0, k1 = (k0 + np.uint64(0x9E3779B9)) & low, (k1 + np.uint64(0xBB67AE85)) & low
+    lane = token & 3
+    word = c0 if lane == 0 else c1 if lane == 1 else c2 if lane == 2 else c3
+    return -math.log(-math.log((word + 0.5) / 4294967296.0))
+
+
+@inner
+def _mix(key: np.uint64, token: int) -> np.uint64:
+    key = (key ^ np.uint64(np.uint32(token))) * np.uint64(0x9E3779B97F4A7C15)
+    return key ^ (key >> np.uint64(32))
+
+
+@inner
+def _group(keys: Keys, key: np.uint64) -> np.int64:
+    return np.int64(((key >> np.uint64(32)) * np.uint64(len(keys))) >> np.uint64(32))
+
+
+@inner
+def _find(keys: Keys, stamps: Ints, key: np.uint64, taking: bool) -> np.int64:
+    """Way of this key in its group; where it is not there, -1, or the way to take: a free one, else the oldest."""
+    group = _group(keys, key)
+    free, oldest = np.int64(-1), np.int64(0)
+    for way in range(WAYS):
+        if keys[group, way] == key:
+            return np.int64(way)
+        if keys[group, way] == 0 and free < 0:
+            free = np.int64(way)
+        if stamps[group, way] < stamps[group, oldest]:
+            oldest = np.int64(way)
+    if not taking:
+        return np.int64(-1)
+    return free if free >= 0 else oldest
+
+
+@inner
+def _context(tail: Ints, tokens: Ints, parents: Ints, node: int, context: Ints) -> int:
+    """Last tokens up to ``node`` (-1: the end of the tail), latest first; returns how many there are."""
+    known, at = 0, len(tail) - 1
+    while known < LONGEST and (node >= 0 or at >= 0):
+        if node >= 0:
+            context[known] = tokens[node]
+            node = parents[node]
+        else:
+            context[known] = tail[at]
+            at -= 1
+        known += 1
+    return known
+
+
+@inner
+def _is_tree(parents: Ints) -> bool:
+    """Whether every parent is -1 or comes before its child: else a walk to the root might not end."""
+    for node in range(len(parents)):  # noqa: SIM110 - numba compiles no generators
+        if not -1 <= parents[node] < node:
+            return False
+    return True
+
+
+@inner
+def _sound(tokens: Ints, parents: Ints, nodes: Ints, kinds: Bytes, best: Ints, chances: Floats) -> bool:
+    rows = len(nodes)
+    if len(tokens) != len(parents) or len(kinds) != rows or len(best) != rows or len(chances) != rows:
+        return False
+    if rows and (best.shape[1] < 1 or chances.shape[1] != best.shape[1]):
+        return False
+    for row in range(rows):
+        if not -1 <= nodes[row] < len(tokens) or kinds[row] >= KINDS:
+            return False
+    return _is_tree(parents)
+
+
+@compiled(
+    "b1(u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1], i8[::1], i4[::1], i4[::1], i4[::1], i4[::1], u1[::1],"
+    " i4[:,::1], f4[:,::1], i8)"
+)
+def record(
+    keys: Keys,
+    ids: NDArray[np.int32],
+    marks: Bytes,
+    stamps: Ints,
+    head: Longs,
+    tail: Ints,
+    tokens: Ints,
+    parents: Ints,
+    nodes: Ints,
+    kinds: Bytes,
+    best: Ints,
+    chances: Floats,
+    longest: int,
+) -> bool:
+    """Write the best next tokens of rows behind their last 1 to ``longest`` tokens; later rows win.
+
+    ``tail`` are the last tokens of the text; row r of ``best`` and ``chances`` stands behind node ``nodes[r]`` of
+    the tree ``tokens``, ``parents``. Rows without a probability are left out. False, and nothing is written, where
+    the arrays do not belong together.
+    """
+    if not _sound(tokens, parents, nodes, kinds, best, chances):
+        return False
+    context = np.empty(LONGEST, np.int32)
+    width = min(K, best.shape[1])
+    for row in range(len(nodes)):
+        if not chances[row, 0] > 0:
+            continue
+        known = min(longest, _context(tail, tokens, parents, nodes[row], context))
+        head[CLOCK] += 1
+        key = _START
+        for size in range(known):
+            key = _mix(key, context[size])
+            group, way = _group(keys, key), _find(keys, stamps, key, True)
+            head[USED] += keys[group, way] == 0
+            keys[group, way] = key
+            stamps[group, way] = head[CLOCK]
+            marks[group, way, K] = kinds[row]
+            for rank in range(K):
+                ids[group, way, rank] = best[row, rank] if rank < width else -1
+                marks[group, way, rank] = _packed(chances[row, rank]) if rank < width else 255
+    return True
+
+
+@inner
+def _classes(ids: Ints, marks: Bytes, noise: Longs, temperature: float, position: int, out: Ints) -> None:
+    """Class of each token of one row, apart from the row's own share of it.
+
+    Greedy: rank and probability. Sampled: what the row itself would choose with the position's own noise, then how
+    far each is behind it (and it before the next).
+    """
+    if temperature == 0:
+        for rank in range(K):
+            out[rank] = rank * BUCKETS + _BUCKETS[marks[rank]]
+        return
+    score = np.full(K, -np.inf)
+    best, second = -np.inf, -np.inf
+    for rank in range(K):
+        if ids[rank] >= 0:
+            score[rank] = _gumbel(noise, position, ids[rank]) - marks[rank] / (16.0 * temperature)
+            best, second = max(best, score[rank]), max(second, min(best, score[rank]))
+    for rank in range(K):
+        before = 0
+        for other in range(K):
+            before += score[other] > score[rank]
+        gap = best - score[rank] if before else best - second
+        out[rank] = SAMPLED + before * BUCKETS + _bucket(_GAPS, gap)
+
+
+@inner
+def _candidates(
+    keys: Keys,
+    ids: NDArray[np.int32],
+    marks: Bytes,
+    stamps: Ints,
+    context: Ints,
+    known: int,
+    noise: Longs,
+    temperature: float,
+    position: int,
+    out: Ints,
+) -> int:
+    """Tokens known behind a context, longest first, each once: rows of ``out`` token, class. Returns how many."""
+    path, classes = np.empty(LONGEST, np.uint64), np.empty(K, np.int32)
+    key = _START
+    for size in range(known):
+        key = _mix(key, context[size])
+        path[size] = key
+    n = 0
+    for size in range(known - 1, -1, -1):
+        way = _find(keys, stamps, path[size], False)
+        if way < 0:
+            continue
+        group = _group(keys, path[size])
+        first = (size * KINDS + marks[group, way, K]) * K * BUCKETS
+        _classes(ids[group, way], marks[group, way], noise, temperature, position, classes)
+        before = n
+        for rank in range(K):
+            token = ids[group, way, rank]
+            if token < 0:
+                break
+            seen = False
+            for i in range(before):
+                seen = seen or out[i, 0] == token
+            if not seen:
+                out[n, 0], out[n, 1] = token, first + classes[rank]
+                n += 1
+    return n
+
+
+@inner
+def _with_base_tree(
+    base_tree: Ints, trust: Floats, child: int, accept_rates: Floats, n: int, found: Ints, worth: Floats
+) -> int:
+    """Put the stem's children, from ``child`` on, among the ``n`` tokens found; of equals the likelier stays."""
+    for c in range(n):
+        found[c, 2], worth[c] = OFF_STEM, accept_rates[found[c, 1]]
+    own = n
+    while child >= 0 and n < len(found):
+        c = 0
+        while c < own and found[c, 0] != base_tree[0, child]:
+            c += 1
+        if c == own:
+            c = n
+            n += 1
+        if c >= own or trust[child] > worth[c]:
+            found[c, 0], worth[c] = base_tree[0, child], trust[child]
+            found[c, 1] = NO_CLAIM
+        found[c, 2] = child
+        child = base_tree[3, child]
+    return n
+
+
+@inner
+def _link(base_tree: Ints) -> int:
+    """Write nodes' first children and next siblings to rows 2 and 3; returns the root's first child."""
+    first = -1
+    for node in range(base_tree.shape[1]):
+        base_tree[2, node] = -1
+    for node in range(base_tree.shape[1] - 1, -1, -1):
+        parent = base_tree[1, node]
+        if parent < 0:
+            base_tree[3, node], first = first, node
+        else:
+            base_tree[3, node], base_tree[2, parent] = base_tree[2, parent], node
+    return first
+
+
+@compiled(
+    "i8(u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1], i4[::1], i4[:,::1], f4[::1], f4[::1], i8[::1], f8, i8,"
+    " i8, i8, i8, i4[:,::1], f4[::1])"
+)
+def grow(
+    keys: Keys,
+    ids: NDArray[np.int32],
+    marks: Bytes,
+    stamps: Ints,
+    tail: Ints,
+    base_tree: Ints,
+    trust: Floats,
+    accept_rates: Floats,
+    noise: Longs,
+    temperature: float,
+    length: int,
+    nodes: int,
+    depth: int,
+    longest: int,
+    out: Ints,
+    belief: Floats,
+) -> int:
+    """Grow the tree of what may follow the tail, likeliest first; returns how many nodes.
+
+    ``length`` tokens stand before the next one; ``noise`` has both words of the key and the sequence, unread at a
+    ``temperature`` of 0. Rows of ``stem`` int32[4, s]: tokens and parents of a tree that others proposed, room for
+    two more; ``trust`` is its belief; where its parents make no tree, -1 is returned. Rows of ``out``
+    int32[3, nodes]: tokens, parents, evidence (-1 for what the stem alone vouches for).
+    """
+    if not _is_tree(base_tree[1]):
+        return -1
+    context, found = np.empty(LONGEST, np.int32), np.empty((_LOOKUPS + _STEM_CHILDREN, 3), np.int32)
+    worth = np.empty(len(found), np.float32)
+    entry = np.empty((nodes, 5), np.int64)  # token, class, node of the stem, parent, depth
+    chance, own = np.empty(nodes, np.float64), np.empty(nodes, np.float32)
+    order = np.arange(nodes)  # entries of the frontier, likeliest first; the unused ones behind
+    waiting, size = 0, 0
+    parent, below, likely, child = -1, 0, 1.0, _link(base_tree)
+    while True:
+        room = nodes - size
+        waiting = min(waiting, room)
+        if below < depth and (waiting < room or likely > chance[order[waiting - 1]]):
+            known = min(longest, _context(tail, out[0], out[1], parent, context))
+            at = length + below
+            n = _candidates(keys, ids, marks, stamps, context, known, noise, temperature, at, found)
+            for c in range(_with_base_tree(base_tree, trust, child, accept_rates, n, found, worth)):
+                p = likely * worth[c]
+                if waiting == room:
+                    if p <= chance[order[waiting - 1]]:
+                        continue
+                    waiting -= 1
+                at, slot = waiting, order[waiting]
+                while at > 0 and chance[order[at - 1]] < p:
+                    order[at] = order[at - 1]
+                    at -= 1
+                order[at], chance[slot], own[slot] = slot, p, worth[c]
+                waiting += 1
+                for field in range(3):
+                    entry[slot, field] = found[c, field]
+                entry[slot, 3], entry[slot, 4] = parent, below + 1
+        if waiting == 0:
+            break
+        slot = order[0]
+        waiting -= 1
+        for i in range(waiting):
+            order[i] = order[i + 1]
+        order[waiting] = slot
+        out[0, size], out[1, size], out[2, size] = entry[slot, 0], entry[slot, 3], entry[slot, 1]
+        belief[size] = own[slot]
+        parent, below, likely = size, entry[slot, 4], chance[slot]
+        child = base_tree[2, entry[slot, 2]] if entry[slot, 2] >= 0 else -1
+        size += 1
+        if size == nodes:
+            break
+    return size

@@ -1,0 +1,177 @@
+"""What a model would have said next, per context of one to three tokens: bounded, the oldest goes first."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Floats, Ints
+from draftwood.drafters.recycling.evidence import CLASSES, GREEDY, LONGEST, K, RowNoise
+from draftwood.drafters.recycling.kernel import USED, WAYS, grow, record
+from draftwood.errors import IntegrityError
+from draftwood.index.accept_rates import for_kernel
+from draftwood.tree import TokenTree
+
+_NO_STEM = TokenTree.empty()
+_FIRST, MOST = 1 << 10, 1 << 15
+"""Groups of places of a new table, and at most: 53 bytes a place, 7 MB in all."""
+
+
+class RecycledTable:
+    """The best next tokens of every row that a model scored, found by the last tokens before it."""
+
+    def __init__(self) -> None:
+        self._places = _allocate(_FIRST)
+        self._head = np.zeros(2, dtype=np.int64)
+
+    def __len__(self) -> int:
+        """Contexts that it holds."""
+        return int(self._head[USED])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        return sum(column.nbytes for column in self._places)
+
+    def record(
+        self,
+        tail: Ints,
+        tokens: Ints,
+        parents: Ints,
+        nodes: Ints,
+        kinds: NDArray[np.uint8],
+        best: Ints,
+        chances: Floats,
+        *,
+        longest: int = LONGEST,
+    ) -> None:
+        """Write rows; of two for one context the later one stays.
+
+        Parameters
+        ----------
+        tail : int32[t]
+            Last tokens of the text, of which three count.
+        tokens, parents : int32[n]
+            A tree behind the text, parents before children, -1 for the text's end.
+        nodes : int32[m]
+            The node behind which each row stands, -1 for the text's end.
+        kinds : uint8[m]
+            `PROMPT`, `OFF_PATH` or `ON_PATH`.
+        best, chances : int32[m, k], float32[m, k]
+            Best tokens of each row and their probabilities, best first; of k eight count. A row whose first
+            probability is 0 is left out.
+        longest
+            Tokens of the longest context to write, 1 to 3.
+
+        Raises
+        ------
+        IntegrityError
+            For parents, nodes or kinds out of range, and arrays of unequal lengths; nothing is written then.
+        """
+        while self._head[USED] + longest * len(nodes) > self._places[0].size // 2 and len(self._places[0]) < MOST:
+            self._double()
+        columns = (tail[-LONGEST:], tokens, parents, nodes)
+        sound = record(
+            *self._places,
+            self._head,
+            *(np.array(column, dtype=np.int32) for column in columns),  # of our own: nobody changes them meanwhile
+            np.array(kinds, dtype=np.uint8),
+            np.array(best, dtype=np.int32, order="C"),
+            np.array(chances, dtype=np.float32, order="C"),
+            longest,
+        )
+        if not sound:
+            raise IntegrityError("rows, kinds and the tree of what was scored do not belong together")
+
+    def _double(self) -> None:
+        """Twice the groups: the places of one go to the same ways of the two that take its keys."""
+        old = self._places
+        groups, ways = np.nonzero(old[0])
+        places = _allocate(2 * len(old[0]))
+        upper = old[0][groups, ways] >> np.uint64(32)
+        new = ((upper * np.uint64(len(places[0]))) >> np.uint64(32)).astype(np.intp)
+        for into, values in zip(places, old, strict=True):
+            into[new, ways] = values[groups, ways]
+        self._places = places  # all at once: sessions of other threads may share it
+
+    def grow(
+        self,
+        tail: Ints,
+        accept_rates: Floats,
+        nodes: int,
+        *,
+        base_tree: TokenTree = _NO_STEM,
+        noise: RowNoise = GREEDY,
+        length: int = 0,
+        depth: int = 64,
+        longest: int = LONGEST,
+    ) -> tuple[Ints, Floats]:
+        """Grow the tree of what may follow the tail, likeliest first.
+
+        Parameters
+        ----------
+        accept_rates : float32[CLASSES]
+            Acceptance rate per evidence class.
+        stem
+            Drafts that others proposed, to go on behind: their nodes are candidates at their beliefs.
+        noise, length
+            What tokens will be chosen with, and how many stand before the next one.
+        nodes, depth
+            Most nodes of the tree, at most 1024, and of its longest branch.
+        longest
+            Tokens of the longest context to look up.
+
+        Returns
+        -------
+        columns : int32[3, n]
+            Tokens, parents (-1: the root), evidence classes.
+        belief : float32[n]
+            Their accept rates.
+        """
+        accept_rates = for_kernel(accept_rates, CLASSES)
+        nodes = min(nodes, 1024)  # time grows with their square
+        if nodes < 1 or depth < 1 or not len(tail):
+            return np.empty((3, 0), dtype=np.int32), np.empty(0, dtype=np.float32)
+        out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
+        last = np.array(tail[-LONGEST:], dtype=np.int32)
+        others = np.empty((4, len(base_tree)), dtype=np.int32)
+        others[0], others[1] = base_tree.tokens, base_tree.parents
+        trust = np.array(np.broadcast_to(base_tree.belief, len(base_tree)), dtype=np.float32)
+        key, temperature = noise
+        n = grow(
+            *self._places,
+            last,
+            others,
+            trust,
+            accept_rates,
+            key,
+            temperature,
+            length,
+            nodes,
+            depth,
+            longest,
+            out,
+            belief,
+        )
+        if n < 0:
+            raise IntegrityError("a parent in the tree that others propose must be -1 or come before its child")
+        return out[:, :n], belief[:n]
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        twin = type(self)()
+        twin._places = tuple(column.copy() for column in self._places)
+        twin._head = self._head.copy()
+        return twin
+
+
+def _allocate(groups: int) -> tuple[NDArray[Any], ...]:
+    """Keys, ids, marks and stamps of so many groups of free places."""
+    return (
+        np.zeros((groups, WAYS), dtype=np.uint64),
+        np.full((groups, WAYS, K), -1, dtype=np.int32),
+        np.zeros((groups, WAYS, K + 1), dtype=np.uint8),
+        np.zeros((groups, WAYS), dtype=np.int32),
+    )

@@ -1,0 +1,1 @@
+"""Drafting from what followed the longest suffix that occurred before."""

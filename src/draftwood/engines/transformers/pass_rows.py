@@ -1,0 +1,80 @@
+"""The rows of one session in a pass: where they stand and what each may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(slots=True)
+class PassRows:
+    """The rows of one session in a pass.
+
+    Attributes
+    ----------
+    slot
+        Its slot in the arena.
+    positions : int64[rows]
+        Position of each row in the text.
+    among : bool[rows, rows] or None
+        Which rows of the segment a row sees; None where it is plain causal order.
+    offsets
+        Per window width (None: full attention) how many cached rows precede the segment in its buffer.
+    first
+        Where its rows begin in the pass.
+    """
+
+    slot: int
+    positions: NDArray[np.int64]
+    among: NDArray[np.bool_] | None
+    offsets: dict[int | None, int]
+    first: int = 0
+
+    @property
+    def rows(self) -> int:
+        return len(self.positions)
+
+    def is_plain_prefill(self, window: int | None) -> bool:
+        """True where rows start the text in order and no window cuts: the causal kernel needs no mask."""
+        fits = window is None or self.rows <= window
+        return self.among is None and self.rows > 1 and self.offsets[window] == 0 and fits
+
+    def reach(self, window: int | None) -> int:
+        """First cached row that a pass looks at; a lone row sees all from there on, so none is masked."""
+        if self.rows > 1 or window is None:
+            return 0
+        return max(0, self.offsets[window] + 1 - window)
+
+    def mask(self, window: int | None) -> NDArray[np.float32] | None:
+        """Additive mask float32[rows, keys], or None where every row sees every key."""
+        offset, rows = self.offsets[window], self.rows
+        among = np.tri(rows, dtype=np.bool_) if self.among is None else self.among
+        if window is None:
+            if rows == 1:
+                return None
+            additive = np.zeros((rows, offset + rows), dtype=np.float32)
+            additive[:, offset:][~among] = -np.inf
+            return additive
+        sees = np.ones((rows, offset + rows), dtype=np.bool_)
+        sees[:, offset:] = among
+        # By positions, not slots: a tree's slots are no positions.
+        start = int(self.positions[0]) - offset
+        keys = np.concatenate((np.arange(start, start + offset, dtype=np.int64), self.positions))
+        sees &= self.positions[:, None] - keys[None, :] < window
+        return None if sees.all() else np.where(sees, np.float32(0), np.float32(-np.inf))
+
+    def padded_mask(self, window: int | None, rows: int, keys: int) -> NDArray[np.float32]:
+        """The same in a larger shape, float32[rows, keys]: see `padding_mask`."""
+        padded = padding_mask(rows, keys)
+        own = self.mask(window)
+        padded[: self.rows, : self.offsets[window] + self.rows] = 0 if own is None else own
+        return padded
+
+
+def padding_mask(rows: int, keys: int) -> NDArray[np.float32]:
+    """Additive mask of rows that mean nothing: they see the first key, so that nothing is NaN."""
+    mask = np.full((rows, keys), -np.inf, dtype=np.float32)
+    mask[:, 0] = 0
+    return mask

@@ -1,0 +1,1 @@
+"""Files of users and of ours: paths, whole-or-nothing writing, headers."""

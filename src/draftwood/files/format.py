@@ -1,0 +1,298 @@
+"""The files of draftwood's own binary formats: a checked header, then the payload; there whole or not at all.
+
+Layout, all numbers little-endian::
+
+    8 bytes   MAGIC
+    4         version of the kind's format, uint32
+    4         bytes of the description, uint32
+    8         bytes of the payload, uint64
+    16        BLAKE2b of the payload
+    16        BLAKE2b of everything else in the header, the description included
+    ...       description: JSON (kind, tokenizer, ...), filled up with blanks to a multiple of 64 bytes in all
+    ...       payload; it starts aligned, so that arrays in it can be mapped into memory
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from draftwood.errors import FileFormatError, UsageError, VocabularyError
+from draftwood.files.paths import whole_file
+
+MAGIC = b"\x89DWOOD\r\n"  # no text begins so, and who translates line ends breaks it
+ALIGNMENT = 64
+
+_FIXED = struct.Struct("<8sIIQ16s16s")
+_DIGEST = 16
+_PIECE = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands before the payload, checked.
+
+    Attributes
+    ----------
+    path
+        The file.
+    kind
+        What the file is: ``"ngram counts"``, ``"corpus"``.
+    version
+        Of the kind's format.
+    about
+        The description as it was given to the writer; JSON values.
+    start, length
+        Where the payload begins and its size, in bytes.
+    checksum
+        BLAKE2b of the payload, 16 bytes.
+    """
+
+    path: Path
+    kind: str
+    version: int
+    about: Mapping[str, Any]
+    start: int
+    length: int
+    checksum: bytes
+
+    @property
+    def tokenizer(self) -> str | None:
+        """Fingerprint of the tokenizer whose ids the file holds; None where the writer gave none."""
+        return self.about.get("tokenizer")
+
+    def check_tokenizer(self, fingerprint: str) -> None:
+        """Raise `VocabularyError` if the file holds the ids of another tokenizer."""
+        compare_tokenizers(str(self.path), self.tokenizer, fingerprint)
+
+    def verify(self) -> None:
+        """Read the payload through; raise `FileFormatError` if it is not what was written, or another file's."""
+        with _opened(self.path) as file:
+            fixed = file.read(_FIXED.size)
+            file.seek(self.start)
+            digest, left = hashlib.blake2b(digest_size=_DIGEST), self.length
+            while left and (piece := file.read(min(left, _PIECE))):
+                digest.update(piece)
+                left -= len(piece)
+        if left or digest.digest() != self.checksum:
+            if len(fixed) == _FIXED.size and _FIXED.unpack(fixed)[4] != self.checksum:
+                raise FileFormatError(f"{self.path} was replaced since it was opened: open it again")
+            raise _damaged(self.path)
+
+
+def compare_tokenizers(what: str, theirs: str | None, ours: str) -> None:
+    """Raise `VocabularyError` where ``what`` is known to hold the ids of another tokenizer than ours."""
+    if theirs not in (None, ours):
+        raise VocabularyError(
+            f"{what} holds the ids of another tokenizer ({theirs}, here {ours}): make it again with this one, or "
+            "give the model that it was made for"
+        )
+
+
+def write_file(
+    path: Path,
+    kind: str,
+    about: Mapping[str, Any],
+    payload: Iterable[Any],
+    *,
+    version: int = 1,
+    private: bool = False,
+) -> None:
+    """Write a file of one of our formats, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        Replaced if it exists, its folder made if it does not.
+    kind, version
+        As the reader will ask for them.
+    about
+        JSON values; ``"tokenizer"`` is the fingerprint that `Header.check_tokenizer` compares.
+    payload
+        Pieces of bytes, or contiguous arrays; taken one by one, so they need not fit into memory together.
+    private
+        As of `whole_file`.
+
+    Raises
+    ------
+    FileFormatError
+        If it cannot be written; what stood there before is untouched.
+    """
+    digest, length = hashlib.blake2b(digest_size=_DIGEST), 0
+    with whole_file(path, private=private) as beside, beside.open("wb") as file:
+        file.write(header_bytes(kind, about, 0, bytes(_DIGEST), version=version))
+        for piece in payload:
+            data = memoryview(piece)
+            if data.nbytes:  # a view of an empty array cannot be cast
+                data = data.cast("B")
+                digest.update(data)
+                file.write(data)
+                length += data.nbytes
+        file.seek(0)
+        file.write(header_bytes(kind, about, length, digest.digest(), version=version))
+
+
+def header_bytes(kind: str, about: Mapping[str, Any], length: int, checksum: bytes, *, version: int = 1) -> bytes:
+    """Return the header of a payload of ``length`` bytes; its size depends on ``kind`` and ``about`` alone."""
+    text = json.dumps({**about, "kind": kind}, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-(_FIXED.size + len(text)) % ALIGNMENT)
+    whole = _FIXED.pack(MAGIC, version, len(text), length, checksum, bytes(_DIGEST)) + text
+    return whole[: _FIXED.size - _DIGEST] + _digest(whole) + text
+
+
+def read_header(path: Path, kind: str, *, version: int = 1) -> Header:
+    """Read and check the header; the payload is checked for its size alone (see `Header.verify`).
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    kind
+        What it must be.
+    version
+        The newest version of that kind's format that the caller reads.
+
+    Raises
+    ------
+    UsageError
+        If there is no such file, or it may not be read.
+    FileFormatError
+        If it is foreign, cut, damaged, of another kind or of a newer version.
+    """
+    with open_payload(path, kind, version=version) as (header, _):
+        return header
+
+
+@contextmanager
+def open_payload(path: Path, kind: str, *, version: int = 1) -> Iterator[tuple[Header, BinaryIO]]:
+    """Give the checked header, and the file open at its payload: of one file, should another replace it meanwhile.
+
+    Raises what `read_header` does.
+    """
+    with _opened(path) as file:
+        header = _read(path, file, version)
+        if header.kind != kind:
+            raise FileFormatError(f"{path} is another of draftwood's files ({header.kind}): give one of {kind}")
+        file.seek(header.start)
+        yield header, file
+
+
+def kind_of(path: Path) -> str | None:
+    """Return the kind of a file, of whatever version; None where it is not of our formats.
+
+    Raises what `read_header` does of files that are cut or damaged.
+    """
+    with _opened(path) as file:
+        ours = is_ours(file.read(len(MAGIC)))
+        file.seek(0)
+        return _read(path, file, None).kind if ours else None
+
+
+def refuse_to_replace(path: Path, kind: str, check: Callable[[Path], object] | None = None) -> None:
+    """Raise `UsageError` where an output would replace something else than a file of its kind, or nothing.
+
+    Parameters
+    ----------
+    path
+        Where it is to be written; an empty file is nothing.
+    kind
+        What it will be.
+    check
+        Called for a file that is not of our formats; raises `FileFormatError` unless it is of the kind all the
+        same. By default it is not.
+    """
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): choose another -o") from error
+    if stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{path} is a folder: give -o the name of a file")
+    if not found.st_size:
+        return
+    try:
+        other = kind_of(path)
+        if other is None and check is not None:
+            check(path)
+            return
+    except FileFormatError as error:
+        raise UsageError(f"{path} is there and is no whole file of {kind}: choose another -o") from error
+    if other != kind:
+        raise UsageError(f"{path} is there and is no file of {kind}: choose another -o")
+
+
+def _read(path: Path, file: BinaryIO, version: int | None) -> Header:
+    fixed = file.read(_FIXED.size)
+    if not is_ours(fixed):
+        raise FileFormatError(f"{path} is no file of draftwood: give one that it wrote")
+    if len(fixed) < _FIXED.size:
+        raise _cut(path)
+    _, found, size, length, checksum, expected = _FIXED.unpack(fixed)
+    if version is not None and found > version:
+        raise FileFormatError(
+            f"{path} is of version {found} and this draftwood reads up to {version}: upgrade it, or make the "
+            "file again"
+        )
+    actual = os.fstat(file.fileno()).st_size - _FIXED.size
+    if actual < size:
+        raise _cut(path)
+    text = file.read(size)
+    if _digest(fixed + text) != expected:
+        raise _damaged(path)
+    if actual < size + length:
+        raise _cut(path)
+    if actual > size + length:
+        raise FileFormatError(f"{path} goes on after its end: make it again")
+    try:
+        about = dict(json.loads(text))
+        named, tokenizer = about.pop("kind"), about.get("tokenizer")
+        if not isinstance(named, str) or not isinstance(tokenizer, str | None):
+            raise TypeError(named, tokenizer)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:  # somebody made the checksum fit
+        raise FileFormatError(f"{path} has a description that cannot be read: make it again") from error
+    return Header(path, named, found, about, _FIXED.size + size, length, checksum)
+
+
+def read_payload(path: Path, kind: str, *, version: int = 1) -> tuple[Header, bytes]:
+    """Return header and payload, both checked. Raises what `read_header` does."""
+    with open_payload(path, kind, version=version) as (header, file):
+        payload = file.read(header.length)
+    if hashlib.blake2b(payload, digest_size=_DIGEST).digest() != header.checksum:
+        raise _damaged(path)
+    return header, payload
+
+
+def is_ours(start: bytes) -> bool:
+    """Whether a file that starts so is of one of our formats, be it cut off within the first bytes."""
+    return bool(start) and start[: len(MAGIC)] == MAGIC[: len(start)]
+
+
+def _digest(header: bytes) -> bytes:
+    """Checksum of a header, its own place left out."""
+    hashed = hashlib.blake2b(header[: _FIXED.size - _DIGEST], digest_size=_DIGEST)
+    hashed.update(header[_FIXED.size :])
+    return hashed.digest()
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
+
+
+def _cut(path: Path) -> FileFormatError:
+    return FileFormatError(f"{path} was cut off: copy it again, or make it again")
+
+
+def _damaged(path: Path) -> FileFormatError:
+    return FileFormatError(f"{path} is damaged (its checksum does not fit): copy it again, or make it again")

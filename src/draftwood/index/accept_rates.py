@@ -1,0 +1,21 @@
+"""Acceptance rates on their way into a kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from draftwood.contracts import Floats
+from draftwood.errors import IntegrityError
+
+
+def for_kernel(accept_rates: Floats, classes: int) -> Floats:
+    """Return the accept rates as kernels take them: one per evidence class, float32, writeable (perhaps a copy).
+
+    Raises
+    ------
+    IntegrityError
+        If there are more or fewer: a kernel looks them up unchecked.
+    """
+    if len(accept_rates) != classes:
+        raise IntegrityError(f"{classes} odds are needed, one per evidence class, not {len(accept_rates)}")
+    return np.require(accept_rates, dtype=np.float32, requirements=["C", "W"])

@@ -1,1 +1,0 @@
-"""Looking up what followed where in a file of token ids."""

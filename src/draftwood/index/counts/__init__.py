@@ -1,1 +1,0 @@
-"""Counts of what followed n-grams, in memory and in files."""

@@ -1,1 +1,0 @@
-"""What followed each context of a text, and how often."""

@@ -1,1 +1,0 @@
-"""The structures of llama.cpp's speculators: hash chains and the hashed pool."""

@@ -1,1 +1,0 @@
-"""Finished answers of other requests."""

@@ -1,1 +1,0 @@
-"""Occurrences of the last tokens, and the tree of what followed them."""

@@ -1,1 +1,0 @@
-"""Following an answer through expected texts."""

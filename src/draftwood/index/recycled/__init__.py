@@ -1,1 +1,0 @@
-"""What a model would have said after contexts that it has scored."""

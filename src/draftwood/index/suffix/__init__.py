@@ -1,1 +1,0 @@
-"""The suffix automaton and the tree that it grows."""

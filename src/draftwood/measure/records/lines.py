@@ -1,0 +1,166 @@
+"""JSON lines on disk: broken ones named by number, appended safely, compressed where the name ends in .zst."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from draftwood.errors import RecordError, UsageError
+from draftwood.files import paths
+
+_FIRST = 80
+
+log = logging.getLogger("draftwood")
+
+
+def read_lines(
+    path: Path, on_torn: Callable[[Path, str], None] | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number from 1, object) of a file of JSON objects; blank lines are skipped.
+
+    A last line that was cut off in the middle, as by a full disk or a killed process, is left out.
+
+    Parameters
+    ----------
+    path
+        Of a text file, or a compressed one where its name ends in ``.zst``.
+    on_torn
+        Told of such a line, with its place; by default `warn_of_torn`.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be opened, or is compressed and the library for it is missing.
+    RecordError
+        For a line that is no JSON object, by number.
+    """
+    with _opened(path) as raw:
+        some = False
+        for number, line in _texts(path, raw):
+            if not line.strip():
+                continue
+            try:
+                found = _object(path, number, line)
+            except RecordError:
+                if not some or line.endswith("\n"):  # only the last line has none; a file of one line is foreign
+                    raise
+                (on_torn or warn_of_torn)(path, f"line {number}")
+                return
+            some = True
+            yield number, found
+
+
+def warn_of_torn(path: Path, where: str) -> None:
+    """Say in the log that the last record of a file is not whole."""
+    log.warning("%s ends in a record that was cut off (%s): it is left out", path, where)
+
+
+def _texts(path: Path, raw: BinaryIO) -> Iterator[tuple[int, str]]:
+    try:
+        with io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape") as text:
+            yield from enumerate(text, start=1)
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read to its end ({error.strerror})") from error
+    except Exception as error:
+        if type(error).__name__ != "ZstdError":  # of a library that may not be installed
+            raise
+        raise RecordError(f"{path} is damaged or not compressed with zstd ({error})") from error
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        said = f"{line.strip()[:_FIRST]!r}"
+        raise RecordError(f"{path}, line {number}: no JSON ({said}): mend or remove the line") from error
+    if not isinstance(found, dict):
+        raise RecordError(f"{path}, line {number}: {type(found).__name__} instead of an object")
+    return found
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
+    if not compressed(path):
+        return file
+    return zstandard().ZstdDecompressor().stream_reader(file, read_across_frames=True)
+
+
+def compressed(path: Path) -> bool:
+    """Whether the name asks for zstd."""
+    return path.suffix == ".zst"
+
+
+def zstandard() -> Any:
+    """Import the library, or raise `UsageError` that says how to get it."""
+    try:
+        import zstandard
+    except ImportError as error:
+        raise UsageError(
+            'files named .zst need a library: run pip install "draftwood[measure]", or drop the ending'
+        ) from error
+    return zstandard
+
+
+def encoded(path: Path, rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return rows as the bytes that the file of this name holds; pieces may simply follow each other."""
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    return zstandard().ZstdCompressor().compress(text) if compressed(path) else text
+
+
+def whole_file(path: Path) -> AbstractContextManager[Path]:
+    """Do what `draftwood.files.paths.whole_file` does, but raise `RecordError` where it cannot be written."""
+    return paths.whole_file(path, error=RecordError)
+
+
+def write_whole(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a file of rows whole or not at all; raises what `whole_file` does."""
+    with whole_file(path) as beside:
+        beside.write_bytes(encoded(path, rows))
+
+
+class Appender:
+    """Appends rows to a file in pieces that are there whole or not at all.
+
+    Parameters
+    ----------
+    path
+        Created where it is missing.
+
+    Raises
+    ------
+    RecordError
+        If the file cannot be opened or a piece cannot be written; what was written before stays.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append these rows."""
+        piece, end = memoryview(encoded(self._path, rows)), self._file.tell()
+        try:
+            while piece:
+                piece = piece[self._file.write(piece) :]
+        except OSError as error:
+            self._file.truncate(end)
+            raise RecordError(
+                f"{self._path} cannot be written ({error.strerror}): what was measured before is in it; make room "
+                "and run the same command again to go on"
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

@@ -1,0 +1,132 @@
+"""A rows file under way: made new, or resumed where it was stopped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from draftwood.errors import RecordError, UsageError
+from draftwood.files.paths import alone
+from draftwood.measure.records.lines import Appender, compressed, write_whole
+from draftwood.measure.records.records import OF_THE_PROMPT, Answer, Records, read_records
+
+
+class RecordsWriter:
+    """A rows file under way: made new, or resumed where its settings are the same.
+
+    Nobody else writes the file until `close`.
+
+    Parameters
+    ----------
+    path
+        Where; None keeps nothing on disk.
+    header
+        Its first line.
+    wait
+        Seconds to wait for another process or thread that is writing it; None where nobody else knows the file.
+
+    Attributes
+    ----------
+    rows
+        Everything in the file so far.
+
+    Raises
+    ------
+    RecordError, UsageError
+        If the file is broken, foreign, of other settings, locked by another writer for longer than that,
+        or cannot be written.
+    """
+
+    def __init__(self, path: Path | None, header: dict[str, Any], *, wait: float | None = 1.0) -> None:
+        self.rows = Records(header)
+        self._path = path
+        self._sitting: dict[str, Any] | None = None
+        self._written: dict[tuple[str, str], Answer] = {}
+        self._file: Appender | None = None
+        self._held = ExitStack()
+        if path is None:
+            return
+        with ExitStack() as held:
+            # Not for a pipe. Asked in this order: another writer may make the file between two questions.
+            if wait is not None and (not path.exists() or path.is_file()):
+                held.enter_context(alone(path, wait, error=RecordError))
+            if path.exists() and path.stat().st_size:
+                self._resume(path, header)
+                self._file = Appender(path)
+            else:
+                self._file = Appender(path)
+                self._file.write([header])
+            self._held = held.pop_all()
+
+    def _resume(self, path: Path, header: dict[str, Any]) -> None:
+        """Take over what is whole, and note that the rest was measured in another sitting."""
+        self.rows = read_records(path)
+        _refuse_another_run(path, self.rows.header, header)
+        if self.rows.answers:
+            self._sitting = {"row": "resumed", "provenance": header["provenance"]}
+        lines = [line for answer in self.rows.answers for line in self._lines(answer)]
+        # Of a compressed file a torn piece may not show, and nothing can be read behind it.
+        if self.rows.torn or compressed(path) or not _ends_a_line(path):
+            write_whole(path, [self.rows.header, *lines, *self.rows.others])
+
+    def refuse_another_prompt(self, task: str, name: str, ids: Sequence[int]) -> None:
+        """Raise `UsageError` where the file holds another prompt of this name."""
+        held = next((a.prompt_ids for a in self.rows.answers if (a.task, a.name) == (task, name)), None)
+        if held is not None and held != list(ids):
+            raise UsageError(f"{self._path} holds another prompt named {task} {name}: choose another -o")
+
+    @property
+    def next_id(self) -> int:
+        """Number for the next answer."""
+        return 1 + max((a.id for a in self.rows.answers), default=-1)
+
+    def answer(self, answer: Answer) -> None:
+        """Append an answer with its steps."""
+        if self._sitting is not None:  # only now, when something is measured in it
+            sitting, self._sitting = self._sitting, None
+            self.other(sitting)
+        if self._file is not None:
+            self._file.write(self._lines(answer))
+        self.rows.answers.append(answer)
+
+    def _lines(self, answer: Answer) -> Iterator[dict[str, Any]]:
+        """Lines of an answer, without what its prompt's first answer said already."""
+        first = self._written.setdefault((answer.task, answer.name), answer)
+        known = [n for n in OF_THE_PROMPT if first is not answer and getattr(first, n) == getattr(answer, n)]
+        return answer.lines(without=known)
+
+    def other(self, row: dict[str, Any]) -> None:
+        """Append a row of another kind."""
+        if self._file is not None:
+            self._file.write([row])
+        self.rows.others.append(row)
+
+    def close(self) -> None:
+        """Close the file, and let others write it."""
+        if self._file is not None:
+            self._file.close()
+        self._held.close()
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
+
+
+_SAME_MACHINE = ("draftwood", "commit", "packages", "processor", "instructions")
+
+
+def _refuse_another_run(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Raise `UsageError` where rows would be mixed that cannot be compared."""
+    if old["verb"] != new["verb"]:
+        raise UsageError(f"{path} was written by draftwood {old['verb']}: choose another -o")
+    parts = [("settings", name) for name in sorted({*old["settings"], *new["settings"]})]
+    parts += [("provenance", name) for name in _SAME_MACHINE]
+    for part, name in parts:
+        before, now = old[part].get(name), new[part].get(name)
+        if before != now:
+            raise UsageError(f"{path} was written with {name} {before!r}, this run has {now!r}: choose another -o")

@@ -1,0 +1,237 @@
+"""Conversation: each turn reads only what is new, and says what a fresh request would."""
+
+from __future__ import annotations
+
+import pytest
+from tests.api.fake import END, TOKENIZER, proper, toy
+
+from draftwood import Conversation, generate
+from draftwood.contracts import Sampling
+from draftwood.errors import PromptError, UnknownNameError, UsageError
+from draftwood.testing import ModelDrafter, RandomDrafter, SameDrafter
+
+DRAFTERS = {
+    "none": lambda *_: "none",
+    "default": lambda *_: "default",
+    "same": lambda model: SameDrafter(model),
+    "random+suffix": lambda *_: [RandomDrafter(17), "suffix"],
+    "model": lambda *_: ModelDrafter(toy()),
+}
+SETTINGS = {
+    "greedy": {"max_new_tokens": 20},
+    "sampled": {"max_new_tokens": 20, "temperature": 0.9, "top_p": 0.95, "seed": 8},
+}
+
+
+def talk(model, **options):
+    settings = {"tokenizer": TOKENIZER, "logits_processor": proper, "max_new_tokens": 20} | options
+    return Conversation(model, **settings)
+
+
+def say(conversation, text):
+    """Say something; returns the answer and checks that its pieces are it."""
+    answer = "".join(piece.text for piece in conversation.say(text))
+    assert answer == conversation.generation.text
+    assert conversation.messages[-2:] == [
+        {"role": "user", "content": text},
+        {"role": "assistant", "content": answer},
+    ]
+    return answer
+
+
+def fresh(model, messages, **settings):
+    """What a new request over the whole history writes."""
+    return generate(model, messages, tokenizer=TOKENIZER, drafters="none", logits_processor=proper, **settings)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("drafters", DRAFTERS)
+def test_every_answer_is_that_of_a_fresh_request(drafters, settings):
+    model, chosen = toy(), SETTINGS[settings]
+    with talk(model, drafters=DRAFTERS[drafters](model), system="ab", **chosen) as conversation:
+        for question in ("a b", "b", "\u6728 a", ""):
+            say(conversation, question)
+            expected = fresh(model, conversation.messages[:-1], **chosen)
+            assert conversation.generation.ids == expected.ids
+            assert conversation.generation.text == expected.text
+    assert model.open_sessions == 0
+
+
+def test_only_what_is_new_is_read():
+    model = toy()
+    with talk(model) as conversation:
+        say(conversation, "a b a b")
+        assert conversation.read == conversation.generation.prompt_tokens
+        before = conversation.generation
+        say(conversation, "b")
+        # The end of the answer, the last token that the model had not read, and the new question.
+        new = conversation.generation.prompt_tokens - before.prompt_tokens - len(before.ids)
+        assert conversation.read <= new + 2
+        assert conversation.read < conversation.generation.prompt_tokens / 2
+
+
+def test_the_history_can_be_edited():
+    model = toy()
+    with talk(model, system="a") as conversation:
+        first = say(conversation, "a b")
+        say(conversation, "b b")
+        conversation.messages[3]["content"] = "\u6728"
+        say(conversation, "a")
+        assert conversation.generation.ids == fresh(model, conversation.messages[:-1], max_new_tokens=20).ids
+        del conversation.messages[1:]
+        assert say(conversation, "a b") == first
+        conversation.messages.insert(0, {"role": "user", "content": "bb"})
+        say(conversation, "b")
+        assert conversation.generation.ids == fresh(model, conversation.messages[:-1], max_new_tokens=20).ids
+
+
+def test_undo_takes_the_last_question_and_its_answer_back():
+    model = toy()
+    with talk(model, system="a") as conversation:
+        assert not conversation.undo()
+        first = say(conversation, "a b")
+        say(conversation, "b")
+        assert conversation.undo()
+        assert [message["content"] for message in conversation.messages] == ["a", "a b", first]
+        assert conversation.undo()
+        assert not conversation.undo()
+        assert say(conversation, "a b") == first
+
+
+@pytest.mark.parametrize("taken", [0, 1, 4])
+@pytest.mark.parametrize("drafters", DRAFTERS)
+def test_closing_an_answer_early_keeps_what_was_said(drafters, taken):
+    model = toy()
+    with talk(model, drafters=DRAFTERS[drafters](model), max_new_tokens=60) as conversation:
+        say(conversation, "a")
+        answer = conversation.say("b a")
+        shown = "".join(next(answer).text for _ in range(taken))
+        answer.close()
+        if taken:  # a generator that was never started has said nothing
+            assert conversation.messages[-1]["content"].startswith(shown)
+            assert conversation.generation.finish_reason is None
+            assert conversation.messages[-2]["content"] == "b a"
+        else:
+            assert len(conversation.messages) == 2
+        say(conversation, "b")
+        assert conversation.generation.ids == fresh(model, conversation.messages[:-1], max_new_tokens=60).ids
+    assert model.open_sessions == 0
+
+
+def test_an_interrupt_keeps_what_was_said():
+    calls = []
+
+    def interrupted(prefix, row):
+        calls.append(len(prefix))
+        if len(calls) == 30:
+            raise KeyboardInterrupt
+        return proper(prefix, row)
+
+    model = toy()
+    with Conversation(model, tokenizer=TOKENIZER, logits_processor=interrupted, max_new_tokens=22) as conversation:
+        say(conversation, "a")
+        with pytest.raises(KeyboardInterrupt):
+            list(conversation.say("b"))
+        assert [message["role"] for message in conversation.messages] == ["user", "assistant"] * 2
+        assert len(conversation.generation.ids) >= 4
+        say(conversation, "a b")
+        assert conversation.generation.ids == fresh(model, conversation.messages[:-1], max_new_tokens=22).ids
+    assert model.open_sessions == 0
+
+
+def test_reset_forgets_everything_and_closes():
+    model = toy()
+    conversation = talk(model, system="a")
+    first = say(conversation, "a b")
+    conversation.reset()
+    assert model.open_sessions == 0
+    assert conversation.messages == [{"role": "system", "content": "a"}]
+    assert say(conversation, "a b") == first
+    conversation.close()
+    conversation.close()
+    assert model.open_sessions == 0
+
+
+def test_one_seed_serves_the_whole_conversation():
+    model = toy()
+    settings = {"temperature": 1.0, "max_new_tokens": 20}
+    one = talk(model, **settings)
+    other = talk(model, **settings)
+    say(one, "a"), say(one, "b"), say(other, "a")
+    seed = one.generation.seed
+    assert other.generation.seed != seed
+    again = talk(model, **settings, seed=seed)
+    say(again, "a"), say(again, "b")
+    assert again.messages == one.messages
+    assert again.generation.ids == sampled(model, one.messages[:-1], seed)
+
+
+def sampled(model, messages, seed):
+    return fresh(model, messages, temperature=1.0, seed=seed, max_new_tokens=20).ids
+
+
+def test_an_answer_that_ends_by_itself():
+    model = toy(eos_token_id=END, sharpness=0.5)
+    settings = {"temperature": 1.0, "max_new_tokens": 200, "logits_processor": None}
+    finished = []
+    with talk(model, **settings, seed=1) as conversation:
+        for question in ("a", "b", "ab"):
+            list(conversation.say(question))
+            finished.append(conversation.generation.finish_reason)
+            expected = generate(
+                model, conversation.messages[:-1], tokenizer=TOKENIZER, temperature=1.0, seed=1, max_new_tokens=200
+            )
+            assert conversation.generation.ids == expected.ids
+    assert finished == ["eos"] * 3
+
+
+def test_what_cannot_be_said_is_not_in_the_history():
+    model = toy(max_positions=64)
+    with talk(model) as conversation:
+        say(conversation, "a b")
+        history = list(conversation.messages)
+        with pytest.raises(PromptError, match="shorten the prompt"):
+            list(conversation.say("ab" * 200))
+        assert conversation.messages == history
+        say(conversation, "b")
+        assert conversation.generation.ids == fresh(model, conversation.messages[:-1], max_new_tokens=20).ids
+    assert model.open_sessions == 0
+
+
+class WithoutTemplate(type(TOKENIZER)):
+    chat_template = None
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({"tokenizer": None}, UsageError, "need a tokenizer"),
+        ({"tokenizer": WithoutTemplate()}, UsageError, "no chat template"),
+        ({"max_new_tokens": 0}, UsageError, "max_new_tokens is 0"),
+        ({"temperature": -1.0}, UsageError, "temperature must"),
+    ],
+)
+def test_mistakes(options, error, sentence):
+    model = toy()
+    with pytest.raises(error, match=sentence):
+        list(talk(model, **options).say("a"))
+    assert model.open_sessions == 0
+
+
+def test_unknown_names_are_refused_at_once():
+    with pytest.raises(UnknownNameError, match="unknown drafter"):
+        talk(toy(), drafters="sufix")
+    with pytest.raises(UnknownNameError, match="unknown planner"):
+        talk(toy(), planner="fixt")
+
+
+def test_the_fixed_seed_is_that_of_sampling():
+    model = toy()
+    with talk(model, temperature=1.0, seed=3) as conversation:
+        say(conversation, "a")
+        assert conversation.generation.seed == Sampling(1.0, seed=3).seed == 3
+
+
+def test_a_misspelt_setting_is_told_before_anything_is_said():
+    with pytest.raises(UnknownNameError, match="unknown setting 'sytem': did you mean 'system'"):
+        Conversation(toy(), sytem="Be brief.")

@@ -1,0 +1,245 @@
+"""``model.generate(custom_generate=decode_with())`` gives what ``model.generate`` gives, drafted or not."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETTINGS, Every, batch, same, speller
+from tests.engines.tiny import build
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    TextIteratorStreamer,
+)
+from transformers.generation.stopping_criteria import MaxLengthCriteria
+
+import draftwood
+from draftwood.engines.transformers.plugin.text import PaddedText
+from draftwood.errors import UnknownNameError, UsageError
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return build("llama")
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2-window", "gemma3", "mistral-window"])
+def test_greedy_text(family):
+    same(build(family))
+
+
+def test_ids_without_a_mask_and_a_generation_config(llama):
+    config = GenerationConfig(do_sample=False, max_new_tokens=20)
+    theirs = llama.generate(ONE["input_ids"], generation_config=config)
+    ours = llama.generate(ONE["input_ids"], generation_config=config, custom_generate=draftwood.decode_with())
+    assert torch.equal(ours, theirs)
+
+
+def test_it_drafts_and_tells_how(llama):
+    decoding = draftwood.decode_with("suffix", "fixed:16")
+    ids = llama.generate(**ONE, **GREEDY, custom_generate=decoding)[0, len(PROMPT) :].tolist()
+    (written,) = decoding.generations
+    assert written.ids == ids
+    assert set(written.sources) == {"suffix", "model"}
+    assert written.stats.acceptance_rate > 0
+    assert (written.finish_reason, written.prompt_tokens) == ("length", len(PROMPT))
+    assert len(written.steps) < 39
+
+
+def test_the_end_token(llama):
+    text = same(llama)[0].tolist()
+    end = text[len(PROMPT) + 20]
+    ended = same(llama, eos_token_id=[end, 63])[0].tolist()
+    assert len(ended) < len(text)
+    assert ended[-1] in (end, 63)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings(llama, name):
+    same(llama, **SETTINGS[name])
+
+
+def test_prefixes_that_are_allowed(llama):
+    def allowed(row, ids):
+        return [(int(ids[-1]) * 3 + i + row) % 64 for i in range(1 + len(ids) % 3)]
+
+    same(llama, prefix_allowed_tokens_fn=allowed)
+    same(llama, batch(ROWS), prefix_allowed_tokens_fn=allowed)
+
+
+def test_a_stateful_processor(llama):
+    same(llama, fresh=lambda: {"logits_processor": LogitsProcessorList([Every()])})
+    same(llama, batch(ROWS), fresh=lambda: {"logits_processor": LogitsProcessorList([Every()])})
+
+
+def test_the_callers_own_processor_is_called_for_one_text_and_left_alone_for_several(llama):
+    mine = Every()
+    llama.generate(**ONE, **GREEDY, logits_processor=[mine], custom_generate=draftwood.decode_with())
+    assert mine.calls == 40
+    llama.generate(**batch(ROWS), **GREEDY, logits_processor=[mine], custom_generate=draftwood.decode_with())
+    assert mine.calls == 40
+
+
+def test_processors_get_no_less_than_transformers_gives_them(llama):
+    seen = {}
+
+    class Looks(LogitsProcessor):
+        def __call__(self, input_ids, scores):
+            seen[who].append((input_ids.tolist(), input_ids.dtype, scores.shape, scores.dtype))
+            return scores
+
+    for who, extra in (("theirs", {}), ("ours", {"custom_generate": draftwood.decode_with()})):
+        seen[who] = []
+        llama.generate(**batch([PROMPT]), **GREEDY, logits_processor=[Looks()], **extra)
+    assert seen["ours"] == seen["theirs"]
+
+
+class After(StoppingCriteria):
+    """Ends a text at its ``count``-th even token, counting for itself."""
+
+    def __init__(self, count=7):
+        self.left, self.lengths = count, []
+
+    def __call__(self, input_ids, scores, **kwargs):
+        self.left -= int(input_ids[0, -1]) % 2 == 0
+        self.lengths.append(input_ids.shape[1])
+        return torch.full((len(input_ids),), self.left <= 0)
+
+
+def test_a_criterion_is_asked_for_every_token_and_is_the_callers_own(llama):
+    theirs, ours = After(), After()
+    a = llama.generate(**ONE, **GREEDY, stopping_criteria=StoppingCriteriaList([theirs]))
+    b = llama.generate(**ONE, **GREEDY, stopping_criteria=[ours], custom_generate=draftwood.decode_with())
+    assert torch.equal(a, b)
+    assert a.shape[1] < len(PROMPT) + 40
+    assert ours.lengths == theirs.lengths
+
+
+def test_a_criterion_sees_the_scores_that_were_asked_for(llama):
+    class Sure(StoppingCriteria):
+        def __call__(self, input_ids, scores, **kwargs):
+            return torch.tensor([scores is not None and len(scores) > 4 and bool(scores[-1].max() > 5)])
+
+    settings = {"return_dict_in_generate": True, "output_scores": True, "stopping_criteria": [Sure()]}
+    theirs = llama.generate(**ONE, **GREEDY, **settings)
+    ours = llama.generate(**ONE, **GREEDY, **settings, custom_generate=draftwood.decode_with())
+    assert torch.equal(ours.sequences, theirs.sequences)
+
+
+def test_a_limit_of_the_callers_own_and_a_plain_answer(llama):
+    same(llama, stopping_criteria=[MaxLengthCriteria(len(PROMPT) + 5)])
+    same(llama, stopping_criteria=[MaxLengthCriteria(3)])  # transformers writes one token before it asks
+    same(llama, stopping_criteria=[lambda ids, *_, **__: ids.shape[1] > len(PROMPT) + 6])
+
+
+def test_stop_strings(llama):
+    tokenizer = speller()
+    text = same(llama)[0, len(PROMPT) :].tolist()
+    stop = tokenizer.decode(text[12:15])
+    theirs = llama.generate(**ONE, **GREEDY, stop_strings=[stop], tokenizer=tokenizer)
+    decoding = draftwood.decode_with(stop_strings=stop, tokenizer=tokenizer)
+    ours = llama.generate(**ONE, **GREEDY, custom_generate=decoding)
+    assert torch.equal(ours, theirs)
+    assert ours.shape[1] <= len(PROMPT) + 15
+    assert decoding.generations[0].finish_reason == "stop"
+    with pytest.raises(UsageError, match="tokenizer"):
+        llama.generate(**ONE, **GREEDY, custom_generate=draftwood.decode_with(stop_strings=stop))
+
+
+class Notes:
+    """A streamer that writes down what happens to it."""
+
+    def __init__(self):
+        self.puts, self.ends = [], 0
+
+    def put(self, value):
+        self.puts.append(value.clone())
+
+    def end(self):
+        self.ends += 1
+
+
+@pytest.mark.parametrize("given_to", ["generate", "decode_with", "both"])
+def test_a_streamer_gets_the_prompt_then_each_token_then_the_end(llama, given_to):
+    theirs, ours = Notes(), Notes()
+    llama.generate(**ONE, **GREEDY, streamer=theirs)
+    decoding = draftwood.decode_with(streamer=ours if given_to != "generate" else None)
+    llama.generate(**ONE, **GREEDY, streamer=ours if given_to != "decode_with" else None, custom_generate=decoding)
+    assert ours.ends == theirs.ends == 1
+    assert [v.tolist() for v in ours.puts] == [v.tolist() for v in theirs.puts]
+    assert [v.shape for v in ours.puts] == [v.shape for v in theirs.puts]
+
+
+@pytest.mark.parametrize("given_to", ["generate", "decode_with"])
+def test_text_comes_out_of_a_thread(llama, given_to):
+    tokenizer = speller()
+    streamer = TextIteratorStreamer(tokenizer, skip_prompt=True, timeout=60)
+    mine = {"streamer": streamer} if given_to == "decode_with" else {}
+    given = {} if mine else {"streamer": streamer}
+    decoding = draftwood.decode_with(**mine)
+    thread = threading.Thread(
+        target=llama.generate, kwargs={**ONE, **GREEDY, **given, "custom_generate": decoding}
+    )
+    thread.start()
+    text = "".join(streamer)
+    thread.join()
+    assert text == tokenizer.decode(llama.generate(**ONE, **GREEDY)[0, len(PROMPT) :])
+
+
+def test_a_streamer_takes_one_text(llama):
+    streamer = Notes()
+    decoding = draftwood.decode_with(streamer=streamer)
+    for rows in (3, 2):
+        with pytest.raises(UsageError, match=f"the batch has {rows}"):
+            llama.generate(**batch(ROWS[:rows]), **GREEDY, custom_generate=decoding)
+    assert (streamer.puts, streamer.ends) == ([], 2)
+    other = Notes()
+    with pytest.raises(UsageError, match="two streamers"):
+        llama.generate(**ONE, **GREEDY, streamer=other, custom_generate=decoding)
+    assert (streamer.ends, other.ends) == (3, 1)  # nobody waits for ever
+
+
+def test_a_text_within_a_call_of_transformers_does_not_reach_its_streamer(llama):
+    class Asks(LogitsProcessor):
+        def __call__(self, input_ids, scores):
+            config = GenerationConfig(do_sample=False, max_length=12)
+            self.text = draftwood.decode_with()(llama, torch.tensor([[1, 2, 3]]), [], [], config)
+            return scores
+
+    streamer, asks = Notes(), Asks()
+    llama.generate(**ONE, **GREEDY | {"max_new_tokens": 1}, streamer=streamer, logits_processor=[asks])
+    assert asks.text.shape == (1, 12)
+    assert [len(put) for put in streamer.puts] == [1, 1]  # the prompt, and one token
+
+
+def test_a_setting_that_changes_nothing_is_not_refused(llama):
+    same(llama, guidance_scale=1)
+
+
+def test_a_prompt_and_its_text_as_a_tensor_that_grows():
+    text, written = PaddedText(torch.tensor([0, 0, 5]), 2), list(range(600))
+    for count in [*range(300), 599]:
+        assert text.after(written[:count])[0].tolist() == [0, 0, 5, *written[:count]]
+    text = PaddedText(torch.tensor([0, 0, 5]), 2)
+    for count in [*range(300), 599]:
+        assert text.committed(np.array([5, *written[:count]]))[0].tolist() == [0, 0, 5, *written[:count]]
+
+
+def test_a_streamer_ends_when_the_call_is_refused(llama):
+    streamer = Notes()
+    with pytest.raises(UsageError, match="num_beams"):
+        llama.generate(**ONE, **GREEDY, num_beams=2, custom_generate=draftwood.decode_with(streamer=streamer))
+    assert (streamer.puts, streamer.ends) == ([], 1)
+
+
+def test_names_are_checked_when_the_callable_is_made():
+    with pytest.raises(UnknownNameError, match="sufix"):
+        draftwood.decode_with("sufix")
+    with pytest.raises(UnknownNameError, match="planner"):
+        draftwood.decode_with(planner="fix")

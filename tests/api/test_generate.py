@@ -1,0 +1,322 @@
+"""generate(): whatever a user calls a prompt, defaults, seeds, and an error for every mistake."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests.api.fake import BOT, END, TOKENIZER, USER, proper, text_of, toy
+from tests.helpers import ONE_BY_ONE, TwiceAtMost, greedy_truth, sampled_truth
+
+from draftwood import Generation, generate
+from draftwood.contracts import Sampling
+from draftwood.errors import (
+    CapabilityError,
+    DraftwoodError,
+    PromptError,
+    UnknownNameError,
+    UsageError,
+    VocabularyError,
+)
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.testing import RaisingDrafter, RandomDrafter, SameDrafter, ToyTarget
+
+TEXT = "ab a\u00e9b"
+IDS = TOKENIZER(TEXT)["input_ids"]
+MESSAGES = [
+    {"role": "user", "content": "a b"},
+    {"role": "assistant", "content": "ab"},
+    {"role": "user", "content": "b"},
+]
+RENDERED = [USER, *TOKENIZER("a b")["input_ids"], END, BOT, *TOKENIZER("ab")["input_ids"], END]
+RENDERED += [USER, *TOKENIZER("b")["input_ids"], END, BOT]
+
+
+# --- prompts -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "prompt", [TEXT, IDS, tuple(IDS), np.array(IDS), np.array(IDS, dtype=np.int32), list(np.array(IDS))]
+)
+def test_one_prompt_gives_one_generation(prompt):
+    model = toy()
+    written = generate(model, prompt, tokenizer=TOKENIZER, max_new_tokens=10)
+    assert isinstance(written, Generation)
+    assert written.ids == greedy_truth(model, IDS, 10)
+    assert written.prompt_tokens == len(IDS)
+    assert written.text == text_of(written.ids)
+    assert model.open_sessions == 0
+
+
+@pytest.mark.parametrize("messages", [MESSAGES, tuple(MESSAGES)])
+def test_messages_are_rendered_up_to_the_answer(messages):
+    model = toy()
+    written = generate(model, messages, tokenizer=TOKENIZER, max_new_tokens=10)
+    assert written.prompt_tokens == len(RENDERED)
+    assert written.ids == greedy_truth(model, RENDERED, 10)
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [
+        [IDS, IDS[::-1]],
+        (TEXT, IDS[::-1]),
+        np.array([IDS, IDS[::-1]]),
+        [np.array(IDS), tuple(IDS[::-1])],
+        iter([IDS, IDS[::-1]]),
+    ],
+)
+def test_several_prompts_give_a_list(prompts):
+    model = toy()
+    written = generate(model, prompts, tokenizer=TOKENIZER, max_new_tokens=10)
+    assert [one.ids for one in written] == [greedy_truth(model, p, 10) for p in (IDS, IDS[::-1])]
+
+
+def test_a_list_of_one_gives_a_list_of_one_and_conversations_can_be_listed():
+    model = toy()
+    (one,) = generate(model, [IDS], max_new_tokens=5)
+    assert one.ids == greedy_truth(model, IDS, 5)
+    first, second = generate(model, [MESSAGES, MESSAGES[:1]], tokenizer=TOKENIZER, max_new_tokens=5)
+    assert first.ids == greedy_truth(model, RENDERED, 5)
+    assert second.prompt_tokens < first.prompt_tokens
+
+
+# --- what comes back -----------------------------------------------------------------------------------------
+
+
+def test_a_generation_says_what_was_written_and_how():
+    model = toy()
+    written = generate(model, IDS, drafters=SameDrafter(model), planner="fixed:4", max_new_tokens=11, seed=5)
+    assert written.text is None, "without a tokenizer there is no text"
+    assert written.sources == ["model", *(["same"] * 4 + ["model"]) * 2]
+    assert [step.accepted for step in written.steps] == [4, 4]
+    assert (written.stats.tokens, written.stats.passes, written.stats.acceptance_rate) == (10, 2, 1)
+    assert written.finish_reason == "length"
+    assert written.prefill_s > 0
+    assert written.seed == 5
+
+
+@pytest.mark.parametrize(
+    "drafters",
+    [
+        "default",
+        "suffix+lookup:max_ngram=2",
+        "lookup",
+        RandomDrafter(15),
+        ["suffix", RandomDrafter(15)],
+        RaisingDrafter(),
+    ],
+)
+@pytest.mark.parametrize("planner", ["fixed:3", FixedPlanner(40)])
+def test_drafters_and_planners_change_nothing(drafters, planner):
+    model = toy()
+    settings = {"max_new_tokens": 30, "tokenizer": TOKENIZER, "stop": ["b b"], "seed": 3}
+    for sampling in (
+        {},
+        {"temperature": 0.8, "top_k": 9, "top_p": 0.95, "min_p": 0.01, "repetition_penalty": 1.2},
+    ):
+        plain = generate(model, IDS, drafters="none", **settings, **sampling)
+        drafted = generate(model, IDS, drafters=drafters, planner=planner, **settings, **sampling)
+        assert (drafted.ids, drafted.text, drafted.finish_reason) == (plain.ids, plain.text, plain.finish_reason)
+        assert set(plain.sources) == {"model"}
+
+
+def test_the_text_ends_before_a_stop_string_and_the_ids_with_its_last_token():
+    model = toy()
+    free = generate(model, IDS, tokenizer=TOKENIZER, max_new_tokens=60, logits_processor=proper)
+    for stop in (free.text[9:12], [free.text[20:22], free.text[9:12]]):
+        written = generate(model, IDS, tokenizer=TOKENIZER, max_new_tokens=60, logits_processor=proper, stop=stop)
+        assert written.finish_reason == "stop"
+        assert written.ids == free.ids[: len(written.ids)]
+        first = min(free.text.index(s) for s in ([stop] if isinstance(stop, str) else stop))
+        assert written.text == free.text[:first]
+    untouched = generate(model, IDS, tokenizer=TOKENIZER, max_new_tokens=60, logits_processor=proper, stop="never")
+    assert untouched.text == free.text
+
+
+@pytest.mark.parametrize("no_stop", [None, [], ""])
+def test_no_stop_string_is_no_stop_string(no_stop):
+    assert generate(toy(), IDS, max_new_tokens=5, stop=no_stop).finish_reason == "length"
+
+
+# --- defaults from the generation config ---------------------------------------------------------------------
+
+
+def test_the_end_token_and_the_limit_come_from_the_config():
+    text = greedy_truth(toy(), IDS, 40)
+    some = np.array([99, text[8]])
+    for end in (text[8], [99, text[8]], np.int64(text[8]), some, torch.tensor(text[8]), torch.tensor(some)):
+        written = generate(toy(eos_token_id=end), IDS, max_new_tokens=40)
+        assert written.ids == text[: text.index(text[8]) + 1]
+        assert written.finish_reason == "eos"
+    with pytest.raises(UsageError, match="eos_token_id of the generation config is 'x'"):
+        generate(toy(eos_token_id="x"), IDS)
+    assert len(generate(toy(max_new_tokens=7), IDS).ids) == 7
+    assert len(generate(toy(max_new_tokens=7), IDS, max_new_tokens=9).ids) == 9
+    assert len(generate(toy(), IDS).ids) == 256
+    assert len(generate(ToyTarget(), [1, 2], max_new_tokens=5).ids) == 5, "a target needs no config"
+
+
+def test_settings_come_from_the_config_unless_given():
+    config = {"top_k": 3, "top_p": 0.8, "min_p": 0.1, "repetition_penalty": 1.3}
+    model = toy(**config)
+    written = generate(model, IDS, temperature=1.0, seed=2, max_new_tokens=30)
+    assert written.ids == sampled_truth(model, Sampling(1.0, **config, seed=2), IDS, 30)
+    written = generate(model, IDS, temperature=1.0, seed=2, max_new_tokens=30, top_k=9, repetition_penalty=1.0)
+    others = config | {"top_k": 9, "repetition_penalty": 1.0}
+    assert written.ids == sampled_truth(model, Sampling(1.0, **others, seed=2), IDS, 30)
+
+
+def test_top_k_of_zero_in_a_config_is_none_as_in_transformers():
+    model = toy(top_k=0)
+    written = generate(model, IDS, temperature=1.0, seed=2, max_new_tokens=30)
+    assert written.ids == sampled_truth(model, Sampling(1.0, seed=2), IDS, 30)
+
+
+def test_greedy_is_the_default_whatever_the_config_says():
+    model = toy(temperature=0.7, do_sample=True)
+    assert generate(model, IDS, max_new_tokens=20).ids == greedy_truth(model, IDS, 20)
+
+
+# --- seeds ---------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_text_and_the_seed_that_was_drawn_is_told():
+    model = toy()
+    sampled = {"temperature": 1.0, "max_new_tokens": 30}
+    one, other = generate(model, IDS, **sampled), generate(model, IDS, **sampled)
+    assert one.seed != other.seed
+    assert one.ids != other.ids
+    assert generate(model, IDS, **sampled, seed=one.seed).ids == one.ids
+    assert generate(model, IDS, **sampled, seed=0).ids == sampled_truth(model, Sampling(1.0), IDS, 30)
+
+
+def test_each_prompt_of_a_call_is_written_as_it_is_alone():
+    model = toy()
+    texts = [w.ids for w in generate(model, [IDS] * 3, temperature=1.0, max_new_tokens=30, seed=4)]
+    assert texts == [sampled_truth(model, Sampling(1.0, seed=4), IDS, 30, sequence=0)] * 3
+
+
+# --- processors ----------------------------------------------------------------------------------------------
+
+
+def test_a_processor_or_a_list_of_them():
+    model = toy()
+    for given in (proper, [proper], [lambda _, row: row, proper]):
+        written = generate(model, IDS, tokenizer=TOKENIZER, max_new_tokens=60, logits_processor=given)
+        assert written.ids == sampled_truth(model, Sampling(), IDS, 60, [proper])
+        assert "\ufffd" not in written.text[:-1]
+
+
+def test_each_request_gets_its_own_copy_of_a_stateful_processor():
+    model, mine = toy(), TwiceAtMost()
+    written = generate(model, [IDS, IDS], max_new_tokens=20, logits_processor=mine)
+    assert [w.ids for w in written] == [sampled_truth(model, Sampling(), IDS, 20, [TwiceAtMost()])] * 2
+    assert mine.length is None, "the caller's own was not called"
+
+
+# --- mistakes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sentence"),
+    [
+        ("", "the prompt is empty: give some text"),
+        ([], "the prompt is empty"),
+        ([[]], "the prompt is empty"),
+        (np.array([], dtype=np.int64), "the prompt is empty"),
+        ([""], "the prompt is empty"),
+        ([IDS, ""], "the prompt is empty"),
+        (3, "give text, token ids or chat messages"),
+        (None, "give text, token ids or chat messages"),
+        (np.array(3), "give text, token ids or chat messages"),
+        ({"role": "user", "content": "a"}, "give text, token ids or chat messages"),
+        (b"ab", "give text, token ids or chat messages"),
+        ([1.5, 2.5], "a prompt of float cannot be read|give text, token ids or chat messages"),
+        (np.array([1.5, 2.5]), "a prompt of float cannot be read"),
+        ([[[1, 2]]], "a prompt of list cannot be read"),
+        ([1, "a"], "cannot be read"),
+        ([1, 99], r"outside the vocabulary \[0, 17\)"),
+        ([-1], r"outside the vocabulary"),
+        ([3] * 64, "the prompt has 64 tokens, the model takes 64 with its answer: shorten the prompt"),
+        ("ab" * 100, "shorten the prompt"),
+    ],
+)
+def test_what_is_no_prompt(prompt, sentence):
+    model = toy(max_positions=64)
+    with pytest.raises(PromptError, match=sentence) as caught:
+        generate(model, prompt, tokenizer=TOKENIZER)
+    assert caught.value.exit_code == 2
+    assert model.open_sessions == 0
+
+
+class WithoutTemplate(type(TOKENIZER)):
+    chat_template = None
+
+
+class TooLarge(type(TOKENIZER)):
+    def __len__(self):
+        return 40
+
+
+@pytest.mark.parametrize(
+    ("prompt", "settings", "error", "sentence"),
+    [
+        (TEXT, {}, UsageError, "need a tokenizer: pass tokenizer="),
+        (MESSAGES, {}, UsageError, "need a tokenizer: pass tokenizer="),
+        (IDS, {"stop": "a"}, UsageError, "stop strings need a tokenizer"),
+        (IDS, {"stop": ["a", ""], "tokenizer": TOKENIZER}, UsageError, "a stop string is empty"),
+        (MESSAGES, {"tokenizer": WithoutTemplate()}, UsageError, "this tokenizer has no chat template"),
+        (IDS, {"tokenizer": TooLarge()}, VocabularyError, "the tokenizer knows 40 tokens and the model 17"),
+        (IDS, {"max_new_tokens": 0}, UsageError, "max_new_tokens is 0: it must be at least 1"),
+        (IDS, {"max_new_tokens": -5}, UsageError, "max_new_tokens is -5"),
+        (IDS, {"temperature": -1.0}, UsageError, "temperature must be"),
+        (IDS, {"temperature": 1.0, "top_k": 0}, UsageError, "top_k must be"),
+        (IDS, {"temperature": 1.0, "top_p": 1.5}, UsageError, "top_p must lie"),
+        (IDS, {"temperature": 1.0, "min_p": -0.5}, UsageError, "min_p must lie"),
+        (IDS, {"repetition_penalty": -1.0}, UsageError, "repetition_penalty must be positive"),
+        (IDS, {"repetition_penalty": 0.0}, UsageError, "repetition_penalty must be positive"),
+        (IDS, {"seed": 1.5}, UsageError, "seed must be a whole number"),
+        (IDS, {"drafters": "sufix"}, UnknownNameError, "unknown drafter 'sufix': did you mean 'suffix'"),
+        (IDS, {"drafters": "suffix:lenth=3"}, UnknownNameError, "did you mean 'length'"),
+        (IDS, {"drafters": ["suffix", "suffix"]}, UsageError, "named twice"),
+        (IDS, {"planner": "fixt:3"}, UnknownNameError, "unknown planner 'fixt': did you mean 'fixed'"),
+        (IDS, {"planner": "fixed:x"}, UsageError, "must be a whole number"),
+    ],
+)
+def test_a_mistake_is_one_sentence_before_anything_is_read(prompt, settings, error, sentence):
+    model = toy()
+    with pytest.raises(error, match=sentence) as caught:
+        generate(model, prompt, **settings)
+    assert "\n" not in str(caught.value)
+    assert model.open_sessions == 0
+
+
+def test_a_drafter_for_a_target_that_takes_nothing_back():
+    model = ToyTarget(**ONE_BY_ONE)
+    with pytest.raises(CapabilityError, match="decode with drafters='none'"):
+        generate(model, [1, 2], drafters="suffix")
+    for drafters in ("none", "default"):  # a default is no wish: where nothing can be drafted, it is plain
+        assert generate(model, [1, 2], drafters=drafters, max_new_tokens=5).ids == greedy_truth(model, [1, 2], 5)
+
+
+def test_names_are_checked_before_a_model_is_loaded():
+    with pytest.raises(UnknownNameError, match="unknown drafter"):
+        generate("no such model anywhere", IDS, drafters="sufix")
+
+
+def test_processors_that_leave_nothing():
+    with pytest.raises(DraftwoodError, match="all masked: the processors leave no token"):
+        generate(toy(), IDS, logits_processor=lambda _, row: np.full_like(row, -np.inf))
+
+
+def test_an_interrupt_goes_through_and_closes_every_session():
+    def interrupted(prefix, row):
+        if len(prefix) == len(IDS) + 4:
+            raise KeyboardInterrupt
+        return row
+
+    model = toy()
+    with pytest.raises(KeyboardInterrupt):
+        generate(model, IDS, logits_processor=interrupted)
+    assert model.open_sessions == 0

@@ -1,0 +1,189 @@
+"""Every setting that transformers' generation config knows is honoured, has no effect, or is refused by name."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import time
+
+import pytest
+import torch
+from tests.api.generating import PROMPT, speller
+from tests.engines.tiny import build
+from transformers import GenerationConfig
+
+import draftwood
+from draftwood.api import defaults
+from draftwood.engines.transformers.plugin import refusals
+from draftwood.errors import UsageError
+
+KNOWN = sorted(name for name in vars(GenerationConfig()) if not name.startswith("_"))
+REFUSED = {**defaults.REFUSED, **defaults.REFUSED_SAMPLED, **defaults.REFUSED_VALUES}
+
+CHANGING = {
+    "bad_words_ids": [[5]],
+    "begin_suppress_tokens": [1],
+    "cache_implementation": "quantized",
+    "constraints": ["anything"],
+    "diversity_penalty": 0.5,
+    "dola_layers": "high",
+    "encoder_no_repeat_ngram_size": 2,
+    "encoder_repetition_penalty": 1.4,
+    "epsilon_cutoff": 3e-4,
+    "eta_cutoff": 3e-4,
+    "exponential_decay_length_penalty": (5, 1.5),
+    "force_words_ids": [[5]],
+    "forced_bos_token_id": 5,
+    "forced_eos_token_id": 5,
+    "guidance_scale": 1.5,
+    "min_length": 50,
+    "min_new_tokens": 9,
+    "no_repeat_ngram_size": 3,
+    "num_beam_groups": 2,
+    "num_beams": 2,
+    "num_return_sequences": 2,
+    "penalty_alpha": 0.6,
+    "remove_invalid_values": True,
+    "sequence_bias": [[[3], 4.0]],
+    "suppress_tokens": [1],
+    "token_healing": True,
+    "top_h": 0.4,
+    "typical_p": 0.5,
+    "watermarking_config": {"bias": 2.5},
+}
+"""A value of each refused setting that changes the text."""
+
+
+@pytest.fixture(scope="module")
+def shared():
+    return build("llama")
+
+
+@pytest.fixture
+def llama(shared):
+    kept = copy.deepcopy(shared.generation_config)
+    yield shared
+    shared.generation_config = kept
+
+
+def theirs(model, **settings):
+    ids = torch.tensor([PROMPT])
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), pad_token_id=0, do_sample=False, **settings)
+    return out[0, len(PROMPT) :].tolist()
+
+
+def test_every_setting_has_its_place():
+    """A new version of transformers with a new setting fails here, and somebody decides."""
+    places = [defaults.HONOURED, defaults.WITHOUT_EFFECT, frozenset(REFUSED)]
+    for name in KNOWN:
+        assert sum(name in place for place in places) == 1, f"{name} is in no place, or in several"
+    assert sorted(set().union(*places)) == KNOWN, "and nothing else is"
+    assert CHANGING.keys() == REFUSED.keys()
+
+
+@pytest.mark.parametrize("name", sorted(CHANGING))
+def test_what_would_change_the_text_is_refused_by_name(llama, name):
+    setattr(llama.generation_config, name, CHANGING[name])
+    temperature = 0.7 if name in defaults.REFUSED_SAMPLED else 0
+    with pytest.raises(UsageError, match=f"generation config sets {name}="):
+        draftwood.generate(llama, PROMPT, max_new_tokens=4, temperature=temperature)
+    with pytest.raises(UsageError, match=f"generation config sets {name}="):
+        draftwood.stream(llama, PROMPT, max_new_tokens=4, temperature=temperature)
+
+
+@pytest.mark.parametrize("name", sorted(defaults.REFUSED | defaults.REFUSED_SAMPLED))
+def test_values_that_change_nothing_are_not_refused(llama, name):
+    for value in (None, [], *(defaults.REFUSED | defaults.REFUSED_SAMPLED)[name]):
+        setattr(llama.generation_config, name, value)
+        for temperature in (0, 0.7):
+            draftwood.generate(llama, PROMPT, max_new_tokens=1, temperature=temperature)
+
+
+@pytest.mark.parametrize("name", sorted(defaults.REFUSED_SAMPLED))
+def test_what_shapes_sampling_says_nothing_of_greedy_text(llama, name):
+    setattr(llama.generation_config, name, CHANGING[name])
+    assert draftwood.generate(llama, PROMPT, max_new_tokens=9).ids == theirs(llama, max_new_tokens=9)
+
+
+def test_max_length_counts_the_prompt(llama):
+    llama.generation_config.max_length = len(PROMPT) + 7
+    assert draftwood.generate(llama, PROMPT).ids == theirs(llama)
+    assert len(draftwood.generate(llama, PROMPT).ids) == 7
+    assert len(draftwood.generate(llama, PROMPT, max_new_tokens=3).ids) == 3
+    short, long = draftwood.generate(llama, [PROMPT[:10], PROMPT])
+    assert (len(short.ids), len(long.ids)) == (len(PROMPT) - 3, 7)
+    llama.generation_config.max_new_tokens = 5  # goes before it, as there
+    assert len(draftwood.generate(llama, PROMPT).ids) == 5
+    llama.generation_config.max_new_tokens = None
+    llama.generation_config.max_length = len(PROMPT)
+    with pytest.raises(UsageError, match=f"max_length={len(PROMPT)}, which leaves no room"):
+        draftwood.generate(llama, PROMPT)
+
+
+def test_max_time_ends_the_text(llama):
+    llama.generation_config.max_time = 1e-9
+    assert len(theirs(llama, max_new_tokens=50)) == 1
+    one = draftwood.generate(llama, PROMPT, max_new_tokens=50)
+    assert (len(one.ids), one.finish_reason) == (1, "length")
+    for each in draftwood.generate(llama, [PROMPT, PROMPT[3:]], max_new_tokens=50):
+        assert len(each.ids) == 1
+    llama.generation_config.max_time = 3600.0
+    assert len(draftwood.generate(llama, PROMPT, max_new_tokens=50).ids) == 50
+
+    def slow(_ids, scores):
+        time.sleep(0.02)
+        return scores
+
+    llama.generation_config.max_time = 0.2
+    cut = draftwood.generate(llama, PROMPT, max_new_tokens=500, logits_processor=[slow], drafters="suffix")
+    assert 1 <= len(cut.ids) <= 12
+    assert cut.ids == theirs_without_time(llama, len(cut.ids))
+
+
+def theirs_without_time(model, tokens):
+    model.generation_config.max_time = None
+    return theirs(model, max_new_tokens=tokens)
+
+
+def test_stop_strings_end_the_text(llama):
+    tokenizer = speller()
+    text = draftwood.generate(llama, PROMPT, max_new_tokens=40, tokenizer=tokenizer).text
+    stop = text[12:14]
+    llama.generation_config.stop_strings = [stop]
+    one = draftwood.generate(llama, PROMPT, max_new_tokens=40, tokenizer=tokenizer)
+    assert one.ids == theirs(llama, max_new_tokens=40, tokenizer=tokenizer)
+    assert (one.text, one.finish_reason) == (text[: text.index(stop)], "stop")
+    llama.generation_config.stop_strings = stop
+    assert draftwood.generate(llama, PROMPT, max_new_tokens=40, tokenizer=tokenizer).ids == one.ids
+    assert len(draftwood.generate(llama, PROMPT, max_new_tokens=40, tokenizer=tokenizer, stop=[]).ids) == 40
+    assert len(draftwood.generate(llama, PROMPT, max_new_tokens=40, stop=[]).ids) == 40
+    with pytest.raises(UsageError, match="need a tokenizer"):
+        draftwood.generate(llama, PROMPT, max_new_tokens=40)
+
+
+IN_THE_CALL = {
+    # What transformers makes logits processors, criteria or prompts of before it calls us.
+    "bad_words_ids", "begin_suppress_tokens", "bos_token_id", "decoder_start_token_id",
+    "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "eos_token_id", "epsilon_cutoff", "eta_cutoff",
+    "exponential_decay_length_penalty", "forced_bos_token_id", "forced_eos_token_id", "max_length",
+    "max_new_tokens", "max_time", "min_length", "min_new_tokens", "min_p", "no_repeat_ngram_size",
+    "remove_invalid_values", "renormalize_logits", "repetition_penalty", "sequence_bias", "stop_strings",
+    "suppress_tokens", "temperature", "token_healing", "top_h", "top_k", "top_p", "typical_p",
+    "watermarking_config",
+    # What `GenerateCall` reads.
+    "do_sample", "max_cache_len", "num_return_sequences", "output_logits", "output_scores", "pad_token_id",
+    "prefill_chunk_size", "return_dict_in_generate", "use_cache",
+    # Of other methods, which are refused by the settings that turn them on.
+    "assistant_confidence_threshold", "assistant_ensemble_weight", "assistant_lookbehind", "diversity_penalty",
+    "early_stopping", "is_assistant", "length_penalty", "low_memory", "max_matching_ngram_size",
+    "num_assistant_tokens", "num_assistant_tokens_schedule", "num_beam_groups", "target_lookbehind",
+    # How it is computed.
+    "cache_config", "compile_config", "continuous_batching_config", "disable_compile", "transformers_version",
+}  # fmt: skip
+
+
+def test_every_setting_has_its_place_in_decode_with_too():
+    named = {*refusals._OTHER_METHODS, "num_beams", "cache_implementation"}
+    assert not named & IN_THE_CALL
+    assert sorted(named | IN_THE_CALL) == KNOWN
+    assert "num_beams" in inspect.getsource(refusals.refuse_settings)

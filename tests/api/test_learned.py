@@ -1,0 +1,200 @@
+"""What was learnt carries on from call to call, per target; a model begins with the profile of this machine."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+
+import pytest
+import torch
+from tests.api.generating import GREEDY, ONE
+from tests.engines.tiny import build
+
+import draftwood
+from draftwood.api.learned import fresh, learned
+from draftwood.api.setup import Setup
+from draftwood.drafters.load import load
+from draftwood.engines.transformers.shared import shared_target
+from draftwood.errors import FileFormatError, UsageError
+from draftwood.models import profile_place
+from draftwood.models.profile_place import profile_path, setting_of
+from draftwood.planning.cost_curve import CostCurve
+from draftwood.planning.goodput import GoodputPlanner
+from draftwood.planning.learned import Learned
+from draftwood.planning.learned_file import write_tuned
+from draftwood.testing import ToyTarget
+
+CURVE = {1: 0.02, 8: 0.03, 32: 0.06}
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    """A model that says where it comes from, on a machine without profiles."""
+    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(profile_place, "_SAID", set())
+    made = build("llama")
+    made.config._name_or_path = "owner/tiny"
+    return made
+
+
+def profile(model, text=None, /, **changes):
+    """Put a profile of this model where `draftwood profile` would."""
+    setting = setting_of(model)
+    path = profile_path(*setting)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [{"row": "header", "verb": "profile", "format": 1, "settings": setting._asdict() | changes}]
+    rows += [{"row": "pass", "context": 128, "n": n, "median_s": seconds} for n, seconds in CURVE.items()]
+    path.write_text("\n".join(map(json.dumps, rows)) if text is None else text)
+    return path
+
+
+def test_a_call_goes_on_with_what_the_last_one_learnt():
+    target, other = ToyTarget(), ToyTarget()
+    (drafter,) = load("ngram")
+    draftwood.generate(target, [1, 2, 3], drafters="ngram", max_new_tokens=30)
+    learnt = Setup(target, None, "ngram", "fixed:16").planner.learned
+    anew = Setup(other, None, "ngram", "goodput").planner.learned
+    assert learnt.beliefs.rates(drafter, greedy=True).totals.sum() > 0
+    assert learnt.cost(1).passes > 0
+    assert anew.beliefs.rates(drafter, greedy=True).totals.sum() == 0
+    assert anew.cost(1).passes == 0
+
+
+def test_a_planner_that_is_given_keeps_its_own():
+    target = ToyTarget()
+    draftwood.generate(target, [1, 2, 3], drafters="ngram", max_new_tokens=30)
+    planner = Setup(ToyTarget(), None, "ngram", "fixed:8").planner
+    assert Setup(target, None, "ngram", planner).planner is planner
+
+
+def test_model_generate_shares_it_with_the_other_doors_and_keeps_its_planner(model):
+    decoding = draftwood.decode_with()
+    for _ in range(2):
+        model.generate(**ONE, **GREEDY, custom_generate=decoding)
+    ((_, planner),) = decoding._planners.values()
+    assert isinstance(planner, GoodputPlanner)
+    assert planner.learned is learned(model)
+    assert planner.learned is Setup(model, None, "ngram", "goodput").planner.learned
+    other = build("llama")
+    other.generate(**ONE, **GREEDY, custom_generate=decoding)
+    assert len(decoding._planners) == 2
+
+
+def test_it_outlasts_an_edit_of_the_model_and_not_another_number_format(model):
+    before, target = learned(model), shared_target(model)
+    model.model.norm.weight.data.mul_(2)
+    model.model.layers[0].mlp.act_fn = torch.nn.ReLU()
+    assert shared_target(model) is not target
+    assert learned(model) is before
+    assert learned(model.to(torch.bfloat16)) is not before
+
+
+def test_model_generate_learns_anew_for_another_number_format(model):
+    decoding = draftwood.decode_with()
+    for dtype in (torch.float32, torch.bfloat16):
+        model.to(dtype).generate(**ONE, **GREEDY, custom_generate=decoding)
+        ((_, planner),) = decoding._planners.values()
+        assert planner.learned is learned(model)
+
+
+def test_it_is_forgotten_with_its_model():
+    decoding, model = draftwood.decode_with(), build("llama")
+    model.generate(**ONE, **GREEDY, custom_generate=decoding)
+    assert len(decoding._planners) == 1
+    del model
+    gc.collect()
+    assert len(decoding._planners) == 0
+
+
+def test_it_begins_with_the_profile_of_this_machine(model):
+    assert fresh(model).curve is None
+    profile(model)
+    assert fresh(model).curve == CostCurve({128: CURVE})
+    assert learned(model).curve == CostCurve({128: CURVE})
+
+
+def test_each_call_of_fresh_learns_alone(model):
+    assert fresh(model) is not fresh(model)
+    assert fresh(ToyTarget()).setting is None
+
+
+def test_profiles_of_other_settings_are_not_used(model):
+    profile(model)
+    assert fresh(model.to(torch.bfloat16)).curve is None
+    assert fresh(model.to(torch.float32)).curve is not None
+    draftwood.prepare(model, pack=False)
+    assert fresh(model).curve is None
+    assert fresh(model).setting["packed"] is False
+    draftwood.prepare(model, pack=True)
+    assert fresh(model).curve is not None
+    nameless = build("llama")
+    assert (fresh(nameless).curve, fresh(nameless).setting) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [("", {}), ("none", {}), ('{"row": "header"}', {}), (None, {"model": "another"}), (None, {"threads": 7})],
+)  # fmt: skip
+def test_a_profile_that_is_broken_or_foreign_is_left_alone_with_one_warning(model, caplog, text, changes):
+    path = profile(model, text, **changes)
+    with caplog.at_level(logging.WARNING, "draftwood"):
+        assert fresh(model).curve is None
+        assert fresh(model).curve is None
+    assert [str(path) in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_a_folder_in_the_place_of_a_profile_is_no_profile(model, caplog):
+    profile_path(*setting_of(model)).mkdir(parents=True)
+    assert fresh(model).curve is None
+    assert caplog.records == []
+
+
+def test_every_door_begins_with_a_tuned_file(model, tmp_path):
+    source = fresh(model)
+    source.cost(1).learn(1, 10, 0.5)
+    path = tmp_path / "tuned.json"
+    write_tuned(path, source)
+    found = Setup(model, None, "ngram", f"goodput:tuned={path}").planner.learned
+    assert found is learned(model)
+    assert found.curve == source.corrected()
+    decoding = draftwood.decode_with(planner=f"fixed:4:tuned={path}")
+    model.generate(**ONE, **GREEDY, custom_generate=decoding)
+
+
+def test_tuned_costs_of_another_setting_are_left_out_with_one_warning(model, tmp_path, caplog):
+    ours = fresh(model).setting
+    (drafter,) = load("ngram")
+    source = Learned(curve=CostCurve.of({1: 0.5}), setting=ours | {"threads": 99})
+    source.beliefs.rates(drafter, greedy=True).learn([0], [True])
+    path = tmp_path / "tuned.json"
+    write_tuned(path, source)
+    with caplog.at_level(logging.WARNING, "draftwood"):
+        for _ in range(2):
+            found = Setup(model, None, "ngram", f"goodput:tuned={path}").planner.learned
+    assert found.curve is None
+    assert found.beliefs.rates(drafter, greedy=True).totals[0] == 1
+    (record,) = caplog.records
+    assert f"threads was 99 and is {torch.get_num_threads()}" in record.getMessage()
+
+
+def test_tuned_costs_are_left_out_of_an_unknown_target_with_one_warning(model, tmp_path, caplog):
+    costly, beliefs = tmp_path / "costly.json", tmp_path / "beliefs.json"
+    write_tuned(costly, Learned(curve=CostCurve.of({1: 0.25}), setting=fresh(model).setting))
+    write_tuned(beliefs, Learned())
+    with caplog.at_level(logging.WARNING, "draftwood"):
+        for path in (costly, beliefs, costly):
+            found = Setup(ToyTarget(), None, "ngram", f"goodput:tuned={path}+backoff").planner.learned
+            assert found.curve is None
+    (record,) = caplog.records
+    assert f"{costly}: its costs of passes are not used, as nobody knows of which model" in record.getMessage()
+
+
+def test_a_bad_tuned_file_is_told_before_the_text(tmp_path):
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    for planner, error in [(f"goodput:tuned={broken}", FileFormatError), ("goodput:tuned=nowhere", UsageError)]:
+        with pytest.raises(error):
+            draftwood.generate(ToyTarget(), [1, 2, 3], planner=planner)
+        with pytest.raises(error):
+            draftwood.decode_with(planner=planner)

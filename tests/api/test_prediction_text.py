@@ -1,0 +1,83 @@
+"""Which token ids an expected text becomes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from draftwood.api.prediction_text import predictions, variants
+from draftwood.contracts import Feedback
+from draftwood.drafters.prediction.drafter import PredictionDrafter
+from draftwood.errors import UsageError
+from draftwood.tree import TokenTree
+
+
+class Characters:
+    """A token per character, but one for a word's first letter with the space before it."""
+
+    def __call__(self, text, add_special_tokens):
+        assert not add_special_tokens
+        ids, at = [], 0
+        while at < len(text):
+            size = 2 if text[at] == " " and text[at + 1 : at + 2].isalpha() else 1
+            ids.append(int.from_bytes(text[at : at + size].encode("utf-32-le")[::4], "little"))
+            at += size
+        return {"input_ids": ids}
+
+
+def ids(text):
+    return tuple(Characters()(text, add_special_tokens=False)["input_ids"])
+
+
+def test_a_plain_text_is_itself_and_behind_a_space():
+    assert variants("one two", Characters()) == (ids("one two"), ids(" one two"))
+
+
+def test_a_text_with_newlines_or_quotes_is_escaped_too():
+    text = 'print("a")\n'
+    assert ids('print(\\"a\\")\\n') in variants(text, Characters())
+    assert len(variants(text, Characters())) == 3
+
+
+def test_forms_that_do_not_differ_are_not_repeated():
+    assert variants(" one", Characters()) == (ids(" one"),)
+    assert predictions(["one", " one", "one"], Characters()) == (ids("one"), ids(" one"))
+
+
+def test_an_empty_prediction_is_none():
+    assert variants("", Characters()) == ()
+    assert (
+        predictions("", Characters()) == predictions([], Characters()) == predictions(["", ""], Characters()) == ()
+    )
+
+
+def test_letters_beyond_ascii_stay_letters():
+    assert all(ord("é") in form for form in variants("caf\u00e9", Characters()))
+
+
+@pytest.mark.parametrize("wrong", [b"text", 5, None, ["a"]])
+def test_what_is_no_text_is_refused(wrong):
+    with pytest.raises(UsageError, match="a prediction is text"):
+        variants(wrong, Characters())
+    with pytest.raises((UsageError, TypeError)):
+        predictions([wrong], Characters())
+
+
+def test_the_drafter_follows_a_tool_call_that_carries_the_text():
+    text = 'def f(a):\n    return "b"\n\n' * 4
+    answer = ids('{"name": "write", "arguments": ' + json.dumps({"text": text}) + "}")
+    session = PredictionDrafter(texts=predictions(text, Characters())).open([1], None)
+    tree = TokenTree.empty()
+    none = np.empty(0, dtype=np.int32)
+    written = 0
+    steps = 0
+    while written < len(answer):
+        proposal = session.draft(16, 0, PredictionDrafter().prior)
+        node, size = proposal.child(-1, answer[written]), 1
+        while node >= 0 and written + size < len(answer):
+            node, size = proposal.child(node, answer[written + size]), size + 1
+        session.learn(Feedback(tree, tree, none, (), answer[written : written + size], none))
+        written, steps = written + size, steps + 1
+    assert steps < len(answer) / 2.5

@@ -1,0 +1,145 @@
+"""From tokens to pieces of text: joined, they are the text of all tokens up to a stop string."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.api.fake import TOKENS, text_of
+from tests.fuzz.interrupt import interrupted
+
+from draftwood.api.text import Piece, TextBuilder
+from draftwood.decoding.stopping import StopStrings
+
+IDS = st.lists(st.integers(0, len(TOKENS) - 1), max_size=40)
+
+
+def spell(text):
+    """Token ids of single bytes (and letters)."""
+    return [TOKENS.index(bytes([byte])) for byte in text.encode()]
+
+
+def build(ids, stop=None):
+    """The pieces after each token, and the last ones."""
+    builder = TextBuilder(text_of, StopStrings(stop, text_of) if stop else None)
+    pushed = [builder.push(token, f"source {number}") for number, token in enumerate(ids)]
+    return builder, [*pushed, builder.finish("the end")]
+
+
+def joined(pieces):
+    return "".join(piece.text for some in pieces for piece in some)
+
+
+@given(IDS)
+def test_the_pieces_are_the_text(ids):
+    builder, pieces = build(ids)
+    assert joined(pieces) == builder.text == text_of(ids)
+    assert all(piece.text for some in pieces for piece in some), "no empty pieces"
+
+
+@given(IDS, st.lists(st.text("ab \u00e9\u6728", min_size=1, max_size=4), min_size=1, max_size=2))
+def test_the_text_ends_before_a_stop_string(ids, stops):
+    # As decoding does, stop at the first token that completes one.
+    for n in range(1, len(ids) + 1):
+        if any(stop in text_of(ids[:n]) for stop in stops):
+            ids = ids[:n]
+            break
+    builder, pieces = build(ids, stops)
+    text = text_of(ids)
+    ends = [text.find(stop) for stop in stops if stop in text]
+    assert joined(pieces) == builder.text == text[: min(ends, default=len(text))]
+
+
+@given(IDS)
+def test_what_was_shown_was_certain(ids):
+    """No prefix of the pieces has to be taken back, whatever comes."""
+    _, pieces = build(ids, ["ab b"])
+    shown = ""
+    for n, some in enumerate(pieces[:-1], 1):
+        shown += "".join(piece.text for piece in some)
+        assert text_of(ids).startswith(shown)
+        assert text_of(ids[:n]).startswith(shown)
+
+
+def test_a_character_comes_whole_and_belongs_to_the_token_that_completes_it():
+    _, pieces = build(spell("a\u6728b"))
+    assert pieces == [
+        [Piece("a", "source 0")],
+        [],
+        [],
+        [Piece("\u6728", "source 3")],
+        [Piece("b", "source 4")],
+        [],
+    ]
+
+
+def test_half_a_character_at_the_end_is_shown_as_such():
+    builder, pieces = build(spell("a\u6728")[:-1])
+    assert joined(pieces) == builder.text == "a\ufffd"
+    assert pieces[-1] == [Piece("\ufffd", "the end")]
+
+
+def test_what_may_begin_a_stop_string_is_held_back_with_its_sources():
+    _, pieces = build(spell("bab a"), ["ab b"])
+    assert pieces == [
+        [Piece("b", "source 0")],
+        [],
+        [],
+        [],
+        [Piece("a", "source 1"), Piece("b", "source 2"), Piece(" ", "source 3")],
+        [Piece("a", "source 4")],
+    ]
+
+
+def test_a_stop_string_is_never_shown():
+    builder, pieces = build(spell("bab b"), ["ab b"])
+    assert joined(pieces) == builder.text == "b"
+    builder, pieces = build([TOKENS.index(b"ab")] * 2, ["ba"])  # within the tokens
+    assert joined(pieces) == builder.text == "a"
+
+
+@pytest.mark.parametrize("ids", [[], [0], [0, 1, 2]])
+def test_no_text_gives_no_piece(ids):
+    builder, pieces = build(ids)
+    assert joined(pieces) == builder.text == ""
+
+
+def test_each_token_is_decoded_in_a_short_context():
+    longest = 0
+
+    def decode(ids):
+        nonlocal longest
+        longest = max(longest, len(ids))
+        return text_of(ids)
+
+    builder = TextBuilder(decode)
+    for token in spell("ab\u6728" * 200):
+        builder.push(token, "model")
+    assert longest < 10
+
+
+@pytest.mark.parametrize("stop", [None, "b b"])
+def test_an_interrupt_at_any_line_leaves_the_text_of_the_tokens_before_it(stop):
+    ids = [
+        TOKENS.index(b"ab"),
+        TOKENS.index(b" "),
+        *(TOKENS.index(bytes([b])) for b in "\u00e9".encode()),
+        3,
+        4,
+        6,
+    ]
+    for lines in range(1, 400):
+        builder = TextBuilder(text_of, None if stop is None else StopStrings([stop], text_of))
+        shown, taken = [], 0
+        try:
+            with interrupted(lines):
+                for token in ids:
+                    taken += 1
+                    shown += builder.push(token, "model")
+        except KeyboardInterrupt:
+            shown += builder.finish("model")
+            assert builder.text in (text_of(ids[: taken - 1]), text_of(ids[:taken]))
+            assert len("".join(piece.text for piece in shown)) <= len(builder.text), "nothing comes twice"
+        else:
+            break
+    assert 50 < lines < 399

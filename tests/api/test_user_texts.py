@@ -1,0 +1,625 @@
+"""What users bring to draft from: every source gives the same text sooner, and each mistake is one sentence."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.api.fake import TOKENIZER, TOKENS, FakeTokenizer, proper, toy
+from tests.api.generating import ONE, PROMPT, batch, speller
+from tests.engines.tiny import SHAPE, build
+from tests.helpers import ONE_BY_ONE
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from draftwood import Conversation, Corpus, Memory, decode_with, generate, stream
+from draftwood.api.setup import Setup
+from draftwood.api.text_input import per_prompt
+from draftwood.api.user_texts import UserTexts, detached
+from draftwood.drafters.corpus.drafter import CorpusDrafter
+from draftwood.drafters.corpus.file import write_corpus
+from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
+from draftwood.drafters.llama_cpp.ngram_counts_file import read_counts, write_counts
+from draftwood.drafters.load import load
+from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.ngram.drafter import NgramDrafter
+from draftwood.drafters.parrot.drafter import ParrotDrafter
+from draftwood.drafters.prediction.drafter import PredictionDrafter
+from draftwood.errors import CapabilityError, FileFormatError, UsageError, VocabularyError
+from draftwood.measure.compare import compare
+from draftwood.models.fingerprint import tokenizer_fingerprint
+from draftwood.testing import ToyTarget
+
+
+class Tokenizer(FakeTokenizer):
+    """The fake with the vocabulary that it has, so that files know it again."""
+
+    names = "own"
+
+    def __call__(self, text, add_special_tokens=True):
+        return super().__call__(text)
+
+    def get_vocab(self):
+        return {f"{self.names} {token!r} {i}": i for i, token in enumerate(TOKENS)}
+
+
+class AnotherTokenizer(Tokenizer):
+    names = "another"
+
+
+KNOWN = Tokenizer()
+IDS = TOKENIZER("ab a b")["input_ids"]
+PROMPTS = [IDS, IDS[::-1], [3, 4]]
+SAMPLED = {"temperature": 0.9, "top_p": 0.95, "seed": 4}
+SETTINGS = {"tokenizer": KNOWN, "max_new_tokens": 40, "logits_processor": proper, "planner": "fixed:16"}
+
+
+def answer(ids=IDS, **settings):
+    return generate(toy(), ids, drafters="none", **SETTINGS | settings)
+
+
+def corpus(ids, tokenizer=KNOWN):
+    return Corpus.of([ids], fingerprint=tokenizer_fingerprint(tokenizer))
+
+
+def kept(path, found):
+    sizes = [(len(part.tokens), len(part.suffixes)) for part in found.parts]
+    write_corpus(path, found.parts, sizes, found.documents, {"tokenizer": found.fingerprint})
+
+
+def memory(ids):
+    found = Memory()
+    found.add(ids)
+    return found
+
+
+MADE = {
+    "prediction": lambda written: {"prediction": written.text},
+    "prediction ids": lambda written: {"prediction": written.ids},
+    "predictions": lambda written: {"prediction": ["a b", written.ids, ""]},
+    "memory": lambda written: {"memory": memory(written.ids)},
+    "corpus": lambda written: {"corpus": corpus(written.ids)},
+    "corpora": lambda written: {"corpus": [corpus([3, 4, 5]), corpus(written.ids)]},
+    "context": lambda written: {"context": written.text},
+    "contexts": lambda written: {"context": ["ab", np.array(written.ids)]},
+    "all": lambda written: {
+        "prediction": written.text,
+        "memory": memory(written.ids),
+        "corpus": corpus(written.ids),
+        "context": written.ids,
+    },
+}
+
+
+@pytest.mark.parametrize("sampling", [{}, SAMPLED])
+@pytest.mark.parametrize("made", MADE)
+def test_the_text_is_the_same_and_comes_in_fewer_passes(made, sampling):
+    plain = answer(**sampling)
+    written = generate(toy(), IDS, drafters="lookup:length=1", **SETTINGS, **sampling, **MADE[made](plain))
+    assert (written.ids, written.text, written.finish_reason) == (plain.ids, plain.text, plain.finish_reason)
+    assert len(written.steps) <= len(plain.steps) / 3
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_a_source_that_says_something_else_costs_no_text(made):
+    plain = answer()
+    other = answer(PROMPTS[1], **SAMPLED)
+    assert generate(toy(), IDS, **SETTINGS, **MADE[made](other)).ids == plain.ids
+
+
+@pytest.mark.parametrize("nothing", ["", [], [""], [[]], np.array([], dtype=np.int64)])
+def test_an_empty_prediction_drafts_nothing(nothing):
+    written = generate(toy(), IDS, **SETTINGS, prediction=nothing)
+    assert written.ids == answer().ids
+    assert "prediction" not in written.sources
+
+
+# --- which drafters draft from it ----------------------------------------------------------------------------
+
+
+def drafters(spec, **sources):
+    setup = Setup(toy(), KNOWN, spec, "fixed:8", UserTexts(**sources))
+    return setup.predicting(sources.get("prediction")) or setup.drafters
+
+
+def test_each_source_that_nobody_reads_gets_a_drafter_of_its_own():
+    found = drafters("suffix", prediction=IDS, memory=Memory(), corpus=corpus(IDS), context=IDS)
+    assert [d.name for d in found] == ["suffix", "prediction", "memory", "corpus", "ngram"]
+    assert [d.name for d in drafters("suffix")] == ["suffix"]
+
+
+def test_drafters_that_are_named_keep_their_options_and_their_place():
+    given = Memory()
+    found = drafters(
+        "memory:namespace=me+prediction:length=8+ngram:length=5+parrot+corpus:levels=1",
+        prediction=IDS, memory=given, corpus=[corpus(IDS), corpus([3])], context=[IDS, [3, 4]],
+    )  # fmt: skip
+    remembering, predicted, ngram, parrot, indexed = found
+    assert isinstance(remembering, MemoryDrafter)
+    assert (remembering.namespace, remembering.memory) == ("me", given)
+    assert isinstance(predicted, PredictionDrafter)
+    assert (predicted.length, predicted.texts) == (8, (tuple(IDS),))
+    assert isinstance(ngram, NgramDrafter)
+    assert (ngram.length, ngram.context) == (5, (tuple(IDS), (3, 4)))
+    assert isinstance(parrot, ParrotDrafter)
+    assert parrot.context == (*IDS, 3, 4)
+    assert isinstance(indexed, CorpusDrafter)
+    assert (indexed.levels, len(indexed.corpora)) == (1, 2)
+
+
+def test_texts_that_a_drafter_brings_stay():
+    own = PredictionDrafter(texts=((3, 4),))
+    (found,) = drafters([own], prediction=IDS)
+    assert found.texts == ((3, 4), tuple(IDS))
+    assert own.texts == ((3, 4),)
+
+
+def test_context_goes_to_the_parrot_alone_where_it_is_the_only_reader():
+    (found,) = drafters("parrot", context="ab a")
+    assert found.context == tuple(KNOWN("ab a")["input_ids"])
+
+
+def test_a_memory_of_a_file_has_the_size_that_its_drafter_says(tmp_path):
+    (found,) = drafters("memory:tokens=5000", memory=tmp_path / "m.dwm")
+    assert found.memory.size == 5000
+
+
+# --- predictions of several prompts --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 8])
+@pytest.mark.parametrize("sampling", [{}, SAMPLED])
+def test_each_prompt_of_a_list_has_its_own_prediction(batch_size, sampling):
+    model = toy()
+    plain = generate(model, PROMPTS, drafters="none", **SETTINGS, **sampling)
+    expected = [plain[0].ids, None, ["ab", plain[2].ids]]
+    written = generate(
+        model,
+        PROMPTS,
+        drafters="lookup:length=1",
+        **SETTINGS,
+        **sampling,
+        prediction=expected,
+        batch_size=batch_size,
+    )
+    assert [w.ids for w in written] == [p.ids for p in plain]
+    assert ["prediction" in w.sources for w in written] == [True, False, True]
+    assert len(written[0].steps) < len(plain[0].steps) / 3
+    assert model.open_sessions == 0
+
+
+@pytest.mark.parametrize("one", ["ab a", IDS, np.array(IDS)])
+def test_one_prediction_is_for_every_prompt_and_indexed_once(one):
+    assert per_prompt(one, 3) == [one] * 3 if not isinstance(one, np.ndarray) else len(per_prompt(one, 3)) == 3
+    written = generate(toy(), PROMPTS, **SETTINGS, prediction=one)
+    assert [w.ids for w in written] == [answer(ids).ids for ids in PROMPTS]
+
+
+def test_a_list_for_one_prompt_has_alternatives():
+    plain = answer()
+    written = generate(toy(), IDS, drafters="lookup", **SETTINGS, prediction=["b b b", plain.text, [3, 3]])
+    assert written.ids == plain.ids
+    assert "prediction" in written.sources
+
+
+@pytest.mark.parametrize("wrong", [["ab"], [IDS, IDS], []])
+def test_as_many_predictions_as_prompts(wrong):
+    with pytest.raises(UsageError, match=rf"3 prompts and {len(wrong)} predictions: give one text for all"):
+        generate(toy(), PROMPTS, **SETTINGS, prediction=wrong)
+
+
+# --- memory --------------------------------------------------------------------------------------------------
+
+
+def test_a_memory_learns_from_what_is_written_and_is_not_saved(tmp_path):
+    mine = Memory.open(tmp_path / "mine.dwm")
+    first = generate(toy(), IDS, drafters="lookup:length=1", **SETTINGS, memory=mine)
+    again = generate(toy(), IDS, drafters="lookup:length=1", **SETTINGS, memory=mine)
+    assert again.ids == first.ids == answer().ids
+    assert len(again.steps) < len(first.steps) / 2
+    assert mine.changed
+    assert not (tmp_path / "mine.dwm").exists()
+
+
+@pytest.mark.parametrize("as_path", [str, lambda path: path])
+def test_a_memory_named_by_its_file_is_loaded_and_saved(tmp_path, as_path):
+    path = as_path(tmp_path / "folder" / "m.dwm")
+    first = generate(toy(), IDS, drafters="lookup:length=1", **SETTINGS, memory=path)
+    again = generate(toy(), IDS, drafters="lookup:length=1", **SETTINGS, memory=path)
+    assert again.ids == first.ids
+    assert len(again.steps) < len(first.steps) / 2
+    (only,) = Memory.open(path).answers()
+    assert only.ids.tolist() == first.ids
+    with pytest.raises(VocabularyError, match="of another tokenizer"):
+        generate(toy(), IDS, tokenizer=AnotherTokenizer(), memory=path)
+
+
+def test_it_is_saved_when_a_stream_is_closed_early(tmp_path):
+    with stream(toy(), IDS, **SETTINGS, memory=tmp_path / "m.dwm") as pieces:
+        for _ in range(5):
+            next(pieces)
+        written = list(pieces.generation.ids)
+    (only,) = Memory.open(tmp_path / "m.dwm").answers()
+    assert only.ids[: len(written)].tolist() == written
+
+
+def test_it_is_saved_after_an_interrupt(tmp_path):
+    def interrupted(prefix, row):
+        if len(prefix) == len(IDS) + 12:
+            raise KeyboardInterrupt
+        return row
+
+    settings = SETTINGS | {"logits_processor": interrupted}
+    with pytest.raises(KeyboardInterrupt):
+        generate(toy(), IDS, drafters="lookup", **settings, memory=tmp_path / "m.dwm")
+    (only,) = Memory.open(tmp_path / "m.dwm").answers()
+    assert 2 <= len(only.ids) <= 12
+
+
+def test_answers_that_nobody_began_write_no_file(tmp_path):
+    stream(toy(), IDS, **SETTINGS, memory=tmp_path / "m.dwm").close()
+    assert not (tmp_path / "m.dwm").exists()
+
+
+def test_a_memory_that_cannot_be_saved_loses_no_text(tmp_path, caplog):
+    path = tmp_path / "m.dwm"
+    with stream(toy(), IDS, **SETTINGS, memory=path) as pieces:
+        path.write_bytes(b"somebody else's file")
+        with caplog.at_level(logging.WARNING, "draftwood"):
+            text = "".join(piece.text for piece in pieces)
+    assert text == answer().text
+    assert "the memory was not saved: " in caplog.text
+    assert path.read_bytes() == b"somebody else's file"
+
+
+# --- files ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_corpus_is_named_by_its_file(tmp_path, several):
+    plain, path = answer(), tmp_path / "c.dwc"
+    kept(path, corpus(plain.ids))
+    given = [str(path), corpus(IDS)] if several else path
+    written = generate(toy(), IDS, drafters="lookup:length=1", **SETTINGS, corpus=given)
+    assert written.ids == plain.ids
+    assert "corpus" in written.sources
+    kept(path, corpus(plain.ids, AnotherTokenizer()))
+    for way in ({"corpus": path}, {"drafters": f"corpus:file={path}"}):
+        with pytest.raises(VocabularyError, match=r"c\.dwc holds the ids of another tokenizer"):
+            generate(toy(), IDS, **SETTINGS, **way)
+
+
+# --- conversations -------------------------------------------------------------------------------------------
+
+
+def said(conversation, text, **options):
+    return "".join(piece.text for piece in conversation.say(text, **options))
+
+
+@pytest.mark.parametrize("sampling", [{}, SAMPLED])
+def test_a_conversation_takes_a_prediction_per_answer(sampling):
+    questions = ("a b", "b", "ab a", "b b")
+    with Conversation(toy(), drafters="none", **SETTINGS, **sampling) as plain:
+        expected = [said(plain, q) for q in questions]
+    with Conversation(toy(), drafters="lookup", **SETTINGS, **sampling) as conversation:
+        predictions = [None, expected[1], None, [expected[3], "ab"]]
+        answers, used = [], []
+        for question, prediction in zip(questions, predictions, strict=True):
+            answers.append(said(conversation, question, prediction=prediction))
+            used.append("prediction" in conversation.generation.sources)
+    assert answers == expected
+    assert used == [False, True, False, True]
+
+
+def test_a_conversation_has_sources_of_its_own(tmp_path):
+    with Conversation(toy(), drafters="none", **SETTINGS) as plain:
+        expected = [said(plain, "a b"), said(plain, "b")]
+    path = tmp_path / "m.dwm"
+    options = SETTINGS | {"drafters": "lookup:length=1", "memory": path, "prediction": expected[0]}
+    with Conversation(toy(), **options) as conversation:
+        assert said(conversation, "a b") == expected[0]
+        assert "prediction" in conversation.generation.sources
+        assert said(conversation, "b") == expected[1]
+        assert not path.exists()
+    assert len(Memory.open(path).answers()) == 2
+    with Conversation(toy(), **SETTINGS, drafters="lookup:length=1", memory=path) as later:
+        assert said(later, "a b") == expected[0]
+        assert "memory" in later.generation.sources
+
+
+def test_a_conversation_that_drafts_nothing_takes_no_prediction():
+    with Conversation(toy(), drafters="none", **SETTINGS) as conversation:
+        with pytest.raises(UsageError, match="leave prediction out"):
+            said(conversation, "a", prediction="b")
+        assert conversation.messages == []
+
+
+def test_a_turn_opens_only_the_drafter_that_is_new():
+    setup = Setup(toy(), KNOWN, "suffix", "fixed:8", UserTexts(prediction=""))
+    first = setup.request(IDS, max_new_tokens=4, drafters=setup.predicting([3, 4]), seed=1)
+    with setup.open([first]) as (row,):
+        row.begin()
+        sessions = [source.session for source in row.sources]
+        second = setup.request([*row.ids, 5], max_new_tokens=4, drafters=setup.predicting([4, 5]), seed=1)
+        row.turn(second)
+        assert row.sources[0].session is sessions[0]
+        assert row.sources[1].session not in (None, sessions[1])
+        row.begin()
+        row.turn(replace(second, prompt=[*row.ids, 6], drafters=None))
+        assert row.sources[1].drafter.texts == ((4, 5),)
+
+
+# --- model.generate ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return build("llama")
+
+
+LONG = {"do_sample": False, "max_new_tokens": 40, "pad_token_id": 0}
+
+
+def test_decode_with_follows_a_prediction(llama):
+    model = llama
+    theirs = model.generate(**ONE, **LONG)
+    new = theirs[0, len(PROMPT) :].tolist()
+    text = speller().decode(new)
+    for given in (new, text, ["?", text]):
+        decoding = decode_with("lookup:length=1", "fixed:16", prediction=given, tokenizer=speller())
+        assert torch.equal(model.generate(**ONE, **LONG, custom_generate=decoding), theirs)
+        assert "prediction" in decoding.generations[0].sources
+        assert len(decoding.generations[0].steps) < 10
+
+
+def test_decode_with_takes_a_prediction_per_row_and_sequences_share_one(llama):
+    model = llama
+    rows = batch([PROMPT, PROMPT[3:40]])
+    settings = LONG | {"do_sample": True, "num_return_sequences": 2, "eos_token_id": None}
+    plain = decode_with("none", seed=3)
+    model.generate(**rows, **settings, custom_generate=plain)
+    expected = [[g.ids for g in plain.generations[:2]], plain.generations[3].ids]
+    decoding = decode_with("lookup:length=1", "fixed:16", seed=3, prediction=expected)
+    model.generate(**rows, **settings, custom_generate=decoding)
+    assert [g.ids for g in decoding.generations] == [g.ids for g in plain.generations]
+    assert [len(g.steps) < 20 for g in decoding.generations] == [True, True, False, True]
+    with pytest.raises(UsageError, match="2 prompts and 3 predictions"):
+        model.generate(**rows, **settings, custom_generate=decode_with(prediction=[None, None, None]))
+
+
+def test_decode_with_saves_a_memory_after_each_call(llama, tmp_path):
+    model, path = llama, tmp_path / "m.dwm"
+    decoding = decode_with("lookup:length=1", "fixed:16", memory=path, corpus=Corpus.of([PROMPT]), context=PROMPT)
+    theirs = model.generate(**ONE, **LONG)
+    passes = []
+    for _ in range(2):
+        assert torch.equal(model.generate(**ONE, **LONG, custom_generate=decoding), theirs)
+        assert path.exists()
+        path.unlink()
+        passes.append(len(decoding.generations[0].steps))
+    assert passes[1] < passes[0]
+
+
+# --- mistakes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"prediction": "ab"}, "leave prediction out, or name drafters other than 'none'"),
+        ({"memory": Memory(), "context": "a"}, "leave memory and context out"),
+        ({"corpus": corpus(IDS)}, "plain decoding, which drafts from nothing"),
+    ],
+)
+@pytest.mark.parametrize("none", ["none", []])
+def test_plain_decoding_drafts_from_nothing(none, given, sentence):
+    for door in (generate, Conversation):
+        with pytest.raises(UsageError, match=sentence):
+            door(toy(), *([IDS] if door is generate else []), tokenizer=KNOWN, drafters=none, **given)
+    with pytest.raises(UsageError, match=sentence):
+        decode_with(none, tokenizer=KNOWN, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"prediction": 3}, "prediction is text, token ids or a list of these, not int"),
+        ({"prediction": b"ab"}, "prediction is text, token ids or a list of these, not bytes"),
+        ({"prediction": [1.5]}, "prediction is text, token ids or a list of these, not float"),
+        ({"prediction": [3, "a"]}, "str is none of them"),
+        ({"prediction": [{"role": "user"}]}, "not dict"),
+        ({"prediction": [3, 99]}, r"prediction has token ids outside the vocabulary \[0, 17\)"),
+        ({"context": [[-1]]}, r"context has token ids outside the vocabulary \[0, 17\)"),
+        ({"context": 3}, "context is text, token ids or a list of these, not int"),
+        ({"memory": 3}, "memory is a file or a Memory, not 3"),
+        ({"memory": ""}, "memory is a file or a Memory, not ''"),
+        ({"corpus": 3}, "corpus is a file or a Corpus, not 3"),
+        ({"corpus": ["", 3]}, "corpus is a file or a Corpus"),
+        ({"corpus": "nothing.dwc"}, "nothing.dwc"),
+    ],
+)
+def test_what_is_no_source(given, sentence):
+    model = toy()
+    with pytest.raises(UsageError, match=sentence) as caught:
+        generate(model, IDS, tokenizer=KNOWN, **given)
+    assert "\n" not in str(caught.value)
+    assert model.open_sessions == 0
+
+
+@pytest.mark.parametrize("name", ["prediction", "context"])
+@pytest.mark.parametrize(
+    "door",
+    [
+        lambda **given: generate(toy(), IDS, **given),
+        lambda **given: build("llama").generate(**ONE, **LONG, custom_generate=decode_with(**given)),
+    ],
+)
+def test_text_needs_a_tokenizer(door, name):
+    with pytest.raises(UsageError, match="as text needs a tokenizer: pass tokenizer=, or give token ids"):
+        door(**{name: "ab"})
+
+
+@pytest.mark.parametrize("name", ["memory", "corpus"])
+def test_files_that_are_something_else(name, tmp_path):
+    with pytest.raises(UsageError):
+        generate(toy(), IDS, **{name: tmp_path})
+    (tmp_path / "file").write_bytes(b"\0\1" * 100)
+    with pytest.raises(FileFormatError):
+        generate(toy(), IDS, **{name: tmp_path / "file"})
+
+
+def test_files_are_opened_before_a_model_is_loaded():
+    with pytest.raises(UsageError, match=r"nothing\.dwc"):
+        generate("no such model anywhere", IDS, corpus="nothing.dwc")
+
+
+def test_a_corpus_of_another_tokenizer_however_it_is_given():
+    foreign = corpus(IDS, AnotherTokenizer())
+    with pytest.raises(VocabularyError, match="the corpus that was given holds the ids of another tokenizer"):
+        generate(toy(), IDS, tokenizer=KNOWN, corpus=foreign)
+    with pytest.raises(VocabularyError, match="another tokenizer"):
+        generate(toy(), IDS, tokenizer=KNOWN, drafters=CorpusDrafter(corpora=(foreign,)))
+    assert generate(toy(), IDS, corpus=foreign, max_new_tokens=5).ids == answer(logits_processor=None).ids[:5]
+
+
+def test_a_memory_takes_on_the_tokenizer_of_its_first_answer():
+    mine = Memory()
+    generate(toy(), IDS, tokenizer=KNOWN, memory=mine, max_new_tokens=5)
+    assert mine.fingerprint == tokenizer_fingerprint(KNOWN)
+    with pytest.raises(VocabularyError, match="of another tokenizer"):
+        generate(toy(), IDS, tokenizer=AnotherTokenizer(), memory=mine)
+
+
+def test_a_target_that_takes_nothing_back_is_no_place_for_sources():
+    with pytest.raises(CapabilityError, match="one token per pass"):
+        generate(ToyTarget(**ONE_BY_ONE), [1, 2], prediction=[1, 2])
+
+
+# --- sources that are shared, detached or not of here ---------------------------------------------------------
+
+
+def fingerprinted(path):
+    with Memory.open(path) as made:
+        made.add(IDS)
+        made.check_fingerprint(tokenizer_fingerprint(KNOWN))
+    return path
+
+
+def test_a_file_that_tells_its_tokenizer_wants_to_be_compared(tmp_path):
+    path = fingerprinted(tmp_path / "m.dwm")
+    kept(tmp_path / "c.dwc", corpus(IDS))
+    write_counts(tmp_path / "n.dwn", np.array([[3, 4, -1, -1, 5, 2]], dtype=np.int32), tokenizer="abc")
+    for given in (
+        {"memory": path},
+        {"corpus": tmp_path / "c.dwc"},
+        {"drafters": f"memory:file={path}"},
+        {"drafters": f"corpus:file={tmp_path / 'c.dwc'}"},
+        {"drafters": f"ngram-cache:static={tmp_path / 'n.dwn'}"},
+    ):
+        with pytest.raises(UsageError, match="belongs to one tokenizer, and none is known here to compare"):
+            generate(toy(), IDS, **given)
+        with pytest.raises(UsageError, match="pass tokenizer="):
+            decode_with(**given)
+
+
+def test_counts_know_the_tokenizer_that_they_were_learnt_with(tmp_path):
+    path = tmp_path / "mine.dwn"
+    generate(toy(), IDS, **SETTINGS, drafters=f"ngram-cache:dynamic={path}:save=true")
+    assert read_counts(path).tokenizer == tokenizer_fingerprint(KNOWN)
+    with pytest.raises(VocabularyError, match="of another tokenizer"):
+        generate(toy(), IDS, tokenizer=AnotherTokenizer(), drafters=f"ngram-cache:dynamic={path}")
+    foreign = NgramCacheDrafter(static_counts=corpus(IDS, AnotherTokenizer()))
+    with pytest.raises(VocabularyError, match="the static level of ngram-cache holds the ids of another"):
+        generate(toy(), IDS, tokenizer=KNOWN, drafters=foreign)
+
+
+def test_drafters_of_one_memory_agree_on_its_size(tmp_path):
+    path = tmp_path / "m.dwm"
+    spec = "memory:namespace=a:tokens=5000+memory:namespace=b"
+    found = drafters(spec, memory=path)
+    assert {d.memory.size for d in found} == {5000}
+    with pytest.raises(UsageError, match="its drafters say tokens=500 and tokens=5000: give the same everywhere"):
+        drafters("memory:namespace=a:tokens=500+memory:namespace=b:tokens=5000", memory=path)
+
+
+def test_detached_drafters_know_what_was_known_and_teach_nobody(tmp_path):
+    mine, counts = memory(IDS), tmp_path / "c.dwn"
+    given = (
+        MemoryDrafter(memory=mine, namespace="a"),
+        MemoryDrafter(memory=mine),
+        MemoryDrafter(file=str(tmp_path / "m.dwm")),
+        NgramCacheDrafter(dynamic=str(counts), save=True),
+        NgramDrafter(),
+    )
+    one, other, of_file, counting, plain = detached(given)
+    assert one.memory is other.memory is not mine
+    assert of_file.memory is not given[2].memory
+    assert (of_file.file, counting.save, plain) == (None, False, given[-1])
+    one.memory.add([1, 2, 3])
+    of_file.memory.add([1, 2, 3])
+    assert [len(d.memory.answers()) for d in (one, given[0], given[2])] == [2, 1, 0]
+    session = counting.open([1, 2, 3, 4], None)
+    session.close()
+    assert not counts.exists()
+    assert load((one, other, of_file))
+
+
+def test_a_comparison_copies_nothing_from_an_earlier_run():
+    mine = Memory()
+    found = compare(toy(), IDS, **SETTINGS, drafters=MemoryDrafter(memory=mine), rounds=3)
+    assert found.identical
+    assert len({len(g.steps) for g in found.drafted}) == 1
+    assert mine.answers() == []
+
+
+def test_a_comparison_of_two_memories_of_files(tmp_path):
+    spec = f"memory:file={tmp_path / 'a.dwm'}+memory:file={tmp_path / 'b.dwm'}"
+    assert compare(toy(), IDS, **SETTINGS, drafters=spec, rounds=1).identical
+
+
+def test_decode_with_reads_a_prediction_once(llama, monkeypatch):
+    asked = []
+
+    class Counting:
+        def __call__(self, text, **settings):
+            asked.append(text)
+            return speller()(text, **settings)
+
+        def __getattr__(self, name):
+            return getattr(speller(), name)
+
+    decoding = decode_with("lookup:length=1", prediction=["abc", "abd"], tokenizer=Counting())
+    model = llama
+    for _ in range(3):
+        model.generate(**ONE, **LONG, custom_generate=decoding)
+    assert len(asked) == len(set(asked))
+
+
+@pytest.mark.parametrize("listed", [lambda new: [[new, [5, 6]]], lambda new: [[new]]])
+def test_decode_with_reads_a_list_of_lists_per_row_even_of_one(llama, listed):
+    theirs = llama.generate(**ONE, **LONG)
+    new = theirs[0, len(PROMPT) :].tolist()
+    decoding = decode_with("lookup:length=1", prediction=listed(new))
+    assert torch.equal(llama.generate(**ONE, **LONG, custom_generate=decoding), theirs)
+    assert "prediction" in decoding.generations[0].sources
+    nothing = decode_with("lookup:length=1", prediction=[None])
+    assert torch.equal(llama.generate(**ONE, **LONG, custom_generate=nothing), theirs)
+    for many in ([None, new], [[new], [new]]):
+        with pytest.raises(UsageError, match="1 prompts and 2 predictions"):
+            llama.generate(**ONE, **LONG, custom_generate=decode_with(prediction=many))
+
+
+def test_decode_with_reads_a_prediction_anew_for_a_model_of_fewer_tokens(llama):
+    decoding = decode_with(prediction=[1, 2, 60])
+    llama.generate(**ONE, **LONG, custom_generate=decoding)
+    small = LlamaForCausalLM(LlamaConfig(**SHAPE | {"vocab_size": 40})).eval()
+    with pytest.raises(UsageError, match="prediction has token ids outside the vocabulary"):
+        small.generate(torch.tensor([[1, 2, 3]]), max_new_tokens=3, pad_token_id=0, custom_generate=decoding)
+
+
+def test_decode_with_refuses_context_outside_the_vocabulary(llama):
+    decoding = decode_with(context=[1 << 20])
+    with pytest.raises(UsageError, match="context has token ids outside the vocabulary"):
+        llama.generate(**ONE, **LONG, custom_generate=decoding)

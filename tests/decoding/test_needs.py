@@ -1,0 +1,313 @@
+"""What drafters ask of a target: they get it, they are refused, or, of the default set, they stand aside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from tests.api.fake import TOKENIZER, toy
+from tests.helpers import ONE_BY_ONE, PROMPT, greedy_truth, write, write_batch
+
+import draftwood
+from draftwood.api.setup import affordable
+from draftwood.contracts import Needs, Sampling
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request, open_sequences
+from draftwood.drafters import load
+from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.engines.replay import ReplayTarget
+from draftwood.errors import CapabilityError
+from draftwood.measure.records.traces import Trace
+from draftwood.measure.simulate import simulate
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.testing import RandomDrafter, ToyTarget, check_drafter
+from draftwood.tree import TokenTree
+from draftwood.verify.exact import SampleAndMatch
+
+# --- observe ---------------------------------------------------------------------------------------------------
+
+
+class Observing(TextSession):
+    def __init__(self, prompt, drafter):
+        super().__init__(prompt)
+        self._drafter = drafter
+        self.rows: dict[int, tuple[list[int], list[float]]] = {}
+        drafter.sessions.append(self)
+
+    def draft(self, nodes, lookahead_nodes, accept_rates):
+        return TokenTree.empty()
+
+    def observe(self, first, ids, probabilities):
+        assert (ids.dtype, probabilities.dtype) == (np.int32, np.float32)
+        assert len(self.text) >= first + len(ids), "what is shown was read before"
+        self._drafter.calls.append(first)
+        if self._drafter.fails:
+            raise ValueError("the table is full")
+        for row, (best, shares) in enumerate(zip(ids.tolist(), probabilities.tolist(), strict=True)):
+            self.rows[first + row] = best, shares
+
+
+@dataclass(frozen=True, eq=False)
+class ObservingDrafter(BaseDrafter):
+    """Notes what it is shown of prompts."""
+
+    k: int = 3
+    prompt: bool = True
+    fails: bool = False
+    name: ClassVar[str] = "observing"
+    sessions: list[Any] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
+
+    @property
+    def needs(self):
+        return Needs(top_k=self.k, prompt=self.prompt)
+
+    def open(self, prompt, noise):
+        return Observing(prompt, self)
+
+
+def right(target, text, rows, k, where):
+    """Whether these rows are the target's best tokens after each of the tokens at these positions."""
+    assert list(rows) == list(where)
+    for place, (ids, shares) in rows.items():
+        scores = target.scores_after(text[: place + 1])
+        weights = np.exp(scores - scores.max())
+        assert ids == np.argsort(-scores, kind="stable")[:k].tolist()
+        assert shares == pytest.approx((weights / weights.sum())[ids])
+
+
+@pytest.mark.parametrize("k", [1, 3, 50])
+def test_each_request_of_a_batch_sees_the_top_k_of_its_own_prompt(k):
+    target, drafter = ToyTarget(), ObservingDrafter(k=k)
+    requests = [Request(PROMPT, 3), Request((4,), 5), Request((2, 2, 6, 1), 2)]
+    written = write_batch(target, [RandomDrafter(), drafter], requests)
+    for request, one, session in zip(requests, written, drafter.sessions, strict=True):
+        right(target, list(request.prompt), session.rows, min(k, 8), range(len(request.prompt)))
+        assert one.ids == greedy_truth(target, request.prompt, request.limit)
+
+
+def test_each_drafter_gets_as_many_as_it_asked_for():
+    target, few, many = ToyTarget(), ObservingDrafter(k=2), ObservingDrafter(k=6)
+    heard = []
+    few_open = few.open
+
+    class Listening(ObservingDrafter):
+        name: ClassVar[str] = "listening"
+
+        def open(self, prompt, noise):
+            session = few_open(prompt, noise)
+            session.learn = heard.append
+            return session
+
+    write(target, [Listening(k=2), many, RandomDrafter()])
+    right(target, PROMPT, few.sessions[0].rows, 2, range(5))
+    right(target, PROMPT, many.sessions[0].rows, 6, range(5))
+    assert heard
+    assert all(lesson.top_k[0].shape == lesson.top_k[1].shape == (1 + len(lesson.tree), 2) for lesson in heard)
+
+
+def test_who_did_not_ask_is_not_shown_anything():
+    quiet, asking = ObservingDrafter(prompt=False), ObservingDrafter()
+    write(ToyTarget(), [quiet])
+    write(ToyTarget(), [quiet, asking])
+    assert (quiet.calls, asking.calls) == ([], [0])
+
+
+def test_a_failing_observer_is_off_and_the_text_stays():
+    target, drafter = ToyTarget(), ObservingDrafter(fails=True)
+    written = write(target, [drafter, RandomDrafter()])
+    assert written.ids == greedy_truth(target)
+    assert written.steps[0].by_source[0].failed
+    assert drafter.calls == [0]
+
+
+def test_an_observer_without_the_verb_is_off_and_the_check_says_so():
+    class Forgetful(RandomDrafter):
+        @property
+        def needs(self):
+            return Needs(top_k=2, prompt=True)
+
+    assert write(ToyTarget(), [Forgetful()]).steps[0].by_source[0].failed
+    with pytest.raises(AssertionError, match=r"have observe\(\)"):
+        check_drafter(Forgetful())
+    check_drafter(ObservingDrafter())
+    with pytest.raises(AssertionError, match="says how many"):
+        check_drafter(ObservingDrafter(k=0))
+
+
+class OfOldDays(ToyTarget):
+    """A target that knows nothing of watching."""
+
+    def open(self, prompts, *, reserve=0):
+        return super().open(prompts, reserve=reserve)
+
+
+def test_a_target_that_knows_nothing_of_watching_serves_drafters_that_do_not_ask():
+    target = OfOldDays()
+    assert write(target, [RandomDrafter(), ObservingDrafter(prompt=False)]).ids == greedy_truth(target)
+
+
+@pytest.mark.parametrize("variant", [{}, {"trees": False}, {"rollback": "snapshot"}])
+def test_a_turn_shows_what_it_reads(variant):
+    target, drafter = ToyTarget(**variant), ObservingDrafter()
+    with open_sequences(target, [drafter], [Request(PROMPT, 6)], SampleAndMatch()) as (row,):
+        list(decode_sequences(target, FixedPlanner(4), [row]))
+        (session,) = drafter.sessions
+        right(target, PROMPT, session.rows, 3, range(5))
+        session.rows.clear()
+        said = [*row.ids, 3, 1, 4]
+        row.turn(Request(said, 6))
+        right(target, said, session.rows, 3, range(len(said) - 4, len(said)))  # the last token had no pass yet
+        list(decode_sequences(target, FixedPlanner(4), [row]))
+        session.rows.clear()
+        row.turn(Request([1, 2, 7], 6))
+        right(target, [1, 2, 7], session.rows, 3, range(2, 3))
+        # Another noise needs another session, which is shown what is read, and no more.
+        row.turn(Request([1, 2, 7, 5, 5], 6, Sampling(1.0, seed=3)))
+        assert drafter.sessions[-1] is not session
+        right(target, [1, 2, 7, 5, 5], drafter.sessions[-1].rows, 3, range(3, 5))
+    assert target.open_sessions == 0
+
+
+def test_a_turn_with_a_drafter_of_its_own_shows_it_what_it_asks_for():
+    target, first, second = ToyTarget(), ObservingDrafter(k=1, prompt=False), ObservingDrafter(k=4)
+    with open_sequences(target, [first], [Request(PROMPT, 4)], SampleAndMatch()) as (row,):
+        list(decode_sequences(target, FixedPlanner(4), [row]))
+        row.turn(Request([5, 5, 5], 4, drafters=[second]))
+        right(target, [5, 5, 5], second.sessions[0].rows, 4, range(3))
+        with pytest.raises(CapabilityError, match="make the window smaller"):
+            row.turn(Request([5, 5, 5], 4, drafters=[Window(5000)]))
+
+
+def test_what_an_interrupted_turn_had_read_is_not_shown_for_the_next_text():
+    target, drafter = ToyTarget(), ObservingDrafter()
+    with open_sequences(target, [drafter], [Request(PROMPT, 6)], SampleAndMatch()) as (row,):
+        list(decode_sequences(target, FixedPlanner(4), [row]))
+        extend = row.session.extend
+
+        def interrupted(ids, watch=None):
+            extend(ids, watch)
+            raise KeyboardInterrupt
+
+        row.session.extend = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            row.turn(Request([6, 6, 6, 6], 6))
+        row.session.extend = extend
+        row.turn(Request([6, 3], 6))
+        assert [e.tokens for e in decode_sequences(target, FixedPlanner(4), [row])]
+        right(target, [6, 3], drafter.sessions[-1].rows, 3, range(2))
+
+
+def test_a_conversations_second_question_is_shown():
+    model, drafter = toy(), ObservingDrafter()
+    with draftwood.Conversation(model, tokenizer=TOKENIZER, drafters=drafter, max_new_tokens=5) as conversation:
+        list(conversation.say("ab"))
+        session = drafter.sessions[0]
+        before = set(session.rows)
+        list(conversation.say("ba"))
+        assert set(session.rows) - before
+        text = session.text.tolist()
+        for place, (ids, _) in session.rows.items():
+            assert ids[0] == model.scores_after(text[: place + 1]).argmax()
+
+
+# --- refusals --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Window(RandomDrafter):
+    """Needs so many probes in a pass."""
+
+    name: ClassVar[str] = "lookahead"
+
+    @property
+    def needs(self):
+        return Needs(lookahead_nodes=self.vocab_size)
+
+
+@dataclass(frozen=True)
+class Recycling(RandomDrafter):
+    """Needs top-k."""
+
+    name: ClassVar[str] = "recycling"
+
+    @property
+    def needs(self):
+        return Needs(top_k=4, prompt=True)
+
+
+CHAINS = (
+    "drafter 'lookahead' scores a window beside the text, which needs a target with trees; this one scores "
+    "chains only"
+)
+WIDE = (
+    "drafter 'lookahead' scores a window of 40 tokens beside the text, and a pass of this target holds 40, the "
+    "text's last token included: make the window smaller"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "window", "sentence"),
+    [
+        ({"trees": False}, 8, CHAINS),
+        ({"rollback": "snapshot"}, 8, CHAINS),
+        ({"max_pass": 40}, 40, WIDE),
+        (ONE_BY_ONE, 8, "decode with drafters='none'"),
+    ],
+)
+def test_a_window_that_does_not_fit_is_refused_before_anything_is_read(options, window, sentence):
+    target = ToyTarget(**options)
+    target.open = None  # nobody gets so far
+    with (
+        pytest.raises(CapabilityError, match=sentence),
+        open_sequences(target, [Window(window)], [Request(PROMPT, 3)], SampleAndMatch()),
+    ):
+        pass
+
+
+def test_a_window_that_just_fits_is_taken():
+    target = ToyTarget(max_pass=40)
+    assert write(target, [Window(8)]).ids == greedy_truth(target)
+    with open_sequences(target, [Window(39)], [Request(PROMPT, 3)], SampleAndMatch()):
+        pass
+
+
+def test_of_the_default_set_those_stand_aside_that_the_target_cannot_serve():
+    both = (RandomDrafter(), Recycling(8), Window(8))
+    names = lambda *args, **more: [d.name for d in affordable(*args, **more)]  # noqa: E731
+    whole, chains, single = ToyTarget(), ToyTarget(trees=False), ToyTarget(**ONE_BY_ONE)
+    replay = ReplayTarget([1], [2])
+    assert names("default", both, whole.capabilities) == ["random", "recycling", "lookahead"]
+    assert names("default", both, chains.capabilities) == ["random", "recycling"]
+    assert names("default", both, replay.capabilities) == ["random", "lookahead"]
+    assert names("default", both, single.capabilities) == []
+    assert names("default", both, single.capabilities, given=True) == ["random", "recycling", "lookahead"]
+    assert names("default", both, chains.capabilities, given=True) == ["random", "recycling"]
+    assert names("random+recycling", both, replay.capabilities) == ["random", "recycling", "lookahead"]
+
+
+@pytest.fixture
+def default_of_two(monkeypatch):
+    monkeypatch.setitem(load.DRAFTERS, "recycling", Recycling)
+    monkeypatch.setitem(load.SETS, "default", ("ngram", "recycling"))
+
+
+def test_a_replay_takes_the_default_set_without_those_that_need_scores(default_of_two):
+    trace = Trace("t", "a", [1, 2, 1, 2], [1, 2, 1, 2, 1], limit=5)
+    (answer,) = simulate([trace], "default", vocab_size=8)
+    assert (answer.drafters, answer.output_ids) == (["ngram"], [1, 2, 1, 2, 1])
+    with pytest.raises(CapabilityError, match="drafter 'recycling' needs top-k scores"):
+        list(simulate([trace], "ngram+recycling", vocab_size=8))
+
+
+def test_doors_take_the_default_set_with_what_the_target_serves(default_of_two):
+    model = toy()
+    assert draftwood.generate(model, [3, 4], max_new_tokens=4).ids == greedy_truth(model, [3, 4], 4)
+    asked = [d.name for d in load.load("default")]
+    assert asked == ["ngram", "recycling"]
+    replay = ReplayTarget([1, 2], [3, 4], vocab_size=8)
+    assert draftwood.generate(replay, [1, 2], max_new_tokens=2).ids == [3, 4]
+    with pytest.raises(CapabilityError, match="drafter 'recycling' needs top-k scores"):
+        draftwood.generate(replay, [1, 2], max_new_tokens=2, drafters="ngram+recycling")

@@ -1,0 +1,133 @@
+"""Where a text ends: end tokens, stop strings, the limit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.decoding.stopping import Stopping, StopStrings
+from draftwood.errors import UsageError
+
+ALPHABET = "ab\u00e9\u6728\U0001f333"
+BYTES = sorted({byte for letter in ALPHABET for byte in letter.encode()})
+
+
+def letters(ids):
+    return "".join("abc\n"[i] for i in ids)
+
+
+def as_bytes(ids):
+    """Byte-level tokens: one byte each, so that characters fall apart; the last token is no text at all."""
+    return bytes(BYTES[i] for i in ids if i < len(BYTES)).decode(errors="replace")
+
+
+def spell(text):
+    return [BYTES.index(byte) for byte in text.encode()]
+
+
+def reasons(stopping, ids):
+    return [stopping(token) for token in ids]
+
+
+# --- the reasons ---------------------------------------------------------------------------------------------
+
+
+def test_the_limit():
+    stopping = Stopping(3)
+    assert stopping.remaining == 3
+    assert reasons(stopping, [5, 5, 5]) == [None, None, "length"]
+    assert stopping.remaining == 0
+    assert stopping.emitted == [5, 5, 5]
+    assert Stopping(1)(0) == "length"
+
+
+def test_end_tokens():
+    assert reasons(Stopping(9, frozenset({7, 8})), [1, 2, 8]) == [None, None, "eos"]
+    assert reasons(Stopping(9), [7, 8]) == [None, None]
+
+
+def test_stop_strings_across_tokens():
+    assert reasons(Stopping(9, stop=StopStrings(["ab", "cc"], letters)), [0, 2, 0, 1]) == [
+        None,
+        None,
+        None,
+        "stop",
+    ]
+    assert reasons(Stopping(9, stop=StopStrings(["ab", "cc"], letters)), [0, 2, 2]) == [None, None, "stop"]
+
+
+def test_an_end_token_wins_over_a_stop_string_and_that_over_the_limit():
+    stop = StopStrings(["b"], letters)
+    assert Stopping(1, frozenset({1}), stop)(1) == "eos"
+    assert Stopping(1, frozenset(), stop)(1) == "stop"
+
+
+# --- finding stop strings ------------------------------------------------------------------------------------
+
+
+@given(
+    stops=st.lists(st.text(ALPHABET, min_size=1, max_size=4), min_size=1, max_size=3),
+    ids=st.lists(st.integers(0, len(BYTES)), max_size=60),
+)
+def test_found_at_the_first_token_that_completes_one(stops, ids):
+    stop = StopStrings(stops, as_bytes)
+    stopping = Stopping(1000, stop=stop)
+    for n, token in enumerate(ids, 1):
+        reason = stopping(token)
+        assert (reason == "stop") == any(s in as_bytes(ids[:n]) for s in stops)
+        if reason:
+            break
+
+
+def test_found_however_long_the_text_before_it():
+    stop = StopStrings(["\u6728b"], as_bytes)
+    before = spell("a\u6728\U0001f333" * 500)
+    assert not stop.found([*before, *spell("\u6728")])
+    assert stop.found([*before, *spell("\u6728b")])
+
+
+def test_only_the_end_of_a_long_text_is_read_again():
+    seen = []
+
+    def decode(ids):
+        seen.append(len(ids))
+        return letters(ids)
+
+    assert not StopStrings(["abc"], decode).found([0] * 10_000)
+    assert seen[0] < 50
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [("xyz", "xyz"), ("xENDy", "x"), ("END", ""), ("xSTOPyEND", "x"), ("xENDySTOP", "x"), ("EN", "EN"), ("", "")],
+)
+def test_cut_before_the_first(text, cut):
+    assert StopStrings(["END", "STOP"], letters).cut(text) == cut
+
+
+@given(
+    stops=st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3), text=st.text("ab", max_size=9)
+)
+def test_held_back_is_the_longest_end_that_may_begin_one(stops, text):
+    held = StopStrings(stops, letters).held_back(text)
+    beginnings = {s[:n] for s in stops for n in range(1, len(s))}
+    assert held == max((n for n in range(1, len(text) + 1) if text[-n:] in beginnings), default=0)
+
+
+@pytest.mark.parametrize("strings", [[""], ["a", ""]])
+def test_an_empty_stop_string_is_refused(strings):
+    with pytest.raises(UsageError, match="a stop string is empty"):
+        StopStrings(strings, letters)
+
+
+def test_every_criterion_is_asked_after_every_token_and_ends_the_text():
+    seen = []
+
+    def third(emitted):
+        seen.append(list(emitted))
+        return len(emitted) == 3
+
+    stopping = Stopping(9, criteria=[lambda _: False, third])
+    assert reasons(stopping, [4, 5, 6]) == [None, None, "stop"]
+    assert seen == [[4], [4, 5], [4, 5, 6]]

@@ -1,0 +1,43 @@
+"""What the tests of the memory share: answers told apart by their tokens, and what is proposed after them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from draftwood.drafters.memory.reader import MemoryReader
+from draftwood.drafters.ngram.kernel import CLASSES, MATCHED
+
+ODDS = np.full(CLASSES, 1e-6, dtype=np.float32)
+ODDS[:MATCHED] = 0.5  # whatever matched before whatever merely stood near
+
+
+def unique(number, length=12):
+    """An answer that shares no token with any other."""
+    return list(range(1000 * number, 1000 * number + length))
+
+
+def texts(memory, namespace=""):
+    return [saved.ids.tolist() for saved in memory.answers() if saved.namespace == namespace]
+
+
+def grown(memory, text, nodes=8, namespace=""):
+    """Tokens, parents, classes and places of the tree that is proposed after this text, as lists."""
+    found = MemoryReader(memory, namespace).grow(np.array(text, dtype=np.int32), ODDS, nodes, nodes)
+    return found[0].tolist() if found is not None else [[], [], [], []]
+
+
+def follow(memory, text, nodes=8, namespace=""):
+    """What is proposed after this text because it stood behind the same tokens: a chain."""
+    tokens, parents, classes, _ = grown(memory, text, nodes, namespace)
+    chain, last = [], -1
+    for node, (token, parent, label) in enumerate(zip(tokens, parents, classes, strict=True)):
+        if label < MATCHED and parent == last:
+            chain, last = [*chain, token], node
+    return chain
+
+
+def credit(memory, ids, times=1, namespace=""):
+    """Let an answer be useful, as a session does."""
+    reader = MemoryReader(memory, namespace)
+    columns, _ = reader.grow(np.array(ids[:4], dtype=np.int32), ODDS, 1, 1)
+    reader.credit(columns[3].tolist() * times)

@@ -1,0 +1,270 @@
+"""The corpus and its kernels against the naive twin; its file against whatever can happen to a file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftwood.corpora.suffix_array import suffix_array
+from draftwood.drafters.corpus.corpus import Corpus
+from draftwood.drafters.corpus.evidence import BRANCHES, COLUMNS, LENGTHS, N_EVIDENCE, SAMPLES
+from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
+from draftwood.drafters.corpus.kernel import grow
+from draftwood.drafters.corpus.naive import NaiveCorpus
+from draftwood.errors import DraftwoodError, FileFormatError, IntegrityError, UsageError
+
+DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=5)
+CONTEXT = st.lists(st.integers(0, 4), max_size=12)
+SOME = [[1, 2, 3, 1, 2, 4], [7], [2, 3, 9]]
+
+
+def in_parts(documents, cuts):
+    """The same corpus in several parts."""
+    whole = Corpus.of(documents)
+    parts = [Corpus.of(documents[a:b]).parts[0] for a, b in zip([0, *cuts], [*cuts, len(documents)], strict=True)]
+    return Corpus(tuple(parts), whole.documents)
+
+
+def grown(corpus, context, nodes, accept_rates, most=32, least=1, levels=4):
+    columns = np.empty((3, nodes), dtype=np.int32)
+    pattern = np.array(context, dtype=np.int32)
+    (part,) = corpus.parts
+    used, match, _, _ = grow(part.tokens, part.suffixes, pattern, most, least, levels, accept_rates, columns)
+    return [tuple(column) for column in columns[:, :used].T.tolist()], match
+
+
+def saved(path, documents=SOME, **about):
+    corpus = Corpus.of(documents)
+    sizes = [(len(part.tokens), len(part.suffixes)) for part in corpus.parts]
+    write_corpus(path, corpus.parts, sizes, corpus.documents, {"tokenizer": "0123", "model": "toy"} | about)
+    return path
+
+
+# --- lookups -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=300, deadline=None)
+@given(documents=DOCUMENTS, context=CONTEXT, most=st.integers(0, 12))
+def test_the_longest_suffix_is_found_with_all_its_occurrences(documents, context, most):
+    corpus, naive = Corpus.of(documents), NaiveCorpus(documents)
+    corpus.check_integrity()
+    match = corpus.match(context, most)
+    assert match.length == naive.match(context, most)
+    if match.length:
+        expected = naive.occurrences(context[len(context) - match.length :])
+        assert match.count == len(expected)
+        assert sorted(corpus.occurrences(match, 1000)) == sorted((str(n), start) for n, start in expected)
+    else:
+        assert match.count == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents=DOCUMENTS, context=CONTEXT, limit=st.integers(0, 5), cut=st.integers(0, 5))
+def test_next_counts_count_what_follows_in_all_parts(documents, context, limit, cut):
+    after = NaiveCorpus(documents).followers(context) if context else []
+    expected = sorted(((t, after.count(t)) for t in set(after)), key=lambda pair: (-pair[1], pair[0]))[:limit]
+    for corpus in (Corpus.of(documents), in_parts(documents, [min(cut, len(documents))])):
+        tokens, counts = corpus.next_counts(context, limit)
+        assert (tokens.dtype, counts.dtype) == (np.int32, np.int64)
+        assert list(zip(tokens.tolist(), counts.tolist(), strict=True)) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(documents=DOCUMENTS, context=CONTEXT, cut=st.integers(0, 5))
+def test_parts_find_what_the_whole_finds(documents, context, cut):
+    whole, parts = Corpus.of(documents), in_parts(documents, [min(cut, len(documents))])
+    parts.check_integrity()
+    ours, theirs = parts.match(context), whole.match(context)
+    assert (ours.length, ours.count) == (theirs.length, theirs.count)
+    assert sorted(parts.occurrences(ours, 99)) == sorted(whole.occurrences(theirs, 99))
+    assert [parts.ids(i).tolist() for i in range(len(documents))] == documents
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    documents=DOCUMENTS, context=CONTEXT, nodes=st.integers(0, 30), most=st.integers(0, 8),
+    least=st.integers(0, 4), levels=st.integers(0, 5), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_a_tree_grows_best_first(documents, context, nodes, most, least, levels, seed):
+    accept_rates = np.random.default_rng(seed).random(N_EVIDENCE, dtype=np.float32)
+    tree, match = grown(Corpus.of(documents), context, nodes, accept_rates, most, least, levels)
+    naive = NaiveCorpus(documents)
+    assert match == naive.match(context, most)
+    assert tree == naive.grow(context, most, least, levels, accept_rates, nodes)
+
+
+def test_widely_followed_contexts_are_looked_at_here_and_there():
+    # more successors than looks, and more looks than branches
+    rng = np.random.default_rng(1)
+    documents = [[1, 2, int(t)] for t in rng.zipf(1.3, 4 * SAMPLES) % 1000 + 3] + [[9, 2]] * 5
+    accept_rates = np.linspace(0.1, 0.9, N_EVIDENCE, dtype=np.float32)
+    tree, _ = grown(Corpus.of(documents), [1, 2], 40, accept_rates)
+    assert tree == NaiveCorpus(documents).grow([1, 2], 32, 1, 4, accept_rates, 40)
+    tree, _ = grown(Corpus.of(documents), [1, 2], 40, accept_rates, levels=1)
+    assert len([parent for _, parent, _ in tree if parent < 0]) == BRANCHES
+
+
+def test_many_occurrences_are_estimated():
+    tokens = [1, 2] * 6000 + [1, 3] * 3000
+    found, counts = Corpus.of([]).next_counts([1], 2), None
+    assert len(found[0]) == 0
+    text = np.array([*tokens, BORDER], dtype=np.int32)
+    corpus = Corpus((Part(text, suffix_array(text)),), Documents.listed(["a"], [0]))
+    found, counts = corpus.next_counts([1], 5)
+    assert found.tolist() == [2, 3]
+    assert counts.tolist() == pytest.approx([6000, 3000], rel=0.01)
+
+
+def test_no_match_crosses_a_document():
+    corpus = Corpus.of([[1, 2], [3, 4]])
+    assert corpus.match([2, 3]).length == 1
+    assert corpus.match([1, BORDER]).length == 0
+    assert corpus.match([2, BORDER, 3]).length == 1
+    assert corpus.next_counts([2], 9)[0].tolist() == []
+
+
+def test_classes():
+    assert NaiveCorpus([[1, 2, 3]]).successors([1]) == [(2, 0)]
+    assert NaiveCorpus([[1, 2], [1, 2]]).successors([1]) == [(2, 1)]
+    assert NaiveCorpus([[1, 2], [1, 2], [1, 3]]).successors([1]) == [(2, 2), (3, 3)]
+    assert NaiveCorpus([[1, n] for n in range(40)]).successors([1])[0] == (0, COLUMNS - 1)
+    long = list(range(1, LENGTHS[-1] + 1))
+    assert NaiveCorpus([[*long, 9]]).successors(long) == [(9, COLUMNS * (len(LENGTHS) - 1))]
+    tree, _ = grown(Corpus.of([[1, 2, 3], [2, 4]]), [1, 2], 2, np.full(N_EVIDENCE, 0.5, dtype=np.float32))
+    assert tree == [(3, -1, 0), (4, -1, COLUMNS * len(LENGTHS) + 2)]
+
+
+def test_integrity_is_noticed():
+    corpus = Corpus.of(SOME)
+    (part,) = corpus.parts
+    for tokens, suffixes in [
+        (part.tokens, part.suffixes[::-1]),
+        (part.tokens, part.suffixes[1:]),
+        (part.tokens[:-1], part.suffixes),
+    ]:
+        with pytest.raises(IntegrityError):
+            Corpus((Part(tokens, suffixes),), corpus.documents).check_integrity()
+    with pytest.raises(IntegrityError, match="document"):
+        Corpus((part,), Documents.listed(["a", "b", "c"], [0, 3, 9])).check_integrity()
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 9999))
+def test_a_damaged_suffix_array_harms_no_one(seed):
+    rng = np.random.default_rng(seed)
+    (part,) = Corpus.of(SOME).parts
+    wild = rng.integers(-(2**31), 2**31, len(part.suffixes)).astype(np.int32)
+    wild = np.where(rng.random(len(wild)) < 0.5, part.suffixes, wild).astype(np.int32)
+    corpus = Corpus((Part(part.tokens, wild),), Corpus.of(SOME).documents)
+    grown(corpus, [1, 2], 20, np.full(N_EVIDENCE, 0.5, dtype=np.float32))
+    corpus.next_counts([2], 4)
+    corpus.occurrences(corpus.match([2]), 4)
+
+
+# --- the file ----------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_what_was_written(tmp_path):
+    corpus = Corpus.open(saved(tmp_path / "a.dwc"))
+    corpus.check_integrity()
+    assert corpus.header.verify() is None
+    assert (corpus.fingerprint, corpus.model, corpus.path) == ("0123", "toy", tmp_path / "a.dwc")
+    assert len(corpus) == sum(map(len, SOME))
+    assert [corpus.ids(i).tolist() for i in range(3)] == SOME
+    assert [corpus.documents.name(i) for i in range(3)] == ["0", "1", "2"]
+    assert corpus.match([9, 1, 2]).length == 2
+    assert not corpus.parts[0].tokens.flags.writeable
+
+
+def test_an_empty_corpus(tmp_path):
+    write_corpus(tmp_path / "a.dwc", (), [], Documents.listed([], []), {"tokenizer": "0123"})
+    corpus = Corpus.open(tmp_path / "a.dwc")
+    corpus.check_integrity()
+    assert (len(corpus), corpus.match([1]).length, corpus.next_counts([1], 3)[0].tolist()) == (0, 0, [])
+
+
+def test_names_of_any_kind(tmp_path):
+    names = ["naïve/é.txt", "", "x" * 300]
+    documents = Documents.listed(names, [0, 2, 4])
+    assert [documents.name(i) for i in range(3)] == names
+    assert [documents.at(place) for place in range(5)] == [0, 0, 1, 1, 2]
+
+
+def test_every_byte_of_the_header_counts(tmp_path):
+    whole = bytearray(saved(tmp_path / "a.dwc").read_bytes())
+    start = Corpus.open(tmp_path / "a.dwc").header.start
+    broken = tmp_path / "b.dwc"
+    for byte in range(start):
+        for flip in (1, 0x80, 0xFF):
+            changed = bytearray(whole)
+            changed[byte] ^= flip
+            broken.write_bytes(changed)
+            with pytest.raises(FileFormatError, match=r"b\.dwc"):
+                Corpus.open(broken)
+
+
+def test_every_cut_is_noticed(tmp_path):
+    whole = saved(tmp_path / "a.dwc").read_bytes()
+    for size in range(len(whole)):
+        (tmp_path / "b.dwc").write_bytes(whole[:size])
+        with pytest.raises(FileFormatError, match=r"b\.dwc"):
+            Corpus.open(tmp_path / "b.dwc")
+
+
+def test_every_byte_of_the_payload_is_checked_when_asked(tmp_path):
+    whole = bytearray(saved(tmp_path / "a.dwc").read_bytes())
+    start = Corpus.open(tmp_path / "a.dwc").header.start
+    for byte in range(start, len(whole), 7):
+        changed = bytearray(whole)
+        changed[byte] ^= 0x40
+        (tmp_path / "b.dwc").write_bytes(changed)
+        corpus = Corpus.open(tmp_path / "b.dwc")
+        for context in ([1, 2], [2], [7]):  # wrong answers, but no harm
+            corpus.occurrences(corpus.match(context), 9)
+        with pytest.raises(FileFormatError, match="damaged"):
+            corpus.header.verify()
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"parts": [[99, 1]]},
+        {"documents": 0},
+        {"parts": [[-16, 16]]},
+        {"parts": "x"},
+        {"parts": [[1]]},
+        {"documents": -1},
+        {"documents": None},
+        {"names": 10**30},
+    ],
+)
+def test_a_header_that_lies(tmp_path, about, monkeypatch):
+    from draftwood.drafters.corpus import file as corpus_file
+
+    write = corpus_file.write_file
+    monkeypatch.setattr(
+        corpus_file, "write_file", lambda path, kind, said, *a, **more: write(path, kind, said | about, *a, **more)
+    )
+    saved(tmp_path / "a.dwc")
+    with pytest.raises(FileFormatError, match="does not hold what its header says"):
+        Corpus.open(tmp_path / "a.dwc")
+
+
+def test_files_that_are_no_corpus(tmp_path):
+    from draftwood.files.format import write_file
+
+    (tmp_path / "text").write_text("hello")
+    write_file(tmp_path / "other", "ngram counts", {}, [b"x"])
+    write_file(tmp_path / "newer", "corpus", {}, [b"x"], version=2)
+    for name, sentence in [("text", "no file of draftwood"), ("other", "ngram counts"), ("newer", "upgrade")]:
+        with pytest.raises(FileFormatError, match=sentence):
+            Corpus.open(tmp_path / name)
+    for name in ("missing", "."):
+        with pytest.raises(UsageError, match="cannot be read"):
+            Corpus.open(tmp_path / name)
+
+
+def test_every_error_is_ours():
+    assert issubclass(FileFormatError, DraftwoodError)

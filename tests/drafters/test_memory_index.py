@@ -1,0 +1,373 @@
+"""The memory against a list that says the same: what it remembers and forgets, rebuilds, threads."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.drafters.answers import ODDS, credit, follow, grown, texts, unique
+
+from draftwood.drafters.memory.answers import NAMESPACE
+from draftwood.drafters.memory.memory import MOST_TOKENS, Memory
+from draftwood.drafters.memory.order import HALF_LIFE, START
+from draftwood.drafters.memory.reader import MemoryReader
+from draftwood.errors import IntegrityError, UsageError
+
+# --- what it remembers ---------------------------------------------------------------------------------------
+
+
+def test_what_was_remembered_is_proposed():
+    memory = Memory(100)
+    assert memory.add(unique(1))
+    assert follow(memory, unique(1)[:4]) == unique(1)[4:]
+    assert follow(memory, [7, 8]) == []
+    assert follow(memory, []) == []
+    memory.check_integrity()
+
+
+def test_no_match_crosses_from_one_answer_to_the_next():
+    memory = Memory(100)
+    memory.add(unique(1))
+    memory.add(unique(2))
+    assert follow(memory, unique(1)) == []
+    assert follow(memory, unique(2)) == []
+
+
+def test_nobody_is_drafted_from_another_namespace():
+    memory = Memory(10_000)
+    memory.add(unique(1), "ann")
+    memory.add(unique(2), "bob")
+    assert follow(memory, unique(1)[:4], namespace="ann") == unique(1)[4:]
+    assert follow(memory, unique(1)[:4], namespace="bob") == []
+    assert follow(memory, unique(1)[:4]) == []
+    assert memory.namespaces == {"ann": 1, "bob": 1}
+    assert memory.held == 13 + 13 + NAMESPACE
+
+
+def test_equal_answers_are_kept_once_per_namespace():
+    memory = Memory(10_000)
+    for namespace in ("", "ann", "", "ann"):
+        assert memory.add(unique(1), namespace)
+    assert memory.namespaces == {"": 1, "ann": 1}
+
+
+@pytest.mark.parametrize("ids", [[], [5], np.array([], dtype=np.int64)])
+def test_an_answer_from_which_nothing_can_be_copied_is_not_kept(ids):
+    memory = Memory(100)
+    assert not memory.add(ids)
+    assert memory.held == 0
+    assert memory.namespaces == {}
+
+
+def test_an_answer_longer_than_the_memory_drives_nobody_out():
+    memory = Memory(20)
+    memory.add(unique(1))
+    assert not memory.add(range(20))
+    assert memory.add(range(19))
+    assert texts(memory) == [list(range(19))]
+    assert memory.held == 20
+
+
+def test_negative_ids_change_nothing():
+    memory = Memory(20)
+    memory.add(unique(1))
+    for odd in (["a"], [1.5], [[1, 2], [3, 4]], [[1], [2, 3]], 7, [None]):
+        with pytest.raises(UsageError, match="keeps token ids: give a list of whole numbers"):
+            memory.add(odd)
+    with pytest.raises(UsageError, match="or larger than 2147483647"):
+        memory.add([1 << 40, 2])
+    with pytest.raises(UsageError, match="must not be negative"):
+        memory.add([3, -1, 4])
+    assert texts(memory) == [unique(1)]
+    memory.check_integrity()
+
+
+@pytest.mark.parametrize("tokens", [0, -1, MOST_TOKENS + 1])
+def test_sizes_out_of_range(tokens):
+    with pytest.raises(UsageError, match="a memory holds 1 to"):
+        Memory(tokens)
+
+
+def test_a_memory_of_one_token_remembers_nothing():
+    memory = Memory(1)
+    assert not memory.add([1, 2])
+    memory.check_integrity()
+
+
+def test_what_it_was_given_may_change_afterwards():
+    ids = np.arange(8, dtype=np.int32)
+    memory = Memory(100)
+    memory.add(ids)
+    ids[:] = 3
+    assert texts(memory) == [list(range(8))]
+
+
+# --- what it forgets -----------------------------------------------------------------------------------------
+
+
+def test_without_credits_the_oldest_answer_goes_first():
+    memory = Memory(3 * 13)
+    for number in range(5):
+        memory.add(unique(number))
+    assert texts(memory) == [unique(2), unique(3), unique(4)]
+
+
+def test_the_least_useful_answer_goes_first():
+    memory = Memory(3 * 13)
+    for number in range(3):
+        memory.add(unique(number))
+    credit(memory, unique(0), times=20)
+    memory.add(unique(3))
+    assert texts(memory) == [unique(0), unique(2), unique(3)]
+
+
+def test_an_answer_that_comes_again_counts_as_useful_again():
+    memory = Memory(3 * 13)
+    for number in (0, 1, 2, 0, 3):
+        memory.add(unique(number))
+    assert texts(memory) == [unique(0), unique(2), unique(3)]
+
+
+def test_a_credit_loses_half_its_weight_in_a_half_life():
+    size = 13_000
+    memory = Memory(size)
+    memory.add(unique(0))
+    before = memory.contents.find(("", hashlib.blake2b(np.array(unique(0), np.int32), digest_size=16).digest()))
+    assert before.worth == pytest.approx(math.log2(START) + 13 / (HALF_LIFE * size))
+    worth = memory.answers()[0].worth
+    for number in range(1, 501):
+        memory.add(unique(number))
+    later = memory.answers()[0].worth
+    assert later == pytest.approx(worth - 500 * 13 / (HALF_LIFE * size))
+    credit(memory, unique(0), times=3)
+    assert 2 ** memory.answers()[0].worth == pytest.approx(2**later + 3)
+
+
+def test_credits_fade():
+    memory = Memory(3 * 13)
+    memory.add(unique(0))
+    credit(memory, unique(0), times=10)
+    for number in range(1, 60):
+        memory.add(unique(number))
+    assert unique(0) not in texts(memory)
+
+
+def test_a_new_namespace_counts_for_more_than_its_answers():
+    memory = Memory(NAMESPACE + 40)
+    memory.add(unique(0), "ann")
+    memory.add(unique(1), "ann")
+    memory.add(unique(2), "bob")
+    assert memory.namespaces == {"ann": 2, "bob": 1}
+    memory.add(unique(3), "carl")
+    assert memory.namespaces == {"bob": 1, "carl": 1}
+    memory.check_integrity()
+
+
+def test_forgetting_a_namespace():
+    memory = Memory(10_000)
+    memory.add(unique(1), "ann")
+    memory.add(unique(2), "bob")
+    reader = MemoryReader(memory, "ann")
+    text = np.array(unique(1)[:4], dtype=np.int32)
+    columns, _ = reader.grow(text, ODDS, 4, 4)
+    memory.forget("ann")
+    memory.forget("nobody")
+    assert reader.grow(text, ODDS, 4, 4) is None
+    assert reader.match_length == 0
+    reader.credit(columns[3].tolist())
+    assert memory.namespaces == {"bob": 1}
+    memory.check_integrity()
+    memory.add(unique(1), "ann")
+    assert reader.grow(text, ODDS, 4, 4)[0][0].tolist() == unique(1)[4:8]
+
+
+class NaiveMemory:
+    """Answers in a list; who goes is looked for among all."""
+
+    def __init__(self, size):
+        self.size, self.clock, self.answers = size, 0, []  # [namespace, ids, worth]
+
+    def weight(self):
+        return self.clock / (HALF_LIFE * self.size)
+
+    def credit(self, answer, tokens):
+        low, high = sorted((answer[2], math.log2(tokens) + self.weight()))
+        answer[2] = high + math.log2(1 + 2 ** (low - high))
+
+    def held(self, answers):
+        spaces = {answer[0] for answer in answers}
+        return sum(len(ids) + 1 for _, ids, _ in answers) + NAMESPACE * max(0, len(spaces) - 1)
+
+    def add(self, ids, namespace):
+        if not 2 <= len(ids) < self.size:
+            if len(ids) >= 2:
+                self.clock += len(ids) + 1
+            return
+        same = [answer for answer in self.answers if answer[:2] == [namespace, ids]]
+        if same:
+            self.credit(same[0], START)
+            return
+        self.clock += len(ids) + 1
+        new = [namespace, ids, -math.inf]
+        self.credit(new, START)
+        while self.held([*self.answers, new]) > self.size:
+            self.answers.remove(min(self.answers, key=lambda answer: answer[2]))
+        self.answers.append(new)
+
+
+ANSWERS = st.integers(0, 30).map(lambda number: unique(number, 37 * number % 90))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    size=st.sampled_from([1, 60, 250, 2600]),
+    steps=st.lists(
+        st.tuples(ANSWERS, st.sampled_from(["", "", "", "ann"]), st.integers(0, 40)), min_size=1, max_size=60
+    ),
+)
+def test_it_holds_exactly_what_a_list_would_and_proposes_nothing_else(size, steps):
+    memory, naive = Memory(size), NaiveMemory(size)
+    for ids, namespace, times in steps:
+        memory.add(ids, namespace)
+        naive.add(ids, namespace)
+        known = [answer for answer in naive.answers if answer[0] == namespace and len(answer[1]) > 4]
+        if times and known:
+            chosen = known[times % len(known)]
+            naive.credit(chosen, 1.0)
+            credit(memory, chosen[1], namespace=namespace)
+        for space in ("", "ann"):
+            held = [answer[1] for answer in naive.answers if answer[0] == space]
+            assert texts(memory, space) == held
+            alive = {token for answer in held for token in answer}
+            tokens, _, _, places = grown(memory, ids[:4], namespace=space)
+            assert alive.issuperset(tokens)
+            assert all(memory.contents.spaces[space].owner(place) for place in places)
+    memory.check_integrity()
+
+
+def test_an_answer_is_proposed_and_credited_all_through_a_rebuild():
+    memory = Memory(13 * 200)
+    generations = set()
+    memory.add(unique(0))
+    for number in range(1, 1500):
+        memory.add(unique(number))
+        credit(memory, unique(0), times=5)
+        assert follow(memory, unique(0)[:4], 3) == unique(0)[4:7]
+        assert follow(memory, unique(number)[:4], 3) == unique(number)[4:7]
+        generations.add(memory.contents.spaces[""].generation)
+        if number % 50 == 0:
+            memory.check_integrity()
+    assert 5 < len(generations) < 40
+
+
+def test_a_reader_goes_on_after_a_rebuild():
+    memory = Memory(13 * 200)
+    memory.add(unique(0))
+    reader = MemoryReader(memory, "")
+    text = np.array(unique(0), dtype=np.int32)
+    for number in range(1, 800):
+        memory.add(unique(number))
+        credit(memory, unique(0), times=5)
+        length = 4 + number % 6
+        if length == 4:
+            reader.restart()
+        columns, _ = reader.grow(text[:length], ODDS, 2, 2)
+        assert columns[0].tolist() == unique(0)[length : length + 2]
+        twin = reader.copy()
+        assert twin.grow(text[:length], ODDS, 2, 2)[0].tolist() == columns.tolist()
+        reader.credit(columns[3].tolist())
+
+
+def test_the_arrays_stay_small_whatever_comes():
+    rng = np.random.default_rng(0)
+    memory = Memory(20_000)
+    for _ in range(1500):
+        memory.add(rng.integers(5000, size=rng.integers(2, 200)))
+        assert memory.nbytes < 200 * 20_000
+    memory.check_integrity()
+
+
+def test_integrity_is_checked():
+    memory = Memory(100)
+    memory.add(unique(1))
+    memory.contents.spaces[""].index.blank(3, 4)
+    with pytest.raises(IntegrityError, match="answers must not overlap and must be whole"):
+        memory.check_integrity()
+
+
+@pytest.mark.parametrize("when", ["reading", "moving"])
+def test_ctrl_c_leaves_it_whole(monkeypatch, when):
+    from draftwood.drafters.memory.index import DocumentIndex
+
+    memory = Memory(13 * 100)
+    for number in range(170):
+        memory.add(unique(number))
+    read, calls = DocumentIndex.read_documents, []
+
+    def interrupted(self, documents):
+        calls.append(len(documents))
+        if (len(documents) > 1) == (when == "moving"):
+            monkeypatch.setattr(DocumentIndex, "_advance", broken)
+        return read(self, documents)
+
+    advance = DocumentIndex._advance
+
+    def broken(self, *arguments, **options):
+        advance(self, *arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DocumentIndex, "read_documents", interrupted)
+    number = 200
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it takes some until a rebuild begins
+        while number < 1000:
+            number += 1
+            memory.add(unique(number))
+    monkeypatch.undo()
+    memory.check_integrity()
+    assert follow(memory, unique(number)[:4]) == (unique(number)[4:] if when == "moving" else [])
+    for number in range(1000, 1300):
+        memory.add(unique(number))
+        memory.check_integrity()
+    assert len(texts(memory)) == 100
+
+
+# --- threads -------------------------------------------------------------------------------------------------
+
+
+def test_threads_read_and_write_one_memory():
+    memory, failures = Memory(6000), []
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        reader = MemoryReader(memory, "")
+        try:
+            for turn in range(150):
+                number = int(rng.integers(200))
+                memory.add(unique(number, 40), "" if turn % 10 else str(seed))
+                columns = reader.grow(np.array(unique(number, 4), dtype=np.int32), ODDS, 8, 8)
+                reader.restart()
+                if columns is not None:
+                    tokens, _, _, places = columns[0].tolist()
+                    assert tokens == unique(number, 12)[4 : 4 + len(tokens)]
+                    reader.credit(places)
+        except BaseException as error:
+            failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures
+    memory.check_integrity()

@@ -1,0 +1,204 @@
+"""The suffix automaton against its naive twin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftwood.drafters.suffix import automaton as suffix_automaton
+from draftwood.drafters.suffix.automaton import SuffixAutomaton
+from draftwood.drafters.suffix.naive import NaiveSuffix
+from draftwood.errors import IntegrityError, UsageError
+
+HUGE = 2**31 - 1
+
+
+def letters(size):
+    return st.lists(st.integers(0, size - 1), max_size=60)
+
+
+PERIODIC = st.builds(
+    lambda period, times, tail: period * times + tail,
+    st.lists(st.integers(0, 2), min_size=1, max_size=5),
+    st.integers(1, 12),
+    letters(3),
+)
+WIDE = st.lists(st.integers(0, HUGE) | st.sampled_from([0, 1, HUGE - 1, HUGE]), max_size=40)
+TEXT = letters(1) | letters(2) | letters(3) | letters(20) | PERIODIC | WIDE
+REFRESH = st.sampled_from([0, 1, 2, 3, 32])
+
+
+def agree(fast, slow):
+    assert len(fast) == len(slow)
+    assert fast.text.tolist() == slow.text
+    assert fast.match() == slow.match()
+    _, end = slow.match()
+    if end >= 0:
+        for count in (0, 1, 7, 2 * len(slow)):
+            copied = fast.copy_after(end, count)
+            assert copied.dtype == np.int32
+            assert copied.tolist() == slow.copy_after(end, count).tolist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=TEXT, refresh=REFRESH)
+def test_agrees_with_the_twin_after_every_token(text, refresh):
+    fast, slow = SuffixAutomaton(refresh=refresh), NaiveSuffix(refresh=refresh)
+    for token in text:
+        fast.append([token])
+        slow.append([token])
+        assert fast.match() == slow.match()
+    agree(fast, slow)
+    fast.check_integrity()
+
+
+@settings(max_examples=150, deadline=None)
+@given(chunks=st.lists(TEXT, max_size=4), refresh=REFRESH)
+def test_chunks_make_no_difference(chunks, refresh):
+    fast, slow = SuffixAutomaton(refresh=refresh), NaiveSuffix(refresh=refresh)
+    for chunk in chunks:
+        fast.append(chunk)
+        slow.append(chunk)
+        agree(fast, slow)
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=TEXT, cut=st.integers(-2, 70), more=TEXT, refresh=REFRESH)
+def test_truncate_then_append(text, cut, more, refresh):
+    fast, slow = SuffixAutomaton(text, refresh=refresh), NaiveSuffix(text, refresh=refresh)
+    fast.truncate(cut)
+    slow.truncate(max(cut, 0))
+    agree(fast, slow)
+    fast.append(more)
+    slow.append(more)
+    agree(fast, slow)
+    fast.check_integrity()
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=TEXT, left=TEXT, right=TEXT)
+def test_copies_are_independent(text, left, right):
+    one = SuffixAutomaton(text)
+    two = one.copy()
+    one.append(left)
+    two.append(right)
+    agree(one, NaiveSuffix(text + left))
+    agree(two, NaiveSuffix(text + right))
+    one.check_integrity()
+    two.check_integrity()
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=letters(3) | PERIODIC)
+def test_ordinary_text_finds_the_latest_occurrence(text):
+    assert SuffixAutomaton(text, refresh=len(text)).match() == NaiveSuffix(text, refresh=None).match()
+
+
+def test_a_bounded_refresh_keeps_an_older_place():
+    """When the last of the ones before the 3 was read, 'one' was the third class: too far for a refresh of 1."""
+    text = [1, 1, 1, 1, 2, 1, 1, 1, 3, 1]
+    assert SuffixAutomaton(text, refresh=32).match() == (1, 7)
+    length, end = SuffixAutomaton(text, refresh=1).match()
+    assert length == 1
+    assert end < 7
+
+
+@pytest.mark.parametrize("alphabet", [1, 2, 300, 49_152])
+def test_growth_over_many_tokens(alphabet):
+    text = np.random.default_rng(alphabet).integers(0, alphabet, 5000, dtype=np.int32)
+    whole = SuffixAutomaton(text)
+    pieces = SuffixAutomaton()
+    for start in range(0, 5000, 617):
+        pieces.append(text[start : start + 617])
+    assert whole.match() == pieces.match()
+    assert whole.text.tolist() == pieces.text.tolist() == text.tolist()
+    pieces.truncate(900)
+    pieces.check_integrity()
+    assert pieces.match() == NaiveSuffix(text[:900]).match()
+    assert whole.nbytes < 5000 * 130
+
+
+def test_copy_runs_on_into_itself():
+    automaton = SuffixAutomaton([7, 1, 2, 3, 1, 2, 3])
+    assert automaton.match() == (3, 3)
+    assert automaton.copy_after(3, 8).tolist() == [1, 2, 3, 1, 2, 3, 1, 2]
+    automaton = SuffixAutomaton([4] * 9)
+    assert automaton.match() == (8, 7)
+    assert automaton.copy_after(7, 5).tolist() == [4] * 5
+
+
+def test_periodic_text_predicts_itself_at_any_length():
+    text = np.tile(np.arange(37, dtype=np.int32), 600)
+    automaton = SuffixAutomaton(text)
+    length, end = automaton.match()
+    assert (length, end) == (len(text) - 37, len(text) - 38)
+    assert automaton.copy_after(end, 50).tolist() == [*range(37), *range(13)]
+
+
+def test_empty_and_new():
+    automaton = SuffixAutomaton()
+    assert (len(automaton), automaton.match()) == (0, (0, -1))
+    automaton.append([])
+    automaton.append([3])
+    assert (len(automaton), automaton.match()) == (1, (0, -1))
+    automaton.check_integrity()
+    with pytest.raises(UsageError, match="nothing follows"):
+        automaton.copy_after(0, 1)
+    with pytest.raises(UsageError, match="nothing follows"):
+        automaton.copy_after(-1, 1)
+
+
+def test_negative_ids_leave_everything_as_it_was():
+    automaton = SuffixAutomaton([1, 2, 1])
+    with pytest.raises(UsageError, match="negative"):
+        automaton.append([5, -1])
+    agree(automaton, NaiveSuffix([1, 2, 1]))
+
+
+@pytest.mark.parametrize(
+    "kind", [list, tuple, np.array, lambda ids: np.array(ids * 2, dtype=np.int64)[: len(ids)]]
+)
+def test_any_sequence_of_ids(kind):
+    assert SuffixAutomaton(kind([1, 2, 1])).match() == (1, 0)
+
+
+def test_read_only_and_strided_arrays():
+    ids = np.arange(20, dtype=np.int32)[::2] % 5
+    ids.flags.writeable = False
+    agree(SuffixAutomaton(ids), NaiveSuffix(ids))
+
+
+def test_ctrl_c_in_the_kernel_keeps_the_old_text(monkeypatch):
+    automaton = SuffixAutomaton([1, 2, 3, 1, 2])
+    kernel = suffix_automaton.append
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(suffix_automaton, "append", kernel)
+        kernel(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(suffix_automaton, "append", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        automaton.append(list(range(5000)))
+    agree(automaton, NaiveSuffix([1, 2, 3, 1, 2]))
+    automaton.check_integrity()
+
+
+def test_check_integrity_finds_damage():
+    text = [1, 2, 1, 3, 1, 2, 2, 1, 2]
+
+    def damaged(array, row, column, value):
+        automaton = SuffixAutomaton(text)
+        getattr(automaton, array)[row, column] = value
+        with pytest.raises(IntegrityError):
+            automaton.check_integrity()
+
+    damaged("_states", 3, suffix_automaton.TOKEN, -5)
+    damaged("_states", 5, suffix_automaton.LAST, 1)
+    damaged("_states", 9, suffix_automaton.LINK, 8)
+    damaged("_states", 0, 2, -1)  # the root's list of edges
+    used = np.flatnonzero(SuffixAutomaton(text)._edges[:, suffix_automaton.LABEL] >= 0)
+    damaged("_edges", used[0], suffix_automaton.LABEL, -1)
+    damaged("_edges", used[0], suffix_automaton.LABEL, 77)

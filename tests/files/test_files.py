@@ -1,0 +1,238 @@
+"""Files with a header: whole or not at all, and every damage named."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftwood.errors import FileFormatError, UsageError, VocabularyError
+from draftwood.files.format import (
+    ALIGNMENT,
+    MAGIC,
+    is_ours,
+    kind_of,
+    open_payload,
+    read_header,
+    read_payload,
+    refuse_to_replace,
+    write_file,
+)
+from draftwood.files.paths import named, whole_file
+
+ABOUT = {"tokenizer": "abc", "count": 3}
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "made"
+    write_file(path, "test", ABOUT, [b"one", np.arange(5, dtype=np.int32), b""])
+    return path
+
+
+def test_what_was_written_is_read_again(path):
+    header, payload = read_payload(path, "test")
+    assert payload == b"one" + np.arange(5, dtype=np.int32).tobytes()
+    assert (header.kind, header.version, header.about, header.tokenizer) == ("test", 1, ABOUT, "abc")
+    assert header.start % ALIGNMENT == 0
+    assert read_header(path, "test") == header
+    header.verify()
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    pieces=st.lists(st.binary(max_size=30), max_size=4),
+    about=st.dictionaries(st.text().filter(lambda key: key != "kind"), st.integers() | st.text() | st.none()),
+)
+def test_any_payload_and_description(tmp_path_factory, pieces, about):
+    path = tmp_path_factory.mktemp("any") / "made"
+    write_file(path, "test", about, pieces, version=7)
+    header, payload = read_payload(path, "test", version=7)
+    assert (payload, header.about, header.version) == (b"".join(pieces), about, 7)
+
+
+def test_arrays_of_any_shape(tmp_path):
+    arrays = [np.arange(6, dtype=np.int64).reshape(2, 3), np.empty((0, 4), dtype=np.int32), np.float32([1.5])]
+    write_file(tmp_path / "made", "test", {}, arrays)
+    assert read_payload(tmp_path / "made", "test")[1] == b"".join(array.tobytes() for array in arrays)
+
+
+def test_every_cut_is_noticed(path):
+    content = path.read_bytes()
+    for cut in range(1, len(content)):
+        path.write_bytes(content[:cut])
+        with pytest.raises(FileFormatError, match="was cut off"):
+            read_header(path, "test")
+    path.write_bytes(b"")
+    with pytest.raises(FileFormatError, match="no file of draftwood"):
+        read_header(path, "test")
+
+
+def test_every_flipped_byte_of_the_header_is_noticed(path):
+    content, start = path.read_bytes(), read_header(path, "test").start
+    for place in range(start):
+        for bit in (1, 16, 128):
+            path.write_bytes(content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :])
+            with pytest.raises(FileFormatError, match=r"no file of draftwood|version|was cut off|damaged"):
+                read_header(path, "test")
+
+
+def test_a_flipped_byte_of_the_payload_is_noticed_by_who_reads_it(path):
+    content, header = path.read_bytes(), read_header(path, "test")
+    for place in range(header.start, len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        read_header(path, "test")
+        with pytest.raises(FileFormatError, match="damaged"):
+            header.verify()
+        with pytest.raises(FileFormatError, match="damaged"):
+            read_payload(path, "test")
+    path.write_bytes(content[:-1])
+    with pytest.raises(FileFormatError, match="damaged"):
+        header.verify()
+
+
+def test_files_that_are_not_what_is_wanted(path, tmp_path):
+    with pytest.raises(FileFormatError, match="another of draftwood's files"):
+        read_header(path, "other")
+    write_file(tmp_path / "newer", "test", {}, [], version=2)
+    with pytest.raises(FileFormatError, match=r"version 2 .* up to 1"):
+        read_header(tmp_path / "newer", "test")
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(FileFormatError, match="after its end"):
+        read_header(path, "test")
+    (tmp_path / "text").write_text("some text")
+    with pytest.raises(FileFormatError, match="no file of draftwood"):
+        read_header(tmp_path / "text", "test")
+    for missing in (tmp_path / "none", tmp_path):
+        with pytest.raises(UsageError, match="cannot be read"):
+            read_header(missing, "test")
+
+
+def test_the_tokenizer_is_compared(path, tmp_path):
+    header = read_header(path, "test")
+    header.check_tokenizer("abc")
+    with pytest.raises(VocabularyError, match="another tokenizer"):
+        header.check_tokenizer("abd")
+    write_file(tmp_path / "unknown", "test", {}, [])
+    read_header(tmp_path / "unknown", "test").check_tokenizer("abd")
+
+
+def fails_half_way(path, error):
+    with whole_file(path) as beside:
+        beside.write_text("half")
+        raise error
+
+
+def test_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "folder" / "made"
+    for error in (KeyboardInterrupt, RuntimeError):
+        with pytest.raises(error):
+            fails_half_way(path, error)
+        assert list(path.parent.iterdir()) == []
+    with whole_file(path) as beside:
+        beside.write_text("old")
+    with pytest.raises(RuntimeError):
+        fails_half_way(path, RuntimeError)
+    assert path.read_text() == "old"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FileFormatError, match="cannot be written"):
+        write_file(tmp_path / "file" / "made", "test", {}, [])
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(FileFormatError, match="cannot be written"):
+        write_file(tmp_path / "folder", "test", {}, [])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_the_kind_of_any_file(path, tmp_path):
+    assert kind_of(path) == "test"
+    write_file(tmp_path / "newer", "other", {}, [], version=9)
+    assert kind_of(tmp_path / "newer") == "other"
+    for content in (b"", b"some text"):
+        (tmp_path / "foreign").write_bytes(content)
+        assert kind_of(tmp_path / "foreign") is None
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(FileFormatError, match="was cut off"):
+        kind_of(path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        kind_of(tmp_path / "none")
+
+
+def test_what_begins_as_ours():
+    assert is_ours(MAGIC)
+    assert is_ours(MAGIC + b"more")
+    assert is_ours(MAGIC[:3])
+    assert not is_ours(b"")
+    assert not is_ours(b"draftwood")
+
+
+# --- what is there already -----------------------------------------------------------------------------------
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_file_that_is_replaced_keeps_its_permissions_and_links_lead_to_it(path, tmp_path):
+    path.chmod(0o640)
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    write_file(link, "test", {}, [b"new"])
+    assert link.is_symlink()
+    assert mode(path) == 0o640
+    assert read_payload(path, "test")[1] == b"new"
+    write_file(tmp_path / "private", "test", {}, [], private=True)
+    assert mode(tmp_path / "private") == 0o600
+    path.chmod(0o400)
+    write_file(path, "test", {}, [], private=True)
+    assert mode(path) == 0o400
+
+
+def test_header_and_payload_are_of_one_file_though_another_takes_its_place(path):
+    with open_payload(path, "test") as (header, file):
+        write_file(path, "test", {}, [b"another one"])
+        assert len(file.read(header.length)) == header.length
+    with pytest.raises(FileFormatError, match="was replaced since it was opened: open it again"):
+        header.verify()
+
+
+def test_two_spellings_of_a_file_are_one(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(path)
+    given = ("~/made", "made", "./made", f"~/../{tmp_path.name}/made", "link", path)
+    assert {named(spelling) for spelling in given} == {path.resolve()}
+    assert named("~no such user/made").name == "made"
+
+
+def test_an_output_replaces_nothing_but_its_own_kind(path, tmp_path):
+    for free in (tmp_path / "none", path / "below"):
+        refuse_to_replace(free, "test")
+    (tmp_path / "empty").touch()
+    refuse_to_replace(tmp_path / "empty", "test")
+    refuse_to_replace(path, "test")
+    with pytest.raises(UsageError, match="is there and is no file of other: choose another -o"):
+        refuse_to_replace(path, "other")
+    with pytest.raises(UsageError, match="is a folder"):
+        refuse_to_replace(tmp_path, "test")
+    (tmp_path / "text").write_text("precious")
+    with pytest.raises(UsageError, match="is no file of test"):
+        refuse_to_replace(tmp_path / "text", "test")
+    refuse_to_replace(tmp_path / "text", "test", check=lambda _: None)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UsageError, match="is there and is no whole file of test"):
+        refuse_to_replace(path, "test")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_an_output_that_may_not_be_read_is_not_replaced(path):
+    path.chmod(0)
+    with pytest.raises(UsageError, match="cannot be read"):
+        refuse_to_replace(path, "test")
