@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Drafter, Feedback
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import open_sequences
+from draftwood.decoding.opening import open_sequences
 from draftwood.drafters.load import load
 from draftwood.engines.replay import ReplayTarget
 from draftwood.measure.records.lines import write_whole

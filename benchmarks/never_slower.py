@@ -32,7 +32,8 @@ from draftwood.api.setup import Setup
 from draftwood.api.user_texts import detached
 from draftwood.contracts import Drafter, Planner
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, Row
+from draftwood.decoding.request import Request
+from draftwood.decoding.sequence import ActiveSequence
 from draftwood.measure.prompt_files import Job, task_jobs
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import header, read_records
@@ -100,7 +101,7 @@ class Bench:
 
     def _answer(self, session: Any, request: Request, arm: Arm) -> dict[str, Any]:
         prompt = request.prompt
-        row = Row(0, request, self.target, arm.drafters, SampleAndMatch())
+        row = ActiveSequence(0, request, self.target, arm.drafters, SampleAndMatch())
         watch = row.watch()
         known = len(prompt) - 1 if watch is None else 0  # who asks for the prompt's rows has it read again
         session.truncate(known)

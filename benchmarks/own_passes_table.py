@@ -10,7 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from draftwood.decoding.request import common_prefix
+from draftwood.decoding.sequence import common_prefix
 from draftwood.measure.records import timing
 from draftwood.measure.records.records import Answer, Records, read_records
 from draftwood.step import Step

@@ -32,7 +32,7 @@ import numpy as np
 from oracle import CURVES as KNOWN
 
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import open_sequences
+from draftwood.decoding.opening import open_sequences
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import ReplayTarget
 from draftwood.measure.records.lines import write_whole

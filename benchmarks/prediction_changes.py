@@ -21,7 +21,8 @@ import numpy as np
 
 from draftwood.contracts import Drafter, Feedback
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.drafters.prediction.drafter import PRIOR, PredictionDrafter
 from draftwood.drafters.suffix.drafter import SuffixDrafter
 from draftwood.engines.replay import ReplayTarget

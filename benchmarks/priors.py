@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import draftwood.drafters
 from draftwood.contracts import Drafter
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import open_sequences
+from draftwood.decoding.opening import open_sequences
 from draftwood.drafters.load import load
 from draftwood.engines.replay import ReplayTarget
 from draftwood.measure.records.traces import Trace, grouped, read_traces

@@ -26,7 +26,7 @@ from oracle import CURVES
 
 from draftwood.api.user_texts import detached
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import open_sequences
+from draftwood.decoding.opening import open_sequences
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import ReplayClock, ReplayTarget
 from draftwood.measure.records.lines import write_whole

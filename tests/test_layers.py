@@ -16,14 +16,14 @@ import draftwood
 ROOT = Path(draftwood.__file__).parent
 
 LAYERS = (
-    ("errors", "spelling", "tree", "step", "rates", "contracts", "declared"),
+    ("errors", "spelling", "tree", "step", "rates", "contracts", "declared", "files"),
     ("index",),
     ("drafters", "planning", "verify"),
-    ("ending", "source", "demands", "reading", "doubt", "outcome", "request", "loop"),
+    ("decoding",),
     ("engines", "tasks", "testing", "models"),
     ("corpora",),
-    ("doors",),
-    ("measure",),  # through the doors, as users go
+    ("api",),
+    ("measure",),  # through the API, as users go
     ("cli", "serve", "__main__"),
 )
 """From the foundation up. A longer name goes before the room that it lies in."""
@@ -32,11 +32,11 @@ CORE = tuple(room for layer in LAYERS[:4] for room in layer)
 
 PACKAGES = {
     "numpy": ("",),
-    "numba": ("index",),
+    "numba": ("index", "drafters", "engines.top_k_kernel"),
     "torch": ("engines.transformers", "models", "cli.info"),  # the last asks it what this machine can do
     "transformers": ("engines.transformers", "models"),
     "accelerate": ("engines.transformers",),
-    "filelock": ("models", "index"),
+    "filelock": ("models", "files"),
     "gguf": ("models",),
     "huggingface_hub": ("models",),
     "safetensors": ("models",),
@@ -59,7 +59,7 @@ PACKAGES = {
 
 AT_ONCE = {
     "numpy": ("",),
-    "numba": ("index",),
+    "numba": ("index", "drafters", "engines.top_k_kernel"),
     "torch": ("engines.transformers",),
     "rich": ("cli",),
     "typer": ("cli",),
@@ -137,7 +137,7 @@ def layer_of(module: str) -> int:
 
 
 def test_every_module_has_a_layer():
-    assert {"loop", "tree", "engines.transformers.target"} <= set(MODULES)
+    assert {"decoding.loop", "tree", "engines.transformers.target"} <= set(MODULES)
     for module in MODULES:
         if module:
             layer_of(module)
@@ -168,13 +168,13 @@ def test_heavy_packages_are_imported_where_they_are_used():
 
 
 def test_the_core_needs_numpy_alone():
-    others = ("index", "planning.policies.sensors")  # sensors are silent where no library can read them
+    others = ("index", "drafters", "files", "planning.policies.sensors")  # sensors fall silent without a library
     core = [f for f in FOREIGN if lies_in(f.importer, CORE) and not lies_in(f.importer, others)]
     assert {f.imported for f in core} == {"numpy"}
 
 
 @pytest.mark.parametrize(
-    "module", ["loop", "doors.stream", "doors.conversation", "testing", "drafters.load", "cli.main"]
+    "module", ["decoding.loop", "api.stream", "api.conversation", "testing", "drafters.load", "cli.main"]
 )
 def test_importing_it_brings_neither_torch_nor_transformers_nor_numba(module):
     heavy = "{'torch', 'transformers', 'numba', 'llvmlite', 'scipy'}"

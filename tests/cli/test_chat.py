@@ -173,7 +173,8 @@ def test_ctrl_c_while_a_question_is_read_forgets_it(talk, monkeypatch):
 def test_an_interrupt_while_reading_leaves_no_trace_in_later_answers(monkeypatch):
     """The cache may hold a part of the question that was interrupted; later turns must not believe in it."""
     from draftwood.decoding.loop import decode_sequences
-    from draftwood.decoding.request import Request, open_sequences
+    from draftwood.decoding.opening import open_sequences
+    from draftwood.decoding.request import Request
     from draftwood.planning.load import load
     from draftwood.testing import ToyTarget
     from draftwood.testing.targets import ToySession

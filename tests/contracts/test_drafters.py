@@ -12,7 +12,8 @@ from tests.helpers import GREEDY, PROMPT, SAMPLED
 
 import draftwood.testing
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import DRAFTERS
 from draftwood.errors import IntegrityError
@@ -70,7 +71,7 @@ def test_what_it_learnt_step_by_step_is_what_it_would_have_read_at_once(name, sa
                 fresh = drafter.open(list(row.ids), row.rule.noise)
                 trees = [s.draft(7, 3, drafter.prior) for s in (row.sources[0].session, fresh)]
                 fresh.close()
-                for column in ("tokens", "parents", "belief", "evidence", "probe"):
+                for column in ("tokens", "parents", "belief", "evidence", "lookahead"):
                     assert getattr(trees[0], column).tolist() == getattr(trees[1], column).tolist()
             row.turn(Request([*row.ids[:20], 3, 3], limit, sampling))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.api.fake import TOKENIZER, text_of, toy
+from tests.decoding.test_loop import Listening
 from tests.drafter_list import EVERY
 from tests.helpers import (
     GREEDY,
@@ -19,12 +20,12 @@ from tests.helpers import (
     write,
     write_batch,
 )
-from tests.test_loop import Listening
 
 import draftwood
 from draftwood.contracts import Sampling
 from draftwood.decoding.loop import decode, decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import RandomDrafter, SameDrafter, TopKDrafter, ToyTarget

@@ -23,7 +23,8 @@ from tests.helpers import (
 
 from draftwood.contracts import Capabilities, Needs, Sampling
 from draftwood.decoding.loop import decode, decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.errors import CapabilityError, DraftwoodError, PromptError, UsageError
 from draftwood.planning.fixed import FixedPlanner
@@ -570,7 +571,7 @@ def test_a_turn_goes_on_after_the_end_and_within_new_positions():
 def test_writing_before_reading_is_a_mistake_of_the_programmer():
     target = ToyTarget()
     with open_sequences(target, [], [Request(PROMPT, 3)], SampleAndMatch()) as (row,):
-        list(decode_sequences(target, FixedPlanner(4), [row]))
+        row.begin()
         with pytest.raises(RuntimeError, match=r"begin\(\) follows"):
             row.begin()
 

@@ -14,7 +14,8 @@ import draftwood
 from draftwood.api.setup import affordable
 from draftwood.contracts import Needs, Sampling
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.drafters import load
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.engines.replay import ReplayTarget

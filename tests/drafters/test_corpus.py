@@ -57,7 +57,7 @@ def test_it_proposes_what_the_twin_grows(documents, text, nodes, most, levels, s
     expected = NaiveCorpus(documents).grow(text, most, 1, levels, accept_rates, nodes)
     assert list(zip(tree.tokens.tolist(), tree.parents.tolist(), tree.evidence.tolist(), strict=True)) == expected
     assert tree.belief.tolist() == accept_rates[tree.evidence].tolist()
-    assert not tree.probe.any()
+    assert not tree.lookahead.any()
     assert np.isnan(tree.draft_prob).all()
     if nodes:
         assert session.match_length == NaiveCorpus(documents).match(text, most)

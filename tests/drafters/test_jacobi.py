@@ -10,7 +10,8 @@ from tests.helpers import greedy_truth, sampled_truth
 
 from draftwood.contracts import Feedback, Sampling
 from draftwood.decoding.loop import decode, decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.drafters.jacobi.drafter import CHANGED, FRESH, PLACES, PRIOR, STATES, STEADY, JacobiDrafter
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError

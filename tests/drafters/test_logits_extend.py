@@ -12,7 +12,8 @@ from tests.helpers import GREEDY, SAMPLED, sampled_truth
 
 from draftwood.contracts import Feedback
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
 from draftwood.drafters.logits_extend.drafter import PRIOR, PROBABILITIES, RANKS, REASONS, LogitsExtendDrafter
 from draftwood.errors import UsageError

@@ -68,7 +68,7 @@ def test_proposes_what_the_twin_does(prompt, more, nodes, n_draft):
     assert [*zip(tree.tokens.tolist(), tree.evidence.tolist(), strict=True)] == [w[:2] for w in wanted]
     assert tree.belief.tolist() == ODDS[tree.evidence].tolist()
     assert tree.is_chain or not wanted
-    assert not tree.probe.any()
+    assert not tree.lookahead.any()
     assert session.match_length == (wanted[0][2] if wanted else 0)
 
 
@@ -434,7 +434,8 @@ def test_by_its_name():
 
 def test_numba_comes_with_the_first_open():
     code = (
-        "import sys; from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter; drafter = NgramCacheDrafter();"
+        "import sys; from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter;"
+        "drafter = NgramCacheDrafter();"
         "assert 'numba' not in sys.modules; drafter.open([1, 2], None); assert 'numba' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -67,7 +67,7 @@ def test_it_copies_what_followed_the_longest_tail_that_occurred_often_enough(tex
     assert list(found) == expected
     assert tree.is_chain
     assert np.isnan(tree.draft_prob).all()
-    assert not tree.probe.any()
+    assert not tree.lookahead.any()
     assert tree.belief.tolist() == [ODDS[label] for _, _, label in expected]
 
 

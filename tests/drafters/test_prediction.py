@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from draftwood.contracts import Feedback, Sampling
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.drafters.prediction.alignment import CLASSES, ORDERS
 from draftwood.drafters.prediction.drafter import PRIOR, PredictionDrafter
 from draftwood.drafters.prediction.expected import Expected

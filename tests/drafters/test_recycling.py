@@ -8,7 +8,8 @@ from tests.helpers import GREEDY, PROMPT, SAMPLED, greedy_truth, sampled_truth, 
 
 from draftwood.contracts import Feedback, Sampling
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
 from draftwood.drafters.recycling.drafter import RecyclingDrafter
 from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K

@@ -48,7 +48,7 @@ def test_a_chain_is_what_followed_the_longest_earlier_suffix(text, nodes, length
     assert tree.evidence.tolist() == classes
     assert tree.belief.tolist() == accept_rates[classes].tolist()
     assert tree.parents.tolist() == list(range(-1, n - 1))
-    assert not tree.probe.any()
+    assert not tree.lookahead.any()
     assert np.isnan(tree.draft_prob).all()
 
 
@@ -150,7 +150,7 @@ def test_a_tree_is_what_followed_the_longest_earlier_suffixes(text, nodes, lengt
     assert list(zip(tree.tokens, tree.parents, tree.evidence, strict=True)) == expected
     assert tree.belief.tolist() == accept_rates[tree.evidence].tolist()
     assert session.match_length == NaiveSuffix(text).match()[0]
-    assert not tree.probe.any()
+    assert not tree.lookahead.any()
     assert np.isnan(tree.draft_prob).all()
 
 

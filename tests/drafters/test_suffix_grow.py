@@ -133,7 +133,7 @@ def test_a_string_that_thousands_of_tokens_followed_offers_some():
 def test_every_number_of_accept_rates_is_checked_and_read_only_ones_are_taken():
     automaton = SuffixAutomaton([1, 2, 1])
     for accept_rates in (FLAT[:-1], np.append(FLAT, FLAT[:1])):
-        with pytest.raises(IntegrityError, match="accept_rates"):
+        with pytest.raises(IntegrityError, match="accept rates"):
             automaton.grow(accept_rates, 4, depth=4, branches=2)
     frozen = FLAT.copy()
     frozen.flags.writeable = False

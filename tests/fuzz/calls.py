@@ -16,7 +16,7 @@ from transformers import (
 
 import draftwood
 from draftwood.contracts import Sampling
-from draftwood.decoding.request import common_prefix
+from draftwood.decoding.sequence import common_prefix
 from tests.api.generating import batch, speller
 from tests.fuzz.truth import Rule, greedy, near_tie, plain
 

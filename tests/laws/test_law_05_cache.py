@@ -10,7 +10,8 @@ from tests.drafter_list import EVERY
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, trees
 
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import SameDrafter, ToyTarget
 from draftwood.tree import TokenTree

@@ -13,7 +13,8 @@ from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, sample
 
 from draftwood.contracts import Needs
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import load
 from draftwood.planning.fixed import FixedPlanner

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Drafter, Floats, Planner
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
 from draftwood.engines.replay import Cost, ReplayClock, ReplayTarget
 from draftwood.planning.cost_curve import CostCurve

@@ -11,7 +11,8 @@ from tests.helpers import greedy_truth, write
 from tests.planning.states import FakeState
 
 from draftwood.decoding import loop
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.backoff import Backoff

@@ -17,7 +17,7 @@ from draftwood.api.text import Piece
 from draftwood.api.text_input import Prediction, Text
 from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts
 from draftwood.contracts import Planner
-from draftwood.decoding.request import ActiveSequence
+from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import UsageError
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 

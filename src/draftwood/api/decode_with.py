@@ -25,7 +25,8 @@ from draftwood.api.user_texts import (
 )
 from draftwood.contracts import Drafter, Planner
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import UsageError
 from draftwood.planning.learned import Learned

@@ -9,7 +9,8 @@ from draftwood.api.prompts import decoder
 from draftwood.api.setup import Setup
 from draftwood.api.text import Piece, TextBuilder
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import ActiveSequence, Emission
+from draftwood.decoding.request import Emission
+from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import DraftwoodError
 from draftwood.rates import Rates
 from draftwood.step import MODEL, Step

@@ -16,7 +16,9 @@ from draftwood.api.prompts import decoder
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Sampling, Target
 from draftwood.decoding.capability_check import lacking, refuse_mismatch
-from draftwood.decoding.request import ActiveSequence, Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
+from draftwood.decoding.sequence import ActiveSequence
 from draftwood.decoding.stopping import StopStrings
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import UnknownNameError, UsageError, VocabularyError

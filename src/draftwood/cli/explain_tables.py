@@ -1,4 +1,4 @@
-"""How ``draftwood explain`` looks: sentences first, then cost and accept rates, then steps; one step with its tree."""
+"""Prints what ``draftwood explain`` found: sentences, costs and accept rates, steps, the tree of one step."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ def lacking(drafter: Drafter, capabilities: Capabilities) -> str | None:
         )
     if needs.lookahead_nodes and 1 + needs.lookahead_nodes > capabilities.max_pass:
         return (
-            f"drafter {name} scores a window of {needs.lookahead_nodes} tokens beside the text, and a pass of this target "
-            f"holds {capabilities.max_pass}, the text's last token included: make the window smaller"
+            f"drafter {name} scores a window of {needs.lookahead_nodes} tokens beside the text, and a pass of "
+            f"this target holds {capabilities.max_pass}, the text's last token included: make the window smaller"
         )
     return None
 

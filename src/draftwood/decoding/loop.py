@@ -1,6 +1,7 @@
-"""decode(): the whole algorithm on one screen. Everything else in draftwood is called from here.
+"""decode_sequences(): the whole algorithm on one screen. Everything else in draftwood is called from here.
 
-Every engine, every drafter and every door goes through this loop; there is no second one. See ARCHITECTURE.md.
+Every engine, every drafter and every function of the API goes through this loop; there is no second one.
+See ARCHITECTURE.md.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
 
-from draftwood.contracts import Drafter, Planner, Rule, Target
-from draftwood.decoding.request import ActiveSequence, Emission, Request, open_sequences
+from draftwood.contracts import Drafter, Planner, PlannerSession, Rule, Target
+from draftwood.decoding.arrivals import Arrivals, Entrance, Together
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Emission, Request
+from draftwood.decoding.sequence import ActiveSequence
 
 
 def decode(
@@ -31,7 +35,7 @@ def decode(
     rule
         Who turns scores into tokens.
     requests
-        What to write; rows of one pass.
+        What to write; they share each pass.
 
     Yields
     ------
@@ -43,48 +47,76 @@ def decode(
     CapabilityError, PromptError, UsageError
         Before the first token.
     Exception
-        After the last token of all: what the first of the texts that failed has failed on. A text whose scores are
-        broken or whose processor raises ends there (``Emission.error``), and the others are written to their end.
+        What `decode_sequences` raises.
     """
-    with open_sequences(target, drafters, requests, rule) as rows:
-        yield from decode_sequences(target, planner, rows)
+    with open_sequences(target, drafters, requests, rule) as sequences:
+        yield from decode_sequences(target, planner, sequences)
 
 
 def decode_sequences(
-    target: Target, planner: Planner, rows: Sequence[ActiveSequence], clock: Callable[[], float] = perf_counter
+    target: Target,
+    planner: Planner,
+    sequences: Sequence[ActiveSequence] | Arrivals,
+    clock: Callable[[], float] = perf_counter,
 ) -> Iterator[Emission]:
-    """Decode rows whose texts have been read, until each has ended; the rows stay open.
+    """Write sequences until each has ended; they are closed by whoever opened them.
 
-    ``clock`` tells seconds; a replay brings one of its own, on which a pass takes as long as it would.
+    Parameters
+    ----------
+    sequences
+        A list whose prompts have been read, or `Arrivals`: then sequences join between two passes, and one that is
+        cancelled leaves.
+    clock
+        Tells seconds; a replay brings one of its own, on which a pass takes as long as it would on the model.
+
+    Raises
+    ------
+    Exception
+        Of a list, after the last token of all: what the first text that failed has failed on. A text whose scores
+        are broken or whose processor raises ends there (``Emission.error``), and the others are written to their
+        end. Of `Arrivals` only the emissions tell.
     """
-    for row in rows:
-        yield row.begin()
+    together = not isinstance(sequences, Arrivals)
+    entrance = Entrance(target, Together(sequences) if isinstance(sequences, Sequence) else sequences)
     session = planner.open()
-    while live := [row for row in rows if row.finish is None]:
-        started = clock()
-        asks = session.ask(live)
-        asked = clock()
-        proposals = [row.draft(ask) for row, ask in zip(live, asks, strict=True)]
-        drafted = clock()
-        plans = session.plan(live, proposals)
-        planned = clock()
-        passes = [(row.session, row.ids[-1], plan.tree) for row, plan in zip(live, plans, strict=True)]
-        scores = target.score(passes)
-        scored = clock()
-        feedback = [
-            row.commit(plan, s, partial(row.rescored, target) if len(live) > 1 or len(plan.tree) else None)
-            for row, plan, s in zip(live, plans, scores, strict=True)
-        ]
-        taught = clock()
-        for row in live:
-            row.step.score_s = scored - planned  # before the planner learns: it goes by this clock
-        told = [(row, lessons) for row, lessons in zip(live, feedback, strict=True) if row.step.emitted]
-        if told:  # a text that failed teaches nothing
-            session.learn([row for row, _ in told], [lessons for _, lessons in told])
-        planning = (asked - started) + (planned - drafted) + (clock() - taught)
-        for row in live:
-            row.step.plan_s = planning
-        yield from [row.emission() for row in live]
-    for row in rows:
-        if row.error is not None:
-            raise row.error
+    live: list[ActiveSequence] = []
+    while live or not entrance.is_empty:
+        for newcomer in entrance.admit(idle=not live) if not entrance.is_empty else ():
+            live.append(newcomer)
+            yield newcomer.begin()
+        yield from [sequence.ended() for sequence in live if sequence.leaves()]
+        live = [sequence for sequence in live if sequence.finish is None]
+        if live:
+            one_pass(target, session, live, clock)
+            yield from [sequence.emission() for sequence in live]
+    for sequence in sequences if together and isinstance(sequences, Sequence) else ():
+        if sequence.error is not None:
+            raise sequence.error
+
+
+def one_pass(
+    target: Target, planner: PlannerSession, live: Sequence[ActiveSequence], clock: Callable[[], float]
+) -> None:
+    """Draft, plan, score, verify, keep and learn, once for all texts that are being written."""
+    started = clock()
+    asks = planner.ask(live)
+    asked = clock()
+    proposals = [sequence.draft(ask) for sequence, ask in zip(live, asks, strict=True)]
+    drafted = clock()
+    plans = planner.plan(live, proposals)
+    planned = clock()
+    passes = [(sequence.session, sequence.ids[-1], plan.tree) for sequence, plan in zip(live, plans, strict=True)]
+    scores = target.score(passes)
+    scored = clock()
+    feedback = [
+        sequence.commit(plan, s, partial(sequence.rescored, target) if len(live) > 1 or len(plan.tree) else None)
+        for sequence, plan, s in zip(live, plans, scores, strict=True)
+    ]
+    taught = clock()
+    for sequence in live:
+        sequence.step.score_s = scored - planned  # before the planner learns: it goes by this clock
+    told = [(sequence, lessons) for sequence, lessons in zip(live, feedback, strict=True) if sequence.step.emitted]
+    if told:  # a text that failed teaches nothing
+        planner.learn([sequence for sequence, _ in told], [lessons for _, lessons in told])
+    for sequence in live:
+        sequence.step.plan_s = (asked - started) + (planned - drafted) + (clock() - taught)

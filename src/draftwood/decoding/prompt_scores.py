@@ -15,10 +15,14 @@ class Reading:
         self._k = 0
         self._seen: list[tuple[int, Ints, Floats]] = []
 
-    def begin(self, needs: Sequence[Needs]) -> Watch | None:
-        """Return who is to see the scores of text about to be read; None where no drafter asks for them."""
+    def begin(self, needs: Sequence[Needs], *, go_on: bool = False) -> Watch | None:
+        """Return who is to see the scores of text about to be read; None where no drafter asks for them.
+
+        ``go_on`` keeps what the prompt's earlier pieces have shown.
+        """
         self._k = max((need.top_k for need in needs if need.prompt), default=0)
-        self._seen = []  # an interrupted reading may have left some
+        if not go_on:
+            self._seen = []  # an interrupted reading may have left some
         return self._take if self._k else None
 
     def _take(self, first: int, scores: Scores) -> None:

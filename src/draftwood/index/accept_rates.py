@@ -17,5 +17,5 @@ def for_kernel(accept_rates: Floats, classes: int) -> Floats:
         If there are more or fewer: a kernel looks them up unchecked.
     """
     if len(accept_rates) != classes:
-        raise IntegrityError(f"{classes} odds are needed, one per evidence class, not {len(accept_rates)}")
+        raise IntegrityError(f"{classes} accept rates are needed, one per evidence class, not {len(accept_rates)}")
     return np.require(accept_rates, dtype=np.float32, requirements=["C", "W"])

@@ -16,7 +16,7 @@ from draftwood.api.text import Piece
 from draftwood.api.text_input import Prediction, Text
 from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, detached
 from draftwood.contracts import Planner
-from draftwood.decoding.request import common_prefix
+from draftwood.decoding.sequence import common_prefix
 from draftwood.errors import UsageError
 from draftwood.measure.ties import first_difference
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER

@@ -15,7 +15,8 @@ import numpy as np
 from draftwood.api.setup import DrafterSpec
 from draftwood.contracts import Ask, Feedback, Plan, State, Target
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.measure.records.records import Answer
 from draftwood.tree import TokenTree

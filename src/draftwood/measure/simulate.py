@@ -13,7 +13,8 @@ from draftwood.api.setup import DrafterSpec, affordable
 from draftwood.api.user_texts import detached
 from draftwood.contracts import Drafter, Planner
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.decoding.stopping import StopStrings
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import MAX_ID, Cost, ReplayClock, ReplayTarget

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from draftwood.contracts import Sampling, Target
-from draftwood.decoding.request import common_prefix
+from draftwood.decoding.sequence import common_prefix
 from draftwood.verify.noise import KeyedNoise
 
 

@@ -12,7 +12,8 @@ from draftwood.api.learned import fresh, planner_of
 from draftwood.api.setup import DrafterSpec, Setup
 from draftwood.contracts import Drafter, Planner
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, open_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
 from draftwood.measure.prompt_files import Job
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned

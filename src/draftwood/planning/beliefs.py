@@ -82,9 +82,9 @@ class Beliefs:
 class Rates:
     """The rates of one source.
 
-    The accept rates of a class are ``sigmoid(logit(rate) + drift)``. The rate is the class's own: its prior and its
-    labels. The drift is one number for all classes, so that a class that was never seen leans on the others: some
-    twenty labels move it, and it follows a change of the text.
+    The accept rate of a class is ``sigmoid(logit(rate) + drift)``. The rate is the class's own: its prior and
+    its labels. The drift is one number for all classes, so that a class that was never seen leans on the others:
+    some twenty labels move it, and it follows a change of the text.
 
     Parameters
     ----------

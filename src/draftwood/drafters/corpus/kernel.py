@@ -193,7 +193,7 @@ def grow(
     accept_rates: Floats,
     tree: Ints,
 ) -> tuple[int, int, int, int]:
-    """Grow a tree best first by the product of accept rates; returns its nodes, the longest match and its interval.
+    """Grow a tree best first by the product of accept rates; returns its nodes, longest match and interval.
 
     ``tree`` int32[3, nodes] takes token, parent and class per node. The longest suffix (``least`` to ``most``
     tokens) offers its successors, then up to ``levels - 1`` ever shorter ones offer what they add to them.

@@ -50,7 +50,7 @@ TOKEN, CLASS, GOES, AGED, RAN, SOURCE, LENGTH, COUNT, NEAR, PLACES, LENGTHS, TOT
 LENGTHS_TOLD = 8
 MATCHED, FOLLOWED, BY_COUNT = LENGTHS_TOLD * 3 * 6 * 4, (2 * SHIFT + 1) * 4 * 3, 2 * FREQUENT
 CLASSES = MATCHED + FOLLOWED + BY_COUNT
-"""Evidence classes: of matches, of the cursor alone, of frequent tokens; see `draftwood.drafters.ngram.drafter`."""
+"""Evidence classes: of matches, of the cursor alone, of frequent tokens; see `.drafter`."""
 
 
 @inner
@@ -352,7 +352,7 @@ def rehash(old: Ints, new: Ints) -> None:
 
 @inner
 def _reach(accept_rates: Floats) -> Reals:
-    """The best accept rates that a child can have, by the class of its match's length; without a cursor, and with one."""
+    """The best accept rate a child can have, by the class of its match's length; without a cursor and with one."""
     reach = np.empty((2, LENGTHS_TOLD), np.float64)
     for follows in range(2):
         best = 0.0
@@ -367,8 +367,8 @@ def _reach(accept_rates: Floats) -> Reals:
 
 @compiled(f"i8({_LISTS}, i8[::1], i4[::1], f4[::1], i8, i8, i8, i4[:,::1], f4[::1])")
 def grow(
-    index: Lists, cursor: Longs, tail: Ints, accept_rates: Floats, nodes: int, depth: int, frequent: int, out: Ints,
-    belief: Floats,
+    index: Lists, cursor: Longs, tail: Ints, accept_rates: Floats, nodes: int, depth: int, frequent: int,
+    out: Ints, belief: Floats,
 ) -> int:  # fmt: skip
     """Grow a tree of at most ``nodes`` nodes behind ``tail``, likeliest first; returns how many there are.
 

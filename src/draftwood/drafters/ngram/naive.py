@@ -156,8 +156,8 @@ class NaiveNgram:
         return (place + 1 if age < kernel.LOST else -1), age + 1, run
 
     def grow(
-        self, tail: Sequence[int], cursor: tuple[int, int, int], accept_rates: Sequence[float], nodes: int, depth: int,
-        frequent: int,
+        self, tail: Sequence[int], cursor: tuple[int, int, int], accept_rates: Sequence[float], nodes: int,
+        depth: int, frequent: int,
     ) -> list[tuple[int, int, int, int]]:  # fmt: skip
         """Token, parent, evidence and source of the likeliest nodes; of equally likely ones, the first found."""
         tree: list[tuple[int, int, int, int]] = []

@@ -111,7 +111,7 @@ def _level(
 
 @inner
 def _bounds(accept_rates: Floats, bounds: Floats) -> None:
-    """Per row the best accept rates of one among several successors; behind, of what shorter strings up to a row add."""
+    """Per row the best accept rate of one among several successors; behind, of what shorter strings add."""
     best = np.float32(0)
     for row in range(ADDED_ROWS):
         for kind in range(ADDED_KINDS):
@@ -161,10 +161,10 @@ def _candidates(
 
 @compiled("i8(i4[:,::1], i4[:,::1], i8, i8, f4[::1], i8, i8, i8, i4[:,::1], f4[::1])")
 def grow(
-    states: Ints, edges: Ints, state: int, length: int, accept_rates: Floats, depth: int, branches: int, least: int,
-    out: Ints, belief: Floats,
+    states: Ints, edges: Ints, state: int, length: int, accept_rates: Floats, depth: int, branches: int,
+    least: int, out: Ints, belief: Floats,
 ) -> int:  # fmt: skip
-    """Grow a tree behind a match of ``length`` tokens, best first by the product of accept rates; returns its nodes.
+    """Grow a tree behind a match of ``length`` tokens, best first by accept rates; returns its nodes.
 
     ``out`` int32[3, nodes] takes tokens, parents and classes. The frontier is kept sorted and never holds more
     than what can still be taken.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from draftwood.contracts import Sampling, Target
-from draftwood.decoding.request import common_prefix
+from draftwood.decoding.sequence import common_prefix
 from draftwood.measure.bench.table import PLAIN
 from draftwood.measure.records.records import Answer, Records
 from draftwood.measure.ties import first_difference

@@ -10,7 +10,8 @@ from torch import Tensor
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from draftwood.contracts import Processor, Sampling, Target
-from draftwood.decoding.request import ActiveSequence, Request
+from draftwood.decoding.request import Request
+from draftwood.decoding.sequence import ActiveSequence
 from draftwood.engines.transformers.plugin import cache as caches
 from draftwood.engines.transformers.plugin.criteria import Ends, Together, stop_strings
 from draftwood.engines.transformers.plugin.frame import KeptBack

@@ -1,0 +1,96 @@
+"""Sequences that join a running loop: where they come from, and how their prompts are read between its passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from time import perf_counter
+from typing import Protocol, runtime_checkable
+
+from draftwood.contracts import Target
+from draftwood.decoding.prompt_scores import unseen
+from draftwood.decoding.sequence import ActiveSequence
+
+CHUNK = 256
+"""Prompt tokens read between two passes, shared by all sequences that wait: on a laptop a tenth of a second."""
+
+
+@runtime_checkable
+class Arrivals(Protocol):
+    """Hands sequences to a running `decode_sequences`; whoever makes them closes them."""
+
+    def fetch(self, *, idle: bool) -> Sequence[ActiveSequence] | None:
+        """Return the sequences that have arrived since the last call; None if no more will ever come.
+
+        Called between two passes. ``idle`` is True where the loop has nothing else to do: then it may wait for
+        somebody to arrive; otherwise it must return at once.
+        """
+        ...
+
+
+class Together:
+    """The simplest `Arrivals`: a fixed list, all there from the beginning."""
+
+    def __init__(self, sequences: Iterable[ActiveSequence]) -> None:
+        self._left: list[ActiveSequence] | None = list(sequences)
+
+    def fetch(self, *, idle: bool) -> Sequence[ActiveSequence] | None:  # noqa: ARG002 - nobody else comes
+        left, self._left = self._left, None
+        return left
+
+
+class Entrance:
+    """Takes in newcomers and reads their prompts a chunk at a time, so that running texts never wait for long.
+
+    Parameters
+    ----------
+    target
+        Reads the prompts.
+    arrivals
+        Where newcomers come from.
+    chunk
+        Most prompt tokens that are read between two passes, at least 1.
+    """
+
+    def __init__(self, target: Target, arrivals: Arrivals, chunk: int = CHUNK) -> None:
+        self._target, self._arrivals, self._chunk = target, arrivals, chunk
+        self._reading: list[ActiveSequence] = []
+        self.is_open = True
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nobody waits and nobody will come."""
+        return not self.is_open and not self._reading
+
+    def admit(self, *, idle: bool) -> list[ActiveSequence]:
+        """Read the next chunk; returns the sequences that can begin, failed and cancelled ones too.
+
+        ``idle`` says that no text is being written, so that this may wait for newcomers.
+        """
+        if self.is_open:
+            fetched = self._arrivals.fetch(idle=idle and not self._reading)
+            self.is_open = fetched is not None
+            self._reading += fetched or ()
+        waiting = [s for s in self._reading if s.unread and not s.is_cancelled]
+        share = max(1, self._chunk // max(1, len(waiting)))
+        for sequence in waiting:
+            try:
+                self._read_piece(sequence, share)
+            except Exception as error:  # this text cannot be read; the others go on
+                sequence.fail(error)
+        done = [s for s in self._reading if not s.unread or s.is_cancelled or s.finish is not None]
+        self._reading = [s for s in self._reading if s not in done]
+        return done
+
+    def _read_piece(self, sequence: ActiveSequence, size: int) -> None:
+        started = perf_counter()
+        watch, piece = sequence.watch(), sequence.next_piece(size)
+        if not sequence.is_open:
+            left = len(sequence.request.prompt) + sequence.request.limit - len(piece)
+            asked = {"watch": [watch or unseen]} if watch is not None else {}
+            ((session, scores),) = self._target.open([piece], reserve=left, **asked)
+        else:
+            session = sequence.session
+            scores = session.extend(piece) if watch is None else session.extend(piece, watch)
+        sequence.read(session, scores, perf_counter() - started, len(piece))
+        if not sequence.unread:
+            sequence.open_sources()

@@ -1,0 +1,297 @@
+"""A request that is being written: its committed text and the sessions that follow it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+
+from draftwood.contracts import (
+    Ask,
+    Declaration,
+    Drafter,
+    Feedback,
+    Plan,
+    Rule,
+    RuleSession,
+    Scores,
+    Target,
+    TargetSession,
+    Verdict,
+    Watch,
+)
+from draftwood.decoding import feedback as outcome
+from draftwood.decoding.broken_rows import BrokenRowError, CheckedScores, without_drafts
+from draftwood.decoding.capability_check import refuse_mismatch
+from draftwood.decoding.draft_source import DraftSource, propose
+from draftwood.decoding.prompt_scores import Reading
+from draftwood.decoding.request import Emission, Request
+from draftwood.decoding.stopping import Stopping
+from draftwood.step import MODEL, SourceStep, Step
+from draftwood.tree import TokenTree
+
+
+class ActiveSequence:
+    """A request under way; fulfils `contracts.State`, which is all that a planner sees of it."""
+
+    def __init__(
+        self, number: int, request: Request, target: Target, drafters: Sequence[Drafter], rule: Rule
+    ) -> None:
+        self.number = number
+        self.capabilities = target.capabilities
+        self.sources: list[DraftSource] = []
+        self._engage(drafters if request.drafters is None else request.drafters)
+        self.prefill_s = 0.0
+        self.step = Step(0, 0)
+        self._rules = rule
+        self._session: TargetSession | None = None
+        self._scores: Scores | None = None
+        self._settled = False
+        self._cancelled = False
+        self._read = 0
+        self._reading = Reading()
+        self._start(request)
+
+    def _engage(self, drafters: Sequence[Drafter]) -> list[DraftSource]:
+        """Take on these drafters; one that is here already keeps its session. Returns the sources that are new."""
+        here = {id(source.drafter): source for source in self.sources}
+        self.sources = [here.get(id(drafter)) or DraftSource(drafter) for drafter in drafters]
+        for source in here.values():
+            if source not in self.sources:
+                source.close()
+        return [source for source in self.sources if id(source.drafter) not in here]
+
+    def _start(self, request: Request) -> None:
+        prompt = request.prompt
+        self.request = request
+        self.ids = [int(i) for i in prompt]
+        self.rule: RuleSession = self._rules.open(prompt, request.sampling, request.processors, request.sequence)
+        limit = min(request.limit, self.capabilities.max_positions - len(prompt))
+        self.stopping = Stopping(limit, request.end_ids, request.stop, request.criteria, request.seconds)
+        self.finish: str | None = None
+        self.error: Exception | None = None
+        self._index = 0
+
+    # What a planner sees.
+
+    @property
+    def drafters(self) -> list[Declaration | None]:
+        return [s.declared if s.session is not None else None for s in self.sources]
+
+    @property
+    def length(self) -> int:
+        return len(self.ids)
+
+    @property
+    def remaining(self) -> int:
+        return self.stopping.remaining
+
+    @property
+    def greedy(self) -> bool:
+        return self.request.sampling.greedy
+
+    @property
+    def traced(self) -> bool:
+        return self.request.trace
+
+    # What the loop does with it.
+
+    @property
+    def session(self) -> TargetSession:
+        """The target's side."""
+        if self._session is None:
+            raise RuntimeError("the target has not read this request yet")
+        return self._session
+
+    @property
+    def is_open(self) -> bool:
+        """True if the target has read at least the beginning of the prompt."""
+        return self._session is not None
+
+    @property
+    def unread(self) -> int:
+        """Tokens of the prompt that the target has not read yet."""
+        return len(self.request.prompt) - self._read
+
+    def next_piece(self, size: int) -> Sequence[int]:
+        """Return the next tokens of the prompt to read, at most ``size``."""
+        return self.request.prompt[self._read : self._read + size]
+
+    def read(self, session: TargetSession, scores: Scores, seconds: float, tokens: int | None = None) -> None:
+        """Take in what the target gave for the prompt, or for its next ``tokens``."""
+        self._session, self._scores = session, scores
+        self._read += self.unread if tokens is None else tokens
+        self.prefill_s += seconds
+
+    def watch(self) -> Watch | None:
+        """Return who is to see the scores of text about to be read; None where no drafter asks for them."""
+        return self._reading.begin([source.needs for source in self.sources], go_on=self._read > 0)
+
+    def cancel(self) -> None:
+        """Let the text end before the next pass, with ``finish == "cancelled"``; any thread may call it."""
+        self._cancelled = True
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._cancelled
+
+    def fail(self, error: Exception) -> None:
+        """End the text: its prompt cannot be read."""
+        self.finish, self.error = "error", error
+
+    def leaves(self) -> bool:
+        """Whether the text was cancelled while it was being written or read; then it has ended now."""
+        if self._cancelled and self.finish is None:
+            self.finish = "cancelled"
+            return True
+        return False
+
+    def ended(self) -> Emission:
+        """Return that the text has ended without another token."""
+        return Emission(self.number, (), (), None, self.finish, self.error)
+
+    def begin(self) -> Emission:
+        """Emit the token that reading the prompt has paid for."""
+        if self.finish is not None or self.leaves():
+            return self.ended()
+        if self._scores is None:
+            raise RuntimeError("begin() follows a read() or turn()")
+        verdict = self._decided(TokenTree.empty(), self._scores)
+        self._scores = None
+        self.ids += verdict.emitted
+        for source in self.sources if verdict.emitted else ():
+            source.extend(verdict.emitted)
+        self._settled = True
+        credit = (MODEL,) * len(verdict.emitted)
+        return Emission(self.number, verdict.emitted, credit, None, self.finish, self.error)
+
+    def _decided(self, tree: TokenTree, scores: Scores) -> Verdict:
+        """Let the rule decide; whatever it fails on (broken scores, a processor) ends this text and no other."""
+        try:
+            verdict = self.rule.verify(tree, scores, self.stopping)
+        except Exception as error:  # with a processor's or a criterion's own errors among them
+            verdict = Verdict((), (), error=error)
+        if verdict.error is not None:
+            verdict = replace(verdict, finish="error")
+        self.finish, self.error = verdict.finish, verdict.error
+        return verdict
+
+    def draft(self, asks: Sequence[Ask]) -> list[TokenTree]:
+        """Ask every source; what breaks the contract counts as a failure, never as text."""
+        self._settled = False
+        started = perf_counter()
+        by_source = tuple(s.step for s in self.sources)
+        self.step = Step(self._index, len(self.ids), replayed=self.session.replay, by_source=by_source)
+        self._index += 1
+        vocab = self.capabilities.vocab_size
+        trees = propose(self.sources, asks, vocab)
+        self.step.draft_s = perf_counter() - started
+        return trees
+
+    def commit(self, plan: Plan, scores: Scores, again: Callable[[], Scores] | None = None) -> list[Feedback]:
+        """Let the rule decide, keep what it accepted, tell the sources; returns the feedback per source.
+
+        Where the text fails before this pass gave a token, there is none. ``again`` scores the root alone: needed,
+        and called, where the pass held more than the root and its row is broken.
+        """
+        step = self.step
+        started = perf_counter()
+        verdict = self._decided(plan.tree, scores if again is None else CheckedScores(scores))
+        if again is not None and isinstance(verdict.error, BrokenRowError):
+            if verdict.emitted:  # the next pass begins at the row in doubt
+                self.finish = self.error = None
+                verdict = replace(verdict, finish=None, error=None)
+            else:
+                plan, scores = without_drafts(plan), again()
+                verdict = self._decided(plan.tree, scores)
+        tree = plan.tree
+        verified = perf_counter()
+        if not verdict.emitted:  # nothing to keep, and nothing that anybody could learn
+            return []
+        self.session.keep(verdict.path[: len(verdict.emitted) - 1])
+        self.ids += verdict.emitted
+        kept = perf_counter()
+        feedback = outcome.feedback(
+            self.sources, plan, verdict, scores,
+            context=step.context, sampling=self.request.sampling, noise=self.rule.noise,
+        )  # fmt: skip
+        for source, lesson in zip(self.sources, feedback, strict=True):
+            source.learn(lesson)
+        outcome.record(step, tree, verdict)
+        for source in self.sources:
+            source.step = SourceStep()
+        self._settled = True
+        step.verify_s, step.keep_s = verified - started, kept - verified
+        step.learn_s = perf_counter() - kept
+        if self.request.trace:  # in no timing
+            step.trace = (step.trace or {}) | outcome.trace(tree, verdict)
+        return feedback
+
+    def rescored(self, target: Target) -> Scores:
+        """Score the last committed token again, in a pass that holds nothing else."""
+        (scores,) = target.score([(self.session, self.ids[-1], TokenTree.empty())])
+        return scores
+
+    def emission(self) -> Emission:
+        """Return what the last step gave."""
+        step = self.step
+        gained = step if step.emitted else None
+        return Emission(self.number, step.emitted, step.sources, gained, self.finish, self.error)
+
+    def turn(self, request: Request) -> int:
+        """Go on with an edited or longer prompt (the next turn of a chat); reads only what is new.
+
+        Returns how many tokens had to be read. `begin` comes next.
+        """
+        request.check(self.capabilities)
+        refuse_mismatch(self.capabilities, request.drafters or ())
+        started, prompt = perf_counter(), request.prompt
+        common = common_prefix(self.ids, prompt)
+        same_noise = (request.sampling, request.sequence) == (self.request.sampling, self.request.sequence)
+        afresh = not (self._settled and same_noise)
+        self._settled = False
+        self.session.truncate(min(common, len(prompt) - 1, self.session.length))
+        known = self.session.length
+        again = self.session.replay
+        self.ids = self.ids[:known]  # an interrupt while reading must not leave ids that the cache no longer holds
+        new = self._engage(request.drafters) if request.drafters is not None else []
+        self._read = 0
+        watch, left = self.watch(), prompt[known:]
+        self._scores = self.session.extend(left) if watch is None else self.session.extend(left, watch)
+        self.prefill_s, self._read = perf_counter() - started, len(prompt)
+        self._start(request)
+        if afresh:  # interrupted, a draft session may have learnt half a step; another noise needs another one
+            self.open_sources()
+        else:
+            for source in self.sources:
+                if source in new:
+                    source.open(list(self.ids), self.rule.noise)
+                else:
+                    source.truncate(common)
+                    source.extend(prompt[common:])
+            self._reading.show(self.sources)
+        return len(prompt) - known + again
+
+    def open_sources(self) -> None:
+        """Let every drafter read the text."""
+        for source in self.sources:
+            source.step = SourceStep()
+            source.open(list(self.ids), self.rule.noise)  # a copy: it may be written to
+        self._reading.show(self.sources)
+
+    def close(self) -> None:
+        """Close every session."""
+        for source in self.sources:
+            source.close()
+        if self._session is not None and not sys.is_finalizing():  # its tensors may be gone already
+            self._session.close()
+
+
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two texts share from their beginning on."""
+    n = min(len(a), len(b))
+    differs = np.flatnonzero(np.asarray(a[:n]) != np.asarray(b[:n]))
+    return int(differs[0]) if len(differs) else n

@@ -1,0 +1,134 @@
+"""Sequences that join and leave a running loop write what they would write alone."""
+
+import random
+
+import numpy as np
+import pytest
+from tests.helpers import GREEDY, SAMPLED, TARGETS, greedy_truth, sampled_truth
+
+from draftwood.decoding.arrivals import CHUNK
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Request
+from draftwood.decoding.sequence import ActiveSequence
+from draftwood.drafters.load import load
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.load import load as load_planner
+from draftwood.testing import RandomDrafter, ToyTarget
+from draftwood.verify.exact import SampleAndMatch
+
+
+class Scripted:
+    """Hands out sequences at given calls; cancels some of them at others."""
+
+    def __init__(self, sequences, at, cancel=()):
+        self.sequences, self.at, self.cancel = sequences, at, dict(cancel)
+        self.calls, self.idle = 0, []
+
+    def fetch(self, *, idle):
+        self.calls += 1
+        self.idle.append(idle)
+        for number, call in self.cancel.items():
+            if call == self.calls:
+                self.sequences[number].cancel()
+        last = max([*self.at, *self.cancel.values()])
+        if self.calls > last:
+            return None
+        return [s for s, call in zip(self.sequences, self.at, strict=True) if call == self.calls]
+
+
+def run(target, arrivals, planner=None):
+    """All emitted tokens and how each text ended, by sequence; checks that nothing follows the end."""
+    texts = {s.number: [] for s in arrivals.sequences}
+    ends, errors = {}, {}
+    try:
+        for emission in decode_sequences(target, planner or FixedPlanner(6), arrivals):
+            assert emission.row not in ends, "nothing follows the end"
+            texts[emission.row] += emission.tokens
+            if emission.finish is not None:
+                ends[emission.row], errors[emission.row] = emission.finish, emission.error
+    finally:
+        for sequence in arrivals.sequences:
+            sequence.close()
+    return texts, ends, errors
+
+
+def sequences(target, drafters, prompts, limit=20, sampling=GREEDY, **others):
+    return [
+        ActiveSequence(i, Request(p, limit, sampling, sequence=i, **others), target, drafters, SampleAndMatch())
+        for i, p in enumerate(prompts)
+    ]
+
+
+@pytest.mark.parametrize("planner", ["fixed:6", "goodput"])
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("kind", TARGETS)
+def test_whoever_comes_and_goes_each_text_is_the_one_it_is_alone(kind, sampling, planner):
+    rng = random.Random(f"{kind}{sampling}")
+    for drafters in (load("ngram"), (RandomDrafter(),), load("ngram+recycling") if kind == "trees" else ()):
+        target = ToyTarget(**TARGETS[kind])
+        prompts = [np.random.default_rng(i).integers(8, size=rng.randint(1, 700)).tolist() for i in range(6)]
+        at = [1, *(rng.randint(1, 25) for _ in prompts[1:])]
+        arrivals = Scripted(sequences(target, drafters, prompts, sampling=sampling), at)
+        texts, ends, _ = run(target, arrivals, load_planner(planner))
+        for i, prompt in enumerate(prompts):
+            truth = (
+                greedy_truth(target, prompt, 20)
+                if sampling.greedy
+                else sampled_truth(target, sampling, prompt, 20, sequence=i)
+            )
+            assert texts[i] == truth
+            assert ends[i] == "length"
+        assert target.open_sessions == 0
+
+
+def test_a_long_prompt_is_read_between_the_passes_of_the_others():
+    target = ToyTarget()
+    some = sequences(target, (), [[1, 2], [3] * (10 * CHUNK)])
+    between, seen = [], 0
+    arrivals = Scripted(some, [1, 2])
+    for emission in decode_sequences(target, FixedPlanner(0), arrivals):
+        if emission.row == 0:
+            seen += 1
+        elif not between:
+            between.append(seen)
+    assert 9 <= between[0] <= 11, "one token of the running text for each chunk of the long prompt"
+    for sequence in some:
+        sequence.close()
+
+
+def test_a_cancelled_text_ends_before_the_next_pass_and_the_others_go_on():
+    target = ToyTarget()
+    some = sequences(target, load("ngram"), [[1, 2], [3, 4], [5] * (4 * CHUNK)])
+    texts, ends, _ = run(target, Scripted(some, [1, 1, 1], {0: 4, 2: 2}))
+    assert ends == {0: "cancelled", 1: "length", 2: "cancelled"}
+    assert 0 < len(texts[0]) < 20
+    assert texts[0] == greedy_truth(target, [1, 2], 20)[: len(texts[0])]
+    assert texts[1] == greedy_truth(target, [3, 4], 20)
+    assert texts[2] == []
+
+
+def test_a_prompt_that_cannot_be_read_ends_its_own_text_alone():
+    target = ToyTarget(max_positions=2 * CHUNK)
+    some = sequences(target, (), [[1, 2]])
+    too_long = ActiveSequence(1, Request([1] * (3 * CHUNK), 20), target, (), SampleAndMatch())
+    texts, ends, errors = run(target, Scripted([*some, too_long], [1, 2]))
+    assert (ends, texts[1]) == ({0: "length", 1: "error"}, [])
+    assert "positions" in str(errors[1])
+    assert texts[0] == greedy_truth(target, [1, 2], 20)
+
+
+def test_it_may_wait_only_where_nothing_is_written():
+    target = ToyTarget()
+    arrivals = Scripted(sequences(target, (), [[1], [2]], limit=3), [3, 9])
+    run(target, arrivals)
+    assert arrivals.idle[:3] == [True, True, True]
+    assert arrivals.idle[3] is False
+    assert arrivals.idle[8] is True
+
+
+def test_drafters_see_the_scores_of_a_prompt_that_was_read_in_pieces():
+    target = ToyTarget()
+    prompt = np.random.default_rng(3).integers(8, size=3 * CHUNK).tolist()
+    (alone,) = sequences(target, load("recycling"), [prompt], trace=True)
+    run(target, Scripted([alone], [1]))
+    assert alone.unread == 0
