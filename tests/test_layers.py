@@ -41,6 +41,8 @@ PACKAGES = {
     "huggingface_hub": ("models",),
     "safetensors": ("models",),
     "tokenizers": ("models",),
+    "jinja2": ("measure.report.render",),
+    "markupsafe": ("measure.report.render",),  # comes with jinja2
     "matplotlib": ("measure.profile.plot",),
     "plotext": ("measure.profile.plot",),
     "scipy": ("measure",),

@@ -90,7 +90,8 @@ def test_the_wheel_holds_the_package_and_its_licence(built):
     info = f"draftwood-{draftwood.__version__}.dist-info"
     assert {name.partition("/")[0] for name in names} == {"draftwood", info}
     assert f"{info}/licenses/LICENSE" in names
-    for data in ("py.typed", "measure/report/page.html", "measure/report/page.js", "measure/report/page.css"):
+    pages = ("templates/page.html.j2", "templates/opening.html.j2", "page.js", "page.css")
+    for data in ("py.typed", *(f"measure/report/{name}" for name in pages)):
         assert f"draftwood/{data}" in names
     assert not [name for name in names if "__pycache__" in name]
     assert built[1].stat().st_size < 2_000_000

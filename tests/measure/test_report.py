@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
 
 import pytest
 
 from draftwood.errors import RecordError, UsageError
+from draftwood.measure.explain.why import count
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.report.build import build, write
-from draftwood.measure.report.markup import count, data, esc, listed
+from draftwood.measure.report.markup import clean
 from draftwood.measure.report.material import gather
 from draftwood.measure.report.origins import Origin, Text
 from draftwood.measure.report.standings import Standings
@@ -22,7 +26,7 @@ from draftwood.step import SourceStep, Step
 
 SETTINGS = {"model": "toy", "dtype": "float32", "threads": 2, "planner": "fixed:4", "max_new_tokens": 8, "seed": 0}
 MACHINE = {"processor": "Slow One", "cores": 2, "command": "draftwood bench", "date": "2026-11-21T10:00:00+00:00"}
-NASTY = "</script><b>&\x00\x1b\u202e\ud800'\""
+NASTY = "</script><b>&\x00\x1b\u202e\ud800'\"{{ 6 * 7 }}{% raw %}<script>alert(1)</script>"
 
 
 def step(index, context, emitted, copied, seconds=0.01):
@@ -162,13 +166,13 @@ def test_every_section_that_has_something_to_show_is_there(rows, tmp_path):
 
 
 def test_the_templates_are_package_data():
-    for name in ("page.html", "page.css", "page.js", "words.html"):
+    for name in ("templates/page.html.j2", "templates/words.html", "page.css", "page.js"):
         assert files("draftwood.measure.report").joinpath(name).is_file()
 
 
 def test_the_worst_task_comes_first_and_the_mean_last(rows):
     page = made(rows)
-    table = page[page.index('<table class="results">') : page.index("</table>")]
+    table = page.partition('<table class="results">')[2].partition("</table>")[0]
     heads = re.findall(r'<th scope="row">([^<]*)<small>([^<]*)', table)
     assert heads == [
         ("chat", "suffix"), ("edit", "suffix"), ("chat", "none (plain)"), ("edit", "none (plain)"),
@@ -176,7 +180,7 @@ def test_the_worst_task_comes_first_and_the_mean_last(rows):
     ]  # fmt: skip
     text = Reader(page).text
     assert "toy (float32, 2 threads, Slow One) answered 4 prompts of 2 tasks, plainly and with suffix." in text
-    assert "The worst: suffix on chat, 0.64 times as fast as plain decoding. The best on average: suffix," in text
+    assert "1.24 times as fast as plain decoding Worst task: chat, 0.64" in text
     assert Standings.of(gather([rows]).rows).tasks == ["chat", "edit"]
 
 
@@ -204,31 +208,47 @@ def test_peers_stand_in_the_same_table_grouped_by_engine(tmp_path):
             peer.steps, peer.pieces, peer.drafters = [], None, []
             answers.append(peer)
     page = made(save(tmp_path / "rows.jsonl", answers))
-    groups = re.findall(r'<th scope="rowgroup"[^>]*>([^<]*)', page)
+    groups = [unescape(said) for said in re.findall(r'<th scope="rowgroup"[^>]*>([^<]*)', page)]
     assert groups == ["draftwood's loop", "transformers' own", "Geometric mean over tasks"]
     assert "transformers:lookup" in page
     assert "plainly and with suffix; beside them stand 1 way of transformers to draft." in Reader(page).text
-    assert "The worst: suffix on chat" in Reader(page).text
+    assert "Worst task: chat, 0.64 Geometric mean over 2 tasks of suffix." in Reader(page).text
+
+
+def test_of_several_drafter_sets_the_best_leads_and_the_worst_is_named_before_it(tmp_path):
+    answers = bench()
+    for a in [a for a in answers if a.arm == "none"]:
+        answers.append(answer(len(answers), a.task, a.name, "lookup", 4.0 if a.task == "edit" else 2.0))
+    text = Reader(made(save(tmp_path / "rows.jsonl", answers))).text
+    assert "The worst: lookup on edit, 0.25 times as fast as plain decoding." in text
+    assert text.index("The worst: lookup") < text.index("1.24 times as fast")
+    assert "of suffix, the best of 2 on average." in text
 
 
 def test_a_dot_per_prompt_and_a_line_at_one(rows):
     page = made(rows)
     assert page.count('class="dot') == 4
-    assert page.count('class="one"') == 2
-    assert "slower: 2 of draftwood's 4 dots lie there." in page
+    assert page.partition('id="prompts"')[2].count('class="one"') == 2
+    assert "slower: 2 of draftwood's 4 dots lie there." in Reader(page).text
 
 
 def test_whatever_an_answer_holds_stays_text(tmp_path):
     answers = bench()
     for a in answers:
         a.name = NASTY + a.name[:3]
+        a.task = NASTY + a.task
+        a.arm = a.arm if a.arm == "none" else NASTY
+        a.drafters = [NASTY for _ in a.drafters]
         a.pieces = [NASTY] * len(a.output_ids)
         a.prompt_pieces = [NASTY] * len(a.prompt_ids)
     path = tmp_path / "rows.jsonl"
     path.write_text(
         "\n".join(
             json.dumps(row)
-            for row in [header("bench", SETTINGS, MACHINE), *(r for a in answers for r in a.lines())]
+            for row in [
+                header("bench", SETTINGS | {"model": NASTY}, MACHINE | {"processor": NASTY}),
+                *(r for a in answers for r in a.lines()),
+            ]
         )
     )
     page = build([path], title=NASTY)
@@ -236,7 +256,9 @@ def test_whatever_an_answer_holds_stays_text(tmp_path):
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert html.count("</script>") == 2
     assert html.count("<script") == 2
-    assert "<b>&" not in html
+    assert "</script><b>" not in html
+    assert "42" not in Reader(html).text.replace("\N{NO-BREAK SPACE}", " ").split()
+    assert html.count("{{ 6 * 7 }}{% raw %}") > 20
     assert not set("\x00\x1b") & set(html)
     Reader(html)
     inside = re.search(r'id="data">(.*?)</script>', html, re.DOTALL).group(1)
@@ -333,6 +355,74 @@ def test_texts_that_differ_are_listed_with_their_margin(tmp_path):
     assert "w1 w2 w6 where plain has w5" in text
     assert "not a near-tie: please report it" in text
     assert "the margin cannot be told" in text
+
+
+def opening(page):
+    return page.partition('<section id="opening">')[2].partition("</section>")[0]
+
+
+def test_the_page_opens_with_a_coloured_answer_the_headline_and_a_small_table(rows):
+    found = opening(made(rows))
+    text, figure, table = (found.index(part) for part in ('class="text"', 'class="figure"', 'class="small"'))
+    assert text < figure < table
+    assert '<i class="c0">' in found[text:figure]
+    said = Reader(found).text
+    assert "1.24 times as fast as plain decoding Worst task: chat, 0.64" in said
+    assert "Geometric mean over 2 tasks of suffix. 2 of 4 prompts were slower than plain decoding." in said
+    assert re.findall(r'<th scope="row">(\w+)', found) == ["chat", "edit"]
+
+
+def test_all_that_the_page_does_not_open_with_is_folded(rows):
+    page = made(rows)
+    assert set(re.findall(r'<section id="(\w+)"', page)) == {"opening"}
+    folded = page.partition("</section>")[2].partition("</main>")[0]
+    folded = re.sub(r"<details><summary>.*?</details>", "", folded, flags=re.DOTALL)  # prompts, inside folds
+    assert re.sub(r'<details class="fold".*?</details>', "", folded, flags=re.DOTALL).strip() == ""
+    assert " open>" not in folded
+
+
+def test_wide_tables_and_texts_stay_in_their_own_box(rows):
+    page = made(rows)
+    assert page.count("<table") == page.count('<div class="wide"')
+    style = files("draftwood.measure.report").joinpath("page.css").read_text(encoding="utf-8")
+    assert re.search(r"\.wide \{ position: relative; overflow-x: auto", style)
+
+
+def test_the_answer_that_the_page_opens_with_is_the_one_nearest_to_the_headline(tmp_path):
+    answers = []
+    for task, speedup in (("slow", 1.0), ("fast", 9.0), ("middle", 3.5)):
+        for arm, seconds in (("none", 1.0), ("suffix", 1 / speedup)):
+            answers.append(answer(len(answers), task, "one", arm, seconds))
+    page = made(save(tmp_path / "rows.jsonl", answers))
+    assert re.findall("<h3>(.*?)</h3>", page) == ["middle · one", "slow · one", "fast · one"]
+
+
+def test_over_a_hundred_arms_leave_the_opening_as_it_is(tmp_path):
+    answers = bench()
+    for a in [a for a in answers if a.arm == "suffix"]:
+        for number in range(150):
+            other = answer(len(answers), a.task, a.name, f"suffix:order={number}", 1 + number / 100)
+            other.drafters = [other.arm]
+            answers.append(other)
+    page = made(save(tmp_path / "rows.jsonl", answers))
+    assert len(page.encode()) < 400_000
+    found = opening(page)
+    assert found.count("<tr") == 3
+    assert "the best of 151 on average" in Reader(found).text
+    assert "plainly and with 151 sets of drafters." in Reader(page).text
+    assert page.count('<svg class="strip"') == 12 * 2
+    assert "Drawn are the 12 of 151 that are best on average" in page
+    assert page.count("<small>suffix:order=149</small>") == 2 + 1
+
+
+def test_more_than_ten_tasks_are_folded_after_the_worst_ten(tmp_path):
+    answers = []
+    for number in range(14):
+        for arm, seconds in (("none", 1.0), ("suffix", 1 / (1 + number))):
+            answers.append(answer(len(answers), f"task{number}", "one", arm, seconds))
+    found = opening(made(save(tmp_path / "rows.jsonl", answers)))
+    assert "4 more tasks" in found
+    assert found.index("task9<") < found.index("4 more tasks") < found.index("task10<")
 
 
 def test_equal_texts_are_said_to_be_equal(rows):
@@ -501,13 +591,9 @@ def test_a_page_is_written_whole_or_not_at_all(rows, tmp_path):
 
 
 def test_words_and_numbers_are_put_together():
-    assert listed([]) == ""
-    assert listed("a") == "a"
-    assert listed("abc") == "a, b and c"
     assert count(1, "pass", "passes") == "1 pass"
     assert count(1200, "token") == "1\N{NARROW NO-BREAK SPACE}200 tokens"
-    assert esc('<a b="c">\x00') == "&lt;a b=&quot;c&quot;&gt;\u2400"
-    assert json.loads(data(["</script>&"])) == ["</script>&"]
+    assert clean("a\x00\n\ud800") == "a\u2400\n\ufffd"
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
@@ -532,3 +618,30 @@ def contrast(one, two):
 
     low, high = sorted((light(one), light(two)))
     return (high + 0.05) / (low + 0.05)
+
+
+def test_jinja2_is_imported_only_when_a_page_is_made_and_named_where_it_is_missing(rows, monkeypatch):
+    code = "import sys, draftwood.cli.report, draftwood.measure.report.build; print('jinja2' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(UsageError, match=re.escape('a report needs jinja2: run pip install "draftwood[measure]"')):
+        build([rows])
+
+
+def test_a_probe_alone_opens_with_what_it_counted(tmp_path):
+    lookahead_scored = answer(0, "edit", "one", "lookup", 1.0)
+    for each in lookahead_scored.steps:
+        each.by_source = (SourceStep(1, proposed=1, match_length=3),)
+        each.trace = {"right": each.index == 3}
+        each.drafted = each.accepted = each.depth = 0
+    page = made(save(tmp_path / "probe.jsonl", [lookahead_scored], verb="lookahead", settings={"model": "toy"}))
+    said = Reader(opening(page)).text
+    assert "25 % of the tokens would have been drafted right" in said
+    assert '<details class="fold" id="probe" open>' in page
+
+
+def test_a_replay_opens_with_tokens_per_pass(tmp_path):
+    answers = [answer(0, "edit", "one", "suffix", 1.0, engine="replay")]
+    page = made(save(tmp_path / "s.jsonl", answers, verb="simulate", settings={"planners": ["fixed:4"]}))
+    assert "1.75 tokens per pass of the model" in Reader(opening(page)).text

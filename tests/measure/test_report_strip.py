@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -14,7 +13,7 @@ from draftwood.measure.report.build import build
 from draftwood.measure.report.strip import CELLS, strip
 from draftwood.step import SourceStep, Step
 
-NAMES = {"suffix": 0, "ngram": 6}
+NAMES = ["suffix", "ngram"]
 
 
 def step(drafted, sources=(), held=(), trace=None):
@@ -34,42 +33,37 @@ def answer(*steps):
     )  # fmt: skip
 
 
-def rows_of(html):
-    return ET.fromstring(f"<div>{html}</div>").findall(".//svg")
-
-
-def paths(svg):
-    return {p.get("class"): p.get("d") for p in svg.findall("path")}
+STYLES = ["c0", "c1"]
 
 
 def test_a_column_is_as_high_as_the_draft_and_coloured_as_far_as_it_was_accepted():
-    html = strip(answer(step(15, (0, 0, 1)), step(0), step(1)), NAMES, 5)
-    (row,) = rows_of(html)
-    found = paths(row)
+    drawn = strip(answer(step(15, (0, 0, 1)), step(0), step(1)), STYLES)
+    (row,) = drawn["rows"]
+    found = dict(row)
     assert found["nodes"] == "M0 24V3h1V24h1V19h1V24z"
     assert found["c0"] == "M0 24V16h1V24h2V24z"
     assert found["c1"] == "M0 24V14h1V24h2V24z"  # over both: the lower part is painted over it
     assert list(found)[:3] == ["nodes", "c1", "c0"]
     assert found["base"] == "M0 24h3"
-    assert 'aria-label="Draft nodes per step, 15 at most; 2 of 3 steps drafted"' in html
+    assert (drawn["most"], drawn["drafted"], drawn["steps"]) == (15, 2, 3)
 
 
 def test_a_long_answer_takes_several_rows():
     steps = [step(2, (0,)) for _ in range(CELLS + 5)]
-    first, second = rows_of(strip(answer(*steps), NAMES, 5))
-    assert first.get("viewBox") == second.get("viewBox") == f"0 0 {CELLS} 24"
-    assert paths(second)["base"] == "M0 24h5"
+    drawn = strip(answer(*steps), STYLES)
+    first, second = drawn["rows"]
+    assert (drawn["cells"], dict(first)["base"], dict(second)["base"]) == (CELLS, f"M0 24h{CELLS}", "M0 24h5")
 
 
 def test_what_a_policy_held_is_marked():
-    html = strip(answer(step(2), step(4, held=("thermal",))), NAMES, 5)
-    (row,) = rows_of(html)
-    assert paths(row)["held"] == "M1 1h1"
-    assert "A mark above: a policy held it." in html
+    drawn = strip(answer(step(2), step(4, held=("thermal",))), STYLES)
+    (row,) = drawn["rows"]
+    assert dict(row)["held"] == "M1 1h1"
+    assert drawn["held"]
 
 
 def test_an_answer_without_drafts_has_no_strip():
-    assert strip(answer(step(0), step(0)), NAMES, 5) == ""
+    assert strip(answer(step(0), step(0)), STYLES) is None
 
 
 @pytest.fixture
@@ -101,6 +95,19 @@ def test_the_page_says_why_by_step(page):
 
 def test_the_strip_stands_below_its_text(page):
     assert page.index('class="text" data-answer="0"') < page.index('class="effort"') < page.index("<aside")
+    assert 'aria-label="Draft nodes per step, 3 at most; 2 of 2 steps drafted"' in page
+    assert page.count("<svg viewBox=") == 1
+    (row,) = re.findall(r'<svg viewBox="0 0 40 24".*?</svg>', page)
+    assert re.findall(r'class="(\w+)"', row) == ["nodes", "c0", "base"]
+    assert "a policy held it" not in page
+
+
+def test_the_page_says_what_the_marks_of_policies_mean(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    writer = RecordsWriter(path, header("bench", {"model": "toy"}, {}))
+    writer.answer(answer(step(2, held=("thermal",)), step(4, held=("thermal",))))
+    writer.close()
+    assert "A mark above: a policy held it." in build([path]).html
 
 
 def test_a_page_without_texts_needs_no_reasons(tmp_path):

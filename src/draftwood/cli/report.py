@@ -25,8 +25,8 @@ def report(
     rows: Records, output: Output, title: Title = None, answers: Answers = None, force: places.Force = False
 ) -> None:
     """Show what was measured as one self-contained HTML page."""
+    from draftwood.measure.explain.why import count
     from draftwood.measure.report.build import build, write
-    from draftwood.measure.report.markup import count
 
     # Over what it reads it is refused anyway, by another sentence.
     places.check_place(output, force or output.resolve() in {source.resolve() for source in rows})

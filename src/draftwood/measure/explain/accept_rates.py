@@ -1,4 +1,4 @@
-"""Odds per source and evidence class: what was believed of scored nodes, and how often it came true."""
+"""Predicted and observed acceptance of scored nodes, per source and evidence class."""
 
 from __future__ import annotations
 
@@ -12,21 +12,11 @@ from draftwood.step import Step
 
 @dataclass(slots=True)
 class AcceptRates:
-    """One evidence class of one source.
-
-    Attributes
-    ----------
-    nodes
-        Scored draft nodes whose parent was accepted: those that the pass has told about.
-    right
-        Of these the accepted ones.
-    believed
-        Sum of their believed probabilities.
-    """
+    """Counts of one evidence class of one source, over scored nodes whose parent was accepted."""
 
     nodes: int = 0
-    right: int = 0
-    believed: float = 0.0
+    right: int = 0  # of these, the accepted ones
+    believed: float = 0.0  # sum of their predicted probabilities
 
     def to_json(self) -> dict[str, Any]:
         """Return counts and the two rates."""
@@ -35,7 +25,7 @@ class AcceptRates:
 
 
 def accept_rates(steps: Iterable[Step]) -> dict[tuple[int, int], AcceptRates]:
-    """Return (source, evidence class) -> its accept rates, the most frequent class of each source first."""
+    """Return (source, evidence class) -> its counts, the most frequent class of each source first."""
     found: dict[tuple[int, int], AcceptRates] = {}
     for step in steps:
         for key, belief, right in _told(step):

@@ -1,4 +1,4 @@
-"""One step with what its planner said of it. Rows of other versions say less, never anything else."""
+"""One step together with what its planner recorded about it. Records of older versions hold less."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ from draftwood.step import SourceStep, Step
 
 
 class Alternative(NamedTuple):
-    """A number of draft nodes that might have been scored.
-
-    Attributes
-    ----------
-    nodes
-        Draft nodes.
-    tokens, ms
-        Tokens expected of such a pass, and milliseconds.
-    """
+    """A draft size that the planner weighed, with the tokens and milliseconds that it expected of such a pass."""
 
     nodes: int
     tokens: float
@@ -33,17 +25,9 @@ class Alternative(NamedTuple):
 
 @dataclass(frozen=True)
 class Account:
-    """A step and its plan; what is unknown or malformed in the plan is left out.
+    """A step and its plan; what is unknown or malformed in the plan is left out."""
 
-    Attributes
-    ----------
-    number
-        Of the step within its answer, from 1.
-    step
-        What happened.
-    """
-
-    number: int
+    number: int  # of the step within its answer, from 1
     step: Step
 
     @cached_property
@@ -53,49 +37,45 @@ class Account:
 
     @cached_property
     def plan(self) -> Mapping[str, Any]:
-        """What the planner said in single values.
-
-        ``planner``, ``nodes``, ``floor``, ``most``, ``asked``, ``candidates``, ``chosen``, ``pooled``, ``best``,
-        ``explored``, ``context``, ``rows``, ``overhead_ms``, each only where it is known and makes sense.
-        """
+        """The plan's single values (the names in `_KNOWN`), each only where it is known and makes sense."""
         return {name: self._said[name] for name, kinds in _KNOWN.items() if _sensible(self._said.get(name), kinds)}
 
     @cached_property
     def alternatives(self) -> tuple[Alternative, ...]:
-        """What the planner weighed, by number of nodes; none where it weighed nothing."""
+        """The draft sizes that the planner compared, smallest first; empty if it compared none."""
         return tuple(sorted(set(_alternatives(self._said.get("alternatives")))))
 
     @cached_property
     def policies(self) -> Mapping[str, str]:
-        """Name -> what it saw, of every policy in force."""
+        """Name -> what it measured, for every active policy."""
         return {str(p[0]): str(p[1]) for p in _listed(self._said.get("policies")) if len(_listed(p)) >= 2}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else the planner says of sources."""
+        """The planner's remarks about sources."""
         return tuple(str(note) for note in _listed(self._said.get("sources")))
 
     @property
     def asked(self) -> int | None:
-        """Draft nodes that each source was asked for, at most; None where nobody says."""
+        """Most draft nodes that a source was asked for; None if not recorded."""
         by_source = [s.asked for s in self.step.by_source]
         asked: int | None = self.plan.get("asked", max(by_source) if by_source else None)
         return asked
 
     @property
     def proposed(self) -> int:
-        """Draft nodes that the sources proposed, before equal ones became one."""
+        """Draft nodes that the sources proposed, before equal ones were merged."""
         return sum(s.proposed for s in self.step.by_source)
 
     @property
     def held(self) -> tuple[str, ...]:
-        """Policies that kept this draft short: those with an opinion, where all they let through was scored."""
+        """Policies that limited this draft: those with a limit, if everything within it was scored."""
         cut = self.chosen >= self.plan.get("candidates", 0) and self.proposed >= (self.asked or 0)
         return self.step.held if cut else ()
 
     @property
     def rows(self) -> int:
-        """Requests that shared the pass, where known."""
+        """Requests that shared the pass; 1 if not recorded."""
         rows: int = self.plan.get("rows", 1)
         return rows
 
@@ -107,12 +87,12 @@ class Account:
 
     @property
     def pooled(self) -> int:
-        """Draft nodes that were scored of all requests that shared the pass: of these are the alternatives."""
+        """Draft nodes scored for all requests of the pass; `alternatives` are about this number."""
         pooled: int = self.plan.get("pooled", self.chosen)
         return pooled
 
     def alternative(self, nodes: int) -> Alternative | None:
-        """Return what the planner expected of a pass over so many draft nodes."""
+        """Return what the planner expected of a pass over this many draft nodes."""
         return next((a for a in self.alternatives if a.nodes == nodes), None)
 
     @property
@@ -122,13 +102,13 @@ class Account:
 
     @property
     def likeliest(self) -> float | None:
-        """Probability of the best candidate, as believed; None where it may be another request's."""
+        """Predicted acceptance of the best candidate; None if it may belong to another request."""
         none, one = self.alternative(0), self.alternative(1)
         return max(0.0, min(1.0, one.tokens - none.tokens)) if none and one and self.rows == 1 else None
 
     @property
     def node_cost(self) -> float | None:
-        """What the first draft node adds to a plain pass, as a share of it; may be negative."""
+        """Extra time for the first draft node, as a share of a plain pass; may be negative."""
         none, one = self.alternative(0), self.alternative(1)
         return one.ms / none.ms - 1 if none and one else None
 
@@ -138,20 +118,12 @@ class Account:
         return 1000 * self.step.seconds
 
 
+_WHOLE = ("nodes", "most", "asked", "candidates", "chosen", "pooled", "best", "context", "rows")
 _KNOWN: Mapping[str, tuple[type, ...]] = {
     "planner": (str,),
-    "nodes": (int,),
-    "floor": (int, float),
-    "most": (int,),
-    "asked": (int,),
-    "candidates": (int,),
-    "chosen": (int,),
-    "pooled": (int,),
-    "best": (int,),
     "explored": (bool,),
-    "context": (int,),
-    "rows": (int,),
-    "overhead_ms": (int, float),
+    **dict.fromkeys(("floor", "overhead_ms"), (int, float)),
+    **dict.fromkeys(_WHOLE, (int,)),
 }
 
 
@@ -168,7 +140,7 @@ def _sensible(value: Any, kinds: tuple[type, ...]) -> bool:
 
 
 _NUMBERS = {int, float}
-_MOST, _LEAST_MS = 1e15, 1e-6  # beyond these no number is one of a pass
+_MOST, _LEAST_MS = 1e15, 1e-6  # numbers outside of these cannot come from a real pass
 
 
 def _listed(given: Any) -> Sequence[Any]:
@@ -181,5 +153,5 @@ def accounts(steps: Sequence[Step]) -> list[Account]:
 
 
 def source(step: Step, index: int) -> SourceStep:
-    """Return what a source did in a step; nothing where the step does not say."""
+    """Return what a source did in a step; an empty record if the step has none."""
     return step.by_source[index] if 0 <= index < len(step.by_source) else SourceStep()

@@ -1,4 +1,4 @@
-"""What passes cost: as the planner believed it at the end, and as they were."""
+"""Milliseconds per pass by draft size: the planner's last estimate and what was measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from draftwood.measure.explain.account import Account
 
 _TOPS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-"""Draft nodes at the end of each range; real curves have their cliffs there."""
+"""Last draft size of each range; real cost curves jump at these sizes."""
 
 
 def costs(told: Sequence[Account]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What is explained, as one JSON-ready document."""
+"""The explanation of answers and steps as JSON-ready dictionaries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from draftwood.step import SourceStep
 
 
 def by_arm(answers: Iterable[Answer]) -> dict[tuple[str, str], list[Answer]]:
-    """Return (drafters, planner) -> its answers: other arms have other reasons."""
+    """Group answers by (drafters, planner)."""
     found: dict[tuple[str, str], list[Answer]] = {}
     for answer in answers:
         found.setdefault((answer.arm, answer.planner or ""), []).append(answer)
@@ -25,7 +25,7 @@ def by_arm(answers: Iterable[Answer]) -> dict[tuple[str, str], list[Answer]]:
 
 
 def arm(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Return what the answers of one arm amount to: summary in figures and words, cost, accept rates per class."""
+    """Return the summary of one arm's answers in figures and sentences, its costs and its accept rates."""
     names = answers[0].drafters
     told = [account for answer in answers for account in accounts(answer.steps)]
     summary = Summary.of(told, names)
@@ -45,7 +45,7 @@ def arm(answers: Sequence[Answer]) -> dict[str, Any]:
 
 
 def steps_of(answer: Answer) -> Iterator[dict[str, Any]]:
-    """Yield a row per step of an answer, its text where it is known."""
+    """Yield a dictionary per step of an answer, with the text that it wrote if known."""
     at = len(answer.output_ids) - sum(len(s.emitted) for s in answer.steps)
     for account in accounts(answer.steps):
         step, expected = account.step, account.expected if account.rows == 1 else None

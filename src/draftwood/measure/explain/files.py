@@ -1,4 +1,4 @@
-"""Which steps of a rows file can be explained, and what is said of files that hold none."""
+"""Finds the answers of a file that can be explained, and says why others cannot."""
 
 from __future__ import annotations
 

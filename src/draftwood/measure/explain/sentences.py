@@ -1,11 +1,11 @@
-"""A summary in plain words."""
+"""A summary as sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
 from draftwood.measure.explain.summary import Forecast, Hold, Summary
-from draftwood.measure.explain.why import Reason, nodes, share
+from draftwood.measure.explain.why import Reason, count, share
 
 
 def sentences(summary: Summary) -> Iterator[str]:
@@ -16,7 +16,7 @@ def sentences(summary: Summary) -> Iterator[str]:
     rates = summary.rates
     pace = f", {rates.tokens_per_second:.1f} tokens/s" if rates.tokens_per_second else ""
     yield (
-        f"{_counted(summary.tokens, 'token')} in {_counted(summary.steps, 'pass', 'passes')}: "
+        f"{count(summary.tokens, 'token')} in {count(summary.steps, 'pass', 'passes')}: "
         f"mean acceptance length {rates.mean_acceptance_length:.2f}{pace}."
     )
     yield from _off(summary)
@@ -29,7 +29,7 @@ def sentences(summary: Summary) -> Iterator[str]:
         yield f"At the end: {note}."
     for source in summary.sources:
         if source.failed:
-            yield f"{source.name} failed and was disabled in {_counted(source.failed, 'answer')}."
+            yield f"{source.name} failed and was disabled in {count(source.failed, 'answer')}."
     if not summary.planned:
         yield "The planner's own account was not kept: only counts are known."
     elif summary.planned < summary.steps:
@@ -48,20 +48,20 @@ _UNDRAFTED: Mapping[str, Callable[[Summary], str]] = {
 }
 
 
-def _unsaid(_: Summary) -> str:
-    return "nobody says why"
+def _unknown(_: Summary) -> str:
+    return "no reason was recorded"
 
 
 def _off(summary: Summary) -> Iterator[str]:
     off = summary.off
     if not off.steps:
         return
-    causes = [(some, _UNDRAFTED.get(name, _unsaid)(summary)) for name, some in summary.off_reasons.items()]
+    causes = [(some, _UNDRAFTED.get(name, _unknown)(summary)) for name, some in summary.off_reasons.items()]
     whole = f"Drafting was off for {share(off.tokens / max(1, summary.tokens))} of the text"
     if len(causes) == 1:
         yield f"{whole}: {causes[0][1]}."
     else:
-        said = "; ".join(f"in {_counted(some.steps, 'step')} {cause}" for some, cause in causes)
+        said = "; ".join(f"in {count(some.steps, 'step')} {cause}" for some, cause in causes)
         yield f"{whole}: {said}."
 
 
@@ -82,7 +82,7 @@ def _drafted(summary: Summary) -> Iterator[str]:
         return
     carried = summary.steps - summary.off.steps
     yield (
-        f"{_counted(carried, 'step')} drafted, {size.median:.0f} nodes in the middle ({size.most:.0f} at most); "
+        f"{count(carried, 'step')} drafted, {size.median:.0f} nodes in the middle ({size.most:.0f} at most); "
         f"{share(rates.acceptance_rate)} of all nodes were accepted, {rates.accepted_per_cycle:.2f} per draft."
     )
     causes = {
@@ -93,10 +93,10 @@ def _drafted(summary: Summary) -> Iterator[str]:
     }
     found = [(summary.reasons[r].steps, said) for r, said in causes.items() if r in summary.reasons]
     if found:
-        yield "; ".join(f"In {_counted(n, 'step')} {said}" for n, said in found).replace("; In", "; in") + "."
+        yield "; ".join(f"In {count(n, 'step')} {said}" for n, said in found).replace("; In", "; in") + "."
     if tried := summary.reasons.get(Reason.EXPLORED):
         part = share(tried.steps / summary.steps)
-        yield f"{_counted(tried.steps, 'step')} ({part}) tried another width, to see what passes cost now."
+        yield f"{count(tried.steps, 'step')} ({part}) tried another width, to see what passes cost now."
 
 
 def _forecast(forecast: Forecast) -> str:
@@ -111,9 +111,5 @@ def _hold(hold: Hold, steps: int) -> str:
     if not hold.steps:
         return f"{hold.policy} held no draft back{': ' if hold.why else ''}{hold.why}."
     why = f" ({hold.why})" if hold.why else ""
-    did = f"held the draft to {nodes(hold.nodes)}" if hold.nodes else "stopped drafting"
+    did = f"held the draft to {count(hold.nodes, 'node')}" if hold.nodes else "stopped drafting"
     return f"{hold.policy} {did} for {share(hold.steps / steps)} of the steps{why}."
-
-
-def _counted(n: int, one: str, many: str = "") -> str:
-    return f"{n:,} {one if n == 1 else many or one + 's'}".replace(",", "\N{NARROW NO-BREAK SPACE}")

@@ -1,4 +1,4 @@
-"""What the steps of one arm amount to: how much was drafted, why not more, and whether the planner was right."""
+"""Summary of an arm's steps: how much was drafted, why not more, and whether the planner was right."""
 
 from __future__ import annotations
 
@@ -22,45 +22,32 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Spread | None:
-        """Of those that are known; None where none is."""
+        """Take the values that are not None; return None if there are none."""
         known = [v for v in values if v is not None]
         return cls(median(known), max(known)) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What the planner expected of passes, and what came; only passes of one request each.
-
-    Attributes
-    ----------
-    passes
-        So many were forecast.
-    tokens, came
-        Expected tokens, emitted tokens.
-    ms, took
-        Median expected and measured milliseconds of a pass.
-    speedup, made
-        Tokens per second over those of plain passes, as forecast and as they came; both by the planner's estimate
-        of a plain pass.
-    """
+    """What the planner expected of passes and what came, over passes of one request each."""
 
     passes: int
-    tokens: float
-    came: int
-    ms: float
-    took: float
-    speedup: float
-    made: float
+    tokens: float  # expected
+    came: int  # emitted
+    ms: float  # median expected milliseconds of a pass
+    took: float  # median measured milliseconds
+    speedup: float  # expected tokens per second over those of plain passes, as the planner estimates these
+    made: float  # the same for the tokens that came
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What a policy did: steps that it held, most nodes in them, what it last saw; 0 steps: only what it saw."""
+    """What a policy did; with 0 steps it only measured."""
 
     policy: str
-    steps: int
-    nodes: int
-    why: str
+    steps: int  # that it limited
+    nodes: int  # most draft nodes in one of them
+    why: str  # its last measurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,60 +60,39 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class SourceShare:
-    """What one source did in all steps; a failed one was disabled in so many answers."""
+    """What one source did in all steps."""
 
     name: str
     calls: int
     proposed: int
     kept: int
     accepted: int
-    failed: int
+    failed: int  # answers in which it failed and was disabled
     draft_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All of it.
-
-    Attributes
-    ----------
-    steps, tokens
-        Passes and the tokens that they emitted.
-    planned
-        Steps of which the planner's account was kept.
-    off
-        Steps without a draft.
-    reasons, off_reasons
-        Reason -> its steps: of all, and of those without a draft.
-    likeliest, node_cost
-        Of steps in which candidates did not pay: probability of the best one, cost of the first node as a share of
-        a plain pass.
-    nodes
-        Draft nodes of steps that carried a draft.
-    forecast
-        None where the planner weighed nothing.
-    notes
-        What the planner said of sources at last.
-    """
+    """Everything that is said of an arm."""
 
     steps: int
     tokens: int
-    planned: int
+    planned: int  # steps whose plan was recorded
     rates: Rates
-    off: Share
-    reasons: dict[str, Share]
-    off_reasons: dict[str, Share]
-    likeliest: Spread | None
-    node_cost: Spread | None
-    nodes: Spread | None
-    forecast: Forecast | None
+    off: Share  # steps without a draft
+    reasons: dict[str, Share]  # reason -> its steps
+    off_reasons: dict[str, Share]  # the same for steps without a draft
+    likeliest: Spread | None  # where candidates did not pay: predicted acceptance of the best one
+    node_cost: Spread | None  # and there the cost of the first node as a share of a plain pass
+    nodes: Spread | None  # draft nodes of steps that carried a draft
+    forecast: Forecast | None  # None if the planner compared no draft sizes
     policies: tuple[Hold, ...]
     sources: tuple[SourceShare, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # the planner's last remarks about sources
 
     @classmethod
     def of(cls, told: Sequence[Account], names: Sequence[str] = ()) -> Summary:
-        """Sum up the steps of one arm; ``names`` are those of its sources."""
+        """Sum up the steps of one arm whose sources have these names."""
         why = [(reason(account), account) for account in told]
         unlikely = [account for found, account in why if found is Reason.UNLIKELY]
         drafted = [a for a in told if a.step.drafted]
@@ -181,7 +147,7 @@ def _forecast(told: Sequence[Account]) -> Forecast | None:
 
 
 def _holds(told: Sequence[Account]) -> Iterable[Hold]:
-    """Policies that held a step, the one with most first, then those that only watched."""
+    """Yield the policies that limited a step, the most frequent first, then those that only measured."""
     last: dict[str, str] = {}
     for account in told:
         last.update(account.policies)
@@ -195,12 +161,5 @@ def _holds(told: Sequence[Account]) -> Iterable[Hold]:
 
 def _source(told: Sequence[Account], index: int, name: str) -> SourceShare:
     each = [source(a.step, index) for a in told]
-    return SourceShare(
-        name,
-        calls=sum(s.calls for s in each),
-        proposed=sum(s.proposed for s in each),
-        kept=sum(s.kept for s in each),
-        accepted=sum(s.accepted for s in each),
-        failed=sum(s.failed for s in each),
-        draft_ms=1000 * sum(s.draft_s for s in each),
-    )
+    counts = {k: sum(getattr(s, k) for s in each) for k in ("calls", "proposed", "kept", "accepted", "failed")}
+    return SourceShare(name, **counts, draft_ms=1000 * sum(s.draft_s for s in each))

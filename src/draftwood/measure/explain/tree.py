@@ -1,4 +1,4 @@
-"""The scored tree of a step, as far as its trace makes sense."""
+"""The tree that a step scored, read from its trace and checked."""
 
 from __future__ import annotations
 
@@ -16,22 +16,12 @@ _COLUMNS: Mapping[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Nodes as `Step.trace` lists them.
-
-    Attributes
-    ----------
-    tokens, parents
-        Per node; parents come before their children, -1 is the root.
-    path
-        The accepted nodes, from the root on.
-    columns
-        ``source``, ``evidence``, ``belief``, ``probe``, each only where it is whole.
-    """
+    """Nodes as `Step.trace` lists them; parents come before their children, -1 is the root."""
 
     tokens: Sequence[int]
     parents: Sequence[int]
-    path: Sequence[int]
-    columns: Mapping[str, Sequence[Any]]
+    path: Sequence[int]  # the accepted nodes, from the root on
+    columns: Mapping[str, Sequence[Any]]  # source, evidence, belief, probe: each only if it has a value per node
 
     @classmethod
     def of(cls, step: Step) -> Tree | None:
@@ -58,14 +48,14 @@ def _whole_numbers(given: Any) -> list[int] | None:
 
 
 def _column(given: Any, length: int | None, kinds: tuple[type, ...]) -> list[Any] | None:
-    """A list of such values and length, finite; None otherwise."""
+    """Return the list if its values are finite and of these kinds, and its length is right; None otherwise."""
     if not isinstance(given, (list, tuple)) or length not in (None, len(given)):
         return None
     return list(given) if all(type(v) in kinds and -_TOKENS <= v < _TOKENS for v in given) else None
 
 
 def _leads(path: Sequence[int], parents: Sequence[int]) -> bool:
-    """Whether each node of the path hangs off the one before it."""
+    """Return whether each node of the path is a child of the one before it."""
     before = -1
     for node in path:
         if not 0 <= node < len(parents) or parents[node] != before:

@@ -1,4 +1,4 @@
-"""The one reason why a step drafted as much as it did, as a word to count and as a few words to read."""
+"""Why a step drafted as much as it did: one reason, as a word to count and as a phrase to read."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from draftwood.measure.explain.account import Account
 
 
 class Reason(StrEnum):
-    """Why."""
+    """Why a step drafted as much as it did."""
 
     OFF = "off"
     """Nothing may draft."""
     HELD = "held"
-    """A policy held it."""
+    """A policy limited it."""
     EXPLORED = "explored"
-    """Another number than the best, to see what it costs."""
+    """Another size than the best was tried, to measure its cost."""
     END = "end"
     """The text had room for one token only."""
     RESTED = "rested"
-    """Sources were not asked: nothing of theirs had paid for a while."""
+    """Sources were not asked, because nothing of theirs had paid for a while."""
     NOTHING = "nothing"
     """No source had a candidate."""
     UNLIKELY = "unlikely"
-    """Candidates, but none that paid."""
+    """There were candidates, but none was worth its cost."""
     ALL = "all"
-    """Every candidate paid."""
+    """Every candidate was worth its cost."""
     PART = "part"
-    """More candidates would not have paid."""
+    """More candidates would not have been worth their cost."""
     MOST = "most"
-    """As many as the planner may score; more might have paid."""
+    """As many as the planner may score; more might have been worth their cost."""
     LIKELY = "likely"
-    """All that was as likely as the planner's threshold says."""
+    """Every candidate above the planner's threshold."""
     FIXED = "fixed"
     """The planner's number is fixed."""
     COUNTS = "counts"
-    """Nobody says; what was scored is known."""
+    """No reason was recorded; only the counts are known."""
 
 
 def reason(account: Account) -> Reason:
-    """Return what decided; of several reasons the one without which the others would not matter."""
+    """Return the reason that decided; a policy's limit comes before all others."""
     plan = account.plan
     if account.held:
         return Reason.HELD
@@ -57,7 +57,7 @@ def reason(account: Account) -> Reason:
 
 
 _RULES = ("fixed", "threshold")
-"""Planners that weigh nothing."""
+"""Planners that compare no draft sizes."""
 
 
 def _by_rule(account: Account) -> Reason:
@@ -86,7 +86,7 @@ def words(account: Account) -> str:
 def _held(account: Account) -> str:
     seen = [account.policies.get(name, "") for name in account.held]
     named = (f"{n} ({why})" if why else n for n, why in zip(account.held, seen, strict=True))
-    did = f"held it to {nodes(account.chosen)}" if account.chosen else "stopped drafting"
+    did = f"held it to {count(account.chosen, 'node')}" if account.chosen else "stopped drafting"
     return f"{' and '.join(named)} {did}"
 
 
@@ -94,7 +94,7 @@ def _explored(account: Account) -> str:
     best = account.plan.get("best")
     instead = f", not {best}," if best is not None and best != account.pooled else ""
     shared = f" for {account.rows} requests" if account.rows > 1 else ""
-    return f"tried {nodes(account.pooled)}{shared}{instead} to see the cost"
+    return f"tried {count(account.pooled, 'node')}{shared}{instead} to see the cost"
 
 
 def _unlikely(account: Account) -> str:
@@ -152,9 +152,9 @@ _WORDS: Mapping[Reason, Callable[[Account], str]] = {
 }
 
 
-def nodes(n: int) -> str:
+def count(n: int, one: str, many: str = "") -> str:
     """Return ``1 node`` or ``2 nodes``."""
-    return f"{n} node{'s' * (n != 1)}"
+    return f"{n:,} {one if n == 1 else many or one + 's'}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def share(value: float) -> str:

@@ -1,18 +1,17 @@
-"""Texts of chosen answers, every token marked by who wrote it."""
+"""Chosen answers, each token with the source that proposed it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from statistics import median
+from typing import Any
 
 from draftwood.measure.records.records import Answer
 from draftwood.measure.records.timing import kept, rates
-from draftwood.measure.report.markup import count, esc, number, percent
 from draftwood.measure.report.material import Material
 from draftwood.measure.report.standings import PLAIN_ARMS, Standings
-from draftwood.measure.report.steps import Pieces, StepData
 from draftwood.measure.report.strip import strip
 from draftwood.step import MODEL
 
@@ -22,23 +21,20 @@ MOST = 6
 STYLES = 5
 """Underlines and colours of sources; see page.css."""
 
-_VOID = re.compile(r"(^\s+|\s+$|[^\S\n]*\n\s*)")
+_SPACES = re.compile(r"(^\s+|\s+$|[^\S\n]*\n\s*)")
 
 _PROMPT = 6000  # characters of a prompt that are shown, its end
+
+Run = tuple[str, str]
+"""A stretch of text and its CSS class, which is empty for what the model wrote."""
 
 
 def choose(material: Material, standings: Standings, most: int | None) -> list[Answer]:
     """Return the answers to show, the worst task first.
 
     Of each task that answer of the first drafted arm whose speedup is the median one; where more are asked for,
-    the next nearest to the median of each task, and then those of the next arm.
-
-    Parameters
-    ----------
-    material, standings
-        What was measured.
-    most
-        How many; None: one per task, at most `MOST`.
+    the next nearest to the median of each task, and then those of the next arm. ``most`` is how many; None: one
+    per task, at most `MOST`.
     """
     ranked = _ranked(material, standings) or [[a for a in material.lookahead_scored if a.pieces]]
     turns = [task[i] for i in range(max(map(len, ranked), default=0)) for task in ranked if i < len(task)]
@@ -47,24 +43,20 @@ def choose(material: Material, standings: Standings, most: int | None) -> list[A
 
 def _ranked(material: Material, standings: Standings) -> list[list[Answer]]:
     """Per task its answers with text and steps, in the order in which they should be shown."""
+    readable: dict[tuple[str, str], dict[str, Answer]] = {}
+    for answer in material.rows.answers:
+        if answer.pieces and answer.steps:
+            readable.setdefault((answer.task, answer.arm), {}).setdefault(answer.name, answer)
     found = []
     for task in standings.tasks:
         members: list[Answer] = []
         for arm in (a for a in standings.arms if a not in PLAIN_ARMS):
-            readable = [
-                a for a in material.rows.answers if (a.task, a.arm) == (task, arm) and a.pieces and a.steps
-            ]
-            first = list({a.name: a for a in reversed(readable)}.values())[::-1]
-            members += sorted(first, key=_distance(standings, task, arm))
+            speedups = standings.prompt_speedups(task, arm)
+            middle = median(speedups.values()) if speedups else 0.0
+            some = readable.get((task, arm), {})
+            members += [some[n] for n in sorted(some, key=lambda n: abs(speedups.get(n, middle) - middle))]
         found += [members] if members else []
     return found
-
-
-def _distance(standings: Standings, task: str, arm: str) -> Callable[[Answer], float]:
-    row = standings.row(task, arm)
-    speedups = {p["name"]: p["speedup"] for p in row["per_prompt"]} if row else {}
-    middle = median(speedups.values()) if speedups else 0.0
-    return lambda answer: abs(speedups.get(answer.name, middle) - middle)
 
 
 def names(answers: Sequence[Answer]) -> dict[str, int]:
@@ -72,100 +64,49 @@ def names(answers: Sequence[Answer]) -> dict[str, int]:
     return {name: i for i, name in enumerate(dict.fromkeys(n for a in answers for n in a.drafters))}
 
 
-def texts(shown: Sequence[Answer], known: Sequence[Answer], standings: Standings) -> tuple[str, StepData]:
-    """Return the section's HTML and the steps that its script reads.
-
-    Parameters
-    ----------
-    shown
-        Answers with `pieces`.
-    known
-        All answers, from which tokens of drafts get their text.
-    standings
-        Speedups.
-    """
-    look = names(shown)
-    steps = StepData(Pieces(known), look)
-    articles = "".join(_article(answer, steps.add(answer), look, standings) for answer in shown)
-    return f"{_legend(look, lookahead_scored=any(_lookahead_scored(a) for a in shown))}{articles}", steps
+def style(look: dict[str, int], name: str) -> str:
+    """Return the CSS class of a drafter's text."""
+    return f"c{look[name] % STYLES}"
 
 
-def _lookahead_scored(answer: Answer) -> bool:
-    return any(step.trace is not None and "right" in step.trace for step in answer.steps)
+def article(answer: Answer, look: dict[str, int], standings: Standings) -> dict[str, Any]:
+    """Return an answer as the template shows it."""
+    found, tokens, prompt = rates([answer]), len(answer.output_ids), "".join(answer.prompt_pieces or ())
+    before = tokens - sum(len(step.emitted) for step in answer.steps)
+    styles = [style(look, name) for name in answer.drafters]
+    return {
+        "answer": answer,
+        "speedup": standings.prompt_speedups(answer.task, answer.arm).get(answer.name),
+        "tokens": tokens,
+        "passes": found.passes,
+        "length": found.mean_acceptance_length,
+        "own": answer.sources.count("model") / max(1, tokens),
+        "looped": tokens - kept(answer),
+        "before": "".join((answer.pieces or [])[:before]),
+        "steps": [list(runs) for runs in _steps(answer, before, styles)],
+        "strip": strip(answer, styles),
+        "prompt": prompt[-_PROMPT:],
+        "cut": max(0, len(prompt) - _PROMPT),
+    }
 
 
-def _legend(look: dict[str, int], *, lookahead_scored: bool) -> str:
-    how = "would have been right from" if lookahead_scored else "copied by"
-    marks = "".join(
-        f'<li><span class="sample"><i class="c{i % STYLES}">{how} {esc(name)}</i></span></li>'
-        for name, i in look.items()
-    )
-    return f'<ul class="legend"><li><span class="sample">written by the model</span></li>{marks}</ul>'
-
-
-def _article(answer: Answer, number_: int, look: dict[str, int], standings: Standings) -> str:
-    heading = f"{esc(answer.task)} · {esc(answer.name)}"
-    return (
-        f'<article class="answer"><header><h3>{heading}</h3>'
-        f'<p class="facts">{_facts(answer, standings)}</p></header>'
-        f'<div class="reader"><div><div class="text" data-answer="{number_}" dir="auto" role="group" '
-        f'aria-label="{heading}: text by steps">{"".join(_tokens(answer, look))}</div>'
-        f"{strip(answer, look, STYLES)}{_prompt(answer)}</div>"
-        '<aside class="panel" aria-live="polite" hidden></aside></div></article>'
-    )
-
-
-def _facts(answer: Answer, standings: Standings) -> str:
-    found = rates([answer])
-    row = standings.row(answer.task, answer.arm)
-    speedups = {p["name"]: p["speedup"] for p in row["per_prompt"]} if row else {}
-    said = [f"<b>{esc(answer.arm)}</b>"]
-    if answer.name in speedups:
-        said.append(f"{number(speedups[answer.name])} times as fast")
-    said += [
-        count(len(answer.output_ids), "token"),
-        count(found.passes, "pass", "passes"),
-        f"mean acceptance length {number(found.mean_acceptance_length)}",
-    ]
-    own = answer.sources.count("model") / max(1, len(answer.output_ids))
-    said.append(f"{percent(own)} written by the model")
-    if looped := len(answer.output_ids) - kept(answer):
-        said.append(f"the last {count(looped, 'token')} only repeat themselves")
-    return " · ".join(said)
-
-
-def _tokens(answer: Answer, look: dict[str, int]) -> Iterator[str]:
-    """Yield a span per step, in it an element per copied run; what reading the prompt gave comes before."""
+def _steps(answer: Answer, at: int, styles: Sequence[str]) -> Iterator[Iterator[Run]]:
+    """Yield per step the stretches of its text; what reading the prompt gave comes before ``at``."""
     pieces = answer.pieces or []
-    at = len(answer.output_ids) - sum(len(s.emitted) for s in answer.steps)
-    yield esc("".join(pieces[:at]))
     for step in answer.steps:
-        sources = list(step.sources)
-        if step.trace and step.trace.get("right"):
-            sources = [0] * len(sources)
-        parts = []
-        for source, run in groupby(zip(sources, pieces[at:], strict=False), key=lambda pair: pair[0]):
-            text = "".join(piece for _, piece in run)
-            parts.append(esc(text) if source == MODEL else _marked(text, look[answer.drafters[source]]))
+        probed_right = step.trace and step.trace.get("right")
+        sources = [0] * len(step.sources) if probed_right else step.sources
+        yield _runs(list(zip(sources, pieces[at:], strict=False)), styles)
         at += len(step.emitted)
-        yield f"<span>{''.join(parts)}</span>"
 
 
-def _marked(text: str, look: int) -> str:
-    """Mark words; spaces around them and at the ends of lines would only draw lines into the void."""
-    parts = _VOID.split(text)
-    return "".join(
-        esc(p) if i % 2 or not p else f'<i class="c{look % STYLES}">{esc(p)}</i>' for i, p in enumerate(parts)
-    )
-
-
-def _prompt(answer: Answer) -> str:
-    if not answer.prompt_pieces:
-        return ""
-    text = "".join(answer.prompt_pieces)
-    cut = f'<p class="note">The first {count(len(text) - _PROMPT, "character")} are left out.</p>'
-    return (
-        f"<details><summary>The prompt, {count(len(answer.prompt_ids), 'token')}</summary>"
-        f'{cut if len(text) > _PROMPT else ""}<div class="text prompt" dir="auto">'
-        f"{esc(text[-_PROMPT:])}</div></details>"
-    )
+def _runs(tokens: Sequence[tuple[int, str]], styles: Sequence[str]) -> Iterator[Run]:
+    for source, run in groupby(tokens, key=lambda pair: pair[0]):
+        text = "".join(piece for _, piece in run)
+        if source == MODEL:
+            yield text, ""
+            continue
+        # Spaces around words and at the ends of lines stay unmarked: their underline would join nothing.
+        for i, part in enumerate(_SPACES.split(text)):
+            if part:
+                yield part, "" if i % 2 else styles[source]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from draftwood.errors import RecordError, UsageError
+from draftwood.measure.explain.why import count
 from draftwood.measure.records.lines import read_lines
 from draftwood.measure.records.records import Answer, Records, read_records
-from draftwood.measure.report.markup import count
 
-_PACE = ("model", "dtype", "threads", "device", "processor", "cores")
+_SAME = ("model", "dtype", "threads", "device", "processor", "cores")
 """What must be the same in all files, where they tell: timings of others cannot stand side by side."""
 
 _PROFILE = ("pass", "tree", "prefill", "sampling", "memory")
@@ -21,35 +22,20 @@ _PROFILE = ("pass", "tree", "prefill", "sampling", "memory")
 
 @dataclass(slots=True)
 class Material:
-    """Everything that a page shows.
+    """Everything that a page shows."""
 
-    Attributes
-    ----------
-    rows
-        Answers that ``table`` takes (of ``bench`` and ``simulate``), numbered anew, and rows about them.
-    probed
-        Answers of ``probe``.
-    profile
-        Rows of a profile.
-    headers
-        Of each file, by its name.
-    runs
-        How many files hold timed answers: their rounds were not interleaved with each other's.
-    """
-
-    rows: Records = field(default_factory=lambda: Records({}))
+    rows: Records = field(
+        default_factory=lambda: Records({})
+    )  # of bench and simulate: answers, numbered anew, and others
     lookahead_scored: list[Answer] = field(default_factory=list)
     profile: list[dict[str, Any]] = field(default_factory=list)
-    headers: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    runs: int = 0
+    headers: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # of each file, by its name
+    runs: int = 0  # files with timed answers: the rounds of one are not interleaved with another's
 
     @property
     def facts(self) -> dict[str, Any]:
         """Model, dtype, threads, device, processor and cores, as far as the files tell."""
-        found: dict[str, Any] = {}
-        for _, header in self.headers:
-            found |= _facts(header)
-        return found
+        return {name: value for _, header in self.headers for name, value in _facts(header).items()}
 
 
 def gather(paths: Sequence[Path]) -> Material:
@@ -65,21 +51,20 @@ def gather(paths: Sequence[Path]) -> Material:
     if len({path.resolve() for path in paths}) < len(paths):
         raise UsageError("a file is given twice: name each once")
     read = [(path, _read(path)) for path in paths]
-    for path, rows in read:
-        if not rows.answers and not rows.others:
-            raise RecordError(
-                f"{path} holds a header and nothing to show: run the command that wrote it to its end"
-            )
     if len(profiles := [path for path, rows in read if rows.header["verb"] == "profile"]) > 1:
         raise UsageError(f"{profiles[0]} and {profiles[1]} are both profiles: give one of them")
-    _refuse_strangers(read)
+    for (_, one), (_, two) in combinations(read, 2):
+        _compare(one.header, two.header)
+    _same_prompts(read)
     planners = {p for _, rows in read if (p := rows.header["settings"].get("planner")) is not None}
     verbs = {rows.header["verb"] for _, rows in read}
     apart = {"several_planners": len(planners) > 1, "beside_measured": bool(verbs & {"bench", "generate"})}
-    found = Material()
+    found = Material(headers=[(path.name, rows.header) for path, rows in read])
     for path, rows in read:
-        found.headers.append((path.name, rows.header))
-        _join(found, path, rows, **apart)
+        if rows.header["verb"] == "lookahead":
+            found.lookahead_scored += rows.answers
+        else:
+            _join(found, path, rows, **apart)
     if not (found.rows.answers or found.rows.others or found.lookahead_scored or found.profile):
         raise RecordError(
             f"{paths[0]} holds nothing that a report shows: give rows of bench, simulate, probe, profile"
@@ -93,35 +78,34 @@ def _read(path: Path) -> Records:
         raise RecordError(
             f"{path} is a trace: replay it (draftwood simulate {path} -o ROWS.jsonl) and give those rows"
         )
-    return read_records(path)
+    rows = read_records(path)
+    if not rows.answers and not rows.others:
+        raise RecordError(f"{path} holds a header and nothing to show: run the command that wrote it to its end")
+    return rows
 
 
 def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
     said = {**header.get("provenance", {}), **header.get("settings", {})}
-    return {name: said[name] for name in _PACE if said.get(name) is not None}
+    return {name: said[name] for name in _SAME if said.get(name) is not None}
 
 
-def _refuse_strangers(read: Sequence[tuple[Path, Records]]) -> None:
-    """Refuse files whose timings, or whose prompts, are not those of the others."""
+def _same_prompts(read: Sequence[tuple[Path, Records]]) -> None:
     prompts: dict[tuple[str, str], tuple[Path, Answer]] = {}
-    for number, (path, rows) in enumerate(read):
-        for _, other in read[:number]:
-            _compare(other.header, rows.header)
-        for answer in rows.answers:
-            first, same = prompts.setdefault((answer.task, answer.name), (path, answer))
-            if same.prompt_ids != answer.prompt_ids:
-                raise UsageError(
-                    f"{first} and {path} have different prompts named {answer.task} {answer.name}: make two "
-                    "reports"
-                )
+    for path, answer in ((path, answer) for path, rows in read for answer in rows.answers):
+        first, same = prompts.setdefault((answer.task, answer.name), (path, answer))
+        if same.prompt_ids != answer.prompt_ids:
+            raise UsageError(
+                f"{first} and {path} have different prompts named {answer.task} {answer.name}: make two reports"
+            )
 
 
 def _compare(one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
+    """Refuse files whose timings cannot stand beside each other's."""
     a, b = _facts(one), _facts(two)
-    differs = [name for name in _PACE if name in a and name in b and a[name] != b[name]]
-    if differs:
-        said = (_described(a, differs[0]), _described(b, differs[0]))
-        raise UsageError(f"rows of {said[0]} and of {said[1]} cannot stand in one table: make two reports")
+    for name in _SAME:
+        if name in a and name in b and a[name] != b[name]:
+            said = (_described(a, name), _described(b, name))
+            raise UsageError(f"rows of {said[0]} and of {said[1]} cannot stand in one table: make two reports")
     if one["verb"] == two["verb"] == "bench":
         for name in ("max_new_tokens", "temperature", "seed"):
             before, now = one["settings"].get(name), two["settings"].get(name)
@@ -141,13 +125,9 @@ def _described(facts: Mapping[str, Any], differs: str) -> str:
 
 
 def _join(found: Material, path: Path, rows: Records, *, several_planners: bool, beside_measured: bool) -> None:
-    if rows.header["verb"] == "lookahead":
-        found.lookahead_scored += rows.answers
-        return
-    found.runs += bool(rows.answers) and rows.header["verb"] == "bench"
-    base = 1 + max((a.id for a in found.rows.answers), default=-1)
-    taken = {a.key for a in found.rows.answers}
-    later = 1 + max((a.round for a in found.rows.answers), default=-1)
+    known = found.rows.answers
+    base, taken = 1 + max((a.id for a in known), default=-1), {a.key for a in known}
+    later = 1 + max((a.round for a in known), default=-1)
     number: dict[int, int] = {}
     for answer in rows.answers:
         arm = answer.arm
@@ -161,14 +141,11 @@ def _join(found: Material, path: Path, rows: Records, *, several_planners: bool,
         answer = dataclasses.replace(answer, id=number[answer.id], arm=arm)
         if answer.key in taken:  # the same run once more: further rounds
             answer.round += later
-        found.rows.answers.append(answer)
-    for row in rows.others:
-        if row.get("row") in _PROFILE:
-            found.profile.append(row)
-        elif row.get("row") == "difference":
-            found.rows.others.append(_renumbered(path, row, number))
-        elif row.get("row") == "sustained":
-            found.rows.others.append(row)
+        known.append(answer)
+    found.runs += bool(rows.answers) and rows.header["verb"] == "bench"
+    found.profile += [row for row in rows.others if row.get("row") in _PROFILE]
+    found.rows.others += [_renumbered(path, row, number) for row in rows.of_kind("difference")]
+    found.rows.others += rows.of_kind("sustained")
 
 
 def _renumbered(path: Path, row: Mapping[str, Any], number: Mapping[int, int]) -> dict[str, Any]:

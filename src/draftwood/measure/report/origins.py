@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,37 +14,18 @@ from draftwood.step import MODEL, Step
 _WIDTH = 4  # bytes of an id
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """An earlier place of a copied run.
+class Origin(NamedTuple):
+    """An earlier place of a copied run; places are counted from the first token of the prompt."""
 
-    Attributes
-    ----------
-    source
-        Who proposed the run.
-    start
-        Where the run stands, counted from the first token of the prompt.
-    at
-        Where the context begins there, counted alike.
-    context, run
-        Tokens before the run that are the same there, and tokens of the run.
-    """
-
-    source: int
-    start: int
-    at: int
-    context: int
-    run: int
+    source: int  # who proposed the run
+    start: int  # where the run stands
+    at: int  # where the context begins in the earlier place
+    context: int  # tokens before the run that are the same in both places
+    run: int  # tokens of the run
 
 
 class Text:
-    """Prompt and output of an answer, to be searched.
-
-    Parameters
-    ----------
-    answer
-        With its ids.
-    """
+    """Prompt and output of an answer, to be searched."""
 
     def __init__(self, answer: Answer) -> None:
         self.ids = [*answer.prompt_ids, *answer.output_ids]
@@ -80,8 +62,8 @@ class Text:
 def _runs(sources: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """Yield (start, end, source) of each stretch of one drafter."""
     start = 0
-    for i in range(1, len(sources) + 1):
-        if i == len(sources) or sources[i] != sources[start]:
-            if sources[start] != MODEL:
-                yield start, i, sources[start]
-            start = i
+    for source, run in groupby(sources):
+        end = start + len(list(run))
+        if source != MODEL:
+            yield start, end, source
+        start = end

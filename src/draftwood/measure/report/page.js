@@ -16,9 +16,9 @@
     return `${n} ${n === 1 ? one : many}`;
   }
 
-  // A node of the draft; `state` is yes (accepted), not, or probe.
+  // A node of the draft; `state` is yes (accepted), not, or probe (a lookahead node).
   function node(token, belief, source, state) {
-    const told = { yes: "accepted", not: "not accepted", probe: "a probe" }[state];
+    const told = { yes: "accepted", not: "not accepted", probe: "a lookahead node" }[state];
     const label = make("span", "sr", `, ${told}, believed`);
     const element = make("span", `node ${state} c${source % 5}`, visible(strings[token]), label, make("small", "", `${belief}%`));
     element.title = `${names[source]}: ${told}, believed ${belief} %`;
@@ -188,11 +188,12 @@
       strip.addEventListener("keydown", (event) => event.key === "Escape" && hide());
     }
 
-    // Begin with the step that accepted most, so that something is to be seen; on a phone it would hide the text.
+    // Begin with the step that accepted most, so that something is to be seen; where the page opens and on a phone
+    // the panel would push other things away, so there it waits to be asked for.
     const gains = steps.map(gain);
     const best = Math.max(0, gains.indexOf(Math.max(...gains)));
     if (!spans[best]) continue;
-    if (narrow.matches) [current, spans[best].tabIndex] = [best, 0];
+    if (narrow.matches || text.closest(".opening")) [current, spans[best].tabIndex] = [best, 0];
     else show(best);
   }
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => (each.open = true)));

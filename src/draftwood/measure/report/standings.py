@@ -1,14 +1,13 @@
-"""Who stands where: the table's rows, and the order of tasks and arms that the whole page keeps."""
+"""The rows of the table in the order that the whole page keeps, and what each arm comes to over its tasks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from draftwood.measure.bench.table import PLAIN, geometric_mean, table
-from draftwood.measure.records.records import Answer, Records
-from draftwood.measure.records.timing import rates
-from draftwood.rates import Rates
+from draftwood.measure.records.records import Records
 
 Row = dict[str, Any]
 
@@ -18,40 +17,30 @@ OURS = ("draftwood", "replay")
 _OF_THE_CLOCK = ("tokens_per_second", "ttft", "tpot", "p95_itl", "seconds", "cpu_share", "end_to_end_speedup")
 
 
+class Mean(NamedTuple):
+    """The geometric mean of an arm over its tasks, and the row of its worst task."""
+
+    arm: str
+    value: float
+    worst: Row
+
+
 @dataclass(slots=True)
 class Standings:
-    """The table, ordered.
+    """The table, ordered."""
 
-    Attributes
-    ----------
-    rows
-        As `draftwood.measure.bench.table.table` gives them, the worst first; a replay has no times of its own.
-    tasks
-        The one with the worst arm first.
-    arms
-        Plain decoding, then drafters, then peers; arm -> engine.
-    rates
-        Arm -> rates over all its steps; only arms that have steps.
-    """
-
-    rows: list[Row]
-    tasks: list[str] = field(default_factory=list)
-    arms: dict[str, str] = field(default_factory=dict)
-    rates: dict[str, Rates] = field(default_factory=dict)
+    rows: list[Row]  # as `draftwood.measure.bench.table.table` gives them, the worst first
+    tasks: list[str]  # the one with the worst arm first
+    arms: dict[str, str]  # arm -> engine: plain decoding, then drafters, then peers
 
     @classmethod
     def of(cls, rows: Records) -> Standings:
         """Compute the table and bring it into order."""
-        found = [_without_clock(row) for row in table(rows)]
-        found.sort(key=_worst_first)
+        found = sorted(map(_without_clock, table(rows)), key=_worst_first)
         drafted = [r for r in found if r["drafter"] not in PLAIN_ARMS]
         tasks = dict.fromkeys(r["task"] for r in [*drafted, *found])
         arms = {r["drafter"]: r["engine"] for r in sorted(found, key=_arm_order)}
-        by_arm: dict[str, list[Answer]] = {}
-        for answer in rows.answers:
-            by_arm.setdefault(answer.arm, []).append(answer)
-        stepped = {arm: r for arm in arms if (r := rates(by_arm[arm])).passes}
-        return cls(found, list(tasks), arms, stepped)
+        return cls(found, list(tasks), arms)
 
     @property
     def drafted(self) -> list[Row]:
@@ -61,35 +50,45 @@ class Standings:
     @property
     def plain(self) -> list[Row]:
         """Rows of plain decoding, tasks in order."""
-        return sorted(
-            (r for r in self.rows if r["drafter"] in PLAIN_ARMS), key=lambda r: self.tasks.index(r["task"])
-        )
+        plain = (r for r in self.rows if r["drafter"] in PLAIN_ARMS)
+        return sorted(plain, key=lambda r: self.tasks.index(r["task"]))
 
-    def row(self, task: str, arm: str) -> Row | None:
-        """Return the row of a task and arm."""
-        return next((r for r in self.rows if (r["task"], r["drafter"]) == (task, arm)), None)
+    def prompt_speedups(self, task: str, arm: str) -> dict[str, float]:
+        """Return prompt -> speedup of a task and arm; nothing where it was not timed against plain decoding."""
+        row = next((r for r in self.rows if (r["task"], r["drafter"]) == (task, arm)), None)
+        return {p["name"]: p["speedup"] for p in row["per_prompt"]} if row else {}
 
-    def means(self) -> list[tuple[str, float, Row]]:
-        """Return (arm, geometric mean of the speedups, its worst row) of each drafted arm that was timed."""
-        found = []
+    def means(self, measure: Callable[[Row], float | None] | None = None) -> list[Mean]:
+        """Return the mean of each drafted arm of which ``measure`` (by default `speedup`) is known."""
+        measure, found = measure or speedup, []
         for arm in self.arms:
-            timed = [r for r in self.drafted if r["drafter"] == arm and speedup(r)]
-            if mean := geometric_mean(speedup(r) or 1.0 for r in timed):
-                found.append((arm, mean, timed[0]))
+            told = [(value, r) for r in self.drafted if r["drafter"] == arm and (value := measure(r))]
+            if mean := geometric_mean(value for value, _ in told):
+                found.append(Mean(arm, mean, min(told, key=lambda pair: pair[0])[1]))
         return found
+
+    def foremost(self, most: int) -> list[str]:
+        """Return plain arms and the best drafted arms, at most so many of these, in the order of `arms`."""
+        means = self.means() or self.means(length)
+        best = sorted(means, key=lambda mean: mean.value, reverse=True)[:most]
+        kept = PLAIN_ARMS | {mean.arm for mean in best}
+        return [arm for arm in self.arms if arm in kept] if means else list(self.arms)[:most]
 
 
 def speedup(row: Row) -> float | None:
     """Return the speedup that counts: without looped tails."""
-    found: float | None = row["speedup_unlooped"] if row["speedup_unlooped"] is not None else row["speedup"]
-    return found
+    return row["speedup"] if row["speedup_unlooped"] is None else row["speedup_unlooped"]
 
 
 def interval(row: Row) -> list[float] | None:
-    """Return its interval."""
-    whole = row["speedup_unlooped"] is None
-    found: list[float] | None = row.get("speedup_interval" if whole else "speedup_unlooped_interval")
-    return found
+    """Return the 95 % interval of that speedup."""
+    return row.get("speedup_interval" if row["speedup_unlooped"] is None else "speedup_unlooped_interval")
+
+
+def length(row: Row) -> float | None:
+    """Return the mean acceptance length without looped tails."""
+    unlooped = row["mean_acceptance_length_unlooped"]
+    return row["mean_acceptance_length"] if unlooped is None else unlooped
 
 
 def _worst_first(row: Row) -> tuple[bool, float, str]:

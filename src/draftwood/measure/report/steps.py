@@ -4,12 +4,12 @@
 
     [context, ms, ms of the pass, copied tokens or 0 (those of the path), own token or -1, tree, origins]
     tree:    0, or [tokens, parents or 0 (a chain), belief in % or one for all, sources or one for all,
-             path or its length (a chain), probes or 0]
+             path or its length (a chain), lookahead nodes or 0]
     origin:  [source, first of the copied tokens, how many, place, in the prompt, before, context, after]
 
-Texts of single tokens are indexes into one list of strings; those around an origin stand as they are. Why a step
-drafted as much as it did stands beside it, likewise by index: [index, expected tokens, expected ms], without what
-its planner did not say, or -1.
+Texts of single tokens are indexes into one list of strings; those around an origin stand as they are. ``why`` says
+of each step why it drafted as much as it did, or -1: [index of the reason, expected tokens, expected ms], the last
+two only where the planner said them.
 """
 
 from __future__ import annotations
@@ -29,26 +29,13 @@ _AROUND, _CONTEXT = 8, 8
 """Tokens shown on each side of an earlier place, and of the context that matched."""
 
 
-NO_STEPS: Mapping[str, Any] = {"names": [], "strings": [], "reasons": [], "answers": [], "why": []}
-"""What the script reads on a page without texts."""
-
-
 class Pieces:
-    """Texts of tokens by id, learned from every answer that kept them.
-
-    Parameters
-    ----------
-    answers
-        All of a file, so that drafts too can be read.
-    """
+    """Texts of tokens by id, learnt from every answer that kept them, so that drafts too can be read."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
         self._known: dict[int, str] = {}
-        for answer in answers:
-            for ids, pieces in (
-                (answer.prompt_ids, answer.prompt_pieces),
-                (answer.output_ids, answer.pieces),
-            ):
+        for a in answers:
+            for ids, pieces in ((a.prompt_ids, a.prompt_pieces), (a.output_ids, a.pieces)):
                 for token, piece in zip(ids, pieces or (), strict=False):
                     # One token of several for a character has no text alone: any text is better than none.
                     if piece or token not in self._known:
@@ -79,22 +66,26 @@ class StepData:
     def __init__(self, pieces: Pieces, names: Mapping[str, int]) -> None:
         self._pieces, self._names = pieces, names
         self._strings: dict[str, int] = {}
-        self._answers: list[list[Any]] = []
         self._reasons: dict[str, int] = {}
+        self._answers: list[list[Any]] = []
         self._why: list[list[Any]] = []
 
-    def add(self, answer: Answer) -> int:
-        """Take in an answer's steps; returns its number."""
+    def add(self, answer: Answer) -> None:
+        """Take in an answer's steps."""
         text = Text(answer)
         look = [self._names[name] for name in answer.drafters]
         self._answers.append([self._step(step, text, look, len(answer.prompt_ids)) for step in answer.steps])
         self._why.append([self._because(account) for account in accounts(answer.steps)])
-        return len(self._answers) - 1
 
     def packed(self) -> dict[str, Any]:
         """Return everything, JSON-ready."""
-        texts = {"names": list(self._names), "strings": list(self._strings), "reasons": list(self._reasons)}
-        return texts | {"answers": self._answers, "why": self._why}
+        return {
+            "names": [clean(name) for name in self._names],
+            "strings": list(self._strings),
+            "reasons": list(self._reasons),
+            "answers": self._answers,
+            "why": self._why,
+        }
 
     def _because(self, account: Account) -> Any:
         if "right" in (account.step.trace or {}):  # a probe drafts nothing whatever it finds
@@ -123,20 +114,19 @@ class StepData:
         if not all(0 <= source < len(look) for source in tree.columns["source"]):
             return 0
         chain = tree.parents == list(range(-1, len(tree.tokens) - 1))
-        lookahead_nodes = [int(p) for p in tree.columns.get("lookahead", ())]
+        lookahead = [int(p) for p in tree.columns.get("lookahead", ())]
         return [
             self._texts(tree.tokens),
             0 if chain else tree.parents,
             _one_or_all([round(100 * b) for b in tree.columns["belief"]]),
             _one_or_all([look[s] for s in tree.columns["source"]]),
             len(tree.path) if chain else tree.path,
-            lookahead_nodes if any(lookahead_nodes) else 0,
+            lookahead if any(lookahead) else 0,
         ]
 
     def _origin(self, origin: Origin, step: Step, text: Text, look: Sequence[int], prompt: int) -> list[Any]:
         run = origin.at + origin.context
-        shown = max(origin.at, run - _CONTEXT)
-        end = run + origin.run
+        shown, end = max(origin.at, run - _CONTEXT), run + origin.run
         cuts = ((max(0, shown - _AROUND), shown), (shown, run), (end, end + _AROUND))
         parts = [clean(self._pieces.joined(text.ids[a:b])) for a, b in cuts]
         inside = run < prompt
@@ -144,10 +134,7 @@ class StepData:
         return [look[origin.source], origin.start - step.context, origin.run, place, int(inside), *parts]
 
     def _texts(self, ids: Sequence[int]) -> list[int]:
-        return [self._string(self._pieces.text(token)) for token in ids]
-
-    def _string(self, text: str) -> int:
-        return self._strings.setdefault(clean(text), len(self._strings))
+        return [self._strings.setdefault(clean(self._pieces.text(i)), len(self._strings)) for i in ids]
 
 
 def _one_or_all(values: list[int]) -> int | list[int]:
