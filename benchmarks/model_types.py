@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +25,11 @@ import transformers
 import draftwood
 from draftwood.contracts import Capabilities
 from draftwood.engines.transformers.shared import shared_target
-from draftwood.engines.transformers.tiny import LEFT_OUT, VOCAB, causal_types, tiny
 from draftwood.errors import DraftwoodError, UnsupportedModelError
 from draftwood.testing import RandomDrafter
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the tiny models are those of the tests
+from tests.engines.registered import LEFT_OUT, VOCAB, causal_types, tiny
 
 PROMPT = np.random.default_rng(5).integers(0, VOCAB, 24).tolist()
 LIMIT = 24

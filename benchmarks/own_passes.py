@@ -36,8 +36,7 @@ from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.traces import read_traces
 from draftwood.measure.records.writer import RecordsWriter
-from draftwood.tasks._text import reflow
-from draftwood.tasks.summary import TEXTS
+from draftwood.tasks.datafiles import sections
 
 SEED = 0
 PROSE = "prose"
@@ -57,8 +56,7 @@ class Way:
 
 
 def prose() -> list[Job]:
-    halves = ((name, reflow(text)) for name, text in TEXTS)
-    return [Job(PROSE, name, text[: len(text) // 2]) for name, text in halves]
+    return [Job(PROSE, name, text[: len(text) // 2]) for name, text in sections("summary")]
 
 
 def chosen(kinds: str, limit: int, kept_back: bool, process: str | None) -> list[Job]:

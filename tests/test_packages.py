@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 DECODE = """
 import sys
 import draftwood
+import draftwood.tasks
 from draftwood.testing import ToyTarget
 
 prompt, settings = [1, 2, 3] * 9, {"max_new_tokens": 40}
@@ -26,6 +27,7 @@ drafted = draftwood.generate(ToyTarget(), prompt, planner="fixed:16", **settings
 assert drafted.ids == draftwood.generate(ToyTarget(), prompt, drafters="none", **settings).ids
 assert drafted.stats.drafted
 assert draftwood.__file__.startswith(sys.prefix), draftwood.__file__
+assert len(draftwood.tasks.all_prompts()) > 200
 assert not {"torch", "transformers", "scipy"} & set(sys.modules)
 print(len(drafted.ids))
 """
@@ -90,9 +92,10 @@ def test_the_wheel_holds_the_package_and_its_licence(built):
     info = f"draftwood-{draftwood.__version__}.dist-info"
     assert {name.partition("/")[0] for name in names} == {"draftwood", info}
     assert f"{info}/licenses/LICENSE" in names
-    pages = ("templates/page.html.j2", "templates/opening.html.j2", "page.js", "page.css")
-    for data in ("py.typed", *(f"measure/report/{name}" for name in pages)):
-        assert f"draftwood/{data}" in names
+    source = ROOT / "src"
+    data = {str(path.relative_to(source)) for path in source.rglob("*.*") if path.suffix not in (".py", ".pyc")}
+    assert {"draftwood/py.typed", "draftwood/measure/report/templates/page.html.j2", "draftwood/tasks/data/chat.txt"} <= data
+    assert data <= set(names)
     assert not [name for name in names if "__pycache__" in name]
     assert built[1].stat().st_size < 2_000_000
 

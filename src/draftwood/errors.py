@@ -15,7 +15,7 @@ Every message is one sentence that says what is wrong and what to do about it.
     ├── FetchError                  downloading, checking or unpacking a model failed; nothing was left behind
     ├── CapabilityError             a drafter or setting asks for what the target does not offer
     ├── RecordError                 a file of rows, traces or a profile cannot be read or written
-    ├── FileFormatError             a file of ours (corpus, memory, tuned) is foreign, cut, damaged, unwritable
+    ├── FileFormatError             a file of ours (corpus, memory) is foreign, cut, damaged, unwritable
     ├── DrafterError                a drafter (plug-in) breaks the contract, found when it is loaded
     └── IntegrityError              a structure disagrees with itself (also an AssertionError)
 """

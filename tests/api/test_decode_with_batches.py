@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETS, SETTINGS, batch, same
+from tests.engines.registered import tiny
 from tests.engines.tiny import build
 from transformers import StoppingCriteria
 
 import draftwood
-from draftwood.engines.transformers.tiny import tiny
 from draftwood.errors import UsageError
 
 

@@ -16,13 +16,10 @@ from draftwood.api.learned import fresh, learned
 from draftwood.api.setup import Setup
 from draftwood.drafters.load import load
 from draftwood.engines.transformers.shared import shared_target
-from draftwood.errors import FileFormatError, UsageError
 from draftwood.models import profile_place
 from draftwood.models.profile_place import profile_path, setting_of
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.goodput import GoodputPlanner
-from draftwood.planning.learned import Learned
-from draftwood.planning.learned_file import write_tuned
 from draftwood.testing import ToyTarget
 
 CURVE = {1: 0.02, 8: 0.03, 32: 0.06}
@@ -148,53 +145,3 @@ def test_a_folder_in_the_place_of_a_profile_is_no_profile(model, caplog):
     profile_path(*setting_of(model)).mkdir(parents=True)
     assert fresh(model).curve is None
     assert caplog.records == []
-
-
-def test_every_door_begins_with_a_tuned_file(model, tmp_path):
-    source = fresh(model)
-    source.cost(1).learn(1, 10, 0.5)
-    path = tmp_path / "tuned.json"
-    write_tuned(path, source)
-    found = Setup(model, None, "ngram", f"goodput:tuned={path}").planner.learned
-    assert found is learned(model)
-    assert found.curve == source.corrected()
-    decoding = draftwood.decode_with(planner=f"fixed:4:tuned={path}")
-    model.generate(**ONE, **GREEDY, custom_generate=decoding)
-
-
-def test_tuned_costs_of_another_setting_are_left_out_with_one_warning(model, tmp_path, caplog):
-    ours = fresh(model).setting
-    (drafter,) = load("ngram")
-    source = Learned(curve=CostCurve.of({1: 0.5}), setting=ours | {"threads": 99})
-    source.beliefs.rates(drafter, greedy=True).learn([0], [True])
-    path = tmp_path / "tuned.json"
-    write_tuned(path, source)
-    with caplog.at_level(logging.WARNING, "draftwood"):
-        for _ in range(2):
-            found = Setup(model, None, "ngram", f"goodput:tuned={path}").planner.learned
-    assert found.curve is None
-    assert found.beliefs.rates(drafter, greedy=True).totals[0] == 1
-    (record,) = caplog.records
-    assert f"threads was 99 and is {torch.get_num_threads()}" in record.getMessage()
-
-
-def test_tuned_costs_are_left_out_of_an_unknown_target_with_one_warning(model, tmp_path, caplog):
-    costly, beliefs = tmp_path / "costly.json", tmp_path / "beliefs.json"
-    write_tuned(costly, Learned(curve=CostCurve.of({1: 0.25}), setting=fresh(model).setting))
-    write_tuned(beliefs, Learned())
-    with caplog.at_level(logging.WARNING, "draftwood"):
-        for path in (costly, beliefs, costly):
-            found = Setup(ToyTarget(), None, "ngram", f"goodput:tuned={path}+backoff").planner.learned
-            assert found.curve is None
-    (record,) = caplog.records
-    assert f"{costly}: its costs of passes are not used, as nobody knows of which model" in record.getMessage()
-
-
-def test_a_bad_tuned_file_is_told_before_the_text(tmp_path):
-    broken = tmp_path / "broken.json"
-    broken.write_text("{")
-    for planner, error in [(f"goodput:tuned={broken}", FileFormatError), ("goodput:tuned=nowhere", UsageError)]:
-        with pytest.raises(error):
-            draftwood.generate(ToyTarget(), [1, 2, 3], planner=planner)
-        with pytest.raises(error):
-            draftwood.decode_with(planner=planner)

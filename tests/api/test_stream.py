@@ -97,7 +97,7 @@ def test_a_stream_that_is_left_and_dropped_is_closed_at_once():
 
 LEFT_OPEN = """
 import draftwood
-from draftwood.engines.transformers.tiny import tiny
+from tests.engines.registered import tiny
 from tests.fuzz.calls import SPELLER
 
 model = tiny("llama")

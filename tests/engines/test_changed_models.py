@@ -15,9 +15,9 @@ from transformers.models.llama.modeling_llama import LlamaMLP
 import draftwood
 from draftwood import Conversation
 from draftwood.engines.transformers.shared import contents, prepare, shared_target
-from draftwood.engines.transformers.tiny import tiny
 from draftwood.errors import UsageError
 from tests.api.fake import TOKENIZER
+from tests.engines.registered import tiny
 from tests.engines.tiny import build
 
 PROMPT = [5, 6, 7, 5, 6, 7, 5, 9, 30, 31]

@@ -17,10 +17,10 @@ import torch
 import draftwood
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.engines.transformers.shared import shared_target
-from draftwood.engines.transformers.tiny import LEFT_OUT, VOCAB, WINDOW, causal_types, tiny
 from draftwood.errors import CapabilityError, UnknownNameError, UnsupportedModelError
 from draftwood.testing import RandomDrafter
 from draftwood.tree import TokenTree
+from tests.engines.registered import LEFT_OUT, VOCAB, WINDOW, causal_types, tiny
 
 FULL = os.environ.get("DRAFTWOOD_LAWS") == "full"
 SEEDS = (0, 1, 2)

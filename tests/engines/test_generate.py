@@ -9,9 +9,9 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor
 
 import draftwood
-from draftwood.engines.transformers.tiny import tiny
 from draftwood.errors import PromptError, UsageError
 from draftwood.testing import HugeDrafter, RandomDrafter
+from tests.engines.registered import tiny
 from tests.engines.tiny import FAMILIES, build
 
 PROMPT = np.random.default_rng(5).integers(0, 64, 24).tolist() * 2

@@ -10,9 +10,9 @@ from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.static import StaticPasses
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.engines.transformers.tiny import tiny
 from draftwood.testing import RandomDrafter
 from draftwood.tree import TokenTree
+from tests.engines.registered import tiny
 from tests.engines.tiny import build
 
 BAD = 63

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from draftwood.engines.transformers.tiny import tiny
+from tests.engines.registered import tiny
 from tests.engines.rounding import ATTENTION, MARGIN, RECURRENT, own_rounding
 from tests.engines.tiny import FAMILIES, build
 

@@ -22,10 +22,10 @@ import draftwood
 from draftwood.engines.transformers import cache
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.engines.transformers.tiny import tiny
 from draftwood.errors import PromptError, UnsupportedModelError
 from draftwood.testing import check_target
 from draftwood.tree import TokenTree
+from tests.engines.registered import tiny
 from tests.engines.rounding import TOLERANCE
 from tests.engines.tiny import FAMILIES, SHAPE, build
 

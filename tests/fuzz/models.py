@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from transformers import GenerationConfig
 
-from draftwood.engines.transformers.tiny import WRITERS, tiny
 from tests.engines import tiny as families
+from tests.engines.registered import WRITERS, tiny
 from tests.engines.test_every_type import COMMON, DRAFTED, PLAIN, model_of
 
 FAMILIES = tuple(families.FAMILIES)

@@ -268,7 +268,7 @@ import os, sys, threading
 import draftwood
 from draftwood.api.learned import learned
 from draftwood.engines.transformers.shared import shared_target
-from draftwood.engines.transformers.tiny import tiny
+from tests.engines.registered import tiny
 from draftwood.errors import UsageError
 
 model = tiny("llama")

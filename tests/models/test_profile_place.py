@@ -18,7 +18,6 @@ from draftwood.models.profile_place import (
     newest_profile,
     profile_path,
     setting_of,
-    tuned_path,
 )
 
 
@@ -65,7 +64,6 @@ def test_a_fetched_model_goes_by_its_name_however_it_was_loaded(cache):
 def test_the_setting_of_a_loaded_model():
     found = setting_of(model("owner/tiny", torch.bfloat16))
     assert found == Setting("owner/tiny", "bfloat16", torch.get_num_threads(), "cpu")
-    assert tuned_path(model("owner/tiny")).name.startswith("owner_tiny-float32-")
 
 
 @pytest.mark.parametrize("what", [model(""), model(None), SimpleNamespace(), SimpleNamespace(config=None)])
@@ -122,11 +120,6 @@ def test_the_newest_profile_may_be_of_any_device_of_this_machine(cache):
     foreign = profile_path("owner/model", "float32", 2)
     foreign.with_stem(foreign.stem[:-8] + "01234567").write_text("")
     assert newest_profile("owner/model") is None
-
-
-def test_what_was_tuned_with_packed_weights_is_kept_apart():
-    some = model("owner/tiny")
-    assert tuned_path(some, packed=False).stem == tuned_path(some, packed=True).stem + "-unpacked"
 
 
 def test_the_machine_has_a_short_name():

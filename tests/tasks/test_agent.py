@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from draftwood.tasks import agent, prompts
-from draftwood.tasks.agent_bugs import BUGS, Bug
+from draftwood.tasks import prompts
+from draftwood.tasks.agent_bugs import Bug, bugs
+from draftwood.tasks.datafiles import table
 from draftwood.tasks.stdlib import place
 
+BUGS = bugs()
 NAMES = [f"{bug.module}.{bug.qualname}" for bug in BUGS]
 
 
@@ -79,7 +81,7 @@ def test_a_session_views_fails_edits_and_views_again(number: int) -> None:
         assert f"-{wrong}\n+{right}\n" in whole
         assert whole.count(f"p' {path}") + whole.count(f"{path} | sed") == 2
     if number % 4 == 1:
-        assert any(prompt.messages[-1]["content"].endswith(request) for request in agent._REQUESTS)
+        assert any(prompt.messages[-1]["content"].endswith(request) for request in table("agent")["requests"])
 
 
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.at], ids=lambda bug: bug.module)

@@ -10,12 +10,13 @@ import re
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.tasks import completion, prompts, records
+from draftwood.tasks import prompts, records
 from draftwood.tasks._seeded import Draw
-from draftwood.tasks.code_suite import code_suite
+from draftwood.tasks.code import excerpt
+from draftwood.tasks.datafiles import table
 from draftwood.tasks.stdlib import place, source
-from draftwood.tasks.structured import _RENAMED
 
+RENAMED = table("structured")["renamed"]
 SHOWN = {prompt.name: prompt.text or prompt.messages[0]["content"] for prompt in prompts("structured")}
 
 
@@ -23,9 +24,9 @@ def fenced(name: str) -> list[str]:
     return re.findall(r"```\w*\n(.*?)\n```", SHOWN[name], flags=re.DOTALL)
 
 
-@pytest.mark.parametrize(("module", "qualname", "length"), completion.CASES)
+@pytest.mark.parametrize(("module", "qualname", "length"), table("code")["completion"])
 def test_an_excerpt_is_the_beginning_and_breaks_off(module: str, qualname: str, length: int) -> None:
-    found, whole = completion.excerpt(module, qualname, length), source(module, qualname)
+    found, whole = excerpt(module, qualname, length), source(module, qualname)
     assert whole.startswith(found)
     assert len(found) <= length
     assert whole[len(found) :].strip()
@@ -36,12 +37,12 @@ def test_completions_are_plain_text() -> None:
 
 
 def test_the_code_suite_has_five_pieces_of_unfinished_code() -> None:
-    suite = code_suite()
+    suite = prompts("code-suite")
     assert len(suite) == 5
     assert len({prompt.name for prompt in suite}) == 5
     assert {prompt.task for prompt in suite} == {"code-suite"}
     assert all(prompt.text and not prompt.messages for prompt in suite)
-    assert suite == prompts("code-suite") == code_suite()
+    assert suite == prompts("code-suite")
     assert prompts("code-suite", 2) == suite[:2]
     others = {prompt.text for prompt in prompts("completion")}
     assert not others & {prompt.text for prompt in suite}
@@ -90,7 +91,7 @@ def test_a_table_has_as_many_cells_in_every_row() -> None:
     assert {len(row) for row in csv.reader(document.splitlines())} == {6}
 
 
-@pytest.mark.parametrize(("module", "qualname", "old", "new"), _RENAMED)
+@pytest.mark.parametrize(("module", "qualname", "old", "new"), RENAMED)
 def test_a_renamed_word_is_there_and_its_new_name_is_not(module: str, qualname: str, old: str, new: str) -> None:
     code = source(module, qualname)
     assert len(re.findall(rf"\b{old}\b", code)) >= 2
@@ -99,7 +100,7 @@ def test_a_renamed_word_is_there_and_its_new_name_is_not(module: str, qualname: 
 
 def test_a_diff_to_be_applied_fits_its_function() -> None:
     diff, code = fenced("diff-apply")
-    module, qualname, old, new = _RENAMED[1]
+    module, qualname, old, new = RENAMED[1]
     after = re.sub(rf"\b{old}\b", new, code)
     made = difflib.unified_diff(code.splitlines(), after.splitlines(), "a/x", "b/x", lineterm="", n=1)
     assert diff.splitlines()[2:] == list(made)[2:]

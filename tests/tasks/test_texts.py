@@ -9,8 +9,12 @@ import re
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.tasks import chat, code_edit, creative, grammar, prompts, summary, web_qa
-from draftwood.tasks._text import reflow
+from draftwood.tasks import grammar, prompts
+from draftwood.tasks.datafiles import sections, table
+from draftwood.tasks.prose import Case, web_qa_cases
+from draftwood.tasks.stdlib import source
+
+EDITS = table("code")["code-edit"]
 
 
 def words(text: str) -> int:
@@ -20,9 +24,9 @@ def words(text: str) -> int:
 # code-edit
 
 
-@pytest.mark.parametrize(("module", "qualname", "edit"), code_edit.CASES)
+@pytest.mark.parametrize(("module", "qualname", "edit"), EDITS)
 def test_a_function_is_short_and_fits_its_edit(module: str, qualname: str, edit: str) -> None:
-    code = code_edit.source(module, qualname)
+    code = source(module, qualname)
     assert 15 <= len(code.splitlines()) <= 45
     assert "```" not in code
     (function,) = ast.parse(code).body
@@ -46,11 +50,11 @@ def test_a_function_is_short_and_fits_its_edit(module: str, qualname: str, edit:
 
 
 def test_a_code_edit_prompt_holds_the_edit_and_the_source() -> None:
-    for prompt, (module, qualname, edit) in zip(prompts("code-edit"), code_edit.CASES, strict=True):
+    for prompt, (module, qualname, edit) in zip(prompts("code-edit"), EDITS, strict=True):
         text = prompt.messages[0]["content"]
         assert prompt.name == f"{module}.{qualname}"
         assert text.startswith(f"Edit this Python function: {edit}. Return the whole function")
-        assert text.endswith(f"\n\n```python\n{code_edit.source(module, qualname)}```")
+        assert text.endswith(f"\n\n```python\n{source(module, qualname)}```")
 
 
 @pytest.mark.parametrize(
@@ -59,15 +63,14 @@ def test_a_code_edit_prompt_holds_the_edit_and_the_source() -> None:
 )
 def test_a_function_without_source_is_named(module: str, qualname: str) -> None:
     with pytest.raises(DraftwoodError, match=f"no source of {module}.{qualname} in this Python"):
-        code_edit.source(module, qualname)
+        source(module, qualname)
 
 
 # grammar
 
 
-@pytest.mark.parametrize(("name", "paragraph"), grammar.PARAGRAPHS)
-def test_a_paragraph_has_mistakes_but_remains_mostly_itself(name: str, paragraph: str) -> None:
-    right = reflow(paragraph)
+@pytest.mark.parametrize(("name", "right"), sections("grammar"))
+def test_a_paragraph_has_mistakes_but_remains_mostly_itself(name: str, right: str) -> None:
     wrong = grammar.corrupt(right, name)
     assert "\n" not in right
     assert 60 <= words(right) <= 120
@@ -78,7 +81,7 @@ def test_a_paragraph_has_mistakes_but_remains_mostly_itself(name: str, paragraph
 
 
 def test_every_sort_of_mistake_is_planted() -> None:
-    pairs = [(reflow(text), grammar.corrupt(reflow(text), name)) for name, text in grammar.PARAGRAPHS]
+    pairs = [(text, grammar.corrupt(text, name)) for name, text in sections("grammar")]
     right, wrong = (" ".join(side) for side in zip(*pairs, strict=True))
 
     def count(pattern: str) -> tuple[int, int]:
@@ -110,16 +113,16 @@ def test_short_words_and_equal_letters_are_not_transposed() -> None:
 
 
 def test_a_grammar_prompt_holds_the_request_and_the_wrong_text() -> None:
-    for prompt, (name, paragraph) in zip(prompts("grammar"), grammar.PARAGRAPHS, strict=True):
+    for prompt, (name, paragraph) in zip(prompts("grammar"), sections("grammar"), strict=True):
         request, wrong = prompt.messages[0]["content"].split("\n\n")
         assert request == "Correct the grammar and spelling of this text. Reply with the corrected text only."
-        assert wrong == grammar.corrupt(reflow(paragraph), name)
+        assert wrong == grammar.corrupt(paragraph, name)
 
 
 # summary, web-qa and chat
 
 
-@pytest.mark.parametrize(("name", "text"), summary.TEXTS)
+@pytest.mark.parametrize(("name", "text"), sections("summary"))
 def test_a_text_to_summarise_has_the_stated_length(name: str, text: str) -> None:
     assert 150 <= words(text) <= 250, name
 
@@ -129,27 +132,22 @@ def test_a_summary_prompt_starts_with_the_request() -> None:
         assert prompt.messages[0]["content"].startswith("Summarise this text in three sentences.\n\n")
 
 
-@pytest.mark.parametrize("case", web_qa.CASES, ids=lambda case: case.name)
-def test_the_answer_stands_in_the_source_once_and_not_in_the_question(case: web_qa.Case) -> None:
+@pytest.mark.parametrize("case", web_qa_cases(), ids=lambda case: case.name)
+def test_the_answer_stands_in_the_source_once_and_not_in_the_question(case: Case) -> None:
     assert 120 <= words(case.source) <= 250
-    assert reflow(case.source).count(case.answer) == 1
+    assert case.source.count(case.answer) == 1
     assert case.answer not in case.question
     assert case.question.endswith("?")
 
 
 def test_a_web_qa_prompt_holds_source_and_question() -> None:
-    for prompt, case in zip(prompts("web-qa"), web_qa.CASES, strict=True):
+    for prompt, case in zip(prompts("web-qa"), web_qa_cases(), strict=True):
         text = prompt.messages[0]["content"]
         assert text.startswith("Answer the question using only the source below")
-        assert text.endswith(f"\n\nSource:\n{reflow(case.source)}\n\nQuestion: {case.question}")
+        assert text.endswith(f"\n\nSource:\n{case.source}\n\nQuestion: {case.question}")
 
 
 def test_a_chat_or_creative_prompt_is_one_short_request() -> None:
-    for _, question in (*chat.QUESTIONS, *creative.REQUESTS):
+    for _, question in (*sections("chat"), *sections("creative")):
         assert "\n" not in question
         assert 8 <= words(question) <= 40
-
-
-def test_reflow_keeps_paragraphs_and_list_items() -> None:
-    assert reflow("\n  one\n  two\n\n  - three\n  four\n  - five\n") == "one two\n\n- three four\n- five"
-    assert reflow("") == ""

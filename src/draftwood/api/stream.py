@@ -60,7 +60,7 @@ def generate(
         plain decoding through the same loop.
     planner
         How much is drafted: ``"goodput"`` as much as pays, ``"fixed:16"``, ``"off"``, or a Planner.
-        Policies follow the name (``"goodput+thermal"``); ``:tuned=FILE`` begins with a file of ``draftwood tune``.
+        Policies follow the name: ``"goodput+thermal"``.
     max_new_tokens
         Most tokens to write; by default what the model's generation config says, else 256.
     temperature, top_k, top_p, min_p, repetition_penalty

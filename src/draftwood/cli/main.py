@@ -30,7 +30,6 @@ from draftwood.cli import (
     profile,
     report,
     simulate,
-    tune,
 )
 from draftwood.errors import DraftwoodError
 
@@ -49,7 +48,6 @@ for verb in (
     probe.probe,
     simulate.simulate,
     profile.profile,
-    tune.tune,
     bench.bench,
     drift.drift,
     report.report,

@@ -29,7 +29,7 @@ PlannerName = Annotated[
     typer.Option(
         "--planner",
         help="How much is drafted: goodput as much as pays, fixed:16 is 16 draft nodes, off is none; "
-        "policies follow, joined by +; goodput:tuned=FILE begins with what draftwood tune learnt.",
+        "policies follow, joined by +.",
     ),
 ]
 MaxNewTokens = Annotated[

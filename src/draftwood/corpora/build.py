@@ -1,4 +1,4 @@
-"""Building a corpus file: documents are tokenised onto the disk, then sorted in parts that fit into memory."""
+"""Build a corpus file: documents are tokenised to disk, then sorted in parts that fit into memory."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ Ints = NDArray[np.int32]
 Progress = Callable[[int, int, str], None]
 
 MOST_PARTS = 32
-"""Every part is looked up by itself, so many small ones would be slow."""
+"""A lookup searches every part, so many small ones would be slow."""
 
-_BATCH = 1 << 20  # characters that are tokenised together, over several threads
-_MEMORY_SHARE = 0.8  # of what is free: the system and the disk's cache want some
+_BATCH = 1 << 20  # characters per call of the tokenizer, which uses several threads
+_MEMORY_SHARE = 0.8  # of the free memory; the rest is for the system and the disk cache
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of the given paths becomes documents.
+    """Which contents of the given paths become documents.
 
     Attributes
     ----------
     fields
-        Fields of records that are documents (`draftwood.corpora.texts.FIELDS` where empty). Naming some reads the
-        ``.jsonl`` files of folders as records too.
+        Fields of records that become documents; empty means `draftwood.corpora.texts.FIELDS`. If some are named,
+        the ``.jsonl`` files of folders are read as records too.
     max_bytes
-        Larger files of folders are left out.
+        Larger files in folders are left out.
     """
 
     fields: tuple[str, ...] = ()
@@ -52,14 +52,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a build did.
+    """Result of a build.
 
     Attributes
     ----------
     corpus
         The new corpus, opened.
     read
-        Documents that this run read; the others were there before.
+        Number of documents read by this run; the others come from ``base``.
     skipped
         What was left out, by reason.
     """
@@ -87,19 +87,19 @@ def build(
     paths
         Folders, files, and files of records (``.jsonl``).
     output
-        Replaced if it exists; its folder also takes the ids while they are gathered, 4 bytes per token.
+        Replaced if it exists. Its folder also holds a temporary file of 4 bytes per token.
     tokenizer
-        Of transformers: called with a list of texts, returns ``input_ids``.
+        A tokenizer of transformers.
     model
-        A name by which `draftwood.models.load_tokenizer` finds it again.
+        The name by which `draftwood.models.load_tokenizer` finds it again.
     choice
-        What of the paths is taken.
+        Which contents of the paths are taken.
     base
-        A corpus whose documents are kept, except those that are read anew by the same name.
+        A corpus whose documents are kept, except those that this run reads under the same name.
     progress
-        Told (bytes done, all of them, what comes now).
+        Called with the bytes done, all bytes, and what comes next.
     memory
-        Bytes that sorting may take; most of what is free by default.
+        Most bytes that sorting may take; by default most of the free memory.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def build(
 
 
 class _Gathered:
-    """Documents on their way: ids in a file, the rest here."""
+    """Documents read so far: their ids lie in a file, names and lengths in memory."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -160,7 +160,7 @@ class _Gathered:
             self.lengths.append(len(ids) + 1)
 
     def keep(self, base: Corpus) -> None:
-        """Take over the documents of another corpus, those excepted that are here already."""
+        """Add the documents of another corpus, except those whose names are here already."""
         known = set(self.names)
         for number in range(len(base.documents)):
             name = base.documents.name(number)
@@ -225,7 +225,7 @@ def _write(
 
 
 def _cuts(ends: NDArray[np.int64], width: int, memory: int) -> list[int]:
-    """Return after how many documents each part ends: as few parts as memory allows, of about equal size."""
+    """Return where each part ends, in documents: as few parts as memory allows, of about equal size."""
     most = min(int(memory * _MEMORY_SHARE) // bytes_per_token(width), MOST_BYTES // width)
     total, longest = int(ends[-1]), int(np.diff(ends, prepend=0).max())
     parts = -(-total // max(most, 1))

@@ -1,7 +1,8 @@
-"""Suffix arrays of token ids, by libdivsufsort, which sorts bytes.
+"""Suffix arrays of token ids, made by libdivsufsort, which sorts strings of bytes.
 
-Ids become ranks, ranks become two or three big-endian bytes each: strings of bytes then sort as strings of ids do,
-and the suffixes that begin at a multiple of the width are those of ids. Two bytes reach for 65,535 different ids.
+Each id is replaced by its rank, written as two or three big-endian bytes. Strings of bytes then sort as strings of
+ids do; of the sorted suffixes, those that begin at a multiple of the width are kept. Two bytes suffice for 65,535
+different ids.
 
 Source of the library: Yuta Mori, libdivsufsort; bound to Python by pydivsufsort.
 """
@@ -20,7 +21,7 @@ from draftwood.drafters.corpus.file import BORDER
 Ints = NDArray[np.int32]
 
 MOST_BYTES = (1 << 31) - 1
-"""Bytes that are sorted at once: places in them are int32."""
+"""Most bytes that can be sorted at once: libdivsufsort returns places as int32."""
 
 _PIECE = 1 << 22
 
@@ -35,7 +36,7 @@ def used_ids(tokens: Ints) -> NDArray[np.bool_]:
 
 
 def width_of(different: int) -> int:
-    """Return how many bytes a token takes while it is sorted, where ``different`` ids occur."""
+    """Return how many bytes a token takes while sorting, if there are so many different ids."""
     return 2 if different < 1 << 16 else 3  # rank 0 is the border's
 
 
@@ -52,12 +53,12 @@ def suffix_array(tokens: Ints, used: NDArray[np.bool_] | None = None) -> Ints:
     tokens : int32[n]
         Ids, `BORDER` after each document. At most `MOST_BYTES` over the width.
     used : bool[...]
-        `used_ids` of these tokens or more; found out where missing.
+        `used_ids` of these tokens or of more; worked out by default.
 
     Returns
     -------
     int32[m]
-        Ctrl-C is heard while it is made.
+        Sorting can be interrupted by Ctrl-C.
     """
     if not len(tokens):
         return np.empty(0, dtype=np.int32)
@@ -80,7 +81,7 @@ def _encoded(tokens: Ints, ranks: Ints, width: int) -> NDArray[np.uint8]:
 
 
 def _thinned(places: Ints, width: int, borders: int) -> Ints:
-    """Keep places of tokens, in place: a copy would be the largest array of all."""
+    """Keep the places where tokens begin, in the same array: a copy would be the largest array of all."""
     kept = 0
     for start in range(0, len(places), _PIECE):
         piece = places[start : start + _PIECE]
@@ -91,7 +92,7 @@ def _thinned(places: Ints, width: int, borders: int) -> Ints:
 
 
 def _in_thread(work: Callable[[], Any]) -> Any:
-    """Run something long that cannot be interrupted where it may be left behind."""
+    """Run something long in a thread that can be abandoned, so that Ctrl-C works although C code runs."""
     found: list[Any] = []
     failed: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""What the files of a corpus say: one document per file, or per record of a file of records."""
+"""Read the documents of a corpus: one per file, or one per record of a ``.jsonl`` file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from draftwood.corpora.walk import BINARY, EMPTY, UNREADABLE, Source
 from draftwood.errors import RecordError, UsageError
 
 FIELDS = ("text", "prompt", "output")
-"""Fields of a record that are documents where none is named: ``text``, else ``prompt`` and ``output``."""
+"""Fields of a record that are documents if none are named: ``text``, or else ``prompt`` and ``output``."""
 
 _SHOWN = 80
 
@@ -23,9 +23,9 @@ def documents(source: Source, fields: Sequence[str], skipped: Counter[str]) -> I
     Parameters
     ----------
     source
-        Of `draftwood.corpora.walk.sources`.
+        As `draftwood.corpora.walk.sources` lists it.
     fields
-        Fields of records that are documents, each of its own; `FIELDS` where empty.
+        Fields of records; each becomes a document. Empty means `FIELDS`.
     skipped
         Counts files that are binary (a zero byte, or no UTF-8), unreadable or empty, and records without text.
 

@@ -1,4 +1,4 @@
-"""Which files a corpus is made of: folders as git sees them, and why files were left out."""
+"""Find the files of a corpus: folders without what ``.gitignore`` names, and counts of what was left out."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Source:
     path
         Where it is.
     name
-        What its document is called: its path as it was asked for.
+        Name of its document: its path as the user wrote it.
     size
         In bytes.
     records
-        It holds a JSON object per line, each a document of its own.
+        True if it holds one JSON object per line, each of which gives documents of its own.
     """
 
     path: Path
@@ -66,9 +66,9 @@ def sources(
     skipped
         Counts what was left out, by reason.
     records
-        Read every file as records whose name ends in ``.jsonl``, those of folders too.
+        Also read the ``.jsonl`` files of folders as records.
     leave
-        Files that do not belong to it, the corpus itself for one.
+        Files to leave out, such as the corpus itself.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def _walk(
 
 
 def _ignored(path: Path, folder: bool, rules: Rules) -> bool:
-    for base, spec in reversed(rules):  # the deepest file that says something decides
+    for base, spec in reversed(rules):  # the deepest .gitignore with a matching rule decides
         said = spec.check_file(path.relative_to(base).as_posix() + "/" * folder).include
         if said is not None:
             return bool(said)
@@ -135,13 +135,13 @@ def _ignored(path: Path, folder: bool, rules: Rules) -> bool:
 
 
 def _rules_above(folder: Path) -> Rules:
-    """Rules of the folders above, up to that of the repository; none outside of one."""
+    """Return the rules of the parent folders up to the root of the repository; none outside a repository."""
     found: Rules = ()
     for above in (folder, *folder.parents):
         if above != folder:
             found = (*_rules_of(above), *found)
         if (above / ".git").exists():
-            return () if _ignored(folder, True, found) else found  # who names an ignored folder wants it
+            return () if _ignored(folder, True, found) else found  # a user who names an ignored folder wants it
     return ()
 
 

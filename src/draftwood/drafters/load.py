@@ -30,11 +30,10 @@ from draftwood.drafters.lookup.drafter import LookupDrafter
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.drafters.parrot.drafter import ParrotDrafter
-from draftwood.drafters.planned import unknown
 from draftwood.drafters.prediction.drafter import PredictionDrafter
 from draftwood.drafters.recycling.drafter import RecyclingDrafter
 from draftwood.drafters.suffix.drafter import SuffixDrafter
-from draftwood.errors import DrafterError, DraftwoodError, UsageError
+from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
 from draftwood.spelling import SCALARS, arguments, kinds
 
 DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
@@ -83,8 +82,7 @@ def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
     UnknownNameError
         A drafter or an option that does not exist.
     UsageError
-        A value of the wrong type or out of range, a drafter named twice, ``none`` beside others, a method that
-        this version does not have yet.
+        A value of the wrong type or out of range, a drafter named twice, ``none`` beside others.
     DrafterError
         A plug-in or object that is no drafter; names it and what is wrong with it.
     """
@@ -152,7 +150,7 @@ def _make(name: str, options: list[str]) -> Drafter:
         return make(**arguments("drafter", name, make, options))
     plugins = _plugins()
     if name not in plugins:
-        raise unknown(name, _names())
+        raise UnknownNameError("drafter", name, _names())
     make, what = _plugin(name, plugins[name]), _title(name, plugins[name])
     given = arguments("drafter", name, make, options)
     try:

@@ -1,4 +1,4 @@
-"""From a GGUF file to an ordinary transformers folder, values kept exactly."""
+"""Convert a GGUF file to an ordinary transformers folder, keeping every value exactly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from draftwood.models.catalogue import CatalogueModel
 from draftwood.models.quiet import quiet_transformers
 
 STEPS = 3
-"""How often :func:`convert` reports a finished step."""
+"""Number of steps that :func:`convert` reports."""
 
 
 def convert(model: CatalogueModel, folder: Path, tick: Callable[[int], None]) -> None:
@@ -44,7 +44,7 @@ def _write_tokenizer(model: CatalogueModel, folder: Path) -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=model.gguf, local_files_only=True)
     if model.single_digits:
-        # Matters for runs of spaces before a number, which are one token only if digits are parted first.
+        # A run of spaces before a number is one token only if digits are split off first.
         byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
         digits = pre_tokenizers.Digits(individual_digits=True)
         tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, byte_level])
@@ -53,13 +53,16 @@ def _write_tokenizer(model: CatalogueModel, folder: Path) -> None:
 
 
 def _tidy_tokenizer_config(path: Path) -> None:
-    """Name the general class, which reads ``tokenizer.json`` as it is; a special one rebuilds it in Python.
+    """Name the general tokenizer class, which reads ``tokenizer.json`` as it is.
 
-    For 262,144 tokens that takes seconds.
+    A model's own class would rebuild the tokenizer in Python, which takes seconds for 262,144 tokens.
     """
     config = json.loads(path.read_text(encoding="utf-8"))
     config["tokenizer_class"] = "PreTrainedTokenizerFast"
-    for circumstance in ("is_local", "local_files_only"):  # about that call, not about the tokenizer
+    for circumstance in (
+        "is_local",
+        "local_files_only",
+    ):  # arguments of the call above, no property of the tokenizer
         config.pop(circumstance, None)
     path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -76,7 +79,7 @@ def _read_weights(folder: Path, gguf: str) -> Any:
 
 @contextmanager
 def _no_bar_while_dequantising() -> Iterator[None]:
-    """Silence the one progress bar that transformers draws without asking its own switch."""
+    """Silence the one progress bar of transformers that its own setting does not turn off."""
     from transformers import modeling_gguf_pytorch_utils as reader
 
     bar = reader.tqdm
@@ -88,14 +91,14 @@ def _no_bar_while_dequantising() -> Iterator[None]:
 
 
 def _write_weights(loaded: Any, folder: Path) -> None:
-    """Save through a fresh model: the loaded one counts as quantised and refuses ``save_pretrained``."""
+    """Save through a new model: transformers takes the loaded one for quantised and refuses to save it."""
     import torch
 
     settings = loaded.config.to_dict()
     settings.pop("quantization_config", None)
     settings.pop("_name_or_path", None)
     settings.pop("_model_name_or_path", None)
-    with torch.device("meta"):  # no memory and no random numbers: every weight is put in below
+    with torch.device("meta"):  # allocates nothing: the weights are assigned below
         fresh = type(loaded)(type(loaded.config).from_dict(settings))
     fresh.load_state_dict(loaded.state_dict(), assign=True)
     fresh.tie_weights()

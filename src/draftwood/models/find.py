@@ -1,4 +1,4 @@
-"""Where models lie, and which are there."""
+"""Find models on this machine, and list which are installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tokenizer a file's ids belong to: a short hash of the vocabulary."""
+"""A short hash of a tokenizer's vocabulary, which tells to which tokenizer the ids in a file belong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The licence text of a fetched model, made readable where the wheel carries a web page."""
+"""The licence of a fetched model as plain text, also where the wheel holds it as a web page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HIDDEN = {"script", "style", "nav", "button", "devsite-feedback"}
 
 
 class _ArticleText(HTMLParser):
-    """Collects what a reader sees of a page from its heading to the end of the ``<article>``."""
+    """Collects the visible text of a page from its heading to the end of the ``<article>``."""
 
     def __init__(self) -> None:
         super().__init__()

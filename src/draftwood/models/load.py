@@ -32,7 +32,7 @@ _REFUSED = re.compile(
 )
 
 MOST_THREADS = 8
-"""Threads to a core of this machine, at most, but always 64: torch dies of some hundred thousand."""
+"""Most threads per core; 64 in all are always allowed. Torch crashes with some hundred thousand."""
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 """The number formats that :func:`load` takes; ``auto`` is the one the weights were saved in."""
@@ -57,8 +57,8 @@ def load(
     device
         For example ``"cpu"`` or ``"cuda:1"``; by default the first of cuda, mps and cpu that is here.
     threads
-        Sets torch's number of CPU threads, for the whole process; unchanged by default. More than there are cores
-        are slower (a warning in the log), and more than `MOST_THREADS` to a core are refused.
+        Sets torch's number of CPU threads for the whole process; by default it is left as it is. More threads than
+        cores are slower (the log warns), and more than `MOST_THREADS` per core are refused.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
 
 
 def _hub_answers(name: str) -> bool:
-    """Ask the hub once: without a network transformers alone retries for most of a minute."""
+    """Ask the hub once whether it can be reached: transformers would retry for most of a minute."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 

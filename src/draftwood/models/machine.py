@@ -1,4 +1,4 @@
-"""What makes this machine another one, as far as the speed of a pass goes."""
+"""Identify this machine by what decides how fast a pass is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def processor() -> str:
 def machine(device: str = "cpu") -> str:
     """Return a short name for system, architecture, processor and number of cores: 8 hexadecimal digits.
 
-    Of a CUDA device its own name is part of it: cards differ in speed more than the machines around them.
+    For CUDA the name of the graphics card is included: cards differ in speed more than the machines around them.
     """
     facts = [platform.system(), platform.machine(), processor(), str(os.cpu_count())]
     if device == "cuda":

@@ -1,4 +1,4 @@
-"""``draftwood.json``: what a fetched model folder must hold, so that a broken one is recognised."""
+"""``draftwood.json`` lists the files of a fetched model folder, so that an incomplete or damaged one is found."""
 
 from __future__ import annotations
 

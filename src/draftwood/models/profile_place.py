@@ -1,4 +1,4 @@
-"""Where the profile of a model on this machine is kept, and reading it for a model that is loaded."""
+"""Find and read the profile (measured cost of passes) that is kept for a model on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAID: set[Path] = set()
 
 
 class Setting(NamedTuple):
-    """What the cost of a pass depends on, the machine aside.
+    """What the cost of a pass depends on, besides the machine.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Setting(NamedTuple):
 
 
 def setting_of(model: Any) -> Setting | None:
-    """Return the setting of a loaded model of transformers; None where it does not say what it is."""
+    """Return the setting of a loaded model of transformers; None if the model does not say its name."""
     name = getattr(getattr(model, "config", None), "_name_or_path", None)
     dtype, device = getattr(model, "dtype", None), getattr(model, "device", None)
     if not isinstance(name, str) or not name or dtype is None or device is None:
@@ -62,7 +62,7 @@ def curve_of(setting: Setting) -> CostCurve | None:
         if not same or not _alike(str(header.get("model")), setting.model):
             raise RecordError("it was measured with another model or other settings")
         return CostCurve.load(path)
-    except Exception as error:  # whatever is wrong with the file or its folder: passes tell their cost themselves
+    except Exception as error:  # a broken profile must not stop a call: costs are then learnt from passes
         if path is not None and path not in _SAID:
             _SAID.add(path)
             _LOG.warning("%s is not used (%s): draftwood profile writes a new one", path, error)
@@ -71,14 +71,7 @@ def curve_of(setting: Setting) -> CostCurve | None:
 
 def profile_path(model: str, dtype: str, threads: int, device: str = "cpu") -> Path:
     """Return where the profile of this model on this machine belongs, whether or not it is there."""
-    return cache_folder() / "profiles" / f"{stem(Setting(model, dtype, threads, device))}.jsonl"
-
-
-def tuned_path(model: Any, *, packed: bool = True) -> Path:
-    """Return where `draftwood tune` keeps what it learnt of a loaded model, unless it is told."""
-    setting = setting_of(model)
-    name = stem(setting) if setting is not None else "unnamed"
-    return cache_folder() / "tuned" / f"{name}{'' if packed else '-unpacked'}.json"
+    return cache_folder() / "profiles" / f"{_stem(Setting(model, dtype, threads, device))}.jsonl"
 
 
 def cached_profile(model: str, dtype: str, threads: int, device: str = "cpu") -> Path | None:
@@ -94,14 +87,14 @@ def newest_profile(model: str) -> Path | None:
     return max(ours, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def stem(setting: Setting) -> str:
-    """Return a file's name, without an ending, that belongs to this setting on this machine."""
+def _stem(setting: Setting) -> str:
+    """Return the name of a file, without its ending, that belongs to this setting on this machine."""
     model, dtype, threads, device = setting
     return "-".join((_slug(model), dtype, f"{threads}threads", _safe(device), machine(device)))
 
 
 def _slug(model: str) -> str:
-    """A name for a file; folders of the same last name stay apart."""
+    """Return the model as part of a file name; folders with the same last name get different ones."""
     if (known := _catalogue_name(model)) is not None:
         return _safe(known)
     if not Path(model).exists():
@@ -111,17 +104,17 @@ def _slug(model: str) -> str:
 
 
 def _alike(said: str, ours: str) -> bool:
-    """Whether two names may be one model's: of a relative folder only the last part always holds.
+    """Return whether two names may mean the same model; of relative folders only the last part can be compared.
 
-    Which folder is meant, the name of the profile's file says.
+    The name of the profile's file says which folder is meant.
     """
     last, own = (_catalogue_name(name) or Path(name).name for name in (said, ours))
-    nameless = {"", ".."}  # the folder where somebody stood
+    nameless = {"", ".."}  # the user stood in the folder
     return last == own or last in nameless or own in nameless or _slug(said) == _slug(ours)
 
 
 def _catalogue_name(model: str) -> str | None:
-    """The name of a catalogue model that is given by name or by the folder where it was put."""
+    """Return the catalogue name of a model given by that name or by the folder it was fetched to."""
     if model in CATALOGUE:
         return model
     place = Path(model).name

@@ -1,4 +1,4 @@
-"""Keeps transformers silent for a moment."""
+"""Keep transformers from printing while a model is loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Turn off transformers' progress bars and log lines below errors; restores both at the end."""
+    """Turn off transformers' progress bars and log lines below errors, and restore both at the end."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -2,7 +2,6 @@
 
 The first name says how many draft nodes a step scores; policies after it, joined by ``+``, may lower that.
 Policies alone limit the default planner. Options follow a name after colons; one without ``key=`` is the first.
-Every planner takes ``tuned=FILE``: it begins with what ``draftwood tune`` wrote there.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from draftwood.planning.base import Policy, TreePlanner
 from draftwood.planning.fixed import FixedPlanner, OffPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
-from draftwood.planning.learned_file import read_tuned
 from draftwood.planning.policies.backoff import Backoff
 from draftwood.planning.policies.battery import Battery
 from draftwood.planning.policies.deadline import Deadline
@@ -65,10 +63,7 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
     UnknownNameError
         If nobody knows a name or an option.
     UsageError
-        If a value is of the wrong type or out of range, a name comes twice, two planners are named, or a tuned
-        file cannot be opened.
-    FileFormatError
-        If a tuned file is foreign or damaged.
+        If a value is of the wrong type or out of range, a name comes twice, or two planners are named.
     """
     if not isinstance(spec, str):
         if not _is_planner(spec):
@@ -91,7 +86,6 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
         else:
             base = (name, options)
     name, options = base or (DEFAULT, [])
-    learned, options = _begun(learned, options)
     planner: TreePlanner = _make("planner", name, PLANNERS[name], options, learned=learned, policies=policies)
     return planner
 
@@ -100,23 +94,6 @@ def _is_planner(thing: Any) -> bool:
     """Whether it can be opened as a planner is; drafters and targets are opened, too."""
     opens = callable(getattr(thing, "open", None)) and not isinstance(thing, type)
     return opens and not hasattr(thing, "prior") and not hasattr(thing, "capabilities")
-
-
-def _begun(learned: Learned | None, options: list[str]) -> tuple[Learned | None, list[str]]:
-    """Take ``tuned=FILE`` out of a planner's options, and let what was learnt begin with it."""
-    pairs = [(option.partition("=")[0].strip(), option) for option in options]
-    files = [option.partition("=")[2].strip() for key, option in pairs if key == "tuned"]
-    if not files:
-        return learned, options
-    if len(files) > 1:
-        raise UsageError("option 'tuned' of a planner is given twice")
-    tuned = read_tuned(files[0])
-    if learned is None:  # of no target yet: nothing that its costs could fit, and nobody to tell
-        learned = Learned()
-        learned.take(tuned.checksum, tuned.beliefs, None)
-    else:
-        tuned.start(learned)
-    return learned, [option for key, option in pairs if key != "tuned"]
 
 
 def _make(kind: str, name: str, make: Callable[..., Any], options: Sequence[str], **given: Any) -> Any:

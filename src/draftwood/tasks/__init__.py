@@ -2,9 +2,9 @@
 
 Nine kinds of prompts, from "the answer copies most of its input" (``code-edit``, ``completion``) through "the
 answer reuses some of it" (``summary``, ``web-qa``, ``agent``) to "there is nothing to copy" (``chat``,
-``creative``); beside them ``code-suite``, five pieces of unfinished code for a quick look. The texts stand in the
-modules of this package; kinds about code read the standard library of the running Python. No package data is
-needed, and nothing here depends on the clock, the locale or the hash seed.
+``creative``); beside them ``code-suite``, five pieces of unfinished code for a quick look. The texts are files
+in ``data/``; kinds about code read the standard library of the running Python. Nothing here depends on the clock,
+the locale or the hash seed.
 
 A name may ask for a variant: ``web-qa:one-sentence`` for short answers, ``chat@0.7`` for a temperature.
 """
@@ -17,18 +17,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from draftwood.errors import UsageError
-from draftwood.tasks import (
-    agent,
-    chat,
-    code_edit,
-    code_suite,
-    completion,
-    creative,
-    grammar,
-    structured,
-    summary,
-    web_qa,
-)
+from draftwood.tasks import agent, code, grammar, prose, structured
 from draftwood.tasks.looped import looped_tail
 from draftwood.tasks.prompt import Content, Prompt
 from draftwood.tasks.variants import SAMPLED, in_one_sentence, parse, sampled
@@ -47,22 +36,22 @@ class _Kind(NamedTuple):
 
 _BUILDERS: MappingProxyType[str, _Kind] = MappingProxyType(
     {
-        "code-edit": _Kind(code_edit.items),
-        "completion": _Kind(completion.items),
+        "code-edit": _Kind(code.code_edit),
+        "completion": _Kind(code.completion),
         "structured": _Kind(structured.items),
         "grammar": _Kind(grammar.items),
-        "summary": _Kind(summary.items),
-        "web-qa": _Kind(web_qa.items),
+        "summary": _Kind(prose.summary),
+        "web-qa": _Kind(prose.web_qa),
         "agent": _Kind(agent.items),
-        "chat": _Kind(chat.items),
-        "creative": _Kind(creative.items, temperature=1.0, top_p=0.95),
+        "chat": _Kind(prose.chat),
+        "creative": _Kind(prose.creative, temperature=1.0, top_p=0.95),
     }
 )
 
 KINDS: tuple[str, ...] = tuple(_BUILDERS)
 """The kinds of workloads, roughly from most to least copying."""
 
-_NAMED = MappingProxyType({**_BUILDERS, code_suite.TASK: _Kind(code_suite.items)})
+_NAMED = MappingProxyType({**_BUILDERS, "code-suite": _Kind(code.code_suite)})
 
 
 def prompts(kind: str, limit: int | None = None) -> list[Prompt]:

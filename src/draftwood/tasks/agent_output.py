@@ -2,70 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from draftwood.tasks._seeded import Draw
-from draftwood.tasks.agent_bugs import Bug
-
-_COMMITS = (
-    "Tidy up imports",
-    "Speed up the slow path",
-    "Merge branch 'cleanup'",
-    "Use shorter names in loops",
-    "Reformat two long expressions",
-    "Move helpers below their callers",
-    "Remove support for Python 2",
-    "Add a test for empty input",
-    "Correct a typing error in a comment",
-    "Simplify a condition",
-)
-_OTHERS = (
-    "abc",
-    "argparse",
-    "bisect",
-    "copy",
-    "enum",
-    "glob",
-    "heapq",
-    "queue",
-    "sched",
-    "shlex",
-    "stat",
-    "types",
-)
-
-
-class Seen(Protocol):
-    """The file that a test run shows: where it lies, what is in it, and which lines are the function."""
-
-    @property
-    def path(self) -> str:
-        """Path within the repository."""
-
-    @property
-    def wrong(self) -> list[str]:
-        """Lines of the file with the mistake."""
-
-    @property
-    def first(self) -> int:
-        """First line of the function, counted from 1."""
-
-    @property
-    def last(self) -> int:
-        """Last line of the function."""
+from draftwood.tasks.agent_bugs import Bug, BuggyFile
+from draftwood.tasks.datafiles import table
 
 
 def survey(bug: Bug, draw: Draw) -> tuple[str, str]:
     """Return a command for a first look around, and its output."""
     style = draw.below(3)
     if style == 0:
-        heads = [draw.pick(_COMMITS) for _ in range(4)]
+        heads = [draw.pick(table("agent")["commits"]) for _ in range(4)]
         heads.insert(1 + draw.below(3), f"{bug.module}: small clean-up")
         return "git log --oneline -5", "\n".join(f"{draw.hexadecimal(7)} {head}" for head in heads)
     if style == 1:
         branch = f"fix-{bug.module.replace('.', '-')}"
         return "git status --short --branch", f"## {branch}...origin/main\n?? notes-{branch}.txt"
-    names = sorted({*_OTHERS[: 7 + draw.below(6)], bug.module.partition(".")[0]})
+    names = sorted({*table("agent")["files"][: 7 + draw.below(6)], bug.module.partition(".")[0]})
     return "ls lib tests", "\n".join(
         ["lib:", *(f"{name}.py" for name in names), "", "tests:", *(f"test_{name}.py" for name in names)]
     )
@@ -86,13 +38,13 @@ def test_lines(bug: Bug, unittest: bool) -> list[str]:
     return [f"def {test_name(bug)}():", f"    assert {bug.call} == {bug.expected}"]
 
 
-def _raised(bug: Bug, file: Seen) -> tuple[int, str]:
+def _raised(bug: Bug, file: BuggyFile) -> tuple[int, str]:
     """Return number and text of the line that raises."""
     numbers = [n for n in range(file.first, file.last + 1) if bug.at in file.wrong[n - 1]]
     return numbers[-1], file.wrong[numbers[-1] - 1].strip()
 
 
-def pytest_failed(bug: Bug, file: Seen, test: str, begins: int) -> str:
+def pytest_failed(bug: Bug, file: BuggyFile, test: str, begins: int) -> str:
     """Return the output of pytest; ``begins`` is the line of the test in its file."""
     name, function = test_name(bug), bug.qualname.rpartition(".")[2]
     head, body = test_lines(bug, False)
@@ -117,7 +69,7 @@ def pytest_failed(bug: Bug, file: Seen, test: str, begins: int) -> str:
     return "\n".join([*lines, "1 failed, 3 passed in 0.06s"])
 
 
-def unittest_failed(bug: Bug, file: Seen, test: str, begins: int) -> str:
+def unittest_failed(bug: Bug, file: BuggyFile, test: str, begins: int) -> str:
     """Return the output of unittest; ``begins`` is the line of the test in its file."""
     name, function = test_name(bug), bug.qualname.rpartition(".")[2]
     _, body = test_lines(bug, True)

@@ -9,9 +9,8 @@ import random
 import re
 from collections.abc import Iterator
 
-from draftwood.tasks._text import reflow
+from draftwood.tasks.datafiles import sections
 from draftwood.tasks.prompt import Content, asked
-from draftwood.tasks.texts import grammar_one, grammar_two
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _VERBS = {"is": "are", "are": "is", "was": "were", "were": "was", "has": "have", "have": "has"}
@@ -25,24 +24,11 @@ _DROP_COMMA = 0.50
 _LOWER_START = 0.35
 _MISSPELL = 0.12
 
-PARAGRAPHS: tuple[tuple[str, str], ...] = (*grammar_one.PARAGRAPHS, *grammar_two.PARAGRAPHS)
-
 
 def corrupt(text: str, seed: str) -> str:
     """Plant mistakes in correct English, the same ones for the same seed.
 
-    Parameters
-    ----------
-    text
-        One paragraph of correct text.
-    seed
-        Any string.
-
-    Returns
-    -------
-    str
-        The text with articles and commas dropped, verb forms swapped, letters transposed and some
-        sentences begun in lower case.
+    Articles and commas are dropped, verb forms swapped, letters transposed and some sentences begun in lower case.
     """
     # random() is the one method whose sequence Python promises to keep, so nothing else is drawn.
     rng = random.Random(seed)
@@ -76,13 +62,7 @@ def _transpose(word: str, where: float) -> str:
 
 
 def items() -> Iterator[tuple[str, Content]]:
-    """Yield the name and the messages of each prompt.
-
-    Yields
-    ------
-    tuple of str and messages
-        A short name, and the request with the corrupted paragraph.
-    """
+    """Yield requests to correct a paragraph with mistakes."""
     request = "Correct the grammar and spelling of this text. Reply with the corrected text only."
-    for name, paragraph in PARAGRAPHS:
-        yield name, asked(f"{request}\n\n{corrupt(reflow(paragraph), name)}")
+    for name, paragraph in sections("grammar"):
+        yield name, asked(f"{request}\n\n{corrupt(paragraph, name)}")

@@ -12,19 +12,7 @@ from draftwood.errors import DraftwoodError
 
 
 def source(module: str, qualname: str) -> str:
-    """Return the source of a function or class, without the indentation of what it stands in.
-
-    Parameters
-    ----------
-    module
-        Name of the module to import.
-    qualname
-        Dotted name within the module.
-
-    Returns
-    -------
-    str
-        The source text, ending in one newline.
+    """Return the source of a function or class, not indented and ending in one newline.
 
     Raises
     ------
@@ -58,19 +46,7 @@ class Place(NamedTuple):
 
 
 def place(module: str, qualname: str) -> Place:
-    """Return the source of a module and where in it a function or class stands.
-
-    Parameters
-    ----------
-    module
-        Name of the module to import.
-    qualname
-        Dotted name within the module; what Python replaces by a C version is found too.
-
-    Returns
-    -------
-    Place
-        All lines, and those of the function.
+    """Return the lines of a module and where in it a function or class stands; one with a C version is found too.
 
     Raises
     ------

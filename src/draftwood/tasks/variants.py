@@ -42,22 +42,10 @@ class Variant:
 def parse(name: str, known: Iterable[str]) -> Variant:
     """Read the name of a task: ``KIND[:one-sentence][@TEMPERATURE]``.
 
-    Parameters
-    ----------
-    name
-        The name as typed.
-    known
-        The kinds that exist.
-
-    Returns
-    -------
-    Variant
-        What the name asks for.
-
     Raises
     ------
     UnknownNameError
-        If there is no such kind, or what follows the colon is not known.
+        If the kind is not one of ``known``, or what follows the colon is no variant.
     UsageError
         If the kind has no one-sentence variant, or the temperature is no number from 0 to 2.
     """

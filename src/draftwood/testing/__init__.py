@@ -1,4 +1,4 @@
-"""Toys without weights and the contract checks: test your own drafter or target with what tests ours."""
+"""Toy targets and drafters without weights, and the contract checks for drafters and targets of your own."""
 
 from draftwood.testing.checks import check_drafter, check_target
 from draftwood.testing.drafters import (

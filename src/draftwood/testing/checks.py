@@ -1,4 +1,4 @@
-"""The contract checks: hand in your drafter or target, get an AssertionError or `DraftwoodError` with a reason."""
+"""Contract checks: an AssertionError or `DraftwoodError` says what a drafter or target does wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafters that behave well, badly and outrageously; the laws hold for all of them."""
+"""Toy drafters, right, wrong and broken, with which tests check that no drafter can change the text."""
 
 from __future__ import annotations
 

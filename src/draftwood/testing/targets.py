@@ -1,6 +1,6 @@
-"""A target without weights: next-token scores from a fixed random table, looked up by hashed context.
+"""A target without weights: next-token scores come from a fixed random table, looked up by hashed context.
 
-It works like attention on purpose. A row's scores depend on the *set* of (token, position) pairs that it can
+As with attention, a row's scores depend on the *set* of (token, position) pairs that it can
 see, so a wrong mask, position or cache compaction changes the text.
 """
 

@@ -20,7 +20,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from draftwood.engines.transformers.attend_batch import BatchAttention
-from draftwood.engines.transformers.attend_one import LoneAttention
 from draftwood.engines.transformers.cache import Arena
 from draftwood.engines.transformers.pass_rows import PassRows
 from draftwood.errors import UnsupportedModelError
@@ -134,25 +133,9 @@ class Pass:
 
         query [rows, heads, dim], keys and values [rows, kv heads, dim] -> [rows, heads * dim].
         """
-        alone = self._alone(query, keys)
-        if alone is not None:
-            return alone.through(scaling, layer, query, keys, values)
         buffers = self.store(layer, keys.transpose(0, 1), values.transpose(0, 1))
         window = self.arena.window(layer)
         return self.attend(query.transpose(0, 1), *buffers, window, scaling=scaling).flatten(1)
-
-    def _alone(self, query: Tensor, keys: Tensor) -> LoneAttention | None:
-        """The shorter way, where a single text goes on; None elsewhere."""
-        if "alone" not in self._shared:
-            self._shared["alone"] = None
-            only, groups = self.all_rows[0], query.shape[1] // keys.shape[1]
-            fits = len(self.all_rows) == 1 and groups * only.rows <= _FOLDED
-            if fits and self.arena.is_made and not any(map(only.is_plain_prefill, only.offsets)):
-                self._shared["alone"] = LoneAttention(
-                    self.arena, only, lambda window: self._mask(only, window, groups, query)
-                )
-        alone: LoneAttention | None = self._shared["alone"]
-        return alone
 
     def _fast(
         self, pass_rows: PassRows, query: Tensor, k: Tensor, v: Tensor, window: int | None, scaling: float
