@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens per answer.")]
 
-PLAIN = "draftwood generate @prompt.txt --chat --drafters none"
-COMPARED = "draftwood generate @prompt.txt --chat --compare"
-STEP = "draftwood explain --live @prompt.txt --chat --step"
+PLAIN = "draftwood generate @prompt.txt --drafters none"
+COMPARED = "draftwood generate @prompt.txt --compare"
+STEP = "draftwood explain --live @prompt.txt --step"
 TABLE = "draftwood bench --tasks code-edit,grammar,chat --limit 1"
 
 _MODEL = "smollm2"

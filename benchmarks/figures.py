@@ -1,0 +1,58 @@
+"""Writes docs/figures.md from the result rows in benchmarks/results, and the small table of README.
+
+    python benchmarks/figures.py > docs/figures.md
+    python benchmarks/figures.py --readme          # the table that README shows
+
+A test fails where either is not what the rows give.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+
+import figures_counts
+import figures_speed
+from figures_format import Figure, said
+
+HEAD = """# Figures
+
+Made by `python benchmarks/figures.py > docs/figures.md` from [the result rows](../benchmarks/results/README.md); do not edit. A test fails where this page is not what the rows give.
+
+Times are given for default settings only. They were taken with smollm2 (135 million parameters) on two processor cores while nothing else ran: your model and your machine differ, so [measure them](measuring.md). Counts (tokens per pass) do not depend on the machine; they are given for a fixed number of draft nodes, so that drafters can be compared. The words are those of [words.md](words.md). *Speedup* means: times as fast as plain decoding in the same loop. Intervals are 95 % bootstrap intervals over prompts.
+
+The commands were shortened to file names when the rows were written.
+"""  # noqa: E501 - a line per paragraph, as in all of docs/
+
+
+@functools.cache
+def figures() -> list[tuple[str, list[Figure]]]:
+    """Chapters of the page, each with its tables."""
+    return [
+        ("Speed", figures_speed.chapter()),
+        ("Tokens per pass", figures_counts.chapter()),
+    ]
+
+
+def page() -> str:
+    """Return docs/figures.md."""
+    chapters = figures()
+    parts = [HEAD]
+    parts += [f"- [{figure.title}](#{figure.anchor})" for _, some in chapters for figure in some]
+    for title, some in chapters:
+        parts += ["", f"## {title}"]
+        for figure in some:
+            parts += ["", *said(figure)]
+    return "\n".join(parts) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--readme", action="store_true", help="print the table of README instead")
+    options = parser.parse_args()
+    sys.stdout.write(figures_speed.readme_table() + "\n" if options.readme else page())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""Tables of docs/figures.md that show seconds: draftwood left on, its peers, the pass, batches, the planner."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from figures_format import Figure, by_arm, lines, number, rows, table
+from never_slower_table import TEMPERATURES, Pair, grouped, ratio, telling
+
+from draftwood.measure.bench.table import geometric_mean
+from draftwood.measure.bench.table import table as bench_table
+from draftwood.measure.records.records import Answer
+from draftwood.measure.records.timing import generated
+
+KINDS = ("code-edit", "completion", "structured", "grammar", "summary", "web-qa", "agent", "chat", "creative")
+MIX = ("code-edit", "grammar", "summary", "web-qa", "chat")
+LEFT_ON = "never-slower-float32.jsonl.zst"
+AGAIN = "never-slower-worst.jsonl.zst"
+SPINE = "never-slower-spine.jsonl.zst"
+OF_README = ("code-edit", "structured", "grammar", "web-qa", "chat")
+
+
+def chapter() -> list[Figure]:
+    """All of them, in the order of the page."""
+    return [
+        left_on(LEFT_ON, "float32"),
+        left_on("never-slower-bfloat16.jsonl.zst", "bfloat16"),
+        slowest(),
+        spine(),
+        peers("float32"),
+        peers("bfloat16"),
+        llama(),
+        passes(),
+        batches(),
+        planner(),
+    ]
+
+
+def pairs(name: str) -> dict[tuple[str, float], list[Pair]]:
+    """Pairs of plain and drafted answers, by kind of text and temperature."""
+    return grouped(telling(rows(name)))
+
+
+def with_interval(some: Sequence[Pair]) -> str:
+    """A speedup and its interval."""
+    found, interval = ratio(some)
+    return f"**{found:.2f}**" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else "")
+
+
+def per_pass(some: Sequence[Pair]) -> float:
+    """Mean acceptance length."""
+    tokens, count = (sum(pair.ours[what] for pair in some) for what in ("tokens", "passes"))
+    return float(tokens / count)
+
+
+def mean(values: Sequence[float]) -> float:
+    """Geometric mean of a column."""
+    return geometric_mean(values) or 0.0
+
+
+def left_on(name: str, dtype: str) -> Figure:
+    """Default settings on every kind of text."""
+    found = pairs(name)
+    body = []
+    for kind in dict.fromkeys(task for task, _ in found):
+        some = [found[kind, t] for t in TEMPERATURES]
+        lengths = " / ".join(f"{per_pass(members):.2f}" for members in some)
+        body.append([kind, *map(with_interval, some), lengths, str(len(some[0]))])
+    means = [f"**{mean([ratio(found[kind, t])[0] for kind in KINDS]):.2f}**" for t in TEMPERATURES]
+    body.append(["geometric mean of the nine kinds", *means, "", ""])
+    every = [pair for members in found.values() for pair in members]
+    lowest = min(found, key=lambda key: ratio(found[key])[0])
+    about = (
+        f"Speedup with default settings, {dtype}, 64 new tokens, the prompt's reading left out. Plain and drafted "
+        f"decoding took turns. {sum(p.identical for p in every)} of {len(every)} texts equal plain decoding's. "
+        f"Lowest: {lowest[0]} at temperature {lowest[1]:g}, {ratio(found[lowest])[0]:.3f}."
+    )
+    head = ["kind", *(f"temperature {t:g}" for t in TEMPERATURES), "tokens per pass at each", "prompts"]
+    return Figure(f"Left on for everything, {dtype}", about, (name,), table(head, body))
+
+
+def rerun() -> list[tuple[Pair, float, int]]:
+    """The ten slowest prompts of the float32 run, each with the median of its rounds when run again."""
+    rounds: dict[tuple[str, str, float], list[float]] = {}
+    for pair in telling(rows(AGAIN)):
+        rounds.setdefault((pair.task, pair.name, pair.temperature), []).append(pair.speedup)
+    every = sorted(telling(rows(LEFT_ON)), key=lambda pair: pair.speedup)[:10]
+    second = [rounds.get((pair.task, pair.name, pair.temperature), []) for pair in every]
+    return [(pair, statistics.median(some), len(some)) for pair, some in zip(every, second, strict=True) if some]
+
+
+def slowest() -> Figure:
+    """The worst prompts."""
+    body = [
+        [
+            f"{p.task}, {p.name}",
+            f"{p.temperature:g}",
+            str(p.ours["tokens"]),
+            number(p.speedup),
+            number(again),
+            str(n),
+        ]
+        for p, again, n in rerun()
+    ]
+    head = ["prompt", "temperature", "tokens", "speedup, first run", "run again: median", "rounds"]
+    about = "The ten slowest prompts of the float32 run above, run again in eight rounds each."
+    return Figure("The slowest prompts", about, (LEFT_ON, AGAIN), table(head, body))
+
+
+def spine() -> Figure:
+    """Copies and recycled tokens, live."""
+    found, alone = pairs(SPINE), pairs(LEFT_ON)
+    temperatures = sorted({t for _, t in found})
+    body = []
+    for t in temperatures:
+        members = [found[kind, t] for kind in MIX]
+        names = {(pair.task, pair.name) for some in members for pair in some}
+        same = [[pair for pair in alone[kind, t] if (kind, pair.name) in names] for kind in MIX]
+        ours, copies = ([ratio(some)[0] for some in side] for side in (members, same))
+        body.append([f"`spine`, {t:g}", *map(with_interval, members), f"**{mean(ours):.2f}**"])
+        body.append([f"`ngram` (the default), {t:g}", *map(number, copies), number(mean(copies))])
+    about = (
+        "Speedup of `--drafters spine` (copies and the model's own runners-up in one tree) with the default "
+        "planner, float32, six prompts of each kind, 64 new tokens; below it the default drafter on the same "
+        "prompts, in the run at the top of this page."
+    )
+    head = ["drafters, temperature", *MIX, "geometric mean"]
+    return Figure("spine, live", about, (SPINE, LEFT_ON), table(head, body))
+
+
+def tokens_per_second(some: Sequence[Answer]) -> float:
+    """Decoded tokens over the median seconds of each prompt."""
+    rounds: dict[str, list[Answer]] = {}
+    for answer in some:
+        rounds.setdefault(answer.name, []).append(answer)
+    seconds = sum(statistics.median(a.decode_s or 0.0 for a in same) for same in rounds.values())
+    return sum(generated(same[0]) for same in rounds.values()) / seconds
+
+
+def peers(dtype: str) -> Figure:
+    """transformers and its own speculation, beside our loop without drafts."""
+    name = f"peers-{dtype}.jsonl.zst"
+    speed = {key: tokens_per_second(some) for key, some in by_arm(rows(name).answers).items()}
+    arms = ("transformers", "transformers:lookup", "transformers:early-exit=28", "none")
+    body = [
+        [kind, *(number(speed[kind, arm], 1) for arm in arms), number(speed[kind, "none"] / speed[kind, arms[0]])]
+        for kind in MIX
+    ]
+    ratios = [speed[kind, "none"] / speed[kind, arms[0]] for kind in MIX]
+    body.append(["geometric mean", "", "", "", "", f"**{mean(ratios):.2f}**"])
+    head = ["kind", "transformers", "its prompt lookup", "its early exit (28 of 30 layers)", "draftwood, plain",
+            "draftwood, plain, over transformers"]  # fmt: skip
+    about = (
+        f"Tokens per second, {dtype}, three prompts of each kind, 64 new tokens. This is plain decoding: what "
+        "drafting adds is in the tables above. (The drafted arm of this run used settings that are no longer the "
+        "default, and is left out.)"
+    )
+    return Figure(f"transformers beside draftwood, {dtype}", about, (name,), table(head, body))
+
+
+def llama() -> Figure:
+    """llama.cpp and its speculators."""
+    name = "bench.jsonl.zst"
+    theirs = [answer for answer in rows(name).answers if answer.engine == "llama.cpp"]
+    found = {(r["task"], r["drafter"]): r for r in bench_table(replace(rows(name), answers=theirs))}
+    arms = [f"llama.cpp:ngram-{which}" for which in ("simple", "map-k", "map-k4v", "mod", "cache")]
+    body = [
+        [kind, number(found[kind, "llama.cpp"]["tokens_per_second"], 1),
+         *(number(found[kind, arm]["speedup"]) for arm in arms)]
+        for kind in KINDS
+    ]  # fmt: skip
+    means = [number(mean([found[kind, arm]["speedup"] for kind in KINDS])) for arm in arms]
+    body.append(["geometric mean", "", *means])
+    head = ["kind", "plain, tokens per second", *(f"`{arm.partition(':')[2]}`" for arm in arms)]
+    about = (
+        "llama.cpp with the same weights in their original four bits: plain tokens per second, and what its own "
+        "speculators add to it (speedup over its own plain decoding). It reads a sixth of the bytes that float32 "
+        "has, so its plain decoding is faster than ours. (The drafted arm of this run is left out, as above.)"
+    )
+    return Figure("llama.cpp on the same machine", about, (name,), table(head, body))
+
+
+ARMS_OF_A_PASS = {
+    "transformers": "transformers' own",
+    "shadow": "our attention and cache",
+    "shadow, packed": "and packed weights (any model)",
+    "target": "and the lean pass (models like Llama): what draftwood does",
+}
+
+
+def passes() -> Figure:
+    """One pass of the model."""
+    found = {(r["dtype"], r["n"], r["arm"]): r for r in lines("passes.jsonl")[1:] if "arm" in r}
+    widths = [(dtype, n) for dtype in ("float32", "bfloat16") for n in (1, 4, 16)]
+    body = []
+    for arm, words in ARMS_OF_A_PASS.items():
+        some = [found[*width, arm] for width in widths]
+        body.append([words, *(f"{r['ms'][1]:.1f} ({r['to_transformers'][1]:.2f})" for r in some)])
+    head = ["one pass over n tokens", *(f"{dtype}, n = {n}" for dtype, n in widths)]
+    about = (
+        "Milliseconds of a pass behind 512 tokens, medians of 24 interleaved rounds; in brackets how many times "
+        "as fast as transformers' own pass."
+    )
+    return Figure("The pass", about, ("passes.jsonl",), table(head, body))
+
+
+def batches() -> Figure:
+    """Several texts at once, without drafts."""
+    runs = [r for r in lines("batches.jsonl") if r["type"] == "run"]
+    body = []
+    for batch in sorted({r["batch"] for r in runs}):
+        seconds = {
+            arm: statistics.median(r["decode_s"] for r in runs if (r["batch"], r["arm"]) == (batch, arm))
+            for arm in ("transformers", "none")
+        }
+        speed = [number(batch * 63 / seconds[arm], 0) for arm in seconds]
+        body.append([str(batch), *speed, number(seconds["transformers"] / seconds["none"])])
+    head = ["texts at once", "transformers", "draftwood, plain", "times as fast"]
+    about = (
+        "Tokens per second of all texts, float32, 64 tokens each, without drafts. Drafting in batches was only "
+        "measured with fixed numbers of nodes, which is nobody's default, so it is left out; what the default "
+        "planner does is simulated below."
+    )
+    return Figure("Batches", about, ("batches.jsonl",), table(head, body))
+
+
+CURVES = {
+    ("f32", 1): "smollm2, float32 (16 tokens cost 1.5 times one)",
+    ("bf16", 1): "smollm2, bfloat16 (2.0 times)",
+    ("dear", 1): "llama.cpp, Q4_1 (8.5 times)",
+    ("flat", 1): "flat (1.01 times)",
+    ("dear", 16): "llama.cpp, Q4_1, 16 texts at once",
+}
+
+
+def planner() -> Figure:
+    """The default planner beside the best fixed budget, chosen afterwards."""
+    cells: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
+    for r in rows("oracle.jsonl").of_kind("replay"):
+        cells.setdefault((r["curve"], r["batch"]), {}).setdefault(r["task"], {})[r["arm"]] = r["speedup"]
+    body = []
+    for key, words in CURVES.items():
+        tasks = cells[key].values()
+        best = [max(v for arm, v in arms.items() if arm == "plain" or _fixed(arm)) for arms in tasks]
+        known, unknown = ([arms[arm] for arms in tasks] for arm in ("goodput", "goodput, curve unknown"))
+        body.append(
+            [words, number(mean(best)), f"**{mean(known):.2f}**", number(mean(unknown)), number(min(known))]
+        )
+    head = ["cost of a pass", "best fixed number of nodes per task, chosen afterwards", "`goodput`",
+            "`goodput` without a profile", "`goodput`, worst task"]  # fmt: skip
+    about = (
+        "Predicted speedup of the default planner: recorded answers of eight kinds, replayed with the cost of a "
+        "pass given by a curve. Geometric means over the kinds."
+    )
+    return Figure("The planner (simulated)", about, ("oracle.jsonl",), table(head, body))
+
+
+def _fixed(arm: str) -> bool:
+    return arm.startswith("fixed:") and "floor" not in arm
+
+
+def readme_table() -> str:
+    """The table of README: some kinds, all kinds, and the worst prompt."""
+    found = pairs(LEFT_ON)
+    body = [[kind, *(with_interval(found[kind, t]) for t in (0.0, 0.7))] for kind in OF_README]
+    means = [f"**{mean([ratio(found[kind, t])[0] for kind in KINDS]):.2f}**" for t in (0.0, 0.7)]
+    body.append(["all nine kinds, geometric mean", *means])
+    worst = [min((again for p, again, _ in rerun() if p.temperature == t), default=None) for t in (0.0, 0.7)]
+    body.append(["the slowest prompt of 264, run again", *map(number, worst)])
+    return table(["kind of text", "temperature 0", "temperature 0.7"], body)

@@ -1,0 +1,80 @@
+"""What README and docs/figures.md show is what the committed rows give, and the race is drawn from its rows."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HERE = ROOT / "benchmarks"
+
+pytestmark = pytest.mark.skipif(
+    not (HERE / "results" / "never-slower-float32.jsonl.zst").is_file(), reason="a source archive has no rows"
+)
+
+
+@pytest.fixture(scope="module")
+def scripts():
+    """They import each other as siblings, as they do when one is run."""
+    sys.path.insert(0, str(HERE))
+    try:
+        yield {name: importlib.import_module(name) for name in ("figures", "figures_speed", "race")}
+    finally:
+        sys.path.remove(str(HERE))
+
+
+def test_the_page_is_what_the_rows_give(scripts):
+    page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    assert page == scripts["figures"].page(), "run python benchmarks/figures.py > docs/figures.md"
+
+
+def test_the_table_of_readme_is_what_the_rows_give(scripts):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    said = scripts["figures_speed"].readme_table()
+    assert f"\n\n{said}\n\n" in readme, "copy what python benchmarks/figures.py --readme prints"
+
+
+def test_every_table_tells_where_its_rows_come_from(scripts):
+    for _, some in scripts["figures"].figures():
+        for figure in some:
+            assert figure.files
+            assert all((HERE / "results" / name).is_file() for name in figure.files)
+
+
+def test_the_picture_is_what_its_rows_give(scripts):
+    picture = (ROOT / "docs" / "race.svg").read_text(encoding="utf-8")
+    assert picture == scripts["race"].draw(scripts["race"].ROWS), "run python benchmarks/race.py draw"
+
+
+def test_the_picture_moves_without_scripts_and_fetches_nothing():
+    picture = ET.fromstring((ROOT / "docs" / "race.svg").read_text(encoding="utf-8"))
+    tags = {element.tag.rpartition("}")[2] for element in picture.iter()}
+    assert tags == {"svg", "title", "style", "rect", "text", "g"}
+    styles = "".join(element.text or "" for element in picture.iter() if element.tag.endswith("style"))
+    assert "@keyframes" in styles
+    assert "url(" not in styles
+    assert "@import" not in styles
+
+
+def test_both_sides_of_the_race_write_the_same_text(scripts):
+    race = scripts["race"]
+    plain, drafted = race.read_records(race.ROWS).answers
+    assert plain.output_ids == drafted.output_ids
+    assert len(drafted.steps) < len(plain.steps)
+    said = f"plain decoding takes {len(plain.steps)} passes, draftwood {len(drafted.steps)}]"
+    assert said in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_runs_keep_every_letter_and_come_in_order(scripts):
+    race = scripts["race"]
+    for answer in race.read_records(race.ROWS).answers:
+        arrivals = race.arrivals(answer)
+        assert all(a.seconds < b.seconds for a, b in pairwise(arrivals))
+        shown = "".join(run.text for arrival in arrivals for run in arrival.runs)
+        assert shown.replace(" ", "") == "".join("".join(answer.pieces).split())
+        assert all(run.column + len(run.text) <= race.COLUMNS for a in arrivals for run in a.runs)
