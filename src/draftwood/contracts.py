@@ -299,6 +299,68 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
+class Takes:
+    """Which of the texts that a user brings a drafter drafts from.
+
+    Attributes
+    ----------
+    prediction, memory, corpus, context
+        Whether it drafts from the texts that the user expects, from earlier answers (`Memory`), from indexed
+        files (`Corpus`), and from further texts.
+    memory_tokens
+        How many tokens a memory should hold that is opened for this drafter; None: the memory's own default.
+    """
+
+    prediction: bool = False
+    memory: bool = False
+    corpus: bool = False
+    context: bool = False
+    memory_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DraftTexts:
+    """What a user brought; each field is empty where nothing was brought or the drafter does not take it.
+
+    Attributes
+    ----------
+    prediction, context
+        Token ids of each text.
+    memory
+        A `Memory`.
+    corpus
+        Opened corpora.
+    """
+
+    prediction: tuple[tuple[int, ...], ...] = ()
+    memory: Any = None
+    corpus: tuple[Any, ...] = ()
+    context: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """Token ids that a drafter has opened, so that they can be compared with the tokenizer in use.
+
+    Attributes
+    ----------
+    name
+        What an error message calls it: ``the corpus /home/me/code.dwc``.
+    tokenizer
+        Fingerprint of the tokenizer whose ids these are (`draftwood.models.fingerprint`); None: not known.
+    path
+        The file; None: the ids were given as an object.
+    accept
+        Called with the fingerprint of the tokenizer in use once both agree, for ids that are written back later.
+    """
+
+    name: str
+    tokenizer: str | None
+    path: Any = None
+    accept: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Feedback:
     """What a pass taught, as one source sees it. All arrays are read-only.
 
@@ -361,7 +423,15 @@ class DraftSession(Protocol):
         ...
 
     def extend(self, ids: Sequence[int]) -> None:
-        """Take in committed text that no feedback brought: the prefill's own token, the next user turn."""
+        """Take in text that the target read and did not write: the next turn of a conversation."""
+        ...
+
+    def begin_answer(self, ids: Sequence[int]) -> None:
+        """Take in the first token of an answer: the prompt or the turn before it was read to its end.
+
+        What `learn` brings belongs to the same answer. Sessions without this method, as drafters written for
+        0.1.0 have them, get the token through `extend`.
+        """
         ...
 
     def fork(self) -> DraftSession:
@@ -418,6 +488,34 @@ class Drafter(Protocol):
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
         """Start a request. ``noise`` is the rule's (None when greedy): readable, never consumed."""
+        ...
+
+
+Share = Callable[[Any], Any]
+"""``share(thing)``: a copy of it (``thing.copy()``), the same one for all drafters that share the thing."""
+
+
+class TextDrafter(Drafter, Protocol):
+    """What drafters of user's texts and of files have besides; `BaseDrafter` has all of it, doing nothing."""
+
+    @property
+    def takes(self) -> Takes: ...
+
+    @property
+    def files(self) -> Sequence[TokenFile]:
+        """Token ids that it has opened, each with the tokenizer that they belong to."""
+        ...
+
+    def with_user_texts(self, texts: DraftTexts) -> Drafter:
+        """Return the drafter that drafts from these texts, too."""
+        ...
+
+    def detached(self, share: Share) -> Drafter:
+        """Return a drafter that begins with the same knowledge, writes no file and teaches no other drafter."""
+        ...
+
+    def remember(self, ids: Sequence[int]) -> None:
+        """Take in an answer that was written without this drafter."""
         ...
 
 

@@ -76,6 +76,72 @@ def test_what_it_learnt_step_by_step_is_what_it_would_have_read_at_once(name, sa
             row.turn(Request([*row.ids[:20], 3, 3], limit, sampling))
 
 
+# --- where an answer begins ----------------------------------------------------------------------------------
+
+
+class _Heard(TextSession):
+    """Notes what it is told."""
+
+    def __init__(self, prompt):
+        self.heard = []
+        super().__init__(prompt)
+
+    def extend(self, ids):
+        self.heard.append(("extend", len(ids)))
+        super().extend(ids)
+
+    def begin_answer(self, ids):
+        self.heard.append(("begin_answer", len(ids)))
+        super().extend(ids)
+
+    def learn(self, feedback):
+        self.heard.append(("learn", len(feedback.emitted)))
+        super().extend(feedback.emitted)
+
+    def draft(self, nodes, lookahead_nodes, accept_rates):
+        return TokenTree.empty()
+
+
+class _HeardBefore(_Heard):
+    """A session written for 0.1.0, which knows no answers."""
+
+    @property
+    def begin_answer(self):
+        raise AttributeError("begin_answer")
+
+
+@pytest.mark.parametrize(("session", "first"), [(_Heard, "begin_answer"), (_HeardBefore, "extend")])
+@pytest.mark.parametrize("turn", [0, 1, 2, 5])
+def test_every_answer_is_announced_however_long_the_turn_before_it(session, first, turn):
+    drafter, target = broken(session=session), ToyTarget()
+    with open_sequences(target, [drafter], [Request([7], 3)], SampleAndMatch()) as (row,):
+        told = row.sources[0].session
+        for _ in decode_sequences(target, FixedPlanner(2), [row]):
+            pass
+        answer = [(first, 1), ("learn", 1), ("learn", 1)]
+        assert told.heard == [("extend", 1), *answer]
+        row.turn(Request([*row.ids, *[3] * turn], 3))
+        for _ in decode_sequences(target, FixedPlanner(2), [row]):
+            pass
+        assert row.sources[0].session is told, "it did not fail"
+        assert told.heard[4:] == [("extend", turn), *answer]
+
+
+@pytest.mark.parametrize("turn", [[], [3], [3, 3]])
+@pytest.mark.parametrize("name", sorted(ANSWERING | {"jacobi"}))
+def test_a_session_that_was_told_of_a_turn_drafts_as_a_new_one(name, turn):
+    (drafter,) = WELL_BEHAVED[name](ToyTarget(), GREEDY)
+    told = drafter.open(PROMPT, None)
+    told.begin_answer([1])
+    told.extend([2, *turn])
+    told.begin_answer([4])
+    fresh = drafter.open([*PROMPT, 1, 2, *turn], None)
+    fresh.begin_answer([4])
+    trees = [session.draft(7, 0, drafter.prior) for session in (told, fresh)]
+    for column in ("tokens", "parents", "belief", "evidence"):
+        assert getattr(trees[0], column).tolist() == getattr(trees[1], column).tolist()
+
+
 # --- the list is complete ------------------------------------------------------------------------------------
 
 
@@ -115,8 +181,10 @@ class _Drafter(BaseDrafter):
 
 
 def broken(**members):
-    """A drafter as above with other members, those of its session included."""
-    session = type("_Broken", (_Session,), {k: v for k, v in members.items() if callable(v)})
+    """A drafter as above with another ``session``, or with other members, those of its session included."""
+    session = members.pop("session", None) or type(
+        "_Broken", (_Session,), {k: v for k, v in members.items() if callable(v)}
+    )
     others = {k: v for k, v in members.items() if not callable(v)}
     return type("_BrokenDrafter", (_Drafter,), {"session": session, **others})()
 

@@ -49,7 +49,7 @@ def play(script, drafter, oracle, session=None):
         if keep is not None or prompt:
             session.extend(prompt)
         first = write(1)
-        session.extend(first)
+        session.begin_answer(first)
         return first
 
     drafts = 0

@@ -217,7 +217,7 @@ def test_where_guesses_come_from():
         return session.draft(16, 0, ODDS).tokens.tolist()
 
     session = JacobiDrafter(block=16).open(prompt, None)
-    session.extend([3])
+    session.begin_answer([3])
     drawn = guesses(session)
     assert set(drawn) == set(prompt), "of the prompt, not of the answer"
     assert guesses(JacobiDrafter(block=16, seed=1).open([*prompt, 3], None)) != drawn

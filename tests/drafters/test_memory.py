@@ -36,7 +36,7 @@ def feedback(*emitted, proposal=None, path=()):
 def answered(drafter, answer=ANSWER, prompt=(1, 2)):
     """A session that has written an answer: its first token comes from the prefill."""
     session = drafter.open(list(prompt), None)
-    session.extend(answer[:1])
+    session.begin_answer(answer[:1])
     for token in answer[1:]:
         session.learn(feedback(token))
     return session
@@ -78,7 +78,7 @@ def test_each_turn_has_its_own_answer():
     session = answered(drafter)
     session.extend([3, 4, 5])
     assert held(drafter) == [ANSWER]
-    session.extend([21])
+    session.begin_answer([21])
     session.learn(feedback(22, 23))
     session.close()
     assert held(drafter) == [ANSWER, [21, 22, 23]]
@@ -91,7 +91,7 @@ def test_a_cut_ends_the_answer():
     assert held(drafter) == []
     session.truncate(5)
     session.extend([9, 9])
-    session.extend([21])
+    session.begin_answer([21])
     session.learn(feedback(22))
     session.close()
     assert held(drafter) == [ANSWER, [21, 22]]
@@ -246,7 +246,7 @@ def test_a_file_is_saved_at_the_end_and_read_the_next_time(path):
 def test_the_interpreter_saves_it_when_it_ends(path):
     code = (
         f"from draftwood.drafters.memory.drafter import MemoryDrafter; d = MemoryDrafter(file={str(path)!r});"
-        "s = d.open([1], None); s.extend([4]); s.extend([5, 6]); s.close(); d.memory.add([7, 8, 9])"
+        "s = d.open([1], None); s.begin_answer([4]); s.extend([5, 6]); s.close(); d.memory.add([7, 8, 9])"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert [saved.ids.tolist() for saved in Memory.open(path).answers()] == [[7, 8, 9]]

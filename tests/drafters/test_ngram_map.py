@@ -145,7 +145,7 @@ class Told:
     def __init__(self, prompt, make=NgramMapKDrafter, **options):
         options = {"size_n": 2, "size_m": 3} | options
         self.session = make(**options, faithful=True).open(list(prompt)[:-1], None)
-        self.session.extend(list(prompt)[-1:])
+        self.session.begin_answer(list(prompt)[-1:])
 
     def draft(self, nodes=50):
         self.tree = self.session.draft(nodes, 0, np.full(32, 0.5, dtype=np.float32))
@@ -157,7 +157,7 @@ class Told:
     def turn(self, keep, prompt, first):
         self.session.truncate(keep)
         self.session.extend(prompt)
-        self.session.extend([first])
+        self.session.begin_answer([first])
 
 
 def test_faithful_needs_2n_plus_m_tokens_of_history():
@@ -267,7 +267,7 @@ def test_faithful_after_a_shrunken_history_is_silent_where_the_reference_aborts(
     assert told.draft() == []
     told.session.extend([3, 4, 5, 1, 2, 3, 4])  # a turn: begin
     assert told.draft() == []  # the newest token is in the prompt still
-    told.session.extend([5])
+    told.session.begin_answer([5])
     told.draft()
     told.write(1, 2)
     assert told.draft() == [3, 4, 5]

@@ -214,7 +214,7 @@ def test_faithful_as_in_the_worked_example():
     drafter = NgramModDrafter(n_match=12, faithful=True)
     session = drafter.open(text[:36], None)
     assert used(drafter) == 24
-    session.extend(text[36:37])
+    session.begin_answer(text[36:37])
     grown = {}
     for length in range(37, 99):  # of the text; the history is one token shorter
         before = used(drafter)
@@ -229,7 +229,7 @@ def test_faithful_with_its_defaults_inserts_every_9_tokens():
     text = list(range(1000, 1200))
     drafter = NgramModDrafter(faithful=True)
     session = drafter.open(text[:36], None)
-    session.extend(text[36:37])
+    session.begin_answer(text[36:37])
     counts = [used(drafter)]
     for length in range(37, 70):
         session.draft(64, 0, drafter.prior)
@@ -254,12 +254,12 @@ def test_faithful_needs_n_min_hits_in_a_row():
         drafter = NgramModDrafter(n_match=4, n_min=least, n_max=64, faithful=True)
         drafter.open(text[:30], None)
         session = drafter.open(text[:9], None)
-        session.extend([9])
+        session.begin_answer([9])
         assert draft(session) == (text[10:30] if proposed else [])
     drafter = NgramModDrafter(n_match=4, n_min=1000, n_max=8, faithful=True)
     drafter.open(text[:30], None)
     session = drafter.open(text[:9], None)
-    session.extend([9])
+    session.begin_answer([9])
     assert draft(session) == text[10:18]  # never more than n_max are needed
 
 
@@ -267,7 +267,7 @@ def test_faithful_slots_collide():
     drafter = NgramModDrafter(n_match=1, n_min=0, n_max=2, faithful=True)
     drafter.open([5, 7, 8], None)
     session = drafter.open([1], None)
-    session.extend([5 + SLOTS])
+    session.begin_answer([5 + SLOTS])
     assert draft(session) == [7, 8]
 
 
@@ -281,9 +281,9 @@ def bad_steps(session, drafter, count, tail=(1, 2, 3)):
 def test_faithful_five_bad_drafts_empty_everybodys_pool():
     drafter = make(faithful=True)
     other = drafter.open([5, 6, 7, 8, 5, 6], None)
-    other.extend([7])
+    other.begin_answer([7])
     session = drafter.open([1, 2, 3, 4] * 3 + [1, 2], None)
-    session.extend([3])
+    session.begin_answer([3])
     bad_steps(session, drafter, 4)
     assert draft(other) == [8, 5, 6]
     bad_steps(session, drafter, 1)
@@ -297,17 +297,17 @@ def test_faithful_bad_drafts_are_counted_across_requests_until_a_good_one():
     drafter = make(faithful=True)
     prompt = [1, 2, 3, 4] * 3 + [1, 2]
     session = drafter.open(prompt, None)
-    session.extend([3])
+    session.begin_answer([3])
     bad_steps(session, drafter, 4)
     session.truncate(0)
     session.extend(prompt)  # a turn
-    session.extend([3])
+    session.begin_answer([3])
     bad_steps(session, drafter, 1)
     assert used(drafter) == 0
 
     drafter = make(faithful=True)
     session = drafter.open(prompt, None)
-    session.extend([3])
+    session.begin_answer([3])
     bad_steps(session, drafter, 4)
     tree = session.draft(64, 0, drafter.prior)
     session.learn(feedback([*tree.tokens[:2].tolist(), 900, 1, 2, 3], tree, 2))  # 2 of 8: just enough
@@ -318,7 +318,7 @@ def test_faithful_bad_drafts_are_counted_across_requests_until_a_good_one():
 def test_faithful_share_is_of_the_draft_before_the_cut():
     drafter = make(faithful=True)
     session = drafter.open([1, 2, 3, 4] * 3 + [1, 2], None)
-    session.extend([3])
+    session.begin_answer([3])
     for _ in range(5):
         tree = session.draft(1, 0, drafter.prior)
         assert len(tree) == 1
@@ -333,14 +333,14 @@ def test_faithful_full_pool_forgets_the_prompt_that_was_just_read():
     prompt = [1, 2, 3, 4, 1, 2]
     session = drafter.open(prompt, None)
     assert used(drafter) == 0
-    session.extend([3])
+    session.begin_answer([3])
     assert draft(session) == []
     for _ in range(30):
         session.learn(feedback([1]))
         session.draft(8, 0, drafter.prior)
     session.learn(feedback([2, 3]))
     assert draft(session)[0] == 1  # what came after the prompt is in the pool, the prompt's own 4 is not
-    other.extend([8])
+    other.begin_answer([8])
     assert draft(other) == []
 
 

@@ -78,20 +78,20 @@ def test_so_it_does_on_texts_that_outgrow_its_first_table(text, order):
 
 def test_the_answer_is_not_learnt_and_the_next_turn_learns_it():
     session = ParrotDrafter(p=0.0).open([1, 2, 3], None)
-    session.extend([5])
+    session.begin_answer([5])
     session.learn(feedback(6, 5))
     assert draft(session, 1).tokens.tolist() == [3]  # only the most frequent token is known, the latest on a tie
     session.extend([9, 5])
     assert draft(session, 2).tokens.tolist() == [9, 5]
     session.truncate(3)
     session.extend([])  # the rest of the new turn's prompt: nothing
-    session.extend([5])
+    session.begin_answer([5])
     assert draft(session, 1).tokens.tolist() == [3]
 
 
 def test_it_learns_when_told_to():
     session = ParrotDrafter(p=0.0, learn=True).open([1, 2, 3], None)
-    session.extend([5])
+    session.begin_answer([5])
     session.learn(feedback(6, 5))
     assert draft(session, 2).tokens.tolist() == [6, 5]
     twin = session.fork()

@@ -189,7 +189,7 @@ EXPECTED = list(range(100, 200))
 def test_it_begins_with_the_text():
     session = PredictionDrafter(texts=(tuple(EXPECTED),)).open([1, 2], None)
     assert best(session) == EXPECTED[:16]
-    session.extend([100])
+    session.begin_answer([100])
     assert best(session) == EXPECTED[1:17]
     assert session.match_length == 1
 
@@ -323,9 +323,9 @@ def test_a_new_turn_starts_the_answer_again():
     assert best(session)[0] == 130
     session.extend([5, 6, 7])
     assert best(session)[0] == 100
-    session.extend([100])
+    session.begin_answer([100])
     assert best(session)[0] == 101
-    session.extend([8])  # nothing was learnt since, so the turn was over with its first token
+    session.extend([8])  # a turn of a single token
     assert best(session)[0] == 100
 
 
@@ -336,18 +336,18 @@ def test_a_turn_that_only_repeats_what_is_there_starts_again_too():
     assert best(session)[0] == 100
 
 
-def test_truncating_goes_back_within_an_answer_or_before_it():
+def test_truncating_goes_back_within_the_answer_or_before_it():
     session = drafted(EXPECTED, *EXPECTED[:30], prompt=(1, 2))
     session.extend([5, 6, 7])
     session.learn(feedback(*EXPECTED[:20]))
     session.truncate(2 + 30 + 3 + 10)
     assert best(session)[0] == 110
     session.truncate(2 + 12)
-    assert best(session)[0] == 112
+    assert best(session)[0] == 100, "where an earlier answer began is not remembered: `begin_answer` will tell"
     session.truncate(1)
     assert best(session)[0] == 100
     session.extend([])  # the rest of the new turn's prompt: nothing
-    session.extend([100])
+    session.begin_answer([100])
     assert best(session)[0] == 101
 
 
@@ -355,7 +355,7 @@ def test_a_turn_that_changes_one_token_of_the_prompt_is_no_answer():
     session = drafted(EXPECTED, EXPECTED[0], prompt=(1, 2, 3))
     session.truncate(2)
     session.extend([9])
-    session.extend([EXPECTED[0]])
+    session.begin_answer([EXPECTED[0]])
     assert best(session)[0] == EXPECTED[1]
 
 

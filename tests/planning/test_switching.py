@@ -14,6 +14,7 @@ from tests.planning.states import FakeState
 from draftwood.declared import declared
 from draftwood.errors import UsageError
 from draftwood.planning.bandit import DWELL, FIRST
+from draftwood.planning.base import Limit
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.load import load
 from draftwood.planning.policies.switching import SwitchingPolicy
@@ -28,7 +29,7 @@ def after(
     policy: SwitchingPolicy, state: FakeState, *, accepted: tuple[int, ...] = (3, 0), rests: tuple[int, ...] = ()
 ) -> list[bool] | None:
     """One step, in which a pass over n tokens takes n + 10 ms; returns the mask of its asking."""
-    mask = policy.sources(state)
+    mask = policy.limit(state, 1, 9).sources
     asked = [i not in rests and (mask is None or mask[i]) for i in range(len(accepted))]
     sources = tuple(
         SourceStep(calls=int(on), asked=4, proposed=4 * on, kept=4 * on, accepted=n * on)
@@ -62,15 +63,17 @@ def test_the_kind_is_recognised_once_in_so_many_tokens():
     policy = SwitchingPolicy(every=64, decode=decode)
     state = FakeState(drafters=[GOOD, BAD], ids=[1] * 1000, length=100)
     for state.length in (100, 130, 163, 164, 200, 50):  # the last: the next turn of an edited chat
-        policy.sources(state)
+        policy.limit(state, 1, 9)
     assert seen == [256] * 3
-    assert policy.why() == "code: all sources"
+    assert policy.limit(state, 1, 9).why == "code: all sources"
 
 
 def test_without_a_tokenizer_all_text_is_of_one_kind():
     policy = SwitchingPolicy()
-    policy.sources(FakeState(drafters=[GOOD, BAD]))
-    assert policy.why() == "text: all sources, all text taken for alike: no tokenizer"
+    assert (
+        policy.limit(FakeState(drafters=[GOOD, BAD]), 1, 9).why
+        == "text: all sources, all text taken for alike: no tokenizer"
+    )
 
 
 def test_a_tokenizer_that_raises_stops_nothing():
@@ -78,8 +81,9 @@ def test_a_tokenizer_that_raises_stops_nothing():
         raise RuntimeError(ids)
 
     policy = SwitchingPolicy(decode=decode)
-    assert policy.sources(FakeState(drafters=[GOOD, BAD])) is None
-    assert policy.why().startswith("text")
+    limit = policy.limit(FakeState(drafters=[GOOD, BAD]), 1, 9)
+    assert limit.sources is None
+    assert limit.why.startswith("text")
 
 
 @pytest.mark.parametrize("drafters", [[], [GOOD], [None, GOOD], [None, None]])
@@ -89,9 +93,9 @@ def test_one_drafter_leaves_nothing_to_choose(drafters):
 
     policy = SwitchingPolicy(decode=decode)
     state = FakeState(drafters=drafters)
-    assert policy.sources(state) is None
+    assert policy.limit(state, 1, 9).sources is None
     policy.learn(state)
-    assert policy.why() == "one drafter: nothing to choose"
+    assert policy.limit(state, 1, 9).why == "one drafter: nothing to choose"
 
 
 def test_all_draft_where_the_chosen_one_was_disabled():
@@ -99,7 +103,7 @@ def test_all_draft_where_the_chosen_one_was_disabled():
     while after(policy, state, accepted=(3, 0, 0)) is None:
         pass
     state.drafters = [None, BAD, BAD]
-    assert policy.sources(state) is None
+    assert policy.limit(state, 1, 9).sources is None
 
 
 def test_with_a_source_that_is_never_asked_it_learns_from_the_others():
@@ -121,16 +125,18 @@ def test_each_request_of_a_batch_has_its_own_reason():
     policy = SwitchingPolicy(decode=lambda ids: texts[ids[0]])
     states = [FakeState(drafters=[GOOD, BAD], ids=[1]), FakeState(drafters=[GOOD, BAD], ids=[2])]
     states.append(FakeState(drafters=[GOOD, None]))
-    for state in states:
-        policy.limit(state, 3)
-        policy.sources(state)
-    reasons = []
-    for state in states:
-        policy.limit(state, 1)  # as a planner's trace does
-        reasons.append(policy.why())
+    reasons = [policy.limit(state, 3, 9).why for state in states]
     assert reasons == ["code: all sources", "prose: all sources", "one drafter: nothing to choose"]
     policy.learn(states[0])
     assert policy._rows == 3
+
+
+def test_where_nobody_will_be_asked_nothing_is_chosen():
+    policy, state = SwitchingPolicy(decode=lambda _: CODE), FakeState(drafters=[GOOD, BAD])
+    assert policy.limit(state, 1, 0) == Limit(why="nothing decided yet")
+    assert not policy._requests
+    said = policy.limit(state, 1, 9).why
+    assert policy.limit(state, 1, 0) == Limit(why=said)
 
 
 def test_sets_of_drafters_are_judged_apart():
@@ -138,8 +144,8 @@ def test_sets_of_drafters_are_judged_apart():
     for _ in range(FIRST + DWELL // 2):
         state = FakeState(drafters=[GOOD, BAD])
         after(policy, state)
-    assert list(policy.sources(FakeState(drafters=[GOOD, BAD]))) == [True, False]
-    assert policy.sources(FakeState(drafters=[BAD, GOOD])) is None
+    assert list(policy.limit(FakeState(drafters=[GOOD, BAD]), 1, 9).sources) == [True, False]
+    assert policy.limit(FakeState(drafters=[BAD, GOOD]), 1, 9).sources is None
 
 
 def test_the_next_turn_may_have_other_drafters():
@@ -147,14 +153,14 @@ def test_the_next_turn_may_have_other_drafters():
     for _ in range(FIRST + DWELL // 2):
         after(policy, state)
     state.drafters = [declared(drafter) for drafter in (GOOD, BAD, BAD)]
-    assert policy.sources(state) is None
+    assert policy.limit(state, 1, 9).sources is None
     after(policy, state, accepted=(3, 0, 0))
 
 
 def test_sets_that_never_come_again_are_forgotten():
     policy = SwitchingPolicy()
     for seed in range(600):
-        policy.sources(FakeState(drafters=[GOOD, RandomDrafter(seed=seed)]))
+        policy.limit(FakeState(drafters=[GOOD, RandomDrafter(seed=seed)]), 1, 9)
     assert len(policy._bandits) <= 256
 
 
@@ -192,8 +198,7 @@ def test_it_is_made_by_name():
     (policy,) = load("fixed:8+switching:every=32", decode=lambda _: CODE).policies
     assert isinstance(policy, SwitchingPolicy)
     assert policy.every == 32
-    policy.sources(FakeState(drafters=[GOOD, BAD]))
-    assert policy.why().startswith("code")
+    assert policy.limit(FakeState(drafters=[GOOD, BAD]), 1, 9).why.startswith("code")
 
 
 def test_looking_after_less_than_a_token_is_refused():

@@ -35,12 +35,12 @@ class Machine:
         self.clock.now += seconds
         self.degrees = degrees
         self.policy.learn(self.state)
-        return self.policy.limit(self.state, 1)
+        return self.policy.limit(self.state, 1, 9).nodes
 
 
 def test_five_becomes_three_above_the_limit_and_five_again_when_it_is_cooler():
     machine = Machine()
-    assert machine.policy.limit(machine.state, 1) is None, "nothing is known yet"
+    assert machine.policy.limit(machine.state, 1, 9).nodes is None, "nothing is known yet"
     found = [machine.after(5, degrees) for degrees in (41, 42, 42.1, 50, 41, 40, 39.9, 41.9, 42.5)]
     assert found == [None, None, 3, 3, 3, 3, None, None, 3]
 
@@ -68,7 +68,7 @@ def test_the_step_records_the_temperature_by_which_it_was_limited():
     assert machine.state.step.temperature is None
     machine.after(1, 44)
     assert machine.state.step.temperature == 43.25
-    assert machine.policy.why() == "44.0 °C"
+    assert machine.policy.limit(FakeState(), 1, 9).why == "44.0 °C"
 
 
 @pytest.mark.parametrize("nonsense", [math.nan, -300, math.inf, 0.0, 1e9, "hot", None])
@@ -76,7 +76,7 @@ def test_nonsense_is_no_temperature(nonsense):
     machine = Machine()
     machine.after(1, 50)
     assert machine.after(1, nonsense) is None
-    assert machine.policy.why() == "no temperature sensor here"
+    assert machine.policy.limit(FakeState(), 1, 9).why == "no temperature sensor here"
 
 
 def test_a_sensor_that_raises_is_none():
@@ -84,10 +84,10 @@ def test_a_sensor_that_raises_is_none():
         raise OSError("gone")
 
     policy = Thermal(sensor=scripted(read))
-    assert policy.why() == "temperature not read yet"
+    assert policy.limit(FakeState(), 1, 9).why == "temperature not read yet"
     policy.learn(FakeState())
-    assert policy.limit(FakeState(), 1) is None
-    assert policy.why() == "no temperature sensor here"
+    assert policy.limit(FakeState(), 1, 9).nodes is None
+    assert policy.limit(FakeState(), 1, 9).why == "no temperature sensor here"
 
 
 @given(st.lists(st.tuples(st.floats(-5, 20), st.floats(0, 100) | st.just(math.nan)), max_size=60))
@@ -196,13 +196,16 @@ def test_an_answer_older_than_a_minute_is_unknown_until_the_next():
     jobs.pop()()
     clock.now = 60  # nobody wrote anything meanwhile
     policy.learn(state)
-    assert (policy.limit(state, 1), policy.why()) == (3, "50.0 °C")
+    assert (policy.limit(state, 1, 9).nodes, policy.limit(FakeState(), 1, 9).why) == (3, "50.0 °C")
     clock.now = 60.5
     policy.learn(state)
-    assert (policy.limit(state, 1), policy.why()) == (None, "the last temperature is too old")
+    assert (policy.limit(state, 1, 9).nodes, policy.limit(FakeState(), 1, 9).why) == (
+        None,
+        "the last temperature is too old",
+    )
     jobs.pop()()
     policy.learn(state)
-    assert (policy.limit(state, 1), policy.why()) == (3, "50.0 °C")
+    assert (policy.limit(state, 1, 9).nodes, policy.limit(FakeState(), 1, 9).why) == (3, "50.0 °C")
 
 
 def test_a_sensor_of_ones_own_that_is_read_seldom_counts_twice_as_long():
@@ -222,8 +225,8 @@ def test_a_policy_says_that_its_sensor_does_not_answer():
     policy.learn(FakeState())
     clock.now = 9
     policy.learn(FakeState())
-    assert policy.limit(FakeState(), 1) is None
-    assert policy.why() == "the temperature sensor does not answer"
+    assert policy.limit(FakeState(), 1, 9).nodes is None
+    assert policy.limit(FakeState(), 1, 9).why == "the temperature sensor does not answer"
 
 
 def test_a_sensor_that_blocks_stalls_nobody():
@@ -241,7 +244,7 @@ def test_a_sensor_that_blocks_stalls_nobody():
         policy.learn(FakeState())
     assert asked.wait(30)
     assert read_by == ["draftwood-sensor"]
-    assert policy.limit(FakeState(), 1) is None
+    assert policy.limit(FakeState(), 1, 9).nodes is None
     frozen.set()
 
 

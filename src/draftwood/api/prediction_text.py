@@ -10,7 +10,7 @@ from draftwood.errors import UsageError
 
 
 def predictions(texts: str | Sequence[str], tokenizer: Any) -> tuple[tuple[int, ...], ...]:
-    """Return the token ids of all expected texts in all their `variants`, for `PredictionDrafter.texts`.
+    """Return the token ids of all expected texts in all their `variants`, for drafters that take a prediction.
 
     Parameters
     ----------

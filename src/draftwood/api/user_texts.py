@@ -6,22 +6,17 @@ import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from draftwood.api.text_input import Ids, Prediction, Text, read_prediction, read_texts, several
-from draftwood.contracts import Drafter
+from draftwood.api.text_input import Prediction, Text, read_prediction, read_texts, several
+from draftwood.contracts import Drafter, DraftTexts, TokenFile
 from draftwood.drafters.corpus.corpus import Corpus
-from draftwood.drafters.corpus.drafter import CorpusDrafter
-from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
+from draftwood.drafters.declaring import files_of, takes_of
 from draftwood.drafters.load import load as load_drafters
-from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.memory.memory import Memory
-from draftwood.drafters.ngram.drafter import NgramDrafter
-from draftwood.drafters.parrot.drafter import ParrotDrafter
-from draftwood.drafters.prediction.drafter import PredictionDrafter
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.files.format import compare_tokenizers
 from draftwood.files.paths import named
@@ -31,8 +26,8 @@ CorpusGiven = Corpus | str | PathLike[str]
 
 log = logging.getLogger("draftwood")
 
-_OWN = {"prediction": PredictionDrafter, "memory": MemoryDrafter, "corpus": CorpusDrafter}
-"""Who drafts from what."""
+_OWN = {"prediction": "prediction", "memory": "memory", "corpus": "corpus", "context": "ngram"}
+"""The drafter that is added for what no drafter of the set takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +73,8 @@ class UserTexts:
             )
         added: list[Drafter] = []
         for name in given:
-            if name == "context":
-                if not any(_reads_context(d) for d in (*drafters, *added)):
-                    added.append(NgramDrafter())
-            elif not any(isinstance(d, _OWN[name]) for d in drafters):
-                added.append(_OWN[name]())
+            if not any(getattr(takes_of(drafter), name) for drafter in (*drafters, *added)):
+                added += load_drafters(_OWN[name])
         return (*drafters, *added)
 
     def label(self, spec: str) -> str:
@@ -127,7 +119,7 @@ class UserTexts:
         if self.memory is None or isinstance(self.memory, Memory):
             return self.memory
         path = _path(self.memory, "memory")
-        sizes = {d.tokens for d in drafters if isinstance(d, MemoryDrafter) and d.tokens is not None}
+        sizes = {size for drafter in drafters if (size := takes_of(drafter).memory_tokens) is not None}
         if len(sizes) > 1:
             said = " and ".join(f"tokens={size}" for size in sorted(sizes))
             raise UsageError(f"one memory is given, and its drafters say {said}: give the same everywhere")
@@ -142,100 +134,76 @@ class UserTexts:
 
     def bind(self, drafters: tuple[Drafter, ...], tokenizer: Any, vocab_size: int | None) -> tuple[Drafter, ...]:
         """Return the drafters with everything `opened` at hand, but predictions, which belong to a prompt."""
-        texts = () if self.context is None else read_texts(self.context, "context", tokenizer, vocab_size)
-        return tuple(self._bind(drafter, texts) for drafter in drafters)
-
-    def _bind(self, drafter: Any, context: tuple[Ids, ...]) -> Drafter:
-        found: Drafter = drafter
-        if isinstance(drafter, MemoryDrafter) and self.memory is not None:
-            found = replace(drafter, memory=self.memory)  # type: ignore[arg-type]
-        elif isinstance(drafter, CorpusDrafter) and self.corpus:
-            found = replace(drafter, corpora=(*drafter.corpora, *self.corpus))  # type: ignore[misc]
-        elif context and isinstance(drafter, ParrotDrafter):
-            found = replace(drafter, context=(*drafter.context, *(i for text in context for i in text)))
-        elif context and _reads_context(drafter):
-            found = replace(drafter, context=(*drafter.context, *context))
-        return found
+        context = () if self.context is None else read_texts(self.context, "context", tokenizer, vocab_size)
+        brought = DraftTexts(memory=self.memory, corpus=self.corpus or (), context=context)  # type: ignore[arg-type]
+        return tuple(_with(drafter, brought) for drafter in drafters)
 
 
-def _reads_context(drafter: Any) -> bool:
-    return is_dataclass(drafter) and isinstance(getattr(drafter, "context", None), tuple)
+def _with(drafter: Any, brought: DraftTexts) -> Drafter:
+    """Return the drafter with those texts that it takes; the same object where it takes none of them."""
+    takes, fitting = takes_of(drafter), {}
+    for field in fields(brought):
+        value = getattr(brought, field.name)
+        if getattr(takes, field.name) and value is not None and value != ():
+            fitting[field.name] = value
+    found: Drafter = drafter.with_user_texts(DraftTexts(**fitting)) if fitting else drafter
+    return found
 
 
 def predicting(
     drafters: tuple[Drafter, ...], prediction: Any, tokenizer: Any, vocab_size: int | None = None
 ) -> tuple[Drafter, ...]:
-    """Return the drafters, those that follow a prediction bound to the texts of one prompt."""
+    """Return the drafters, those that take a prediction bound to the texts of one prompt."""
     texts = () if prediction is None else read_prediction(prediction, tokenizer, vocab_size)
-    return tuple(
-        replace(d, texts=tuple(dict.fromkeys((*d.texts, *texts)))) if isinstance(d, PredictionDrafter) else d
-        for d in drafters
-    )
+    every: tuple[Any, ...] = drafters
+    return tuple(d.with_user_texts(DraftTexts(prediction=texts)) if takes_of(d).prediction else d for d in every)
 
 
 def check_tokenizer(drafters: Iterable[Drafter], tokenizer: Any) -> None:
-    """Raise `VocabularyError` if what a drafter reads holds the ids of another tokenizer, however it came there.
+    """Compare the tokenizer in use with those of the files that drafters declare, however these came there.
 
-    Nothing can be told of ids whose tokenizer is not known, and of a tokenizer that does not give its vocabulary.
+    Ids of an unknown tokenizer are not compared, nor is a tokenizer that does not give its vocabulary.
 
     Raises
     ------
+    VocabularyError
+        If a file holds the ids of another tokenizer.
     UsageError
-        If there is no tokenizer to compare with that of a file which tells its own.
+        If a file tells its tokenizer and there is none to compare it with.
     """
-    for drafter in drafters:
-        if tokenizer is None:
-            if file := _file_of_a_tokenizer(drafter):
+    files = [file for drafter in drafters for file in files_of(drafter)]
+    if tokenizer is None:
+        for file in files:
+            if file.path is not None and file.tokenizer is not None:
                 raise UsageError(
-                    f"{file} belongs to one tokenizer, and none is known here to compare: pass tokenizer="
+                    f"{file.path} belongs to one tokenizer, and none is known here to compare: pass tokenizer="
                 )
-        elif hasattr(tokenizer, "get_vocab"):
-            _compare(drafter, tokenizer)
+    elif files and hasattr(tokenizer, "get_vocab"):
+        from draftwood.models.fingerprint import tokenizer_fingerprint
+
+        for file in files:
+            _compare(file, tokenizer_fingerprint(tokenizer))
 
 
-def _file_of_a_tokenizer(drafter: Drafter) -> str | None:
-    """A file of this drafter that tells whose ids it holds."""
-    if isinstance(drafter, MemoryDrafter) and drafter.memory is not None:
-        memory = drafter.memory
-        return str(memory.path) if memory.path is not None and memory.fingerprint is not None else None
-    if isinstance(drafter, CorpusDrafter):
-        telling = [c for c in drafter.corpora if c.path is not None and c.fingerprint is not None]
-        return str(telling[0].path) if telling else None
-    if isinstance(drafter, NgramCacheDrafter) and drafter.fingerprint is not None:
-        return "the file of ngram-cache"
-    return None
-
-
-def _compare(drafter: Drafter, tokenizer: Any) -> None:
-    from draftwood.models.fingerprint import tokenizer_fingerprint
-
-    if isinstance(drafter, MemoryDrafter) and drafter.memory is not None:
-        drafter.memory.check_fingerprint(tokenizer_fingerprint(tokenizer))
-    elif isinstance(drafter, CorpusDrafter):
-        for corpus in drafter.corpora:
-            what = f"the corpus {corpus.path or 'that was given'}"
-            compare_tokenizers(what, corpus.fingerprint, tokenizer_fingerprint(tokenizer))
-    elif isinstance(drafter, NgramCacheDrafter):
-        drafter.check_fingerprint(tokenizer_fingerprint(tokenizer))
+def _compare(file: TokenFile, fingerprint: str) -> None:
+    compare_tokenizers(file.name, file.tokenizer, fingerprint)
+    if file.accept is not None:
+        file.accept(fingerprint)
 
 
 def detached(drafters: Iterable[Drafter]) -> tuple[Drafter, ...]:
-    """Return the drafters with memories of their own, which know what those know now, and counts of their files.
+    """Return drafters that know what these know now, write no file and teach nobody else what they learn.
 
-    Nothing is saved, and nothing that they learn reaches anybody else; two that share a memory still do.
+    Those that share a memory share its copy.
     """
-    copies: dict[int, Memory] = {}
+    copies: dict[int, Any] = {}
 
-    def alone(drafter: Drafter) -> Drafter:
-        if isinstance(drafter, MemoryDrafter) and (memory := drafter.memory) is not None:
-            if id(memory) not in copies:
-                copies[id(memory)] = memory.copy()
-            return replace(drafter, file=None, memory=copies[id(memory)])
-        if isinstance(drafter, NgramCacheDrafter) and drafter.learns:
-            return replace(drafter, save=False)
-        return drafter
+    def share(thing: Any) -> Any:
+        if id(thing) not in copies:
+            copies[id(thing)] = thing.copy()
+        return copies[id(thing)]
 
-    return tuple(alone(drafter) for drafter in drafters)
+    return tuple(detach(share) if (detach := getattr(d, "detached", None)) else d for d in drafters)
 
 
 @contextmanager

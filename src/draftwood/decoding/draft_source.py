@@ -129,10 +129,23 @@ class DraftSource:
             self.step.open_s += perf_counter() - started
 
     def extend(self, ids: Sequence[int]) -> None:
-        """Pass on committed text that no feedback brought."""
+        """Pass on text that was read and not written."""
         session = self.session
         if session is not None:
             self._guarded("extend()", lambda: session.extend(ids))
+
+    def begin_answer(self, ids: Sequence[int]) -> None:
+        """Pass on the first token of an answer; through ``extend`` to sessions that have no ``begin_answer``."""
+        session: Any = self.session
+
+        def begin() -> None:
+            if hasattr(session, "begin_answer"):
+                session.begin_answer(ids)
+            else:
+                session.extend(ids)
+
+        if session is not None:
+            self._guarded("begin_answer()", begin)
 
     def truncate(self, length: int) -> None:
         """Pass on that the committed text was cut."""

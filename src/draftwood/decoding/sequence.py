@@ -163,7 +163,7 @@ class ActiveSequence:
         self._scores = None
         self.ids += verdict.emitted
         for source in self.sources if verdict.emitted else ():
-            source.extend(verdict.emitted)
+            source.begin_answer(verdict.emitted)
         self._settled = True
         credit = (MODEL,) * len(verdict.emitted)
         return Emission(self.number, verdict.emitted, credit, None, self.finish, self.error)

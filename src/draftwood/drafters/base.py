@@ -10,7 +10,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import DraftSession, Feedback, Floats, Needs, Noise
+from draftwood.contracts import (
+    Drafter,
+    DraftSession,
+    DraftTexts,
+    Feedback,
+    Floats,
+    Needs,
+    Noise,
+    Share,
+    Takes,
+    TokenFile,
+)
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
@@ -31,8 +42,28 @@ class BaseDrafter(ABC):
     def prior(self) -> Floats:
         return np.full(1, 0.5, dtype=np.float32)
 
+    @property
+    def takes(self) -> Takes:
+        return NOTHING_TAKEN
+
+    @property
+    def files(self) -> Sequence[TokenFile]:
+        return ()
+
+    def with_user_texts(self, texts: DraftTexts) -> Drafter:  # noqa: ARG002
+        return self
+
+    def detached(self, share: Share) -> Drafter:  # noqa: ARG002
+        return self
+
+    def remember(self, ids: Sequence[int]) -> None:  # noqa: B027 - most drafters remember nothing
+        pass
+
     @abstractmethod
     def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession: ...
+
+
+NOTHING_TAKEN = Takes()
 
 
 def draft_tree(
@@ -97,6 +128,9 @@ class TextSession(ABC):
         if len(new) and new.min() < 0:  # kernels mark ends of texts by negative numbers
             raise UsageError("token ids must not be negative")
         self._length = end
+
+    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        self.extend(ids)
 
     def truncate(self, length: int) -> None:
         self._length = min(length, self._length)

@@ -157,6 +157,8 @@ def _make(name: str, options: list[str]) -> Drafter:
         drafter = make(**given)
     except DraftwoodError:
         raise
+    except OSError as error:
+        raise UsageError(f"{error.filename or what} cannot be read ({error.strerror}): check its name") from error
     except Exception as error:
         raise DrafterError(f"{what} failed to make its drafter: {error!r}") from error
     _checked(drafter, what)

@@ -1,24 +1,27 @@
-"""Whether something pays whose effect comes later: done and left out in turns, by the tokens per second."""
+"""An A/B test while decoding: blocks of steps with and without something, compared by tokens per second."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 BLOCK = 24
-"""Steps in which nothing is changed."""
+"""Steps of one block, all with or all without."""
 
-_FIRST, _LONGEST = 2, 32  # blocks of the better way before the other one is tried again: doubled while it stays so
-_KEEP = 0.6  # of a way's rate when a new block of it ends
+_FIRST, _LONGEST = (
+    2,
+    32,
+)  # blocks of the better variant until the other is tried again, doubled each time
+_KEEP = 0.6  # weight of a variant's earlier blocks when a new block of it ends
 
 
 @dataclass(slots=True)
 class ABTest:
-    """Two ways, with and without; the better one is kept and the other tried more and more rarely.
+    """Compares decoding with and without something; the worse variant is retried ever more rarely.
 
     Attributes
     ----------
     on
-        Whether to do it now.
+        Whether the variant with it is in use now.
     """
 
     on: bool = True
@@ -30,7 +33,7 @@ class ABTest:
     _wait: int = _FIRST
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """Take in what a step emitted and took; a step without a time of its own tells nothing."""
+        """Take in the tokens and seconds of a step; one with an impossible time is ignored."""
         if not 0 < seconds < float("inf"):
             return
         self._tokens += tokens
@@ -48,14 +51,14 @@ class ABTest:
             self.on = not self.on
             return
         better = self._rates[True] >= self._rates[False]
-        if self.on != better:  # the other way was tried, or the one at hand has become the worse
+        if self.on != better:  # a retry of the worse variant ends, or the variant in use has become the worse
             self.on, self._blocks = better, 0
             self._wait = min(_LONGEST, 2 * self._wait)
         elif self._blocks >= self._wait:
             self.on, self._blocks = not better, 0
 
     def why(self) -> str:
-        """Say what was found."""
+        """Return the result so far, for people."""
         if len(self._rates) < 2:
             return "being tried"
         return f"{self._rates[True]:.1f} tokens/s with, {self._rates[False]:.1f} without"

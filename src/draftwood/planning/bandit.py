@@ -1,10 +1,10 @@
-"""Which of several sources to ask, or all of them together, by the tokens per second that they give.
+"""Chooses one of several drafters, or all of them together, by the tokens per second that they bring.
 
-Trying a source by itself costs as much as it is worse, and tokens per step vary as much as they are many: sixteen
-steps tell a rate to a quarter. A step in which all draft is worth more. It shows what each would have given at the
-same place, for every source is told which of its own nodes were taken. So all draft for a while; then the one that
-gives most by this credit does, if it beats them all; and what it really gives corrects the credit. A source that
-was not asked (it is disabled, or rests) is told nothing; steps in which nobody was asked tell nothing at all.
+Tokens per step vary so much that sixteen steps with one drafter give its rate to within a quarter only. Steps in
+which all drafters are asked tell more: each is told which of its own nodes were accepted, so the step shows what
+every one of them would have brought at the same place (its credit). So all are asked for a while; then the
+drafter with the best credit is asked alone if it beats asking all, and its real rate corrects the credit. A
+drafter that was not asked (disabled, or in its cooldown) gets no credit from that step.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 ALL = 0
-"""The arm of all sources together; arm ``1 + i`` is source ``i`` alone."""
+"""The choice of all drafters together; choice ``1 + i`` is drafter ``i`` alone."""
 
 FIRST, TRIAL = 96, 32
-"""Steps in which all draft: before anything is known, and now and then."""
+"""Steps in which all are asked: at the beginning, and in later trials."""
 DWELL = 64
 """Steps from one choice to the next."""
-_GAP, _LONGEST_GAP = 128, 4096  # steps from trial to trial, doubling: in a trial all together cost 3 to 6 % more
-_TIE = 0.05  # arms no further apart are alike, by what credit can tell: that in use stays, else the first named
-_KEEP = 0.999  # of the credit, per step that told of the arm
-_LEAST = 16.0  # steps of credit, of all kinds of text, below which an arm is unknown
-_REAL_KEEP = 0.9997  # of what an arm gave by itself, per step of it
-_POOLED = 256.0  # steps that other kinds of text count for
-_BIAS = 0.05  # standard deviation of the logarithm of credit over what comes
-_MOST = 3.0  # of the same logarithm; more is a clock that jumped
-_SPREAD = 2.0  # of the tokens of a step over their mean, twice what it is: neighbours are of the same text
+_GAP, _LONGEST_GAP = 128, 4096  # steps between trials, doubling: asking all costs 3 to 6 % more
+_TIE = 0.05  # smaller differences are ignored: the choice in use stays, else the first named is taken
+_KEEP = 0.999  # weight of earlier credit, per step that adds to it
+_LEAST = 16.0  # steps of credit, over all kinds of text, below which the rate counts as unknown
+_REAL_KEEP = 0.9997  # weight of earlier steps of a choice in its real rate
+_POOLED = 256.0  # other kinds of text together count as so many steps
+_BIAS = 0.05  # standard deviation of the logarithm of credited over real rate
+_MOST = 3.0  # limit of that logarithm; more comes from a clock that jumped
+_SPREAD = 2.0  # relative spread of tokens per step, doubled because neighbouring steps are alike
 
 
 Told = Sequence[tuple[float, float] | None]

@@ -1,11 +1,11 @@
-"""What all planners share: beliefs, the order of candidates, policies. How many are scored, each decides."""
+"""What all planners share: beliefs, the order of candidates, policies. Subclasses decide how many are scored."""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -16,13 +16,32 @@ from draftwood.planning.ranking import Ranking, depth_limit, node_limit, rank
 from draftwood.tree import NO_CLAIM, TokenTree
 
 CHAIN_OF = 4
-"""A target without trees gets the best chain of a tree of so many times its length: 2 to 4 % more per pass."""
+"""For a target that scores chains only, a tree this many times as large is asked for and its best chain scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a policy allows one request in one step, and why.
+
+    Attributes
+    ----------
+    nodes
+        Most draft nodes; None: as many as the planner likes.
+    sources
+        Which sources of the set may draft; None: all of them.
+    why
+        The reason in a few words, for people: ``43.0 °C``.
+    """
+
+    nodes: int | None = None
+    sources: Sequence[bool] | None = None
+    why: str = ""
 
 
 class Policy(Protocol):
-    """A reason to draft less than a planner would; the smallest answer of all wins.
+    """A rule that makes a planner draft less than it would; of several policies the smallest limit counts.
 
-    What it keeps of a request is its own affair; it must let go of it with the request. It never raises.
+    A policy never raises. What it stores about a request must not keep that request alive.
     """
 
     @property
@@ -30,38 +49,37 @@ class Policy(Protocol):
         """As typed after the planner."""
         ...
 
-    def limit(self, state: State, rows: int) -> int | None:
-        """Most draft nodes of this request now, of ``rows`` that share the pass; None: no opinion.
+    def limit(self, state: State, rows: int, nodes: int) -> Limit:
+        """Return what this request may draft in the step that begins, and why; called once per step.
 
-        Asked twice in a step, with the same answer.
+        Parameters
+        ----------
+        state
+            The request.
+        rows
+            Requests that share the pass.
+        nodes
+            Draft nodes that the planner, and the policies named before this one, would ask for.
         """
         ...
 
-    def sources(self, state: State) -> Sequence[bool] | None:
-        """Which sources of the set may draft now; None: all of them."""
-        ...
-
     def learn(self, state: State) -> None:
-        """Take in the step that was made; the request's `Step` tells all but the planner's own seconds."""
-        ...
-
-    def why(self) -> str:
-        """What made it answer as it did last, for people: ``43.0 °C``."""
+        """Take in the finished step; its record is complete except for the planner's own seconds."""
         ...
 
 
 class TreePlanner(ABC):
-    """Asks sources, ranks what they propose, scores as much as the subclass says and the policies allow.
+    """Asks drafters, ranks what they propose, and scores as much as the subclass says and the policies allow.
 
-    Planner and session in one: what a step leaves for the next call of its own session is written to the copy that
-    `open` makes; everything else is shared by all sessions, and read and written behind the lock of ``learned``.
+    It is planner and session in one: `open` makes a shallow copy, which keeps the state of its own steps. What was
+    learnt is shared by all copies and used under the lock of ``learned``.
 
     Parameters
     ----------
     learned
-        Goes on with this; by default with nothing.
+        What is known already; by default nothing.
     policies
-        Each may limit each request.
+        Limits for every request, see `Policy`.
     """
 
     name: ClassVar[str]
@@ -70,6 +88,7 @@ class TreePlanner(ABC):
         self.learned = learned if learned is not None else Learned()
         self.policies = tuple(policies)
         self._wished = 0  # draft nodes of a request, before policies; of this session's step
+        self._limits: list[list[Limit]] = []  # of this session's step, per request and policy
 
     def open(self) -> Self:
         """Return a session: it shares what was learnt, and keeps its steps to itself."""
@@ -85,37 +104,28 @@ class TreePlanner(ABC):
 
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
         with self.learned.lock:
-            self._wished = self.wish(states)
+            self._wished, self._limits = self.wish(states), []
             return [self._ask(state, len(states)) for state in states]
 
     def _ask(self, state: State, rows: int) -> list[Ask]:
         nodes = min(self._wished, depth_limit(state), node_limit(state))
-        if self.policies:
-            limit, _ = self._limit(state, rows)
-            nodes = nodes if limit is None else min(nodes, limit)
+        limits = []
+        for policy in self.policies:
+            limits.append(limit := policy.limit(state, rows, nodes))
+            nodes = nodes if limit.nodes is None else min(nodes, limit.nodes)
+        self._limits.append(limits)
         if not nodes:
             return [NOTHING] * len(state.drafters)
         lookahead_nodes = node_limit(state) - nodes if state.capabilities.trees else 0
         if not state.capabilities.trees:  # one branch is kept, and the best of a bigger tree is a better one
             nodes *= CHAIN_OF
-        allowed = self._allowed(state) if self.policies else None
+        masks = [limit.sources for limit in limits if limit.sources is not None]
         return [
             self.ask_one(drafter, state, nodes, lookahead_nodes)
-            if drafter is not None and (allowed is None or allowed[i])
+            if drafter is not None and all(mask[i] for mask in masks)
             else NOTHING
             for i, drafter in enumerate(state.drafters)
         ]
-
-    def _limit(self, state: State, rows: int) -> tuple[int | None, tuple[Policy, ...]]:
-        """The smallest answer of all policies, and who gave it."""
-        answers = [(policy.limit(state, rows), policy) for policy in self.policies]
-        least = min((limit for limit, _ in answers if limit is not None), default=None)
-        return least, tuple(policy for limit, policy in answers if limit is not None and limit == least)
-
-    def _allowed(self, state: State) -> Sequence[bool] | None:
-        """Which sources every policy lets draft; None: all."""
-        masks = [mask for policy in self.policies if (mask := policy.sources(state)) is not None]
-        return [all(ones) for ones in zip(*masks, strict=True)] if masks else None
 
     def ask_one(self, drafter: Declaration, state: State, nodes: int, lookahead_nodes: int) -> Ask:
         """Return what one source is asked for."""
@@ -132,25 +142,31 @@ class TreePlanner(ABC):
         ]
         if self.policies:
             rankings = [
-                self._held(state, ranking, len(states)) for state, ranking in zip(states, rankings, strict=True)
+                self._held(state, ranking, limits)
+                for state, ranking, limits in zip(states, rankings, self._limits, strict=True)
             ]
         counts = self.choose(states, rankings)
-        for state, ranking, count in zip(states, rankings, counts, strict=True):
+        for i, (state, ranking, count) in enumerate(zip(states, rankings, counts, strict=True)):
             if state.traced:
-                state.step.trace = {"plan": self.trace(state, ranking, count, len(states))}
+                said = self.trace(state, ranking, count, len(states))
+                if self.policies:
+                    reasons = zip(self.policies, self._limits[i], strict=True)
+                    said["policies"] = [[policy.name, limit.why] for policy, limit in reasons]
+                state.step.trace = {"plan": said}
         return [ranking.cut(count) for ranking, count in zip(rankings, counts, strict=True)]
 
-    def _held(self, state: State, ranking: Ranking, rows: int) -> Ranking:
-        """The ranking as far as policies let it go; the step records who held it."""
-        limit, policies = self._limit(state, rows)
-        if limit is None:
+    def _held(self, state: State, ranking: Ranking, limits: Sequence[Limit]) -> Ranking:
+        """The ranking, cut to what policies allow; the step records which policies cut it."""
+        least = min((limit.nodes for limit in limits if limit.nodes is not None), default=None)
+        if least is None:
             return ranking
-        if limit < max(len(ranking.order), min(self._wished, ranking.depth, ranking.room)):
-            state.step.held = tuple(policy.name for policy in policies)
-        return replace(ranking, order=ranking.order[:limit], worth=ranking.worth[:limit])
+        if least < max(len(ranking.order), min(self._wished, ranking.depth, ranking.room)):
+            named = zip(self.policies, limits, strict=True)
+            state.step.held = tuple(policy.name for policy, limit in named if limit.nodes == least)
+        return replace(ranking, order=ranking.order[:least], worth=ranking.worth[:least])
 
     def _believed(self, drafter: Declaration | None, state: State, tree: TokenTree) -> TokenTree:
-        """The tree as believed here: whatever it claims, its classes have rates of their own."""
+        """Return the tree with the probabilities that were learnt, instead of those that the drafter claims."""
         if drafter is None or not len(tree):
             return tree
         belief = self.learned.beliefs.accept_rates(drafter, greedy=state.greedy)[tree.evidence]
@@ -159,20 +175,18 @@ class TreePlanner(ABC):
         return tree if belief.tobytes() == tree.belief.tobytes() else replace(tree, belief=belief)
 
     def trace(self, state: State, ranking: Ranking, count: int, rows: int) -> dict[str, Any]:
-        """Return what there is to say of this choice, JSON-ready, for `Step.trace`."""
-        self._limit(state, rows)  # policies give the reasons of the request that they were asked about last
-        self._allowed(state)
+        """Return what explains this choice, JSON-ready, for `Step.trace`."""
         return {
             "planner": self.name,
             "rows": rows,
             "asked": max((own.asked for own in state.step.by_source), default=0),
             "candidates": len(ranking.order),
             "chosen": count,
-            "policies": [[policy.name, policy.why()] for policy in self.policies],
+            "policies": [],
         }
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
-        """Learn how often each source's reasons are good ones, and let the policies see the step."""
+        """Learn how often each drafter's nodes were right, and let the policies see the step."""
         with self.learned.lock:
             self._learn(states, feedback)
 

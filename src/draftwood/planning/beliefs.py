@@ -1,7 +1,7 @@
-"""Beliefs: how often what a source proposes for a given reason is right, learnt while decoding.
+"""Beliefs: how often a drafter's tokens are accepted, per evidence class, learnt while decoding.
 
-Every candidate token carries an evidence class, and each class learns its own acceptance rate from a prior. Raw
-frequencies of a back-off model promise three to nine times what comes; rates learnt per reason hold.
+A drafter gives each candidate token an evidence class, which says why it was proposed. Each class starts from the
+drafter's prior and learns its own acceptance rate, since raw frequencies promise three to nine times too much.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ WEIGHT = 30.0
 """A class's prior counts as this many labels."""
 
 KEEP = 0.998
-"""What a label is worth after the next one of its class: a class remembers some five hundred."""
+"""Weight of a label after each later one of its class: a class remembers some five hundred."""
 
 RATE, FADE = 0.03, 0.98
-"""The drift of a source is in all its classes: every label moves it, and some fifty steps forget it."""
+"""The drift is shared by all classes of a drafter: every label moves it, and it fades within some fifty steps."""
 
 WRONG, LIGHT = 4.0, 2.0
-"""Once a source's labels are so many standard deviations off, its priors count as so few labels from then on."""
+"""Where labels are so many standard deviations below the priors, the priors count as only so many labels."""
 
 _RECENT = 0.95  # of what came before, per pass
 _LIMIT = 3.0  # of the drift: accept rates change at most twentyfold

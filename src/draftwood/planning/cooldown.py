@@ -1,4 +1,4 @@
-"""Whether asking sources pays at all: what drafts save must outweigh what asking takes, or sources rest."""
+"""Cooldown: drafters are not asked for some steps where drafts save less time than asking takes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 from draftwood.contracts import State
 
-_LONGEST = 16  # steps of a rest
-_IN_VAIN = 0.0025  # share of the time that asking may take where nothing is saved
-_KEEP, _KEEP_GAIN = 0.95, 0.9  # of what was measured, and of what was saved, per step
-_BURST = 16  # a step counts as saving at most so many times what asking takes: the next one may save nothing
+_LONGEST = 16  # steps of a cooldown
+_IN_VAIN = 0.0025  # share of the time that asking may take while drafts save nothing
+_KEEP, _KEEP_GAIN = 0.95, 0.9  # weight of earlier steps in the measured overhead, and in the time saved
+_BURST = 16  # what one step saves counts as at most so many times the cost of asking
 
 
 class Cooldown:
-    """Keeps the account of asking, over all requests.
+    """Compares the time that drafts save with the time that asking for them takes, over all requests.
 
     Attributes
     ----------
     overhead
-        Seconds of a step beside its pass, all requests of the pass together, where sources are asked.
+        Seconds that a step takes besides its pass when drafters are asked, over all requests of the pass.
     """
 
     def __init__(self) -> None:
@@ -30,11 +30,11 @@ class Cooldown:
 
     @property
     def cost(self) -> float:
-        """Seconds that asking adds to a step."""
+        """Seconds that asking the drafters adds to a step."""
         return max(0.0, self.overhead - self._unasked)
 
     def begin(self, states: Sequence[State], *, asked: bool) -> bool:
-        """Learn from the last step's record, in which sources were ``asked`` or not; say whether to ask now."""
+        """Measure the last step, in which drafters were ``asked`` or not; return whether to ask them now."""
         if states and not states[0].traced:  # a trace takes time of its own
             seconds = sum(s.step.overhead_s - s.step.plan_s for s in states) + max(s.step.plan_s for s in states)
             if asked:
@@ -45,16 +45,16 @@ class Cooldown:
         return not self._left
 
     def learn(self, gain: float, plain: float, *, keep_on: bool) -> None:
-        """Take in what the drafts of a step in which sources were asked save.
+        """Take in how much time the drafts of a step save.
 
         Parameters
         ----------
         gain
-            Seconds that plain decoding would take longer for the tokens expected.
+            Seconds that plain decoding would need more for the expected tokens.
         plain
             Seconds of a plain pass.
         keep_on
-            Whether to ask again in any case.
+            Ask again in the next step whatever was saved.
         """
         if not self.cost:  # nothing was measured yet
             return

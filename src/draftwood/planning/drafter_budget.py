@@ -1,4 +1,4 @@
-"""Sources whose drafting takes a noticeable share of a pass: asked while they pay, and again now and then."""
+"""Drafter budget: a slow drafter is asked while it saves more time than it takes, and retried now and then."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from draftwood.planning.cost_model import Doubles
 from draftwood.planning.ranking import Ranking
 
 NOTICEABLE = 0.02
-"""Share of a pass below which a source is always asked: finding out more would cost as much."""
+"""A drafter that takes less than this share of a pass is always asked."""
 
-_FIRST = 4  # steps in which a new source, or one that is tried again, is asked whatever it gives
-_PAUSE, _LONGEST = 8, 256  # steps without it after it did not pay: doubled each time
-_STALL = 1.0  # passes that one draft may take at most, as far as accounts go
-_KEEP = 0.9  # of what a source gained in the steps before
+_FIRST = 4  # steps in which a new or retried drafter is asked whatever it saves
+_PAUSE, _LONGEST = 8, 256  # steps without it after it cost more than it saved; doubled each time
+_STALL = 1.0  # one draft counts as taking at most so many passes
+_KEEP = 0.9  # weight of earlier steps in cost and gain
 
 
 @dataclass(slots=True)
 class _Account:
-    """What one source took and gave per step, in seconds."""
+    """Seconds that one drafter takes and saves per step."""
 
     cost: float = 0.0
     gain: float = 0.0
@@ -32,18 +32,18 @@ class _Account:
 
 
 class DrafterBudget:
-    """Keeps the accounts of sources, over all requests."""
+    """Compares what each slow drafter takes with what it saves, over all requests."""
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
 
     def allows(self, key: str) -> bool:
-        """Whether to ask this source now."""
+        """Return whether to ask this drafter in this step."""
         account = self._accounts.get(key)
         return account is None or not account.waiting
 
     def waits(self) -> None:
-        """A step begins."""
+        """Count down the pauses: a step begins."""
         for account in self._accounts.values():
             if account.waiting:
                 account.waiting -= 1
@@ -57,7 +57,7 @@ class DrafterBudget:
         best: int,
         apart: Container[str] = (),
     ) -> None:
-        """Take in what sources took for this step's proposals, and how much slower it would go without them.
+        """Take in how long drafters took for this step, and how much slower the step would be without each.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class DrafterBudget:
         best
             How many it will score.
         apart
-            Sources that are judged elsewhere.
+            Drafters that are judged elsewhere.
         """
         costs: dict[str, float] = {}
         for state in states:
@@ -98,7 +98,7 @@ class DrafterBudget:
             account.waiting, account.pause = account.pause + 1, min(_LONGEST, 2 * account.pause)
 
     def why(self) -> list[str]:
-        """Say which sources are not asked, and why."""
+        """Return which drafters are not asked at present, and why, for people."""
         return [
             f"{key.partition(' ')[0]} rests for {own.waiting} steps: "
             f"drafting takes {1000 * own.cost:.1f} ms and saves {1000 * own.gain:.1f}"

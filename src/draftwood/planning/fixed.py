@@ -17,15 +17,14 @@ from draftwood.planning.ranking import Ranking
 class FixedPlanner(TreePlanner):
     """Scores at most ``nodes`` draft nodes per request and step, after merging; probes whole.
 
-    Which ones, beliefs decide, that it learns from every pass.
+    The likeliest ones are taken, by acceptance rates that are learnt from every pass.
 
     Parameters
     ----------
     nodes
         0 is plain decoding.
     floor
-        Nodes are left out that are less likely than this to be reached and taken: where a node more makes a pass
-        dearer, the unlikely ones do not pay. 0 fills every pass.
+        Nodes with a smaller probability of being reached and accepted are left out; 0 leaves none out.
     learned, policies
         As of every planner.
 
@@ -63,7 +62,7 @@ class FixedPlanner(TreePlanner):
 
 
 class OffPlanner(FixedPlanner):
-    """Drafts nothing: plain decoding through the same loop; sources are not asked, and learn."""
+    """Drafts nothing: plain decoding through the same loop; drafters are not asked and still read the text."""
 
     name = "off"
 

@@ -1,8 +1,8 @@
-"""The planner that scores what pays: of all prefixes of the best-first order that with most tokens per second.
+"""The default planner: scores as many candidates as give the most expected tokens per second.
 
-Expected tokens come from beliefs, seconds from the cost model; real curves have cliffs, so every prefix is
-weighed. A step's own rate decides, not the average one: text that copies goes on copying, and where tokens come
-cheaply a doubtful one is not worth its time (LOG.md compares both rules).
+Candidates are ordered by their probability. For every number of them, from none to all, the expected tokens (from
+beliefs) are divided by the expected seconds (from the cost model); the best number is scored. All are compared
+because costs rise in jumps. Each step is judged by its own rate, not by the average (LOG.md compares both rules).
 """
 
 from __future__ import annotations
@@ -26,18 +26,21 @@ from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking
 
 MOST = 64
-"""Most draft nodes of one request, even where a pass costs the same at any width."""
+"""Most draft nodes of one request, however cheap they are."""
 
 PROBES = 256
-"""Most probes of one source."""
+"""Most lookahead nodes of one drafter."""
 
 EXPLORE = 0.003
-"""Share of the time that may go into finding out what passes of other widths cost."""
+"""Share of the time that may be spent on passes of other widths, to measure their cost."""
 
-_PURSE = 2.0  # plain passes that can be saved up for that
-_LEAST = 8  # draft nodes that are always worth asking for
-_SHRINK, _SPARE = 0.98, 1.5  # of what is asked for, per step; and beyond what was scored last
-_WORTH = 1.01  # times the speed of plain decoding: whatever promises less is not drafted
+_PURSE = 2.0  # exploration budget, in plain passes: at most so much is saved up
+_LEAST = 8  # draft nodes that are asked for at least
+_SHRINK, _SPARE = (
+    0.98,
+    1.5,
+)  # the number asked for shrinks by this per step, to no less than so many times what was scored
+_WORTH = 1.01  # times the speed of plain decoding that a draft must promise
 
 
 @dataclass(slots=True)
@@ -91,7 +94,7 @@ class GoodputPlanner(TreePlanner):
         return session
 
     def _first_reach(self) -> float:
-        """Draft nodes to ask for in a first step: few where the cost of a pass is a guess."""
+        """Return the draft nodes to ask for in a first step: few while the cost of a pass is only guessed."""
         model = self.learned.cost(1)
         known = model.measured or model.passes > _LEAST
         return float(min(self.most, 2 * _LEAST if known else _LEAST // 2))
@@ -138,13 +141,13 @@ class GoodputPlanner(TreePlanner):
     def _learn_costs(
         self, states: Sequence[State], rankings: Sequence[Ranking], times: Doubles, best: int
     ) -> None:
-        """Let the accounts of dear sources see the step; those whose probes are on trial are judged there."""
+        """Update the budgets of slow drafters, except those whose lookahead nodes are in an A/B test."""
         in_ab_test = [key for key, ab_test in self._ab_tests.items() if ab_test.on]
         self._budget.learn(states, rankings, times, best, in_ab_test)
 
     @staticmethod
     def _explore(model: CostModel, base: int, tokens: Doubles, times: Doubles, best: int) -> int:
-        """Now and then another width, so that a change of the machine is seen; paid from what was saved up."""
+        """Return the best number or, paid from the exploration budget, one whose cost was not measured lately."""
         plain = float(times[0])
         model.exploration_budget = max(
             model.exploration_budget, min(_PURSE, model.exploration_budget + EXPLORE * float(times[best]) / plain)
@@ -158,7 +161,7 @@ class GoodputPlanner(TreePlanner):
         return best
 
     def _adapt(self, best: int, rankings: Sequence[Ranking]) -> None:
-        """Ask for more where all that came was scored, for less where little was."""
+        """Ask for more next time if everything proposed was scored, for less if little was."""
         rows, proposed = len(rankings), max(len(r.order) for r in rankings)
         if best >= 0.75 * self._reach * rows and proposed >= int(self._reach):
             self._reach = min(float(self.most), 2 * self._reach)
@@ -177,7 +180,7 @@ class GoodputPlanner(TreePlanner):
             self._learn_lookahead(states)
 
     def _learn_lookahead(self, states: Sequence[State]) -> None:
-        """Let trials of probes see the steps in which their source was asked; who scored probes gets one."""
+        """Feed the A/B tests of lookahead nodes; a drafter whose lookahead nodes were scored first gets a test."""
         tokens = sum(len(s.step.emitted) for s in states)
         seconds = states[0].step.score_s + sum(s.step.overhead_s - s.step.plan_s for s in states)
         asked = set()
@@ -229,7 +232,7 @@ def _stairs(capabilities: Capabilities, most: int) -> NDArray[np.intp]:
 
 
 def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[Floats, NDArray[np.intp] | None]:
-    """Candidates of all requests, best first, and whose each is: they share one pass."""
+    """Merge the candidates of all requests of the pass, best first, and tell which request each belongs to."""
     if len(rankings) == 1:
         return rankings[0].worth[:most], None
     every = [r.worth[:most] for r in rankings]
@@ -239,7 +242,7 @@ def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[Floats, NDArray[np.
 
 
 def _replay(tokens: Doubles, rows: int, worth: Floats, times: Doubles) -> Doubles:
-    """Seconds that a rejected draft costs the next pass of a target that reads again what it had accepted."""
+    """Seconds lost to a rejected draft on a target that must read the accepted tokens again in its next pass."""
     whole = np.concatenate(((1.0,), worth)) * (np.arange(len(tokens)) + 1)  # all of a chain was right: no replay
     again = np.maximum(0.0, tokens - rows + 1 - whole)
     slope = (times[-1] - times[0]) / max(1, len(times) - 1)

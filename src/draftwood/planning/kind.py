@@ -1,7 +1,7 @@
-"""What kind of text this is: code, prose, chat or structured, by the shape of its lines.
+"""Recognises the kind of a text (code, prose, chat or structured) by the shape of its lines.
 
-Nothing is trained. Each line votes with its length: a record (JSON, tables, logs, markup, what tools print), a
-statement of a program, or words. Where words win, short turns and the manners of talk tell a chat from prose.
+Nothing is trained. Each line votes with its length for a record (JSON, tables, logs, markup, output of tools), a
+statement of a program, or words. Where words win, short turns and words of talk tell a chat from prose.
 """
 
 from __future__ import annotations

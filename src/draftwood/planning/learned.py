@@ -1,4 +1,4 @@
-"""What a planner has learnt about one target, carried from call to call; tokens of a text are not among it."""
+"""What planners have learnt about one target, shared by all calls; it holds no tokens of any text."""
 
 from __future__ import annotations
 

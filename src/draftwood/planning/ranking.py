@@ -1,4 +1,4 @@
-"""What the sources propose for one request, merged and in the order in which it deserves to be scored."""
+"""What the drafters propose for one request: merged into one tree and ordered by probability."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from draftwood.tree import TokenTree, merge
 
 
 def depth_limit(state: State) -> int:
-    """Deepest draft node worth scoring: the pass itself adds one token, and no text outgrows its limit."""
+    """Deepest draft node worth scoring: the pass itself adds one token of those that remain."""
     return max(0, state.remaining - 1)
 
 

@@ -1,4 +1,4 @@
-"""The published rule of n-gram copying: score what is likelier than a threshold to be reached and taken."""
+"""The published rule of n-gram copying: score candidates whose probability exceeds a threshold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from draftwood.planning.learned import Learned
 
 
 class ThresholdPlanner(FixedPlanner):
-    """Scores the candidates whose cumulative probability is at least ``p``; `FixedPlanner` by its floor.
+    """Scores the candidates whose cumulative probability is at least ``p``.
 
     Parameters
     ----------

@@ -1,15 +1,15 @@
-"""Drafter ``corpus``: goes on as other text did, from indexed files that lie beside the request."""
+"""Drafter ``corpus``: copies what followed the same tokens in indexed files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Floats, Noise
+from draftwood.contracts import DraftTexts, Floats, Noise, Takes, TokenFile
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.evidence import N_EVIDENCE
@@ -86,6 +86,20 @@ class CorpusDrafter(BaseDrafter):
     @property
     def prior(self) -> Floats:
         return _PRIOR
+
+    @property
+    def takes(self) -> Takes:
+        return Takes(corpus=True)
+
+    @property
+    def files(self) -> list[TokenFile]:
+        return [
+            TokenFile(f"the corpus {one.path or 'that was given'}", one.fingerprint, one.path)
+            for one in self.corpora
+        ]
+
+    def with_user_texts(self, texts: DraftTexts) -> CorpusDrafter:
+        return replace(self, corpora=(*self.corpora, *texts.corpus))
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> CorpusSession:  # noqa: ARG002
         from draftwood.drafters.corpus.kernel import grow  # brings numba, so not before it is used

@@ -1,4 +1,4 @@
-"""Drafter ``jacobi``: a block of guesses that every pass improves all at once, until it is the text.
+"""Drafter ``jacobi``: a block of guessed tokens, all corrected by every pass until they are the text.
 
 Source: Santilli and others, "Accelerating Transformer Inference for Translation via Parallel Decoding", arXiv
 2305.10427. There it is for greedy decoding; where the noise of a position is fixed, the sampled text is a fixed
@@ -31,7 +31,7 @@ PLACES = (1, 2, 4, 8)
 """Last places in the block of the evidence classes; one more class for those behind them."""
 
 FRESH, CHANGED, STEADY = range(3)
-"""A guess that no pass has touched; that the last pass changed; that it did not."""
+"""State of a guess: no pass has scored it yet; the last pass changed it; the last pass confirmed it."""
 
 STATES = 3
 
@@ -141,7 +141,7 @@ class JacobiSession(AnswerSession):
         return int(self._buffer[drawn % (self.start or self._length)])
 
     def learn(self, feedback: Feedback) -> None:
-        """Take what came for certain; of the rest each guess becomes what the target takes there."""
+        """Drop the guesses that were emitted; set the others to what the target takes at their place."""
         guesses, states, done = list(self._guesses), list(self._states), len(feedback.emitted)
         choice = feedback.choice.tolist()
         for place, row in enumerate(feedback.node_map.tolist(), 1):  # the guess behind a node
@@ -161,6 +161,10 @@ class JacobiSession(AnswerSession):
         super().extend(ids)
         if len(ids):
             self._forget()
+
+    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        super().begin_answer(ids)
+        self._forget()
 
     def truncate(self, length: int) -> None:
         super().truncate(length)

@@ -1,4 +1,4 @@
-"""What ``ngram-simple``, ``ngram-map-k`` and ``ngram-map-k4v`` share: copies of what followed before."""
+"""What ``ngram-simple``, ``ngram-map-k`` and ``ngram-map-k4v`` share: copying what followed an n-gram before."""
 
 from __future__ import annotations
 

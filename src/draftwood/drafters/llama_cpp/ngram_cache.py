@@ -7,19 +7,18 @@ and files. What it gets wrong is mended; ``faithful=true`` brings it back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import DraftSession, Floats, Noise
+from draftwood.contracts import DraftSession, Floats, Noise, Share, TokenFile
 from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree
 from draftwood.drafters.llama_cpp.next_counts import NextCounts
 from draftwood.drafters.llama_cpp.ngram_cache_shared import Shared, Slot
 from draftwood.errors import UsageError
-from draftwood.files.format import compare_tokenizers
 from draftwood.files.paths import named
 from draftwood.tree import TokenTree
 
@@ -119,12 +118,18 @@ class NgramCacheDrafter(BaseDrafter):
         """Whether what one text taught is kept for later ones."""
         return self.faithful or (self.learn if self.learn is not None else self.dynamic is not None)
 
-    def check_fingerprint(self, fingerprint: str) -> None:
-        """Take in the fingerprint of the tokenizer in use; raise `VocabularyError` if the ids are another's."""
-        compare_tokenizers("a file of ngram-cache", self.fingerprint, fingerprint)
-        theirs = getattr(self.static_counts, "fingerprint", None)
-        compare_tokenizers("the static level of ngram-cache", theirs, fingerprint)
-        self._shared.tokenizer = fingerprint
+    @property
+    def files(self) -> list[TokenFile]:
+        """The files, whose dynamic level keeps the tokenizer in use, and the static level that was given."""
+        shared = self._shared
+        level = getattr(self.static_counts, "fingerprint", None)
+        return [
+            TokenFile("a file of ngram-cache", shared.tokenizer, self.static or self.dynamic, shared.belong_to),
+            TokenFile("the static level of ngram-cache", level),
+        ]
+
+    def detached(self, share: Share) -> NgramCacheDrafter:  # noqa: ARG002
+        return replace(self, save=False) if self.learns else self
 
     def write_dynamic(self, path: Path | None = None, *, tokenizer: str | None = None) -> Path:
         """Write the dynamic level to a file, whole or not at all, and return where.

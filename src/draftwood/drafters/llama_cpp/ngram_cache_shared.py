@@ -68,6 +68,10 @@ class Shared:
         self.tokenizer = common_tokenizer(file for file in (*self._files, *headers) if file is not None)
         self._format = self._files[1].format if self._files[1] is not None else "draftwood"
 
+    def belong_to(self, tokenizer: str) -> None:
+        """Keep the fingerprint of the tokenizer in use, for the files that are written."""
+        self.tokenizer = tokenizer
+
     def build(self) -> None:
         """Make the levels of the files, once."""
         from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts

@@ -27,7 +27,7 @@ DEPTHS = (1, 2, 3, 5, 9, 17, 33)
 """Evidence class: 7 times the bucket of `RUNS`, plus the bucket of the node's depth."""
 
 RUNS = (0, 1, 4, 16)
-"""Buckets of how many committed tokens in a row the pool had foretold."""
+"""Buckets of how many committed tokens in a row the pool predicted."""
 
 PRIOR = (
     (0.75, 0.80, 0.84, 0.88, 0.93, 0.94, 0.95),
@@ -96,7 +96,7 @@ class Pool:
 log = logging.getLogger("draftwood")
 
 ENOUGH = 16
-"""Hits in a row that are never too few: more are asked for where one branch of many is kept, and rarely scored."""
+"""So many hits in a row are enough for a proposal, however many nodes were asked for."""
 
 FEW = 16
 """Tokens of a key below which llama.cpp warns."""

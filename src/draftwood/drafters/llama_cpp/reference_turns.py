@@ -1,4 +1,4 @@
-"""When llama.cpp would have called a speculator, told from what a draft session is told."""
+"""Calls the functions of llama.cpp's speculators when llama.cpp would call them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,9 @@ NOTHING = np.empty(0, dtype=np.int32)
 class ReferenceSession(TextSession):
     """A session that is called as llama.cpp calls its speculators, for the faithful modes.
 
-    Reading the prompt is ``begin``; the one token that follows it is the first one sampled; whatever else comes
-    from outside is a new turn, so ``begin`` again. A proposal of which something was scored is followed by
-    ``accept``. History is the text but for its last token.
+    ``begin`` comes when a prompt or a turn was read; ``accept`` comes after a proposal of which something was
+    scored. History is the text without its last token.
     """
-
-    def __init__(self, prompt: Sequence[int]) -> None:
-        self._sampled = True  # else the next single token is the first one sampled after a `begin`
-        super().__init__(prompt)
 
     @abstractmethod
     def begin(self) -> None:
@@ -60,17 +55,16 @@ class ReferenceSession(TextSession):
                 accepted += 1
             self.accept(accepted)
         super().extend(feedback.emitted)
-        self._sampled = True
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
         super().extend(ids)
-        if self._sampled or len(ids) != 1:
-            self.begin()
-        self._sampled = not self._sampled and len(ids) == 1
+        self.begin()
+
+    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        super().extend(ids)
 
     def truncate(self, length: int) -> None:
         super().truncate(max(length, 0))
-        self._sampled = True
 
 
 def newest(text: Ints, pattern: Ints, first: int, last: int) -> int:

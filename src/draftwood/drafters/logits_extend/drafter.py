@@ -1,4 +1,4 @@
-"""Drafter ``logits-extend``: the tokens that nearly came may come next; each opens a branch copied from the text.
+"""Drafter ``logits-extend``: tries the runners-up of the last pass as next tokens, each with a copied branch.
 
 Source: Liu and others, "LogitSpec: Accelerating Retrieval-based Speculative Decoding via Next Next Token
 Speculation", arXiv 2507.01449.
@@ -28,7 +28,8 @@ PROBABILITIES = (0.01, 0.03, 0.1, 0.3)
 """Least probabilities of the evidence classes from the second on."""
 
 REASONS = 5
-"""First node: found nowhere, behind itself alone, behind the last token and itself; later node: the last two."""
+"""Why a node was proposed: its token was found nowhere; found alone; found behind the last token too; for later
+nodes of a branch the last two again."""
 
 _BY_RANK = (
     (0.018, 0.034, 0.85, 0.14, 0.79),  # the first runner-up, for each reason
@@ -87,7 +88,7 @@ class LogitsExtendDrafter(BaseDrafter):
 
 
 class LogitsExtendSession(TextSession):
-    """One text, where each token and each pair in it was last followed by another, and the last row."""
+    """One text, the latest place of each token and pair of tokens in it, and the top tokens of the last row."""
 
     def __init__(self, drafter: LogitsExtendDrafter, prompt: Sequence[int]) -> None:
         self._drafter = drafter

@@ -149,13 +149,15 @@ class LookaheadSession(TextSession):
         return self.window.guesses([1 + row for row in rows], feedback.top_k[0][:, 0].tolist())
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        before = self._length
         super().extend(ids)
         self.collected.read(ids)
-        if before and len(ids) < 2:
-            self.window.skip(len(ids), self.text)
-        else:  # a prompt, or the next turn, of which no column is a guess
+        if len(ids) or not self.window.levels:  # no column of the old window guesses at what follows this text
             self.window.start(self.text)
+
+    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        super().extend(ids)
+        self.collected.read(ids)
+        self.window.skip(len(ids), self.text)
 
     def truncate(self, length: int) -> None:
         if length < self._length:

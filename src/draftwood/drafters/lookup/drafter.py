@@ -1,4 +1,4 @@
-"""Drafter ``lookup``: prompt lookup, the simplest method there is. Kept as reference, and to learn from.
+"""Drafter ``lookup``: prompt lookup, the simplest method; a reference, and the drafter to read first.
 
 Source: Apoorv Saxena, "Prompt Lookup Decoding" (2023), github.com/apoorvumang/prompt-lookup-decoding. The
 original takes the oldest match of an n-gram; this one takes the newest.

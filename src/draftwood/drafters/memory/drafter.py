@@ -1,15 +1,15 @@
-"""Drafter ``memory``: goes on as earlier answers did, across requests."""
+"""Drafter ``memory``: copies from the answers of earlier requests."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Feedback, Floats, Ints, Noise
+from draftwood.contracts import DraftTexts, Feedback, Floats, Ints, Noise, Share, Takes, TokenFile
 from draftwood.drafters.answer import AnswerSession
 from draftwood.drafters.base import BaseDrafter, draft_tree
 from draftwood.drafters.memory.memory import TOKENS, Memory
@@ -74,6 +74,25 @@ class MemoryDrafter(BaseDrafter):
     def prior(self) -> Floats:
         return PRIOR
 
+    @property
+    def takes(self) -> Takes:
+        return Takes(memory=True, memory_tokens=self.tokens)
+
+    @property
+    def files(self) -> list[TokenFile]:
+        memory = self._kept.memory
+        name = f"the memory {memory.path}" if memory.path is not None else "the memory"
+        return [TokenFile(name, memory.fingerprint, memory.path, memory.check_fingerprint)]
+
+    def with_user_texts(self, texts: DraftTexts) -> MemoryDrafter:
+        return replace(self, memory=texts.memory)
+
+    def detached(self, share: Share) -> MemoryDrafter:
+        return replace(self, file=None, memory=share(self._kept.memory))
+
+    def remember(self, ids: Sequence[int]) -> None:
+        self._kept.memory.add(ids, self.namespace)
+
     def open(self, prompt: Sequence[int], noise: Noise | None) -> MemorySession:  # noqa: ARG002
         return MemorySession(self, prompt)
 
@@ -85,6 +104,7 @@ class MemorySession(AnswerSession):
         self._drafter, self._kept = drafter, drafter._kept
         self._reader = MemoryReader(self._kept.memory, drafter.namespace)
         self._places: Ints = np.empty(0, dtype=np.int32)
+        self._written = False  # whether there is an answer that was not remembered yet
         super().__init__(prompt)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
@@ -101,37 +121,42 @@ class MemorySession(AnswerSession):
 
     def learn(self, feedback: Feedback) -> None:
         super().learn(feedback)
+        self._written = True
         if feedback.path and len(self._places) == len(feedback.node_map):
             places = zip(self._places.tolist(), feedback.node_map.tolist(), strict=True)
             self._reader.credit([place for place, row in places if row in feedback.path])
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        if getattr(self, "_begun", False):  # the next turn
-            self._remember()
+        self._remember()
         super().extend(ids)
+
+    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        self._remember()
+        super().begin_answer(ids)
+        self._written = True
 
     def truncate(self, length: int) -> None:
         if length >= self._length:
             return
         self._remember()
-        super().truncate(max(length, 0))
-        self._starts, self._begun = [self._length], False
+        super().truncate(length)
+        self.start = self._length  # what is left was remembered
         self._reader.restart()
 
     def fork(self) -> Self:
         """Return an independent copy, which will remember what it writes itself."""
         twin = super().fork()
-        twin._starts, twin._begun = [self._length], False
+        twin.start, twin._written = self._length, False
         twin._reader = self._reader.copy()
         return twin
 
     def close(self) -> None:
         self._remember()
         super().close()
-        self._starts, self._begun = [0], False
         self._reader.restart()
         self._kept.save_if_due()
 
     def _remember(self) -> None:
-        if self._begun:
+        if self._written:
+            self._written = False
             self._kept.memory.add(self.text[self.start :], self._drafter.namespace)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from draftwood.contracts import Feedback, Floats, Noise
+from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
 from draftwood.drafters.base import BaseDrafter, draft_tree
 from draftwood.drafters.ngram.prior import PRIOR
 from draftwood.errors import UsageError
@@ -51,6 +51,13 @@ class NgramDrafter(BaseDrafter):
     def prior(self) -> Floats:
         return PRIOR
 
+    @property
+    def takes(self) -> Takes:
+        return Takes(context=True)
+
+    def with_user_texts(self, texts: DraftTexts) -> NgramDrafter:
+        return replace(self, context=(*self.context, *texts.context))
+
     def open(self, prompt: Sequence[int], noise: Noise | None) -> NgramSession:  # noqa: ARG002
         from draftwood.drafters.ngram.index import Cursor  # brings numba, so not before it is used
 
@@ -88,6 +95,9 @@ class NgramSession:
         self._index.read(feedback.emitted, self._cursor)
 
     def extend(self, ids: Sequence[int]) -> None:
+        self._index.read(ids, self._cursor)
+
+    def begin_answer(self, ids: Sequence[int]) -> None:
         self._index.read(ids, self._cursor)
 
     def truncate(self, length: int) -> None:

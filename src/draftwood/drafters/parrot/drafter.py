@@ -1,4 +1,4 @@
-"""Drafter ``parrot``: an n-gram model of the prompt suggests while what it promises stays above a threshold.
+"""Drafter ``parrot``: an n-gram model of the prompt suggests tokens while their probability stays above ``p``.
 
 Source: Kim, Kim and Oh, "Autocomplete Algorithm for Language Models" (KAIST), section 3. Its Algorithm 1 as
 printed goes on after the first token that differs; the text, and the loop here, stop there.
@@ -7,13 +7,13 @@ printed goes on after the first token that differs; the text, and the loop here,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Feedback, Floats, Noise
+from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
 from draftwood.drafters.answer import AnswerSession
 from draftwood.drafters.base import BaseDrafter, draft_tree
 from draftwood.errors import UsageError
@@ -80,6 +80,13 @@ class ParrotDrafter(BaseDrafter):
     def prior(self) -> Floats:
         return _PRIOR
 
+    @property
+    def takes(self) -> Takes:
+        return Takes(context=True)
+
+    def with_user_texts(self, texts: DraftTexts) -> ParrotDrafter:
+        return replace(self, context=(*self.context, *(i for text in texts.context for i in text)))
+
     def open(self, prompt: Sequence[int], noise: Noise | None) -> ParrotSession:  # noqa: ARG002
         return ParrotSession(self, prompt)
 
@@ -97,7 +104,6 @@ class ParrotSession(AnswerSession):
         ids = np.empty(self._offset + len(prompt), dtype=np.int32)
         ids[: self._offset], ids[self._offset :] = drafter.context, prompt
         super().__init__(ids)
-        self._run(0)
 
     def _clear(self) -> None:
         self._table = np.full((1024, self._kernel.COLUMNS), -1, dtype=np.int32)
@@ -133,6 +139,10 @@ class ParrotSession(AnswerSession):
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
         super().extend(ids)
+        self._run(0)
+
+    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        super().begin_answer(ids)
         self._run(0)
 
     def truncate(self, length: int) -> None:

@@ -1,16 +1,16 @@
-"""Drafter ``prediction``: follows the answer through a text that the user expects, whatever was changed in it."""
+"""Drafter ``prediction``: copies from a text that the user expects, and finds its place again after changes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Feedback, Floats, Noise
+from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
 from draftwood.drafters.answer import AnswerSession
 from draftwood.drafters.base import BaseDrafter, draft_tree
 from draftwood.errors import UsageError
@@ -84,6 +84,13 @@ class PredictionDrafter(BaseDrafter):
     def prior(self) -> Floats:
         return _PRIOR
 
+    @property
+    def takes(self) -> Takes:
+        return Takes(prediction=True)
+
+    def with_user_texts(self, texts: DraftTexts) -> PredictionDrafter:
+        return replace(self, texts=tuple(dict.fromkeys((*self.texts, *texts.prediction))))
+
     @cached_property
     def expected(self) -> Expected:
         """The texts, indexed when first asked for; shared by all sessions."""
@@ -126,7 +133,6 @@ class PredictionSession(AnswerSession):
         self._state = np.zeros(alignment.STATE, dtype=np.int64)
         self._out = np.empty((5, drafter.length), dtype=np.int32)
         super().__init__(prompt)
-        self._restart()
 
     def _restart(self) -> None:
         """Put the cursor where the answer begins."""
@@ -165,10 +171,12 @@ class PredictionSession(AnswerSession):
         self.rejected_prediction_tokens += len(scored) - accepted
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        before = self.start
         super().extend(ids)
-        if self.start != before:
-            self._restart()
+        self._restart()
+
+    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        super().begin_answer(ids)
+        self._restart()
 
     def truncate(self, length: int) -> None:
         super().truncate(length)

@@ -1,4 +1,4 @@
-"""Drafter ``recycling``: what the model itself would have said next, wherever it was asked before."""
+"""Drafter ``recycling``: proposes the tokens that the model itself ranked highest in the same context before."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _BY_RANK = (1 - np.arange(CLASSES) // BUCKETS % K / K).astype(np.float32)
-"""Odds by which a row's tokens come in their own order."""
+"""Acceptance rates that keep the order of a row's tokens."""
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,9 @@ class SuffixSession:
     def extend(self, ids: Sequence[int]) -> None:
         self._automaton.append(ids)
 
+    def begin_answer(self, ids: Sequence[int]) -> None:
+        self._automaton.append(ids)
+
     def truncate(self, length: int) -> None:
         self._automaton.truncate(length)
 

@@ -13,7 +13,6 @@ from draftwood.api.user_texts import UserTexts, detached
 from draftwood.contracts import Planner
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
-from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.engines.peers import Peer
 from draftwood.measure.records.records import Answer
 
@@ -90,8 +89,8 @@ class OurArm:
 
     def remember(self, ids: Sequence[int]) -> None:
         for drafter in self._round.drafters:
-            if isinstance(drafter, MemoryDrafter) and drafter.memory is not None:
-                drafter.memory.add(ids, drafter.namespace)
+            if remember := getattr(drafter, "remember", None):
+                remember(ids)
 
     def run(self, request: Request, answer: Answer) -> None:
         answer.drafters, answer.planner = self._round.names, self._spec

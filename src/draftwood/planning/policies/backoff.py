@@ -1,4 +1,4 @@
-"""Policy ``backoff``: after some drafts in a row that brought nothing, none for a while, then one to try again."""
+"""Policy ``backoff``: after several useless drafts in a row, none for a while, then one to try again."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from weakref import WeakKeyDictionary
 
 from draftwood.contracts import State
 from draftwood.errors import UsageError
+from draftwood.planning.base import Limit
 
 
 @dataclass(slots=True)
 class _Luck:
-    """What happened to one request, or to one turn of a conversation."""
+    """Failed drafts and pauses of one request, or of one turn of a conversation."""
 
     misses: int = 0  # in a row
     pause: int = 0  # tokens without a draft that are still to come
@@ -53,14 +54,10 @@ class Backoff:
             raise UsageError(f"backoff: pause is {pause}: pause for at least 1 token")
         self.misses, self.accepted, self.pause = misses, accepted, pause
         self._lucks: WeakKeyDictionary[State, _Luck] = WeakKeyDictionary()
-        self._last = _Luck()
 
-    def limit(self, state: State, rows: int) -> int | None:  # noqa: ARG002
-        self._last = self._of(state)
-        return 0 if self._last.pause else None
-
-    def sources(self, state: State) -> None:  # noqa: ARG002
-        return None
+    def limit(self, state: State, rows: int, nodes: int) -> Limit:  # noqa: ARG002
+        luck = self._of(state)
+        return Limit(0 if luck.pause else None, why=_why(luck))
 
     def learn(self, state: State) -> None:
         luck, step = self._of(state, learning=True), state.step
@@ -77,18 +74,8 @@ class Backoff:
             if luck.misses >= self.misses:
                 luck.pause = self.pause
 
-    def why(self) -> str:
-        luck = self._last
-        if luck.pause:
-            return f"drafts kept failing, {_counted(luck.pause, 'token')} of the pause to go"
-        if luck.trial:
-            return "a pause is over, the next draft decides"
-        if luck.misses:
-            return f"{_counted(luck.misses, 'draft')} in a row failed"
-        return "the last draft was worth it" if luck.drafts else "nothing drafted yet"
-
     def _of(self, state: State, *, learning: bool = False) -> _Luck:
-        """What is known of this turn: the next has the same state, and another length or, then, a lower index."""
+        """Return the record of this turn; a new turn has another length or, when learning, a lower step index."""
         luck = self._lucks.get(state)
         if luck is not None and luck.length is not None:
             over = state.step.index < luck.index if learning else state.length != luck.length
@@ -96,6 +83,16 @@ class Backoff:
         if luck is None:
             luck = self._lucks[state] = _Luck()
         return luck
+
+
+def _why(luck: _Luck) -> str:
+    if luck.pause:
+        return f"drafts kept failing, {_counted(luck.pause, 'token')} of the pause to go"
+    if luck.trial:
+        return "a pause is over, the next draft decides"
+    if luck.misses:
+        return f"{_counted(luck.misses, 'draft')} in a row failed"
+    return "the last draft was worth it" if luck.drafts else "nothing drafted yet"
 
 
 def _counted(n: int, what: str) -> str:

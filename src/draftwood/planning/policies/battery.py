@@ -1,9 +1,10 @@
-"""Policy ``battery``: no drafts while the charge is low; wide passes take more energy per second."""
+"""Policy ``battery``: no drafts while the charge is low, since wide passes take more power."""
 
 from __future__ import annotations
 
 from draftwood.contracts import State
 from draftwood.errors import UsageError
+from draftwood.planning.base import Limit
 from draftwood.planning.policies.sensors import Charge, Watched
 from draftwood.planning.policies.sensors import battery as read_battery
 
@@ -41,11 +42,8 @@ class Battery:
         self._charge: Charge | None = None
         self._low = False
 
-    def limit(self, state: State, rows: int) -> int | None:  # noqa: ARG002
-        return 0 if self._low else None
-
-    def sources(self, state: State) -> None:  # noqa: ARG002
-        return None
+    def limit(self, state: State, rows: int, nodes: int) -> Limit:  # noqa: ARG002
+        return Limit(0 if self._low else None, why=self._why())
 
     def learn(self, state: State) -> None:
         """Record the charge by which this step was limited, and look for a new one."""
@@ -57,7 +55,7 @@ class Battery:
         else:
             self._low = self._charge.share < min(1.0, self.below + self.hysteresis * self._low)
 
-    def why(self) -> str:
+    def _why(self) -> str:
         if self._charge is not None:
             return f"{self._charge.share:.0%}, {'plugged in' if self._charge.plugged else 'on battery'}"
         if self._sensor.given_up:

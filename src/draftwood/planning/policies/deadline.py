@@ -1,4 +1,4 @@
-"""Policy ``deadline``: drafts as long as tokens still come in time; a wide pass makes everybody wait."""
+"""Policy ``deadline``: shortens drafts when steps take longer than a time limit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import deque
 
 from draftwood.contracts import State
 from draftwood.errors import UsageError
+from draftwood.planning.base import Limit
 
 _WINDOW = 64  # steps that are looked at
 _LATE = 0.05  # share of steps that may be late: 95 of 100 are in time
@@ -53,14 +54,11 @@ class Deadline:
         self._rest = 0
         self._learnt = False
 
-    def limit(self, state: State, rows: int) -> int | None:  # noqa: ARG002
+    def limit(self, state: State, rows: int, nodes: int) -> Limit:  # noqa: ARG002
         if self._learnt:  # once per pass, when all its rows have told
             self._learnt = False
             self._decide()
-        return self._nodes
-
-    def sources(self, state: State) -> None:  # noqa: ARG002
-        return None
+        return Limit(self._nodes, why=self._why())
 
     def learn(self, state: State) -> None:
         """Take in how long the step took: the pass, which all rows share, and what every row took beside it."""
@@ -76,7 +74,7 @@ class Deadline:
             window.append(seconds)
             self._steps, self._learnt = self._steps + 1, True
 
-    def why(self) -> str:
+    def _why(self) -> str:
         if not self._window:
             return f"nothing known of {self.ms:g} ms yet"
         ordered = sorted(self._window)

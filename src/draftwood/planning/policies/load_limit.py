@@ -1,4 +1,4 @@
-"""Policy ``load``: the more texts want the machine, the shorter their drafts."""
+"""Policy ``load``: the more requests share the machine, the shorter their drafts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from time import monotonic
 
 from draftwood.contracts import State
 from draftwood.errors import UsageError
+from draftwood.planning.base import Limit
 
 
 class LoadLimit:
-    """Divides what drafting may cost: no limit for one text alone, none to draft for ``full`` and more.
+    """Limits drafts by the load: no limit for a single request, no drafts from ``full`` requests on.
 
-    In between the limit falls in a straight line from ``most``. The load is the texts that share the pass and
-    those that wait; when it falls, the higher one counts for ``dwell`` seconds more.
+    In between the limit falls in a straight line from ``most``. The load counts the requests that share the pass
+    and those that wait; when it falls, the higher value counts for ``dwell`` seconds more.
 
     Parameters
     ----------
@@ -57,16 +58,13 @@ class LoadLimit:
         self._learnt = False  # from the pass: its rows tell nothing new
         self._peak, self._since = 0, 0.0
 
-    def limit(self, state: State, rows: int) -> int | None:  # noqa: ARG002
-        self._rows = rows if self._learnt else max(rows, self._rows)  # who asks for a reason knows of one row
-        self._learnt = False
+    def limit(self, state: State, rows: int, nodes: int) -> Limit:  # noqa: ARG002
+        self._rows, self._learnt = rows, False
         load = max(self._peak, rows + self._waiting)
-        if load >= self.full:
-            return 0
-        return None if load <= 1 else self.most * (self.full - load) // (self.full - 1)
-
-    def sources(self, state: State) -> None:  # noqa: ARG002
-        return None
+        if load <= 1 < self.full:
+            return Limit(why=self._why())
+        most = 0 if load >= self.full else self.most * (self.full - load) // (self.full - 1)
+        return Limit(most, why=self._why())
 
     def learn(self, state: State) -> None:  # noqa: ARG002
         if self._learnt:
@@ -77,7 +75,7 @@ class LoadLimit:
         if load >= self._peak or not 0 <= now - self._since < self.dwell:
             self._peak, self._since = load, now
 
-    def why(self) -> str:
+    def _why(self) -> str:
         said = f"{self._rows} running and {self._waiting} waiting"
         before = self._peak > self._rows + self._waiting
         return f"{said}, {self._peak} within the last {self.dwell:g} s" if before else said

@@ -1,4 +1,4 @@
-"""Temperature and battery of this machine, read so that no step ever waits for a sensor."""
+"""Temperature and battery of this machine, read in a thread so that no step waits for a sensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``switching``: asks the source that this kind of text is written fastest with, or all of them."""
+"""Policy ``switching``: asks only the drafter that is fastest on this kind of text, or all of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from draftwood.contracts import Declaration, State
 from draftwood.errors import UsageError
 from draftwood.planning.bandit import ALL, Bandit
+from draftwood.planning.base import Limit
 from draftwood.planning.kind import kind_of
 from draftwood.step import SourceStep
 
@@ -33,7 +34,7 @@ class _Request:
 
 
 class SwitchingPolicy:
-    """Asks one source of the set or all, whichever gives most tokens per second on this kind of text.
+    """Asks one drafter of the set or all of them, whichever gives most tokens per second on this kind of text.
 
     The kind (code, prose, chat, structured) is recognised when a request begins and again every so many tokens;
     the choice is learnt per kind and set of drafters, which for drafters with a memory means per namespace.
@@ -63,35 +64,25 @@ class SwitchingPolicy:
         self._requests: WeakKeyDictionary[State, _Request] = WeakKeyDictionary()
         self._width = _Slope()
         self._rows = 1
-        self._learnt = False  # from the pass under way
-        self._why = "nothing decided yet"
 
-    def limit(self, state: State, rows: int) -> int | None:
-        self._rows = max(rows, 1 if self._learnt else self._rows)  # who asks for a reason knows of one row
-        self._learnt = False
-        request = self._requests.get(state)
-        if request is not None:
-            self._why = request.why
-        elif _alone(state.drafters):
-            self._why = _ALONE
-        return None
-
-    def sources(self, state: State) -> Sequence[bool] | None:
-        drafters = state.drafters
+    def limit(self, state: State, rows: int, nodes: int) -> Limit:
+        self._rows, drafters = rows, state.drafters
         if _alone(drafters):
             self._requests.pop(state, None)
-            self._why = _ALONE
-            return None
+            return Limit(why=_ALONE)
+        if not nodes:  # nobody will be asked, so there is nothing to choose
+            known = self._requests.get(state)
+            return Limit(why="nothing decided yet" if known is None else known.why)
         request = self._look(state)
         arm = request.bandit.arm(request.kind)
         if arm != ALL and drafters[arm - 1] is None:  # it was disabled for this request
             arm = ALL
-        request.arm = arm
-        self._why = request.why = self._said(request, drafters)
-        return None if arm == ALL else [i == arm - 1 for i in range(len(drafters))]
+        request.arm, request.why = arm, self._said(request.kind, arm, drafters)
+        mask = None if arm == ALL else [i == arm - 1 for i in range(len(drafters))]
+        return Limit(sources=mask, why=request.why)
 
     def learn(self, state: State) -> None:
-        request, step, self._learnt = self._requests.get(state), state.step, True
+        request, step = self._requests.get(state), state.step
         if request is None or not 0 < step.score_s <= step.seconds < _LONGEST:
             return
         tokens, width = len(step.emitted), 1 + step.drafted + step.lookahead_scored
@@ -111,11 +102,8 @@ class SwitchingPolicy:
             ]
             request.bandit.together(request.kind, [(tokens, seconds), *told])
 
-    def why(self) -> str:
-        return self._why
-
     def _with_one(self, source: SourceStep, seconds: float, width: int, drafting: float) -> float:
-        """What the step would have taken with this source alone: a narrower pass, and less drafting."""
+        """Estimate the seconds of this step with this drafter alone: a narrower pass and less drafting."""
         narrower = width - (1 + source.kept + source.lookahead_nodes)
         least = 0.1 * seconds  # the slope is a guess, and no pass is for nothing
         return max(least, seconds - self._width.slope * narrower - (drafting - source.draft_s))
@@ -143,12 +131,11 @@ class SwitchingPolicy:
         except Exception:  # somebody else's tokenizer: whatever it raises, the text goes on
             return _UNKNOWN
 
-    def _said(self, request: _Request, drafters: Sequence[Declaration | None]) -> str:
-        arm = request.arm
+    def _said(self, kind: str, arm: int, drafters: Sequence[Declaration | None]) -> str:
         chosen = drafters[arm - 1] if arm != ALL else None
         who = chosen.name if chosen is not None else "all sources"
         note = ", all text taken for alike: no tokenizer" if self._decode is None else ""
-        return f"{request.kind}: {who}{note}"
+        return f"{kind}: {who}{note}"
 
 
 def _alone(drafters: Sequence[Declaration | None]) -> bool:

@@ -7,6 +7,7 @@ from time import monotonic
 
 from draftwood.contracts import State
 from draftwood.errors import UsageError
+from draftwood.planning.base import Limit
 from draftwood.planning.policies.sensors import Watched, hottest, temperature
 
 
@@ -60,11 +61,8 @@ class Thermal:
         self._degrees: float | None = None
         self._since: float | None = None  # when drafts became short
 
-    def limit(self, state: State, rows: int) -> int | None:  # noqa: ARG002
-        return None if self._since is None else self.nodes
-
-    def sources(self, state: State) -> None:  # noqa: ARG002
-        return None
+    def limit(self, state: State, rows: int, nodes: int) -> Limit:  # noqa: ARG002
+        return Limit(None if self._since is None else self.nodes, why=self._why())
 
     def learn(self, state: State) -> None:
         """Record the degrees by which this step was limited, and look for new ones."""
@@ -78,7 +76,7 @@ class Thermal:
         elif degrees < self.hot - self.hysteresis and not 0 <= self._clock() - self._since < self.dwell:
             self._since = None
 
-    def why(self) -> str:
+    def _why(self) -> str:
         if self._degrees is not None:
             return f"{self._degrees:.1f} °C"
         if self._sensor.given_up:
