@@ -5,8 +5,20 @@ import os
 # Tiny models are slower on several threads, on a busy machine by far; before torch is imported, for children too.
 os.environ["OMP_NUM_THREADS"] = "1"
 
+import pytest
 from hypothesis import settings
 
 # Machines differ in speed, laws do not: no test may fail for being slow.
 settings.register_profile("draftwood", deadline=None, print_blob=True)
 settings.load_profile("draftwood")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _trials_of_this_run(tmp_path_factory):
+    """Trials of models are not taken over from what this machine did before the tests."""
+    from draftwood.models import trials
+
+    place = tmp_path_factory.mktemp("trials") / "trials.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trials, "place", lambda: place)
+        yield

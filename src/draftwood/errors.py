@@ -53,7 +53,7 @@ class UnknownNameError(UsageError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
-        nearest = difflib.get_close_matches(name, self.known, n=1, cutoff=0.5)
+        nearest = difflib.get_close_matches(str(name), self.known, n=1, cutoff=0.5)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         listed = ", ".join(self.known) or "none"
         super().__init__(f"unknown {kind} {name!r}: {hint}known: {listed}")

@@ -286,7 +286,9 @@ def test_half_precision_scores_trees_too(family, dtype):
 
 def test_a_refusal_says_what_the_last_way_met(monkeypatch):
     model = LlamaForCausalLM(LlamaConfig(**SHAPE | {"num_hidden_layers": 1})).eval()
-    monkeypatch.setattr("draftwood.engines.transformers.shared.agreeing", lambda *_: (None, "its scores differ"))
+    monkeypatch.setattr(
+        "draftwood.engines.transformers.shared.agreeing", lambda *_, **__: (None, "its scores differ")
+    )
     with pytest.raises(UnsupportedModelError, match=r"LlamaForCausalLM behind a cache .* its scores differ"):
         shared_target(model)
 

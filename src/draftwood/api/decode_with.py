@@ -11,7 +11,9 @@ from threading import Lock, local
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from draftwood.api.defaults import stop_strings as check_stop
 from draftwood.api.generation import Generation, noted
+from draftwood.api.given import check_tokenizer_kind
 from draftwood.api.learned import learned, planner_of
 from draftwood.api.setup import DrafterSpec, affordable
 from draftwood.api.text_input import Prediction, Text, per_prompt, read_texts
@@ -111,6 +113,13 @@ class CustomGenerate:
         seed: int | None,
     ) -> None:
         load_planner(planner)  # wrong names are told at once
+        check_tokenizer_kind(tokenizer)
+        if streamer is not None and not (hasattr(streamer, "put") and hasattr(streamer, "end")):
+            raise UsageError(f"streamer is a {type(streamer).__name__}: give a streamer of transformers")
+        if not isinstance(seed, Integral | None):
+            raise UsageError(f"seed must be a whole number, got {seed!r:.80}")
+        if stop_strings is not None:
+            stop_strings = check_stop(None, stop_strings)
         self._spec, self._planner, self._sources = drafters, planner, sources
         self._planners: WeakKeyDictionary[Any, tuple[Learned, Planner]] = WeakKeyDictionary()
         self._lock = Lock()  # of the planners, while one is looked up or made

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import index
 from typing import Any
 
 import numpy as np
 
+from draftwood.api.given import check_whole
 from draftwood.errors import UsageError
 
 NEW_TOKENS = 256
@@ -113,10 +114,10 @@ def new_tokens(config: Any, given: int | None, prompt: int) -> int:
     Raises
     ------
     UsageError
-        If ``max_length`` leaves no room behind the prompt.
+        If it is no whole number from 1 on, or ``max_length`` leaves no room behind the prompt.
     """
     if given is not None:
-        return given
+        return check_whole("max_new_tokens", given)
     if new := getattr(config, "max_new_tokens", None):
         return int(new)
     longest = getattr(config, "max_length", None)
@@ -131,11 +132,14 @@ def new_tokens(config: Any, given: int | None, prompt: int) -> int:
 
 
 def stop_strings(config: Any, given: str | Sequence[str] | None) -> list[str]:
-    """Texts that end the answer: the caller's, else the config's."""
+    """Texts that end the answer: the caller's, else the config's; `UsageError` for what is no text."""
     found = given if given is not None else getattr(config, "stop_strings", None)
     if not found:
         return []
-    return [found] if isinstance(found, str) else list(found)
+    texts = list(found) if isinstance(found, Iterable) and not isinstance(found, str | bytes) else [found]
+    if odd := [text for text in texts if not isinstance(text, str)]:
+        raise UsageError(f"stop is text (str) or a list of texts, and {odd[0]!r:.80} is none: decode it first")
+    return texts
 
 
 def fill_sampling(config: Any, sampling: dict[str, Any]) -> None:

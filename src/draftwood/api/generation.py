@@ -15,8 +15,10 @@ from draftwood.errors import DraftwoodError
 from draftwood.rates import Rates
 from draftwood.step import MODEL, Step
 
+_SHOWN = 60  # characters of the text in a Generation's repr
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, repr=False)
 class Generation:
     """What was written, and how.
 
@@ -56,6 +58,19 @@ class Generation:
     def stats(self) -> Rates:
         """Rates derived from the steps."""
         return Rates.of(self.steps)
+
+    def __repr__(self) -> str:
+        """One line, as a notebook shows it: how the text begins, how long it is, how fast it came."""
+        stats, said = self.stats, []
+        if self.text is not None:
+            said.append(repr(self.text if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "..."))
+        said.append(f"{len(self.ids)} tokens behind a prompt of {self.prompt_tokens}")
+        if stats.passes:
+            said.append(f"{stats.mean_acceptance_length:.2f} tokens per pass")
+            said.append(f"{stats.tokens_per_second:.3g} tokens/s")
+        if self.error is not None:
+            said.append(f"error={self.error!r:.80}")
+        return f"Generation({', '.join(said)}, finish_reason={self.finish_reason!r})"
 
 
 def pieces(

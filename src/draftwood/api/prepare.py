@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from draftwood.api.given import check_model
 from draftwood.contracts import Capabilities
+from draftwood.errors import UsageError
 
 
 def prepare(model: Any, *, pack: bool = True, release: bool = False) -> Capabilities:
@@ -34,8 +36,11 @@ def prepare(model: Any, *, pack: bool = True, release: bool = False) -> Capabili
     UnsupportedModelError
         If the model cannot be run in any way that draftwood knows.
     UsageError
-        If its weights are to be released and passes need more than the packed ones.
+        For what is no model, or if its weights are to be released and passes need more than the packed ones.
     """
+    check_model(model)
+    if hasattr(model, "capabilities"):
+        raise UsageError(f"{type(model).__name__} is a Target, which needs no preparing: leave prepare() out")
     from draftwood.engines.transformers.shared import prepare as make_ready
 
     return make_ready(model, pack=pack, release=release).capabilities

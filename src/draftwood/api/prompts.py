@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
-from draftwood.errors import PromptError, UsageError
+from draftwood.api.messages import needed, render
+from draftwood.errors import PromptError
 
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]] | Any
-"""Text, token ids (a list or a one-dimensional array or tensor), or chat messages."""
+"""Text, token ids (a list, a one-dimensional array or tensor, or what a tokenizer returns), or chat messages."""
+
+_KINDS = "give text, token ids or chat messages"
 
 
 def as_prompts(given: Any, tokenizer: Any) -> tuple[bool, list[list[int]]]:
@@ -22,12 +25,15 @@ def as_prompts(given: Any, tokenizer: Any) -> tuple[bool, list[list[int]]]:
     UsageError
         If text or messages come without a tokenizer.
     """
+    if _is_encoding(given):
+        given, several = _unpadded(given)
+        return several, [as_ids(ids, tokenizer) for ids in given]
     if _is_one(given):
         return False, [as_ids(given, tokenizer)]
-    if isinstance(given, Mapping | bytes) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
-        raise PromptError(
-            f"a prompt of {type(given).__name__} cannot be read: give text, token ids or chat messages"
-        )
+    if isinstance(given, Mapping):
+        raise PromptError(f"a prompt of {type(given).__name__} cannot be read: {_KINDS}, which stand in a list")
+    if isinstance(given, bytes) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
+        raise PromptError(f"a prompt of {type(given).__name__} cannot be read: {_KINDS}")
     prompts = list(given)
     if not prompts:
         raise PromptError("the prompt is empty: give some text")
@@ -39,33 +45,25 @@ def as_ids(prompt: Any, tokenizer: Any) -> list[int]:
     if isinstance(prompt, str):
         if not prompt:
             raise PromptError("the prompt is empty: give some text")
-        return list(_needed(tokenizer)(prompt)["input_ids"])
+        return list(needed(tokenizer)(prompt)["input_ids"])
+    if _is_encoding(prompt):
+        rows, _ = _unpadded(prompt)
+        if len(rows) != 1:
+            raise PromptError(f"one prompt of the list holds {len(rows)} texts: give each as a prompt of its own")
+        prompt = rows[0]
     if hasattr(prompt, "tolist"):
         prompt = prompt.tolist()
-    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes) or not len(prompt):
-        raise PromptError("the prompt is empty or no prompt: give text, token ids or chat messages")
+    if isinstance(prompt, Mapping):
+        raise PromptError("a chat message stands among the prompts: put the messages of each into a list")
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes):
+        raise PromptError(f"a prompt of {type(prompt).__name__} cannot be read: {_KINDS}")
+    if not len(prompt):
+        raise PromptError("the prompt is empty: give some text")
     if isinstance(prompt[0], Mapping):
         return render(prompt, tokenizer)
-    if all(isinstance(i, Integral) for i in prompt):
-        return [int(i) for i in prompt]
-    odd = next(i for i in prompt if not isinstance(i, Integral))
-    raise PromptError(f"a prompt of {type(odd).__name__} cannot be read: give text, token ids or chat messages")
-
-
-def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
-    """Token ids of a conversation, up to where the assistant's next answer begins.
-
-    Raises
-    ------
-    UsageError
-        If the tokenizer has no chat template.
-    """
-    if not getattr(_needed(tokenizer), "chat_template", None):
-        raise UsageError(
-            "this tokenizer has no chat template: give plain text (without --chat), or take an instruct model"
-        )
-    rendered = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, return_dict=False)
-    return [int(i) for i in rendered]
+    if odd := [i for i in prompt if not isinstance(i, Integral) or isinstance(i, bool)]:
+        raise PromptError(f"a prompt of {type(odd[0]).__name__} cannot be read: {_KINDS}")
+    return [int(i) for i in prompt]
 
 
 def decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
@@ -83,12 +81,40 @@ def _is_one(given: Any) -> bool:
         return True
     if hasattr(given, "ndim"):
         return bool(given.ndim == 1)
-    if not isinstance(given, Sequence) or isinstance(given, bytes):
+    if not isinstance(given, Sequence) or isinstance(given, bytes) or not given or _is_encoding(given[0]):
         return False
-    return len(given) > 0 and isinstance(given[0], Integral | Mapping)
+    return isinstance(given[0], Integral | Mapping)
 
 
-def _needed(tokenizer: Any) -> Any:
-    if tokenizer is None:
-        raise UsageError("text and chat messages need a tokenizer: pass tokenizer=, or give token ids")
-    return tokenizer
+def _is_encoding(given: Any) -> bool:
+    """True for what a tokenizer returns: a mapping with ``input_ids``."""
+    return isinstance(given, Mapping) and "input_ids" in given
+
+
+def _unpadded(encoding: Mapping[str, Any]) -> tuple[list[Any], bool]:
+    """Return the rows of ids of an encoding without padding, and whether it is a batch."""
+    ids = _listed(encoding["input_ids"])
+    several = bool(ids) and not isinstance(ids[0], Integral)
+    rows = [_listed(row) for row in ids] if several else [ids]
+    if encoding.get("attention_mask") is None:
+        return rows, several
+    mask = _listed(encoding["attention_mask"])
+    masks = [_listed(row) for row in mask] if several else [mask]
+    if [len(row) for row in masks] != [len(row) for row in rows]:
+        raise PromptError("attention_mask and input_ids differ in shape: give both as the tokenizer returned them")
+    return [_shown(*pair, number) for number, pair in enumerate(zip(rows, masks, strict=True), 1)], several
+
+
+def _shown(ids: list[Any], mask: list[Any], number: int) -> list[Any]:
+    """Return the ids that the mask shows, which must follow each other."""
+    places = [place for place, shown in enumerate(mask) if shown]
+    if places and places[-1] - places[0] >= len(places):
+        raise PromptError(f"row {number} of attention_mask has holes: only padding at an end can be left out")
+    return [ids[place] for place in places]
+
+
+def _listed(given: Any) -> list[Any]:
+    found = given.tolist() if hasattr(given, "tolist") else given
+    if not isinstance(found, list | tuple):
+        raise PromptError(f"input_ids of {type(given).__name__} cannot be read: give a list or a tensor of ids")
+    return list(found)

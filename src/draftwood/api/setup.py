@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -11,6 +12,7 @@ from dataclasses import fields
 from typing import Any
 
 from draftwood.api.defaults import end_ids, fill_sampling, new_tokens, refuse_settings, stop_strings
+from draftwood.api.given import check_model, check_tokenizer_kind
 from draftwood.api.learned import learned, planner_of
 from draftwood.api.prompts import decoder
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
@@ -68,11 +70,13 @@ class Setup:
         load_planner(planner)  # wrong names are told before a model is loaded
         opened = sources.opened(self.drafters)
         self._kept = sources.to_save(opened)
-        if isinstance(model, str):
+        if isinstance(model, str | os.PathLike):
             from draftwood.models import load
 
             model, known = load(model)
             tokenizer = tokenizer or known
+        check_model(model)
+        check_tokenizer_kind(tokenizer)
         self.model, self.tokenizer = model, tokenizer
         self.target = _target(model, now=False)  # for questions; passes are of the model as it is when they begin
         self.planner = planner_of(planner, learned(self.model), tokenizer)
@@ -176,7 +180,10 @@ class Setup:
     def _processors(self, processors: Any) -> Sequence[Processor]:
         if processors is None:
             return []
-        given = [processors] if callable(processors) and not isinstance(processors, list) else list(processors)
+        alone = callable(processors) and not isinstance(processors, list)
+        given = [processors] if alone or not isinstance(processors, Iterable) else list(processors)
+        if odd := [one for one in given if not callable(one)]:
+            raise UsageError(f"{odd[0]!r:.80} is no logits processor: give callables (scores of a row in and out)")
         device = getattr(self.target, "device", None)
         if device is None:
             return copy.deepcopy(given)

@@ -7,6 +7,7 @@ from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, Self
 
 from draftwood.api.generation import Generation, pieces
+from draftwood.api.given import check_whole
 from draftwood.api.prompts import Prompt, as_prompts
 from draftwood.api.setup import DrafterSpec, Setup, refuse_unknown
 from draftwood.api.text import Piece
@@ -51,8 +52,8 @@ def generate(
     model
         A causal language model of transformers, a `Target`, or a model's name or folder.
     prompts
-        Text, token ids, a tensor of ids, chat messages (``[{"role": ..., "content": ...}]``), or a list of
-        these. A list gives a list of answers.
+        Text, token ids, a tensor of ids, what a tokenizer returns (its padding is left out), chat messages
+        (``[{"role": ..., "content": ...}]``), or a list of these. A list or a batch gives a list of answers.
     tokenizer
         For text in or out and for ``stop``; comes with a model given by name.
     drafters
@@ -142,8 +143,7 @@ class Stream(Iterator[Piece]):
         **settings: Any,
     ) -> None:
         refuse_unknown(settings, Stream)
-        if batch_size < 1:
-            raise UsageError(f"batch_size is {batch_size}: it must be at least 1")
+        batch_size = check_whole("batch_size", batch_size)
         sources = UserTexts(prediction, memory, corpus, context)
         setup = Setup(model, tokenizer, drafters, planner, sources)
         self.many, read = as_prompts(prompts, setup.tokenizer)

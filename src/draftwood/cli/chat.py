@@ -47,7 +47,7 @@ def chat(
     )  # fmt: skip
     loaded = given.load()
     from draftwood.api.conversation import Conversation
-    from draftwood.api.prompts import render
+    from draftwood.api.messages import render
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
     with Conversation(

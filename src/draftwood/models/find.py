@@ -58,6 +58,10 @@ def find(name: str | os.PathLike[str]) -> Path | str:
     UnknownNameError
         A single word that is neither in the catalogue nor a folder.
     """
+    if not isinstance(name, str | os.PathLike):
+        raise UsageError(
+            f"a model's name is text or a path, not {type(name).__name__}: give 'smollm2', for example"
+        )
     if isinstance(name, str):
         if name in CATALOGUE:
             return _find_fetched(CATALOGUE[name])

@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import re
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from draftwood.errors import (
     UsageError,
     VocabularyError,
 )
+from draftwood.models.busy import importing_torch
 from draftwood.models.catalogue import DEFAULT_MODEL
 from draftwood.models.find import find
 from draftwood.models.quiet import quiet_transformers
@@ -41,8 +43,8 @@ DTYPES = ("auto", "bfloat16", "float16", "float32")
 def load(
     name: str | os.PathLike[str] = DEFAULT_MODEL,
     *,
-    dtype: str = "float32",
-    device: str | None = None,
+    dtype: str | torch.dtype = "float32",
+    device: str | torch.device | None = None,
     threads: int | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a model ready for generation, and its tokenizer.
@@ -53,7 +55,7 @@ def load(
         A catalogue name, a local folder or a hub name, as :func:`draftwood.models.find` takes it. Only a
         hub name may touch the network.
     dtype
-        ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``.
+        ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``; or torch's own.
     device
         For example ``"cpu"`` or ``"cuda:1"``; by default the first of cuda, mps and cpu that is here.
     threads
@@ -76,16 +78,17 @@ def load(
     VocabularyError
         The tokenizer knows more tokens than the model.
     """
+    dtype = str(dtype).removeprefix("torch.")
     if dtype not in DTYPES:
         raise UnknownNameError("dtype", dtype, DTYPES)
     _check_threads(threads)
     place = find(name)
     _require_packages()
-    import torch
-
+    with importing_torch(threads):
+        import torch
     if threads is not None:
         torch.set_num_threads(threads)
-    target = _device(device)
+    target = _device(None if device is None else str(device))
     with quiet_transformers():
         model, tokenizer = _read(place, dtype)
     _check_vocabulary(place, model, tokenizer)
@@ -222,6 +225,8 @@ def _check_vocabulary(place: Path | str, model: PreTrainedModel, tokenizer: PreT
 def _check_threads(threads: int | None) -> None:
     if threads is None:
         return
+    if not isinstance(threads, Integral):
+        raise UsageError(f"threads is {threads!r:.80}: give a whole number")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     most = max(64, MOST_THREADS * cores)
     if not 1 <= threads <= most:

@@ -8,7 +8,7 @@ is sampled.
 from __future__ import annotations
 
 import math
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,8 @@ from draftwood.verify.noise import MAX_GUMBEL
 
 Ids = NDArray[np.int64]
 
+_OPEN = frozenset({"top_p", "min_p"})
+"""Settings that may be None."""
 _FEW = 1024
 """Up to here doing it the plain way costs less than avoiding it."""
 _CHUNK = 32768
@@ -31,6 +33,10 @@ _MIN_TEMPERATURE = 1e-30
 def check_sampling(sampling: Sampling) -> None:
     """Raise `UsageError` with a sentence if a setting is out of its range."""
     s = sampling
+    for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
+        value = getattr(s, name)
+        if not (isinstance(value, Real) or getattr(value, "ndim", None) == 0 or (value is None and name in _OPEN)):
+            raise UsageError(f"{name} must be a number, got {value!r:.80}")
     if s.temperature != 0 and not _MIN_TEMPERATURE <= s.temperature < math.inf:  # NaN fails every comparison
         raise UsageError(
             f"temperature must be 0 (greedy) or at least {_MIN_TEMPERATURE} and finite, got {s.temperature}"

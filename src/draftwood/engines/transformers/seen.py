@@ -13,7 +13,8 @@ import copy
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FunctionType
+from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import Any
 from weakref import ref
 
@@ -77,9 +78,9 @@ class Seen:
 def traits(model: nn.Module) -> bytes | None:
     """Return a digest that is equal for models that can be run in the same ways, whatever their weights.
 
-    It covers classes, their code, shapes, and all plain values of modules and configurations. None where code of
-    unknown effect is in the model: hooks, and classes or functions of other packages than `_COMMON`, which may
-    hold values that no comparison sees.
+    It is the same in every process, and covers classes, their code, shapes, and all plain values of modules and
+    configurations. None where code of unknown effect is in the model: hooks, and classes or functions of other
+    packages than `_COMMON`, which may hold values that no comparison sees.
     """
     modules = list(model.modules())
     if global_hooks() or any(module.__dict__.get(name) for module in modules for name in _OWN_CODE):
@@ -95,7 +96,7 @@ def traits(model: nn.Module) -> bytes | None:
         digest.update(repr([(name, _trait(value)) for name, value in config.__dict__.items()]).encode())
     for names, only in _namespaces(modules):
         for name, (_, it) in _functions(names, only).items():
-            digest.update(repr((name, hash(it))).encode())
+            digest.update(repr((name, _code_trait(it))).encode())
     return digest.digest()
 
 
@@ -185,6 +186,18 @@ def _trait(value: Any) -> Any:
         return type(value), value.dtype, value.device, tuple(value.shape)
     if isinstance(value, dict):
         return [(key, _trait(part)) for key, part in value.items()]
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, set | frozenset):  # in an order that differs from process to process
+        return type(value), sorted(repr(_trait(part)) for part in value)
+    if isinstance(value, list | tuple):
         return type(value), [_trait(part) for part in value]
     return value if isinstance(value, _PLAIN) else type(value)
+
+
+@lru_cache(maxsize=4096)
+def _code_trait(code: CodeType | None) -> bytes:
+    """A digest of what a function does, without where its source lies."""
+    if code is None:
+        return b""
+    constants = [_code_trait(it) if isinstance(it, CodeType) else _trait(it) for it in code.co_consts]
+    facts = (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, constants)
+    return hashlib.sha256(repr((facts, code.co_flags, code.co_argcount)).encode()).digest()

@@ -7,7 +7,8 @@ so every way of running a model is tried against the model's own forward over th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,11 +32,16 @@ _CONTEXT = 11
 _SIZE = 24
 
 
-def agreeing(make: Callable[[], T], model: Any) -> tuple[T | None, str]:
-    """Make a target and try it; None, and why, where it says something else than the model, or raises."""
+def agreeing(
+    make: Callable[[], T], model: Any, *, brief: bool = False, one_thread: bool = False
+) -> tuple[T | None, str]:
+    """Make a target and try it; None, and why, where it says something else than the model, or raises.
+
+    ``brief`` and ``one_thread`` are those of `agrees`; the target is made, its weights packed, on all threads.
+    """
     try:
         target = make()
-        if agrees(target, model):
+        if agrees(target, model, brief=brief, one_thread=one_thread):
             return target, ""
         reason = "its scores differ"
     except Exception as error:  # whatever a model's code raises when it is run in a way it was not written for
@@ -44,7 +50,7 @@ def agreeing(make: Callable[[], T], model: Any) -> tuple[T | None, str]:
     return None, reason
 
 
-def agrees(target: Target, model: Any) -> bool:
+def agrees(target: Target, model: Any, *, brief: bool = False, one_thread: bool = False) -> bool:
     """Try a target on a small text: read, score a tree (or a chain), keep one branch, score again, cut, score.
 
     Parameters
@@ -53,8 +59,28 @@ def agrees(target: Target, model: Any) -> bool:
         Fresh.
     model
         The model it stands for.
+    brief
+        For a target that passed before: the same passes, but of each only the last node's scores are compared.
+    one_thread
+        Take one thread, which moves scores by far less than the rounding that is allowed for.
     """
-    own = _Own(model)
+    with _threads(1 if one_thread else torch.get_num_threads()):
+        return _agrees(target, _Own(model, brief=brief))
+
+
+@contextmanager
+def _threads(many: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if many != before:
+        torch.set_num_threads(many)
+    try:
+        yield
+    finally:
+        if many != before:
+            torch.set_num_threads(before)
+
+
+def _agrees(target: Target, own: _Own) -> bool:
     ids = _some_ids(target.capabilities.vocab_size)
     a, b, c, d, e = ids[_CONTEXT + 1 : _CONTEXT + 6]
     text, root = ids[:_CONTEXT], ids[_CONTEXT]
@@ -66,7 +92,7 @@ def agrees(target: Target, model: Any) -> bool:
         tree, other = TokenTree.build([a, b, c]), TokenTree.build([d, e])
     ((session, first),) = target.open([text], reserve=8)
     try:
-        if not own.says(text, first, 0) or not _scored(target, session, text, root, tree, own):
+        if not (own.brief or own.says(text, first, 0)) or not _scored(target, session, text, root, tree, own):
             return False
         # A branch that is not the first one written, or the first node of a chain: something must be taken back.
         kept = [] if not len(tree) else [2] if target.capabilities.trees else [0]
@@ -93,10 +119,9 @@ def _together(target: Target, ids: list[int], tree: TokenTree, own: _Own) -> boo
     opened = target.open(texts)
     try:
         passes = [(session, ids[_CONTEXT], tree) for session, _ in opened]
-        said = [own.says(text, first, 0) for text, (_, first) in zip(texts, opened, strict=True)]
+        said = [own.brief or own.says(text, first, 0) for text, (_, first) in zip(texts, opened, strict=True)]
         for text, scores in zip(texts, target.score(passes), strict=True):
-            paths = ([ids[_CONTEXT], *tree.tokens[tree.path(node)].tolist()] for node in range(-1, len(tree)))
-            said += [own.says([*text, *path], scores, 1 + node) for node, path in enumerate(paths, -1)]
+            said.append(_right([*text, ids[_CONTEXT]], scores, tree, own))
         return all(said)
     finally:
         for session, _ in opened:
@@ -105,14 +130,20 @@ def _together(target: Target, ids: list[int], tree: TokenTree, own: _Own) -> boo
 
 def _scored(target: Target, session: Any, text: list[int], root: int, tree: TokenTree, own: _Own) -> bool:
     (scores,) = target.score([(session, root, tree)])
-    nodes = range(-1, len(tree))
-    return all(own.says([*text, root, *tree.tokens[tree.path(n)].tolist()], scores, 1 + n) for n in nodes)
+    return _right([*text, root], scores, tree, own)
+
+
+def _right(text: list[int], scores: Any, tree: TokenTree, own: _Own) -> bool:
+    """True if the scores of a pass are the model's own, at its root (the last token of the text) and nodes."""
+    nodes = range(len(tree) - 1 if own.brief else -1, len(tree))
+    return all(own.says([*text, *tree.tokens[tree.path(node)].tolist()], scores, 1 + node) for node in nodes)
 
 
 class _Own:
     """The model's own scores of whole texts."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, brief: bool) -> None:
+        self.brief = brief
         self._model = shadow(model, attention=None)
         self._device = model.get_input_embeddings().weight.device
         self._rounding = ROUNDING.get(model.get_input_embeddings().weight.dtype, _HALF)

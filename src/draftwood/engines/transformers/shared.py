@@ -6,6 +6,7 @@ whenever a call begins (`shared_target`), so that its passes are those of the mo
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,10 +22,15 @@ from torch import Tensor, nn
 from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.pack import Content, digest
-from draftwood.engines.transformers.seen import Seen, traits
+from draftwood.engines.transformers.seen import Seen
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.engines.transformers.trial_key import trial_key
 from draftwood.errors import UnsupportedModelError, UsageError
+from draftwood.models import trials
+from draftwood.models.busy import is_crowded, waits_passively
+
+log = logging.getLogger("draftwood")
 
 OurTarget = TransformersTarget | NativeTarget
 RLockType = Any  # threading.RLock is a function, not a class
@@ -52,8 +58,10 @@ _locks: WeakKeyDictionary[Any, RLockType] = WeakKeyDictionary()
 _made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
 _unpacked: WeakSet[Any] = WeakSet()
 _released: WeakSet[Any] = WeakSet()
-_passed: dict[tuple[bytes, bool], int] = {}
-"""Per `traits` of a model, and whether it is to be packed: which way passed the self-test."""
+_targets: WeakSet[Any] = WeakSet()
+"""All that were made and may still be in use, those of models that have changed since, too."""
+_passed: dict[str, int] = {}
+"""Per `trial_key` of a model: which way passed the self-test in this process."""
 
 
 def _begin_anew() -> None:
@@ -165,6 +173,7 @@ def shared_target(model: Any) -> OurTarget:
         _made.pop(model, None)
         seen = Seen(model)
         target = open_target(model, kept)
+        _targets.add(target)
         _made[model] = _Made(target, seen)
         return target
 
@@ -199,19 +208,31 @@ def _content(tensor: Tensor) -> int:
 
 
 def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> OurTarget:
-    """Make a target of the first of `ways` that passes the self-test; remembered for models of the same traits."""
+    """Make a target of the first of `ways` that passes the self-test; remembered by `trial_key`.
+
+    What this process tried is taken as it is; what an earlier one found is tried again, briefly.
+    """
     refuse_unsupported(model)
     _refuse_released(model)
     found = ways(model, kept or {})
-    kind = _kind(model)
-    if kind in _passed:
+    key = trial_key(model, packed=packs(model))
+    if key in _passed:
         with suppress(Exception):  # short of memory, say: then another way may do
-            return found[_passed[kind]]()
+            return found[_passed[key]]()
+    one_thread = _one_thread_is_better()
+    before = None if key is None else trials.remembered(key)
+    if key is not None and before is not None and before < len(found):
+        target, _ = agreeing(found[before], model, brief=True, one_thread=one_thread)
+        if target is not None:
+            _remember(key, before)
+            return target
     reasons = []
     for index, make in enumerate(found):
-        target, reason = agreeing(make, model)
+        target, reason = agreeing(make, model, one_thread=one_thread)
         if target is not None:
-            _remember(kind, index)
+            if key is not None:
+                _remember(key, index)
+                trials.remember(key, index)
             return target
         reasons.append(reason)
     raise UnsupportedModelError(
@@ -235,13 +256,24 @@ def ways(model: Any, kept: Mapping[Content, Tensor]) -> list[Way]:
     return found
 
 
-def _kind(model: Any) -> tuple[bytes, bool] | None:
-    known = traits(model)
-    return None if known is None else (known, packs(model))
+def _remember(key: str, way: int) -> None:
+    if len(_passed) >= _MOST_PASSED:
+        del _passed[next(iter(_passed))]
+    _passed[key] = way
 
 
-def _remember(kind: tuple[bytes, bool] | None, way: int) -> None:
-    if kind is not None:
-        if len(_passed) >= _MOST_PASSED:
-            del _passed[next(iter(_passed))]
-        _passed[kind] = way
+def _one_thread_is_better() -> bool:
+    """Return whether a model should be tried on one thread, since other programs hold cores.
+
+    Not where another target may be in use: torch's number of threads is that of the whole process, and a text
+    that is being written keeps the number that it began with.
+    """
+    many = torch.get_num_threads()
+    if many == 1 or waits_passively() or len(_targets) or not is_crowded(many):
+        return False
+    log.warning(
+        "other programs keep the processor busy: the model is made ready on one thread instead of %d; to write "
+        "faster meanwhile, set OMP_WAIT_POLICY=passive before torch is imported",
+        many,
+    )
+    return True

@@ -1,0 +1,40 @@
+"""What the result of a model's trial depends on, as a key that is equal in every process."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from draftwood.engines.transformers.seen import traits
+from draftwood.models.machine import machine
+
+_LIBRARIES = ("draftwood", "torch", "transformers", "peft", "accelerate", "numpy")
+
+
+def trial_key(model: Any, *, packed: bool) -> str | None:
+    """Return the key of a model's trial, or None where code of unknown effect is in the model.
+
+    It covers the model's `traits` (classes, code, shapes, number formats, settings), packing, the versions of the
+    libraries, the code of this engine, processor, instruction set, device and threads. It does not cover the
+    values of weights: a way that goes wrong with some values is found by the scores that are tried at each start.
+    """
+    known = traits(model)
+    if known is None:
+        return None
+    device = model.get_input_embeddings().weight.device.type
+    versions = [(name, getattr(sys.modules.get(name), "__version__", None)) for name in _LIBRARIES]
+    runs = (machine(device), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())
+    facts = (known.hex(), packed, _engine(), sys.version, versions, runs)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+@cache
+def _engine() -> str:
+    """Return a digest of this engine's own source files."""
+    files = sorted(Path(__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()

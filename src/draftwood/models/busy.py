@@ -1,0 +1,76 @@
+"""What to do about other programs that keep the processor busy.
+
+The threads of a pass wait for each other some hundred times, and OpenMP lets them spin meanwhile. Where another
+program holds one of their cores, the others spin until the scheduler lets the last one run: a pass takes a hundred
+times as long. Threads that sleep while they wait are woken at once, which changes no number.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_LOG = logging.getLogger("draftwood")
+_SAMPLE_S = 0.1
+_SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+"""Environment variables that OpenMP reads once, when torch is imported."""
+
+_waiting = {"passive": os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"}
+
+
+def is_crowded(threads: int) -> bool:
+    """Return whether other programs leave fewer idle cores than ``threads``; watches them for a tenth of a second.
+
+    Programs that run at a lower priority (``nice``) than this one give way to it, and do not count.
+    """
+    import psutil
+
+    share = psutil.cpu_times_percent(interval=_SAMPLE_S)
+    idle = share.idle + getattr(share, "iowait", 0.0)
+    if hasattr(os, "nice") and os.nice(0) <= 0:
+        idle += getattr(share, "nice", 0.0)
+    cores: int = psutil.cpu_count() or 1
+    return bool(cores * idle / 100 < min(threads, cores) - 0.5)
+
+
+@contextmanager
+def importing_torch(threads: int | None = None) -> Iterator[None]:
+    """Let torch's threads sleep while they wait, if torch is imported in this block and the machine is busy.
+
+    Parameters
+    ----------
+    threads
+        How many torch will use; None is one per core.
+    """
+    many = threads if threads is not None else _asked_for()
+    if (
+        "torch" in sys.modules
+        or many == 1
+        or any(name in os.environ for name in _SETTINGS)
+        or not is_crowded(many)
+    ):
+        yield
+        return
+    _LOG.warning(
+        "other programs keep the processor busy: torch's threads sleep while they wait for each other, which is "
+        "quicker now (OMP_WAIT_POLICY=active keeps them spinning)"
+    )
+    os.environ["OMP_WAIT_POLICY"] = "passive"
+    _waiting["passive"] = True
+    try:
+        yield
+    finally:
+        os.environ.pop("OMP_WAIT_POLICY", None)  # child processes decide for themselves
+
+
+def waits_passively() -> bool:
+    """Return whether torch's threads sleep while they wait for each other, as far as draftwood knows."""
+    return _waiting["passive"]
+
+
+def _asked_for() -> int:
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdigit() else os.cpu_count() or 1

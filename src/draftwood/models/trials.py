@@ -1,0 +1,58 @@
+"""Which way of running a model passed its trial, remembered from one start to the next.
+
+One small file in the cache folder. What it says is only a proposal: the engine tries the remembered way again, on
+fewer scores, before it uses it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from draftwood.errors import FileFormatError
+from draftwood.files.paths import whole_file
+from draftwood.models.find import cache_folder
+
+_LOG = logging.getLogger("draftwood")
+_MOST = 256
+"""Entries that are kept; the oldest go."""
+_MOST_BYTES = 1 << 16
+
+
+def place() -> Path:
+    """Return the file of remembered trials, which need not be there."""
+    return cache_folder() / "trials.json"
+
+
+def remembered(key: str) -> int | None:
+    """Return the number of the way that passed, or None; a file that is broken or missing remembers nothing."""
+    return _read().get(key)
+
+
+def remember(key: str, way: int) -> None:
+    """Keep the number of the way that passed; where the file cannot be written, nothing is kept.
+
+    Of two processes that write at the same time one loses its entry, and tries anew at its next start.
+    """
+    known = _read()
+    known.pop(key, None)  # the newest stand last
+    known[key] = way
+    try:
+        with whole_file(place()) as beside:
+            beside.write_text(json.dumps(dict(list(known.items())[-_MOST:])), encoding="ascii")
+    except FileFormatError as error:
+        _LOG.debug("the result of a trial is not kept: %s", error)
+
+
+def _read() -> dict[str, int]:
+    try:
+        path = place()
+        if path.stat().st_size > _MOST_BYTES:
+            return {}
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {key: way for key, way in found.items() if type(way) is int and way >= 0}

@@ -1,0 +1,142 @@
+"""A second start: what was tried is tried again briefly, and what the file says cannot make a text wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import draftwood
+from draftwood.engines.transformers import selftest, shared
+from draftwood.engines.transformers.trial_key import trial_key
+from draftwood.models import trials
+from tests.engines.tiny import FAMILIES, build
+
+PROMPT = [5, 6, 7, 5, 6, 7, 5]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Calls of it are new starts, as far as trials go; returns how the model's own forward is counted."""
+    monkeypatch.setattr(trials, "place", lambda: tmp_path / "trials.json")
+    counted = []
+    after = selftest._Own.after
+
+    def counting(self, text):
+        counted.append(tuple(text))
+        return after(self, text)
+
+    monkeypatch.setattr(selftest._Own, "after", counting)
+
+    def begin():
+        monkeypatch.setattr(shared, "_passed", {})
+        counted.clear()
+        return counted
+
+    return begin
+
+
+def write(model):
+    return draftwood.generate(model, PROMPT, max_new_tokens=20).ids
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_the_second_start_tries_less_and_writes_the_same(start, family):
+    counted = start()
+    text = write(build(family))
+    first = len(set(counted))
+    counted = start()
+    assert write(build(family)) == text
+    assert 0 < len(set(counted)) <= first / 3
+
+
+def test_a_wrong_entry_is_noticed_and_replaced(start):
+    """Written by hand: a way that would do too is taken, one that is not there is not."""
+    start()
+    model = build("llama")
+    text = write(model)
+    key = trial_key(model, packed=True)
+    right = trials.remembered(key)
+    assert right == 0
+    for wrong in (3, 99):
+        trials.remember(key, wrong)
+        start()
+        assert write(build("llama")) == text
+    assert trials.remembered(key) == 0
+
+
+def test_a_way_that_fails_now_is_not_believed(start, monkeypatch):
+    start()
+    text = write(build("llama"))
+
+    def broken(made):
+        score = made.score
+
+        def wrong(requests):
+            found = score(requests)
+            for scores in found:
+                scores._rows[-1] = scores._rows[-1][::-1].copy()
+            return found
+
+        made.score = wrong
+        return made
+
+    ways = shared.ways
+    monkeypatch.setattr(shared, "ways", lambda *a: [lambda: broken(ways(*a)[0]()), *ways(*a)[1:]])
+    counted = start()
+    model = build("llama")
+    assert write(model) == text
+    assert trials.remembered(trial_key(model, packed=True)) == 1
+    assert counted
+
+
+def test_code_of_unknown_effect_is_tried_in_every_process(start):
+    for _ in range(2):
+        counted = start()
+        model = build("llama")
+        model.model.layers[0].register_forward_hook(lambda *_: None)
+        write(model)
+        assert trial_key(model, packed=True) is None
+        assert len(set(counted)) > 10
+
+
+def test_the_key_tells_models_apart_and_is_the_same_in_every_process():
+    keys = {family: trial_key(build(family), packed=True) for family in FAMILIES}
+    assert len(set(keys.values())) == len(keys)
+    assert trial_key(build("llama", seed=1), packed=True) == keys["llama"]
+    assert trial_key(build("llama"), packed=False) != keys["llama"]
+    assert trial_key(build("llama").bfloat16(), packed=True) != keys["llama"]
+    program = (
+        "from tests.engines.tiny import build; from draftwood.engines.transformers.trial_key import trial_key; "
+        "print(trial_key(build('llama'), packed=True))"
+    )
+    told = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == keys["llama"]
+
+
+def test_one_thread_where_others_hold_the_cores(start, monkeypatch, caplog):
+    start()
+    used = []
+    after = selftest._Own.after
+    monkeypatch.setattr(selftest._Own, "after", lambda *a: (used.append(torch.get_num_threads()), after(*a))[1])
+    monkeypatch.setattr(shared, "is_crowded", lambda _: True)
+    monkeypatch.setattr(shared, "waits_passively", lambda: False)
+    monkeypatch.setattr(shared, "_targets", set())
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        model = build("llama")
+        draftwood.prepare(model)
+        assert set(used) == {1}
+        assert torch.get_num_threads() == 2
+        assert sum("on one thread" in record.message for record in caplog.records) == 1
+        used.clear()
+        start()
+        draftwood.prepare(build("gemma3"))  # the first may be in use: its number of threads stays
+        assert set(used) == {2}
+    finally:
+        torch.set_num_threads(before)

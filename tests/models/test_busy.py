@@ -1,0 +1,63 @@
+"""A processor that others keep busy: torch's threads wait asleep, and what cannot matter is left as it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from draftwood.models import busy
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """A process that has not imported torch, on a busy machine."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(busy, "is_crowded", lambda _: True)
+    monkeypatch.setattr(busy, "_waiting", {"passive": False})
+
+
+@pytest.mark.parametrize(
+    ("idle", "nice", "threads", "own", "crowded"),
+    [
+        (100, 0, 4, 0, False),
+        (80, 0, 4, 0, True),
+        (80, 0, 2, 0, False),
+        (0, 100, 4, 0, False),  # who runs at a lower priority gives way
+        (0, 100, 4, 10, True),
+        (0, 0, 1, 0, True),
+    ],
+)
+def test_idle_cores_are_counted(monkeypatch, idle, nice, threads, own, crowded):
+    monkeypatch.setattr(psutil, "cpu_times_percent", lambda **_: SimpleNamespace(idle=idle, nice=nice))
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "nice", lambda _: own)
+    assert busy.is_crowded(threads) is crowded
+
+
+def test_threads_wait_asleep_and_children_choose_for_themselves(fresh, caplog):
+    with busy.importing_torch(2):
+        assert os.environ["OMP_WAIT_POLICY"] == "passive"
+    assert "OMP_WAIT_POLICY" not in os.environ
+    assert busy.waits_passively()
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("case", ["one thread", "imported", "chosen", "idle"])
+def test_else_nothing_is_done(fresh, monkeypatch, caplog, case):
+    if case == "imported":
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())
+    if case == "chosen":
+        monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    if case == "idle":
+        monkeypatch.setattr(busy, "is_crowded", lambda _: False)
+    before = dict(os.environ)
+    with busy.importing_torch(1 if case == "one thread" else 2):
+        assert dict(os.environ) == before
+    assert not busy.waits_passively()
+    assert not caplog.records
