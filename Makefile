@@ -1,15 +1,23 @@
-# `make demo` sets everything up and shows the whole; `make test` sets everything up and runs every check.
+# `make demo` sets everything up and shows the whole. `make test` sets everything up and runs lint, types and the
+# quick tests, a few minutes; `make test-all` runs the slow tests too.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test fuzz lint types fetch clean
+.PHONY: demo test test-all fuzz bounds lint types fetch clean
 
 demo: fetch
 	$(BIN)/draftwood demo
 
+# Processes with one thread each; waiting threads sleep, since another process has work for the core.
+JOBS := 2
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
 test: lint types fetch
-	$(BIN)/python -m pytest
+	$(PYTEST) -m "not slow and not gemma3"
+
+test-all: test
+	$(PYTEST) -m "slow and not gemma3"
 
 # Random stories about random models; a case that fails names the command that repeats it.
 N := 2000
@@ -17,6 +25,10 @@ SEED := 0
 FROM := 0
 fuzz: $(VENV)/.ready
 	$(BIN)/python -m tests.fuzz --cases $(N) --seed $(SEED) --from $(FROM)
+
+# Compiled kernels with every index checked: a write behind an array's end is seen here and nowhere else.
+bounds: $(VENV)/.ready
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=.numba-bounds $(BIN)/python -m pytest tests/index tests/drafters
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
@@ -36,4 +48,4 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba-bounds

@@ -16,10 +16,10 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from index import TEXTS
 from numpy.typing import NDArray
 
 from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
-from index import TEXTS
 
 DRAFT, STEP, PLACES = 8, 5, 500
 

@@ -6,7 +6,7 @@ the request (toys that know the target need both).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -167,6 +167,22 @@ COMBINED: Mapping[str, Make] = {
 
 WELL_BEHAVED: Mapping[str, Make] = {**SHIPPED, **TOYS}
 EVERY: Mapping[str, Make] = {**WELL_BEHAVED, **GREEDIER_THAN_ASKED, **BROKEN, **COMBINED}
+
+THREE_TOYS = ("random", "same", "probing+same+top-k")
+"""Sets that between them give every kind of tree: mostly wrong with branches, all right, with lookahead nodes."""
+
+
+def with_settings(settings: Iterable[str], usual: str, sets: Iterable[str] = EVERY) -> list[tuple[str, str]]:
+    """Every set with the usual setting, and every other setting with three toys; for ``parametrize``.
+
+    The rule, the loop and the target see trees and never who proposed them, so what holds for a setting with trees
+    of every kind holds with all drafters. Each drafter still runs once, for what it does of its own.
+    """
+    return [
+        *((drafters, usual) for drafters in sets),
+        *((drafters, setting) for setting in settings if setting != usual for drafters in THREE_TOYS),
+    ]
+
 
 SCORED = frozenset(
     name for name, make in WELL_BEHAVED.items() if any(d.needs.top_k for d in make(ToyTarget(), Sampling()))

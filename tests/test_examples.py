@@ -12,6 +12,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
 @pytest.mark.smollm2
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
 def test_example_runs(example):
     done = subprocess.run([sys.executable, example], capture_output=True, text=True, timeout=300, check=False)

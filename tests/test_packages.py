@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 import draftwood
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 DECODE = """
 import sys

@@ -7,6 +7,7 @@ import torch
 from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETS, SETTINGS, batch, same
 from tests.engines.registered import tiny
 from tests.engines.tiny import build
+from tests.tiers import rest_is_slow
 from transformers import StoppingCriteria
 
 import draftwood
@@ -128,7 +129,7 @@ class Often(StoppingCriteria):
         return torch.tensor([row[-12:].count(row[-1]) > 1 for row in input_ids.tolist()])
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "falcon", "lfm2", "gemma3n_text"])
+@pytest.mark.parametrize("kind", rest_is_slow(["gpt2", "falcon", "lfm2", "gemma3n_text"], "lfm2"))
 def test_models_of_other_kinds(kind):
     model = tiny(kind)
     same(model)

@@ -19,6 +19,7 @@ openai = pytest.importorskip("openai", reason="needs the client")
 
 from tests.cli.conftest import TEMPLATE, save_tiny  # noqa: E402
 
+pytestmark = pytest.mark.slow
 MESSAGES = [{"role": "user", "content": "one two three one two three one two"}]
 SETTINGS = {"messages": MESSAGES, "temperature": 0.0, "max_tokens": 60}
 

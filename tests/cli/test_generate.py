@@ -219,6 +219,7 @@ def test_control_characters_of_a_model_do_not_reach_the_terminal(monkeypatch):
     assert out.getvalue() == "a␛[2Jb\tc␍␡\ufffd\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT to another process")
 def test_sigint_in_a_process_of_its_own(tiny):
     listening = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
@@ -236,6 +237,7 @@ def test_sigint_in_a_process_of_its_own(tiny):
 
 
 @pytest.mark.smollm2
+@pytest.mark.slow
 def test_the_real_model_answers(draftwood):
     ran = draftwood(
         "generate",

@@ -65,6 +65,7 @@ def test_rows_that_are_no_profile_are_not_to_be_destroyed(draftwood, rows):
     assert rows.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_three_processes_append_to_one_file(tiny, tmp_path):
     path = tmp_path / "same.jsonl"
     command = [sys.executable, "-m", "draftwood", "generate", PROMPT, *flags(tiny, 12), "-o", str(path), "--seed"]

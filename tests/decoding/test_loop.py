@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from tests.drafter_list import EVERY
+from tests.drafter_list import EVERY, with_settings
 from tests.helpers import (
     GREEDY,
     ONE_BY_ONE,
@@ -226,10 +226,9 @@ def test_a_drafter_that_needs_what_the_target_lacks_is_refused(target, drafter, 
 # --- the records add up --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("drafters", EVERY)
-def test_the_steps_add_up(drafters, sampling):
-    target = ToyTarget(order=2)
+@pytest.mark.parametrize(("drafters", "settings"), with_settings(("greedy", "sampled"), "sampled"))
+def test_the_steps_add_up(drafters, settings):
+    target, sampling = ToyTarget(order=2), GREEDY if settings == "greedy" else SAMPLED
     made = EVERY[drafters](target, sampling)
     written = write(target, made, 5, sampling=sampling)
     context = len(PROMPT) + 1
@@ -469,8 +468,7 @@ def test_a_turn_reads_only_what_is_new(drafters):
     assert target.open_sessions == 0
 
 
-@pytest.mark.parametrize("variant", TARGETS)
-@pytest.mark.parametrize("drafters", EVERY)
+@pytest.mark.parametrize(("drafters", "variant"), with_settings(TARGETS, "trees"))
 def test_the_text_of_a_turn_is_that_of_a_fresh_request(drafters, variant):
     target = ToyTarget(order=2, **TARGETS[variant])
     made = EVERY[drafters](target, SAMPLED)

@@ -19,6 +19,7 @@ from draftwood.errors import UsageError
 from tests.api.fake import TOKENIZER
 from tests.engines.registered import tiny
 from tests.engines.tiny import build
+from tests.tiers import rest_is_slow
 
 PROMPT = [5, 6, 7, 5, 6, 7, 5, 9, 30, 31]
 N = 24
@@ -182,7 +183,7 @@ CHANGES = [
 HOW = {"packed": {"pack": True}, "not packed": {"pack": False}}
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", rest_is_slow(HOW, "packed"))
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_change_is_seen(change, how):
     model = build("llama")

@@ -21,6 +21,7 @@ from draftwood.errors import CapabilityError, UnknownNameError, UnsupportedModel
 from draftwood.testing import RandomDrafter
 from draftwood.tree import TokenTree
 from tests.engines.registered import LEFT_OUT, VOCAB, WINDOW, causal_types, tiny
+from tests.tiers import rest_is_slow
 
 FULL = os.environ.get("DRAFTWOOD_LAWS") == "full"
 SEEDS = (0, 1, 2)
@@ -162,7 +163,11 @@ def offers(name: str) -> str:
     return "trees" if able.trees else "chains"
 
 
-@pytest.mark.parametrize("name", [n for n in COMMON if n not in PLAIN])
+QUICK = ("llama", "gemma3_text", "gpt2", "bloom", "lfm2")
+"""Rotary, windows, learned positions, chains by bias, chains by a state."""
+
+
+@pytest.mark.parametrize("name", rest_is_slow([n for n in COMMON if n not in PLAIN], *QUICK))
 def test_drafted_text_is_the_models_own(name):
     check_type(name)
 
@@ -173,7 +178,9 @@ def test_drafted_text_is_the_models_own_for_all_others(name):
     check_type(name)
 
 
-@pytest.mark.parametrize("name", sorted(PLAIN) if FULL else [n for n in COMMON if n in PLAIN])
+@pytest.mark.parametrize(
+    "name", rest_is_slow(sorted(PLAIN) if FULL else [n for n in COMMON if n in PLAIN], "mamba")
+)
 def test_what_cannot_be_drafted_for_is_written_plain(name):
     for seed in SEEDS:
         model = model_of(name, seed)

@@ -13,6 +13,7 @@ from draftwood.errors import PromptError, UsageError
 from draftwood.testing import HugeDrafter, RandomDrafter
 from tests.engines.registered import tiny
 from tests.engines.tiny import FAMILIES, build
+from tests.tiers import rest_is_slow
 
 PROMPT = np.random.default_rng(5).integers(0, 64, 24).tolist() * 2
 SETS = {
@@ -33,7 +34,7 @@ def theirs(model, limit=60, **settings):
 
 
 @pytest.mark.parametrize("drafters", SETS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", rest_is_slow(FAMILIES, "llama", "mistral-window", "gemma3"))
 def test_greedy_text_is_that_of_transformers(family, drafters):
     for seed in range(2):
         model = build(family, seed)

@@ -27,6 +27,7 @@ from draftwood.engines.transformers.pack import can_pack, pack
 from draftwood.engines.transformers.shadow import shadow
 from tests.engines.rounding import ATTENTION
 from tests.engines.tiny import FAMILIES, SHAPE, build
+from tests.tiers import rest_is_slow
 
 LLAMA_LIKE = [name for name in FAMILIES if FAMILIES[name][0] is not Gemma3ForCausalLM]
 
@@ -69,7 +70,7 @@ def pieces_of(decoder, model, text, pieces):
     return torch.cat(scores)
 
 
-@pytest.mark.parametrize("family", LLAMA_LIKE)
+@pytest.mark.parametrize("family", rest_is_slow(LLAMA_LIKE, "llama", "qwen3"))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "plain"])
 def test_scores_are_the_models_own_after_any_history(family, dtype, packed):
@@ -302,6 +303,7 @@ def test_memory_on_large_pages_holds_what_it_held():
 
 
 @pytest.mark.smollm2
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [True, False])
 def test_smollm2_gets_the_scores_of_its_own_forward(packed):
     import draftwood

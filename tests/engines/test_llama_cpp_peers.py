@@ -118,6 +118,7 @@ def prompt(tokenizer, text):
 
 
 @needs_llama_cpp
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GROUPS["llama.cpp:all"])
 def test_every_peer_answers_with_ids_of_the_same_vocabulary(smollm2, opened, name, capfd):
     tokenizer = smollm2[1]
@@ -150,6 +151,7 @@ def test_an_answer_ends_with_the_end_token_and_the_same_question_gets_it_again(s
 
 
 @needs_llama_cpp
+@pytest.mark.slow
 def test_no_token_of_a_character_is_lost(smollm2, opened):
     tokenizer = smollm2[1]
     answer = ask(opened("llama.cpp", tokenizer), tokenizer("🌟🌟🌟🌟🌟🌟🌟🌟")["input_ids"], tokens=7)
@@ -159,6 +161,7 @@ def test_no_token_of_a_character_is_lost(smollm2, opened):
 
 
 @needs_llama_cpp
+@pytest.mark.slow
 def test_a_speculator_with_a_memory_finds_nothing_of_former_answers(smollm2, opened):
     tokenizer = smollm2[1]
     peer = opened("llama.cpp:ngram-cache", tokenizer)
@@ -167,6 +170,7 @@ def test_a_speculator_with_a_memory_finds_nothing_of_former_answers(smollm2, ope
 
 
 @needs_llama_cpp
+@pytest.mark.slow
 def test_a_longer_text_gets_a_larger_context(smollm2, opened, monkeypatch):
     monkeypatch.setattr(peers, "_SMALLEST", 256)
     tokenizer = smollm2[1]

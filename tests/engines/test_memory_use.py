@@ -32,6 +32,7 @@ for number in range(1, {last} + 1):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory as Linux tells it")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_requests_of_mixed_lengths_leave_at_most_a_tenth_behind(dtype):

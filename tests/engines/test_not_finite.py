@@ -14,12 +14,18 @@ from draftwood.testing import RandomDrafter
 from draftwood.tree import TokenTree
 from tests.engines.registered import tiny
 from tests.engines.tiny import build
+from tests.tiers import rest_is_slow
 
 BAD = 63
 CLEAN = [[5, 6, 7, 5, 6, 7, 5], [9, 30, 31, 9, 30, 31, 2, 2, 9, 30], [40, 41] * 9, [17], [3, 4, 5, 6, 7, 8] * 4]
 BROKEN = [[5, 6, BAD, 5, 6], [BAD] * 9, [40, 41] * 14 + [BAD], [1, BAD] * 3, [3, 4] * 9]
 N = 20
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+def name_of(value):
+    """The case's name, the same in every process: a function's default id has its address."""
+    return getattr(value, "__name__", str(value))
 
 
 def nan(model):
@@ -91,8 +97,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral-window", "qwen2-window", "qwen3", "gemma3"])
-@pytest.mark.parametrize(("spoil", "dtype"), CASES, ids=str)
+@pytest.mark.parametrize(
+    "family", rest_is_slow(["llama", "mistral-window", "qwen2-window", "qwen3", "gemma3"], "llama")
+)
+@pytest.mark.parametrize(("spoil", "dtype"), CASES, ids=name_of)
 def test_a_draft_that_is_not_finite_touches_no_text(family, spoil, dtype):
     model = build(family)
     spoil(model)
@@ -113,8 +121,8 @@ def test_a_draft_that_is_not_finite_touches_no_text(family, spoil, dtype):
 RandomDrafters = (RandomDrafter(63, seed=5),)
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral-window", "gemma3"])
-@pytest.mark.parametrize(("spoil", "dtype"), CASES, ids=str)
+@pytest.mark.parametrize("family", rest_is_slow(["llama", "mistral-window", "gemma3"], "gemma3"))
+@pytest.mark.parametrize(("spoil", "dtype"), CASES, ids=name_of)
 def test_broken_texts_leave_nothing_behind(family, spoil, dtype):
     """In their slots of the cache, which the next texts take over in part."""
     model = build(family)
@@ -135,7 +143,7 @@ def test_broken_texts_leave_nothing_behind(family, spoil, dtype):
 
 
 @pytest.mark.parametrize("how", ["lean", "modules", "chains", "native trees", "native chains"])
-@pytest.mark.parametrize("spoil", [nan, infinite])
+@pytest.mark.parametrize("spoil", rest_is_slow([nan, infinite], nan))
 def test_every_way_to_run_a_model(how, spoil):
     model = build("llama")
     spoil(model)
@@ -154,7 +162,10 @@ def test_every_way_to_run_a_model(how, spoil):
 
 
 @pytest.mark.parametrize(
-    "name", ["gpt2", "qwen3_5_text", "falcon_h1", "bloom", "mixtral", "gemma2", "gpt_oss", "mamba2"]
+    "name",
+    rest_is_slow(
+        ["gpt2", "qwen3_5_text", "falcon_h1", "bloom", "mixtral", "gemma2", "gpt_oss", "mamba2"], "bloom", "mamba2"
+    ),
 )
 def test_other_kinds_of_models(name):
     model = tiny(name)

@@ -20,6 +20,7 @@ def test_states_round_as_little_as_the_tolerance_says(name):
 
 
 @pytest.mark.smollm2
+@pytest.mark.slow
 def test_smollm2_rounds_as_little_as_the_tolerance_says():
     import draftwood
 

@@ -28,8 +28,12 @@ from draftwood.tree import TokenTree
 from tests.engines.registered import tiny
 from tests.engines.rounding import TOLERANCE
 from tests.engines.tiny import FAMILIES, SHAPE, build
+from tests.tiers import rest_is_slow
 
 T5 = {"vocab_size": 64, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+
+QUICK = ("llama", "mistral-window", "gemma3")
+"""Of the families, one without windows, one with, and one with both kinds of layers."""
 
 
 def truth(model, ids):
@@ -42,7 +46,7 @@ def random_tree(rng, most=8):
     return TokenTree.build(rng.integers(0, 64, n), [int(rng.integers(-1, i)) if i else -1 for i in range(n)])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", rest_is_slow(FAMILIES, *QUICK))
 @pytest.mark.parametrize("chunk", [1024, 12])  # 12: windowed buffers must shift, prompts are read in pieces
 @pytest.mark.parametrize("lean", [True, False])
 def test_scores_of_a_tree_are_the_models_own_after_any_history(family, chunk, lean):
@@ -209,7 +213,7 @@ def test_a_rope_that_rescales_itself_ends_where_it_would():
     assert TransformersTarget(model).capabilities.max_positions == 128
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", rest_is_slow(FAMILIES, *QUICK))
 @pytest.mark.parametrize("lean", [True, False])
 def test_several_texts_in_one_pass_score_as_each_alone(family, lean):
     """Law 6 on a real engine: ragged lengths, ragged trees, rows that come and go."""
@@ -244,6 +248,7 @@ def test_a_batch_holds_no_more_memory_than_transformers_own_cache():
     assert target.arena.nbytes <= 1.1 * own
 
 
+@pytest.mark.slow
 def test_two_hundred_requests_leave_no_more_behind_than_one():
     target = TransformersTarget(build("llama"))
     for length in (180, *np.random.default_rng(6).integers(5, 180, 200).tolist()):
@@ -271,7 +276,7 @@ def test_hooks_of_accelerate_run_on_the_shadow_too():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("family", ["llama", "qwen2-window", "gemma3"])
+@pytest.mark.parametrize("family", rest_is_slow(["llama", "qwen2-window", "gemma3"], "llama"))
 def test_half_precision_scores_trees_too(family, dtype):
     model = build(family).to(dtype)
     target = shared_target(model)

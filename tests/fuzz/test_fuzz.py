@@ -14,6 +14,7 @@ from tests.engines.tiny import build
 from tests.fuzz.calls import Call, WrongTextError
 from tests.fuzz.interrupt import interrupted
 from tests.fuzz.story import Story, tell
+from tests.tiers import rest_is_slow
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -26,7 +27,7 @@ def one_thread():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", rest_is_slow(range(60), *range(0, 60, 4)))
 def test_story(number):
     found = tell(0, number)
     assert not found["error"], "\n".join([found["error"], *found["story"]])
@@ -69,6 +70,7 @@ def test_an_interrupt_comes_at_its_line():
     assert len(stream.generation.ids) < 30
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_behind_what_is_done(tmp_path):
     rows = tmp_path / "rows.jsonl"
     command = [sys.executable, "-m", "tests.fuzz", "--seed", "5", "--cases", "1", "-o", str(rows)]

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from tests.drafter_list import EVERY
+from tests.drafter_list import EVERY, with_settings
 from tests.helpers import PROMPT, TARGETS, sampled_truth, write
+from tests.tiers import rest_is_slow
 
 from draftwood.contracts import Sampling
 from draftwood.testing import EmptyDrafter, RandomDrafter, SameDrafter, ToyTarget, WindowDrafter, WrongDrafter
@@ -90,8 +91,7 @@ def p_value(counts: Counter[tuple[int, ...]], chances: dict[tuple[int, ...], flo
 # --- exactly: the draft has no say ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("drafters", EVERY)
+@pytest.mark.parametrize(("drafters", "settings"), with_settings(SETTINGS, "plain"))
 def test_every_token_is_the_best_of_log_p_plus_noise_whatever_was_drafted(drafters, settings):
     for vocab_size, variant in zip((3, 4, 5), TARGETS.values(), strict=True):
         target = ToyTarget(vocab_size=vocab_size, order=2, sharpness=1.0, seed=vocab_size, **variant)
@@ -109,7 +109,7 @@ def test_every_token_is_the_best_of_log_p_plus_noise_whatever_was_drafted(drafte
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize(("vocab_size", "depth"), [(3, 4), (4, 3), (5, 3)])
+@pytest.mark.parametrize(("vocab_size", "depth"), rest_is_slow([(3, 4), (4, 3), (5, 3)], (3, 4)))
 def test_plain_texts_over_many_seeds(vocab_size, depth, settings):
     sampling = SETTINGS[settings]
     target = ToyTarget(vocab_size=vocab_size, order=2, sharpness=1.0, seed=vocab_size)
@@ -125,7 +125,10 @@ def test_plain_texts_over_many_seeds(vocab_size, depth, settings):
     assert p_value(counts, enumerate_texts(target, sampling, depth)) > DOUBTFUL
 
 
-@pytest.mark.parametrize(("by", "drafters"), [*(("seed", d) for d in DRAFTERS), ("sequence", "all at once")])
+@pytest.mark.parametrize(
+    ("by", "drafters"),
+    rest_is_slow([*(("seed", d) for d in DRAFTERS), ("sequence", "all at once")], ("seed", "all at once")),
+)
 def test_drafted_texts_over_many_seeds_and_sequences(drafters, by):
     """Four tokens: one from reading the prompt, and drafts three deep below it."""
     target = ToyTarget(vocab_size=3, order=2, sharpness=1.0, seed=1)
@@ -168,7 +171,11 @@ def conditional_p_value(target: ToyTarget, sampling: Sampling, ids: Sequence[int
 
 @pytest.mark.parametrize(
     ("drafters", "settings"),
-    [*((d, "plain") for d in DRAFTERS), *(("all at once", s) for s in SETTINGS if s != "plain")],
+    rest_is_slow(
+        [*((d, "plain") for d in DRAFTERS), *(("all at once", s) for s in SETTINGS if s != "plain")],
+        ("none", "plain"),
+        ("all at once", "top-p"),
+    ),
 )
 def test_a_long_text_has_the_distribution_at_every_context(drafters, settings):
     target = ToyTarget(vocab_size=5, order=2, sharpness=0.7, seed=2)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from tests.drafter_list import EVERY
+from tests.drafter_list import EVERY, with_settings
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, trees
 
 from draftwood.decoding.loop import decode_sequences
@@ -29,8 +29,7 @@ def check_cache(target, session, committed):
     fresh.close()
 
 
-@pytest.mark.parametrize("variant", TARGETS)
-@pytest.mark.parametrize("drafters", EVERY)
+@pytest.mark.parametrize(("drafters", "variant"), with_settings(TARGETS, "trees"))
 def test_after_every_step(drafters, variant):
     for sampling in (GREEDY, SAMPLED):
         target = ToyTarget(order=4, **TARGETS[variant])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from tests.drafter_list import EVERY, SHARING
+from tests.drafter_list import EVERY, SHARING, with_settings
 from tests.helpers import GREEDY, PROMPT, TARGETS, Still, TwiceAtMost, texts, trees, write, write_batch
 
 from draftwood.contracts import Sampling
@@ -85,8 +85,7 @@ def test_a_pass_over_a_batch_scores_like_its_members_alone(batch, variant):
         assert [scores.raw(row).tolist() for row in range(1 + len(tree))] == alone.tolist()
 
 
-@pytest.mark.parametrize("variant", TARGETS)
-@pytest.mark.parametrize("drafters", EVERY)
+@pytest.mark.parametrize(("drafters", "variant"), with_settings(TARGETS, "trees"))
 def test_requests_written_together_are_written_as_alone(drafters, variant):
     """Ragged prompts, limits, ends and settings; the text and every count of every step."""
     target = ToyTarget(order=2, **TARGETS[variant])
@@ -119,8 +118,7 @@ def test_requests_written_together_are_written_as_alone(drafters, variant):
         assert counts[0] == counts[1]
 
 
-@pytest.mark.parametrize("variant", TARGETS)
-@pytest.mark.parametrize("drafters", EVERY)
+@pytest.mark.parametrize(("drafters", "variant"), with_settings(TARGETS, "trees"))
 def test_who_shares_a_pass_does_not_matter_for_a_text(drafters, variant):
     """The goodput planner divides one pass among the rows: what each gets depends on the others, no token does."""
     target = ToyTarget(order=2, **TARGETS[variant])

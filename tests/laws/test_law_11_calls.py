@@ -11,11 +11,12 @@ from threading import Barrier
 import pytest
 from tests.api.fake import TOKENIZER, toy
 from tests.api.generating import GREEDY, PROMPT, batch, speller
-from tests.drafter_list import EVERY, SCORED
+from tests.drafter_list import EVERY, SCORED, with_settings
 from tests.engines.tiny import build
 from tests.helpers import GREEDY as PLAIN
 from tests.helpers import PROMPT as TOY_PROMPT
 from tests.helpers import SAMPLED, greedy_truth, sampled_truth, write
+from tests.tiers import rest_is_slow
 
 import draftwood
 from draftwood import Conversation
@@ -126,9 +127,9 @@ def test_threads_share_a_planner(planner):
     assert together(work) == [[greedy_truth(target, limit=60)] * CALLS for target in targets]
 
 
-@pytest.mark.parametrize("sampling", [PLAIN, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("name", EVERY)
-def test_threads_share_drafters(name, sampling):
+@pytest.mark.parametrize(("name", "settings"), with_settings(("greedy", "sampled"), "greedy"))
+def test_threads_share_drafters(name, settings):
+    sampling = PLAIN if settings == "greedy" else SAMPLED
     targets = [ToyTarget(order=2, seed=seed) for seed in range(THREADS)]
     drafters = EVERY[name](ToyTarget(order=2), sampling)
 
@@ -297,7 +298,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.parametrize("weights", ["kept", "released"])
+@pytest.mark.parametrize("weights", rest_is_slow(["kept", "released"], "kept"))
 def test_a_child_of_fork_does_not_wait_for_a_thread_that_it_does_not_have(weights):
     command = [sys.executable, "-W", "ignore", "-c", FORKED, weights]
     done = subprocess.run(command, timeout=120, check=False)

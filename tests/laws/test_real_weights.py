@@ -31,7 +31,7 @@ SAMPLED = PROMPTS[:: max(1, len(PROMPTS) // (20 if FULL else 4))][: 20 if FULL e
 ROUNDING = 1e-3
 """Scores of smollm2 reach 30 and kernels differ by about 5e-5: a larger margin is no near-tie."""
 
-pytestmark = pytest.mark.smollm2
+pytestmark = [pytest.mark.smollm2, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -164,6 +164,7 @@ def test_an_interrupt_keeps_what_was_compared():
 
 
 @pytest.mark.smollm2
+@pytest.mark.slow
 def test_drafts_of_a_real_model_drift_by_rounding_alone():
     prompt = "Repeat after me: one two three four five six seven. One two three four five six seven. One"
     found = drift("smollm2", prompt, max_new_tokens=24)

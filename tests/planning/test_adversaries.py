@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.tiers import rest_is_slow
 
 from draftwood.contracts import Drafter, Floats, Planner
 from draftwood.decoding.loop import decode_sequences
@@ -144,8 +145,8 @@ SETS: dict[str, Sequence[Drafter]] = {
 
 
 @pytest.mark.parametrize("measured", [True, False], ids=["profiled", "unprofiled"])
-@pytest.mark.parametrize("curve", CURVES)
-@pytest.mark.parametrize("drafters", SETS)
+@pytest.mark.parametrize("curve", rest_is_slow(CURVES, "flat", "dear"))
+@pytest.mark.parametrize("drafters", rest_is_slow(SETS, "default", "promiser"))
 @pytest.mark.parametrize("text", TEXTS)
 def test_no_text_and_no_drafter_makes_it_slower_than_plain(text, drafters, curve, measured):
     cost = CURVES[curve]
@@ -165,7 +166,7 @@ def slower_from(curve: CostCurve, position: int, factor: float = 3.0) -> Cost:
 
 @pytest.mark.parametrize("factor", [3.0, 1 / 3])
 @pytest.mark.parametrize("measured", [True, False], ids=["profiled", "unprofiled"])
-@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("curve", rest_is_slow(CURVES, "float32"))
 @pytest.mark.parametrize("text", TEXTS)
 def test_nor_does_a_machine_that_slows_down_in_mid_run(text, curve, measured, factor):
     cost = slower_from(CURVES[curve], PROMPT + 250, factor)
@@ -200,6 +201,7 @@ def against_the_best(prompt: list[int], output: list[int], cost: Cost, found: Ti
         assert reached >= 0.95 * best, (begin, most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curve", CURVES)
 def test_it_follows_a_text_that_turns_from_novel_to_copying_and_back(curve):
     prompt, cost = novel(PROMPT), CURVES[curve]
@@ -211,7 +213,7 @@ def test_it_follows_a_text_that_turns_from_novel_to_copying_and_back(curve):
 
 
 @pytest.mark.parametrize("measured", [True, False], ids=["profiled", "unprofiled"])
-@pytest.mark.parametrize("every", [20, 5])
+@pytest.mark.parametrize("every", rest_is_slow([20, 5], 5))
 def test_it_follows_a_machine_that_turns_from_dear_to_flat_and_back(every, measured):
     prompt = novel(PROMPT)
     spans = [0, REGIME, 2 * REGIME, 3 * REGIME]
@@ -224,8 +226,8 @@ def test_it_follows_a_machine_that_turns_from_dear_to_flat_and_back(every, measu
     against_the_best(prompt, output, cost, found, spans)
 
 
-@pytest.mark.parametrize("curve", CURVES)
-@pytest.mark.parametrize("text", ["novel", "copied", "alternating"])
+@pytest.mark.parametrize("curve", rest_is_slow(CURVES, "dear"))
+@pytest.mark.parametrize("text", rest_is_slow(["novel", "copied", "alternating"], "copied"))
 def test_in_a_steady_state_it_loses_one_per_cent_at_most(text, curve):
     prompt, cost = novel(PROMPT), CURVES[curve]
     output = {
@@ -273,8 +275,8 @@ CLOCKS: dict[str, Callable[[float, int], float]] = {
 }
 
 
-@pytest.mark.parametrize("curve", CURVES)
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("curve", rest_is_slow(CURVES, "float32"))
+@pytest.mark.parametrize("text", rest_is_slow(TEXTS, "alternating"))
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_a_broken_clock_raises_nothing_and_is_got_over(clock, text, curve):
     cost, prompt = CURVES[curve], novel(PROMPT)

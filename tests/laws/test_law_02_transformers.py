@@ -1,0 +1,147 @@
+"""Laws 2 and 3 against a truth that is not ours: transformers' logits processors and torch's softmax.
+
+`distribution` shares code with the rule, so tests that compare the two would not see a mistake in that code.
+Here the probabilities of the next token come from the library whose definitions we follow, in its order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from tests.helpers import PROMPT, TARGETS, Grammar, TwiceAtMost, write
+from transformers.generation.logits_process import (
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from draftwood.contracts import Processor, Sampling
+from draftwood.testing import NumpyScores, RandomDrafter, SameDrafter, ToyTarget
+from draftwood.tree import TokenTree
+from draftwood.verify.exact import SampleAndMatch
+from draftwood.verify.noise import KeyedNoise
+
+SETTINGS = {
+    "temperature": Sampling(0.7, seed=5),
+    "top-k": Sampling(1.0, top_k=3, seed=5),
+    "top-p": Sampling(1.0, top_p=0.7, seed=5),
+    "min-p": Sampling(1.3, min_p=0.1, seed=5),
+    "penalty": Sampling(1.0, repetition_penalty=1.4, seed=5),
+    "everything": Sampling(0.9, top_k=6, top_p=0.9, min_p=0.02, repetition_penalty=1.2, seed=5),
+}
+PROCESSORS = {"none": list, "stateful": lambda: [TwiceAtMost()], "grammar": lambda: [Grammar()]}
+DRAFTERS = {
+    "none": lambda *_: [],
+    "random": lambda target, _: [RandomDrafter(target.vocab_size)],
+    "same": lambda target, sampling: [SameDrafter(target, sampling)],
+}
+
+
+def their_probabilities(
+    row: NDArray[np.float32], text: Sequence[int], sampling: Sampling, processors: Iterable[Processor] = ()
+) -> NDArray[np.float64]:
+    """Probabilities of the next token, as transformers and torch reckon them from these scores."""
+    ids = torch.tensor([list(text)])
+    scores = torch.from_numpy(np.array(row))[None]
+    scores = RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty)(ids, scores)
+    for process in processors:  # of the user; behind the penalty, before the temperature
+        scores = torch.from_numpy(process(np.array(text), scores[0].numpy()))[None]
+    warpers: list[Any] = [TemperatureLogitsWarper(sampling.temperature)]
+    if sampling.top_k is not None:
+        warpers.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p is not None:
+        warpers.append(TopPLogitsWarper(sampling.top_p))
+    if sampling.min_p is not None:
+        warpers.append(MinPLogitsWarper(sampling.min_p))
+    return torch.softmax(LogitsProcessorList(warpers)(ids, scores)[0].double(), dim=-1).numpy()
+
+
+def best_with_noise(probabilities: NDArray[np.float64], noise: KeyedNoise, position: int) -> int:
+    """The Gumbel-max trick in its plainest words."""
+    with np.errstate(divide="ignore"):
+        return int(np.argmax(np.log(probabilities) + noise.gumbel(position, np.arange(len(probabilities)))))
+
+
+# --- law 3: the same text --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vocab_size", [8, 60])
+@pytest.mark.parametrize("processors", PROCESSORS)
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_the_drafted_text_is_the_best_of_their_probabilities_and_the_noise(settings, processors, vocab_size):
+    sampling = SETTINGS[settings]
+    noise = KeyedNoise(sampling.seed)
+    for variant in TARGETS.values():
+        target = ToyTarget(vocab_size=vocab_size, order=2, sharpness=1.0, **variant)
+        texts = [
+            write(target, make(target, sampling), 6, sampling=sampling, processors=PROCESSORS[processors]()).ids
+            for make in DRAFTERS.values()
+        ]
+        text, truth = list(PROMPT), PROCESSORS[processors]()
+        for _ in range(24):
+            chances = their_probabilities(target.scores_after(text), text, sampling, truth)
+            text.append(best_with_noise(chances, noise, len(text)))
+        assert texts == [text[len(PROMPT) :]] * len(DRAFTERS)
+
+
+# --- law 2: the same distribution ------------------------------------------------------------------------------
+
+
+def p_value(counts: NDArray[np.float64], chances: NDArray[np.float64]) -> float:
+    """Chi-square of counts against probabilities; cells that expect fewer than five are pooled."""
+    assert not counts[chances == 0].any(), "a token of probability zero was chosen"
+    n = counts.sum()
+    large = n * chances >= 5
+    seen, expected = counts[large], n * chances[large]
+    if expected.sum() < n - 1e-6:
+        seen, expected = np.append(seen, n - seen.sum()), np.append(expected, n - expected.sum())
+    return float(stats.chisquare(seen, expected).pvalue) if len(seen) > 1 else 1.0
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_choices_of_the_rule_over_many_seeds_have_their_probabilities(settings):
+    """What is counted is the rule's own choice at the root of a pass, penalty included."""
+    chosen = SETTINGS[settings]
+    row = ToyTarget(vocab_size=12, order=2, sharpness=1.0, seed=3).scores_after(PROMPT)
+    counts = np.zeros(len(row))
+    for seed in range(4000):
+        sampling = Sampling(
+            chosen.temperature, chosen.top_k, chosen.top_p, chosen.min_p, chosen.repetition_penalty, seed=seed
+        )
+        session = SampleAndMatch().open(PROMPT, sampling)
+        verdict = session.verify(TokenTree.empty(), NumpyScores(row[None]), lambda _: None)
+        counts[verdict.emitted[0]] += 1
+    assert p_value(counts, their_probabilities(row, PROMPT, chosen)) > 1e-4
+
+
+@pytest.mark.parametrize("drafters", DRAFTERS)
+def test_drafted_texts_over_many_seeds_have_their_probabilities(drafters):
+    """Whole texts of three tokens, two of them below a draft; the penalty makes each depend on those before it."""
+    target = ToyTarget(vocab_size=4, order=2, sharpness=1.0, seed=1)
+    settings = {"temperature": 0.9, "top_k": 3, "repetition_penalty": 1.3}
+    chances = {(): 1.0}
+    for _ in range(3):
+        chances = {
+            (*told, token): chance * p
+            for told, chance in chances.items()
+            for token, p in enumerate(
+                their_probabilities(target.scores_after([*PROMPT, *told]), [*PROMPT, *told], Sampling(**settings))
+            )
+        }
+    counts: Counter[tuple[int, ...]] = Counter()
+    for seed in range(1500):
+        sampling = Sampling(**settings, seed=seed)
+        made = DRAFTERS[drafters](target, sampling)
+        counts[tuple(write(target, made, 6, sampling=sampling, limit=3).ids)] += 1
+    seen = np.array([counts[told] for told in chances], dtype=np.float64)
+    assert p_value(seen, np.array(list(chances.values()))) > 1e-4
