@@ -170,6 +170,118 @@ def test_ctrl_c_while_a_question_is_read_forgets_it(talk, monkeypatch):
     assert "turn 2" not in ran.out
 
 
+# --- a conversation that becomes too long; the tiny model takes 2,048 tokens, one a letter ---------------------
+
+
+def test_a_full_conversation_is_not_called_a_prompt(draftwood, tiny):
+    lines = ("a" * 1500, "b" * 800, "unheard")
+    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script(*lines))
+    assert ran.code == 2
+    assert "the conversation is full: it has 2,3" in ran.err
+    for way in ("/reset", "/undo", "--forget"):
+        assert way in ran.err
+
+
+def test_a_full_conversation_goes_on_after_reset(talk):
+    ran = talk("a" * 1500, "b" * 800, "/reset", "b" * 800, "/stats")
+    assert ran.err.count("the conversation is full") == 1
+    assert "turn 1: read 803 of 803, wrote 12" in ran.out
+
+
+def test_forget_drops_the_oldest_turns_and_says_so(draftwood, tiny):
+    lines = ("a" * 900, "b" * 900, "c" * 900, "/stats")
+    ran = draftwood("chat", "--model", tiny, *FLAGS, "--system", "be nice", "--forget", stdin=script(*lines))
+    assert ran.code == 0
+    assert ran.err == "(the conversation was full: the oldest turn was forgotten)\n"
+    kept = draftwood("chat", "--model", tiny, *FLAGS, "--system", "be nice", stdin=script("b" * 900, "c" * 900))
+    assert f"of {(9 + 903) + (13 + 903)}, wrote 12" in ran.out
+    assert ran.out.splitlines()[2] == kept.out.splitlines()[1] or kept.code == 0
+
+
+def test_an_answer_that_is_cut_is_not_cut_in_silence(draftwood, tiny):
+    ran = draftwood("chat", "--model", tiny, "--max-new-tokens", "40", stdin=script("a" * 1000, "b" * 990))
+    assert ran.code == 0
+    assert "cut the answer after " in ran.err
+    assert "--forget" in ran.err
+    whole = draftwood(
+        "chat", "--model", tiny, "--max-new-tokens", "40", "--forget", stdin=script("a" * 1000, "b" * 990)
+    )
+    assert "cut the answer" not in whole.err
+
+
+def test_forget_never_drops_a_conversation_for_a_question_that_is_too_long_itself(talk):
+    ran = talk("hello", "x" * 3000, "again", "/stats")
+    assert "the question has 3,003 tokens" in ran.err
+    assert "turn 2: read 10 of 29" in ran.out
+
+
+# --- what is typed -----------------------------------------------------------------------------------------------
+
+
+def test_a_backslash_continues_a_question(draftwood, tiny, talk):
+    split = draftwood("chat", "--model", tiny, *FLAGS, stdin=b"hel\\\nlo\n/stats\n")
+    assert split.code == 0
+    assert "turn 1: read 9 of 9" in split.out
+    assert "turn 1: read 9 of 9" in talk("hel\\", "lo", "/stats").out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal of POSIX")
+def test_on_a_real_terminal_pasted_lines_are_one_question_and_history_is_kept(tiny, tmp_path):
+    import os
+    import pty
+    import select
+    import stat
+    import subprocess
+    import time
+
+    def session(*pastes):
+        """Paste texts at the prompt of a chat; returns what the terminal showed."""
+        ours, theirs = pty.openpty()
+        environment = os.environ | {"DRAFTWOOD_CACHE": str(tmp_path), "TERM": "dumb"}
+        command = [sys.executable, "-m", "draftwood", "chat", "--model", tiny, *FLAGS]
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as child:
+            os.close(theirs)
+            seen, left, end = b"", [*pastes, b"\x04"], time.monotonic() + 200
+            while child.poll() is None and time.monotonic() < end:
+                if select.select([ours], [], [], 0.5)[0]:
+                    try:
+                        seen += os.read(ours, 4096)
+                    except OSError:
+                        break
+                elif left and seen.rstrip(b" ").endswith(b">"):
+                    os.write(ours, left.pop(0))
+            child.kill()
+        os.close(ours)
+        return seen.decode(errors="replace")
+
+    shown = session(b"one\ntwo\n", b"/stats\n")
+    assert "turn 1: read 10 of 10" in shown, shown
+    assert "turn 2" not in shown
+    history = tmp_path / "chat-history"
+    assert "one" in history.read_text()
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
+    session(b"later\n")
+    assert history.read_text().index("one") < history.read_text().index("later")
+
+
+def test_the_history_is_bounded_and_holds_no_answer(tmp_path):
+    readline = pytest.importorskip("readline")
+    from draftwood.cli import typed
+
+    path = tmp_path / "folder" / "chat-history"
+    with typed.history(path):
+        for number in range(typed.HISTORY + 50):
+            readline.add_history(f"question {number}")
+    lines = path.read_text().splitlines()
+    assert len([line for line in lines if line.startswith("question")]) == typed.HISTORY
+    assert lines[-1] == f"question {typed.HISTORY + 49}"
+    path.write_bytes(b"\xff\xfe")
+    with typed.history(path):
+        pass
+    with typed.history(tmp_path):  # a folder
+        pass
+
+
 def test_an_interrupt_while_reading_leaves_no_trace_in_later_answers(monkeypatch):
     """The cache may hold a part of the question that was interrupted; later turns must not believe in it."""
     from draftwood.decoding.loop import decode_sequences

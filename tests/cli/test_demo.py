@@ -37,7 +37,7 @@ def test_it_shows_the_whole(draftwood, tiny_demo):
     ran = draftwood("demo", "--max-new-tokens", "60")
     assert ran.code == 0
     parts = (
-        "plainly: one token per pass", demo.PLAIN, demo.COMPARED, "drafted by ngram", demo.STEP,
+        "plainly: one token per pass", demo.PLAIN, demo.COMPARED, "written by the model", demo.STEP,
         "the tree that was scored", "✓: accepted", demo.TABLE, "speedup", "times as fast (geometric mean), worst ",
     )  # fmt: skip
     places = [ran.out.find(part) for part in parts]

@@ -16,8 +16,12 @@ def flags(model, tokens=16):
     return ["--model", model, "--max-new-tokens", str(tokens)]
 
 
+def raw(model, tokens=16):
+    return [*flags(model, tokens), "--raw"]
+
+
 def test_drafts_change_nothing(draftwood, tiny):
-    ran = draftwood("drift", PROMPT, *flags(tiny))
+    ran = draftwood("drift", PROMPT, *raw(tiny))
     assert (ran.code, ran.err) == (0, "")
     assert "drafted decoding (default, goodput), and plain decoding reading" in ran.out
     assert "100.0 %" in ran.out
@@ -26,7 +30,7 @@ def test_drafts_change_nothing(draftwood, tiny):
 
 @pytest.mark.parametrize("sampling", [[], ["--temperature", "1", "--seed", "3"]])
 def test_json_is_one_document(draftwood, tiny, sampling):
-    ran = draftwood("drift", PROMPT, *flags(tiny), "--json", *sampling)
+    ran = draftwood("drift", PROMPT, *raw(tiny), "--json", *sampling)
     found = json.loads(ran.out)
     assert (ran.code, ran.err) == (0, "")
     assert found["total"]["text_identical"] is True
@@ -36,10 +40,10 @@ def test_json_is_one_document(draftwood, tiny, sampling):
 
 
 def test_another_number_format(draftwood, tiny):
-    found = json.loads(draftwood("drift", PROMPT, *flags(tiny), "--against-dtype", "bfloat16", "--json").out)
+    found = json.loads(draftwood("drift", PROMPT, *raw(tiny), "--against-dtype", "bfloat16", "--json").out)
     assert found["total"]["kl_max"] > 1e-6
     assert (found["against_dtype"], found["drafters"]) == ("bfloat16", None)
-    written = json.loads(draftwood("generate", PROMPT, *flags(tiny), "--drafters", "none", "--json").out)
+    written = json.loads(draftwood("generate", PROMPT, *raw(tiny), "--drafters", "none", "--json").out)
     assert found["prompts"][0]["ids"] == written["ids"], "along the text of plain decoding"
 
 
@@ -56,7 +60,7 @@ def test_tasks_and_files(draftwood, tiny, tmp_path):
 
 def test_ctrl_c_keeps_what_was_compared(draftwood, tiny, interrupt):
     interrupt(9)
-    ran = draftwood("drift", PROMPT, *flags(tiny, 40), "--json")
+    ran = draftwood("drift", PROMPT, *raw(tiny, 40), "--json")
     assert ran.code == 130
     assert 0 < json.loads(ran.out)["total"]["tokens"] < 40
 

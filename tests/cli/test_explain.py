@@ -23,7 +23,7 @@ def rows(tiny, tmp_path_factory):
 
     path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
     for planner in ("goodput", "fixed:4"):
-        flags = ["--model", tiny, "--max-new-tokens", "30", "--planner", planner, "--json"]
+        flags = ["--raw", "--model", tiny, "--max-new-tokens", "30", "--planner", planner, "--json"]
         assert run(["generate", PROMPT, *flags, "-o", str(path)]) == 0
     return str(path)
 
@@ -130,7 +130,7 @@ def test_ctrl_c_explains_what_was_written(draftwood, tiny, interrupt):
         (["ROWS", "--answer", "0", "--step", "99"], "there is no step 99"),
         (["ROWS", "--answer", "0", "--step", "0"], "--step"),
         (["--live", "x", "--answer", "1"], "leave it out with --live"),
-        (["--live", "x", "--system", "y"], "give --chat as well"),
+        (["--live", "x", "--raw", "--system", "y"], "--raw leaves out"),
         (["--live", ""], "the prompt is empty"),
         (["--live", "x", "--planner", "nobody"], "unknown planner"),
         (["missing.jsonl"], "cannot be read"),

@@ -17,7 +17,7 @@ PROMPT = "abcabcabcabc"
 
 
 def flags(model, tokens=40):
-    return ["--model", model, "--max-new-tokens", str(tokens)]
+    return ["--raw", "--model", model, "--max-new-tokens", str(tokens)]
 
 
 def test_a_pipe_gets_the_text_and_nothing_else(draftwood, tiny):
@@ -26,7 +26,7 @@ def test_a_pipe_gets_the_text_and_nothing_else(draftwood, tiny):
     assert ran.code == 0
     assert ran.out == document["text"].removesuffix("\n") + "\n"
     assert ESCAPE not in ran.out + ran.err
-    assert re.search(r"written by the model \d+ %, drafted by ngram \d+ %\n", ran.err)
+    assert re.search(r"written by the model \d+ %\n", ran.err)
     assert "40 tokens · " in ran.err
     assert "mean acceptance length" in ran.err
 
@@ -35,7 +35,7 @@ def test_a_terminal_gets_colours_and_everything_on_one_stream(draftwood, tiny):
     ran = draftwood("generate", PROMPT, *flags(tiny), terminal=True)
     assert ran.code == 0
     assert ESCAPE in ran.out
-    assert "■ drafted by ngram" in ran.out
+    assert "■ written by the model" in ran.out
     assert "acceptance rate" in ran.out
     plain = draftwood("generate", PROMPT, *flags(tiny)).out
     assert plain in re.sub(r"\x1b\[[0-9;]*m", "", ran.out)
@@ -46,7 +46,7 @@ def test_no_color(draftwood, tiny, monkeypatch):
     ran = draftwood("generate", PROMPT, *flags(tiny), terminal=True)
     assert ran.code == 0
     assert ESCAPE not in ran.out
-    assert "drafted by ngram" in ran.out
+    assert "written by the model" in ran.out
 
 
 def test_json_is_one_document(draftwood, tiny):
@@ -144,7 +144,7 @@ def test_files_without_text_are_refused(draftwood, tmp_path, content):
         (["x", "--temperature", "-1"], "temperature must"),
         (["x", "--repetition-penalty", "0"], "repetition_penalty must"),
         (["x", "--stop", ""], "a stop string is empty"),
-        (["x", "--system", "y"], "give --chat"),
+        (["x", "--raw", "--system", "y"], "--raw leaves out"),
         (["x", "--rounds", "3"], "give --compare"),
     ],
 )
@@ -179,7 +179,7 @@ def test_prompts_that_do_not_fit(draftwood, tiny):
 
 
 def test_no_chat_template(draftwood, tiny_without_template):
-    ran = draftwood("generate", "x", "--chat", *flags(tiny_without_template))
+    ran = draftwood("generate", "x", *flags(tiny_without_template), "--chat")
     assert ran.code == 2
     assert "no chat template" in ran.err
 

@@ -24,13 +24,19 @@ def alone(monkeypatch, tmp_path):
     return tmp_path / "cache" / "profiles"
 
 
+NOT_KEPT = "not kept in the cache folder, because of --sizes, --contexts, --rounds"
+
+
 def flags(model, *more):
     return ["--model", model, "--sizes", "1,4,16", "--contexts", "8,32", "--rounds", "2", *more]
 
 
 def test_table_and_curves_for_people(draftwood, tiny):
     ran = draftwood("profile", *flags(tiny))
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.err) == (
+        0,
+        NOT_KEPT + "; with -o FILE.jsonl it is kept for simulate --profile FILE.jsonl\n",
+    )
     assert ESCAPE not in ran.out
     for said in ("context 32", "quartiles", "tokens per pass", "2 rounds", "choosing a token", "GB of weights"):
         assert said in ran.out
@@ -45,7 +51,7 @@ def test_a_terminal_gets_colours_unless_it_does_not_want_them(draftwood, tiny, m
 def test_json_is_one_document(draftwood, tiny):
     ran = draftwood("profile", *flags(tiny), "--json")
     found = json.loads(ran.out)
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0
     assert (found["model"], found["dtype"], found["device"], found["rounds"]) == (tiny, "float32", "cpu", 2)
     assert {(row["context"], row["n"]) for row in found["pass"]} == {(c, n) for c in (8, 32) for n in (1, 4, 16)}
     assert {row["n"] for row in found["tree"]} == {16}
@@ -58,7 +64,7 @@ def test_files(draftwood, tiny, tmp_path, alone):
     rows, picture = tmp_path / "new" / "rows.jsonl", tmp_path / "curve.png"
     ran = draftwood("profile", *flags(tiny), "-o", str(rows), "--plot", str(picture))
     assert ran.code == 0
-    assert ran.err == f"written: {rows}\nwritten: {picture}\n"
+    assert ran.err == f"written: {rows}\nwritten: {picture}\n{NOT_KEPT}\n"
     assert CostCurve.load(rows).contexts == (8, 32)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert not alone.exists(), "only a profile of the usual sizes is kept for planners"
@@ -121,3 +127,13 @@ def test_a_missing_extra_says_how_to_get_it(draftwood, tiny, monkeypatch, packag
 
 def test_the_default_is_that_of_the_instrument():
     assert inspect.signature(verb.profile).parameters["seconds"].default == SECONDS
+
+
+def test_a_profile_that_was_not_kept_is_not_looked_for_in_vain(draftwood, tiny, tmp_path, alone):
+    trace = tmp_path / "t.jsonl"
+    trace.write_text('{"ids": [1, 2, 1, 2], "prompt_ids": [1], "output_ids": [2, 1, 2]}\n')
+    assert "because of --sizes" in draftwood("profile", *flags(tiny)).err
+    ran = draftwood("simulate", str(trace), "--profile", tiny)
+    assert ran.code == 2
+    assert "none was kept of a model of this name" in ran.err
+    assert "without --sizes" in ran.err

@@ -12,12 +12,13 @@ from draftwood.measure.records.records import read_records
 PROMPT = "abcabcabcabc"
 PLAIN = ("--drafters", "lookup:length=1")
 SHORT = ("--max-new-tokens", "40", "--threads", "1", "--planner", "fixed:16")  # counts passes, not seconds
+RAW = ("--raw", *SHORT)
 
 
 @pytest.fixture
 def answered(draftwood, tiny):
     """What the model answers, and in how many passes it does with next to no drafting."""
-    return document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, "--json"))
+    return document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--json"))
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_text_is_drafted_from(draftwood, tiny, answered, tmp_path, name, given):
         "file": [f"--{name}", write(tmp_path / "t", text + "\n")],
         "several": [f"--{name}", "other", f"--{name}", write(tmp_path / "t", text)],
     }[given]
-    found = document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, *flags, "--json"))
+    found = document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, *flags, "--json"))
     assert found["ids"] == answered["ids"]
     assert found["passes"] < answered["passes"] / 2
     drafter = {"prediction": "prediction", "context": "ngram"}[name]
@@ -59,16 +60,9 @@ def test_text_is_drafted_from(draftwood, tiny, answered, tmp_path, name, given):
     assert drafter in found["sources"]
 
 
-@pytest.mark.parametrize("empty", ["", "@"])
-def test_an_empty_prediction_is_none(draftwood, tiny, answered, tmp_path, empty):
-    given = write(tmp_path / "empty", "") if empty else ""
-    ran = draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, "--prediction", given, "--json")
-    assert document(ran)["ids"] == answered["ids"]
-
-
 def test_a_corpus_is_drafted_from(draftwood, tiny, answered, corpus):
     flags = ("--corpus", corpus, "--corpus", corpus)
-    found = document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, *flags, "--json"))
+    found = document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, *flags, "--json"))
     assert found["ids"] == answered["ids"]
     assert found["passes"] < answered["passes"] / 2
     assert "corpus" in found["sources"]
@@ -76,7 +70,7 @@ def test_a_corpus_is_drafted_from(draftwood, tiny, answered, corpus):
 
 def test_a_memory_is_made_used_and_kept(draftwood, tiny, answered, tmp_path):
     path = tmp_path / "folder" / "m.dwm"
-    flags = ("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, "--memory", str(path), "--json")
+    flags = ("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--memory", str(path), "--json")
     first, second = document(draftwood(*flags)), document(draftwood(*flags))
     assert first["ids"] == second["ids"] == answered["ids"]
     assert second["passes"] < first["passes"]
@@ -86,7 +80,7 @@ def test_a_memory_is_made_used_and_kept(draftwood, tiny, answered, tmp_path):
 
 def test_a_memory_keeps_what_was_written_before_an_interrupt(draftwood, tiny, answered, tmp_path, interrupt):
     interrupt(9)
-    ran = draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, "--memory", str(tmp_path / "m.dwm"))
+    ran = draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--memory", str(tmp_path / "m.dwm"))
     assert ran.code == 130
     (only,) = Memory.open(tmp_path / "m.dwm").answers()
     assert 2 <= len(only.ids) < 40
@@ -96,7 +90,7 @@ def test_a_memory_keeps_what_was_written_before_an_interrupt(draftwood, tiny, an
 def test_the_legend_and_the_rows_name_what_drafted(draftwood, tiny, answered, tmp_path):
     rows = tmp_path / "rows.jsonl"
     flags = ("--prediction", answered["text"], "-o", str(rows))
-    ran = draftwood("generate", PROMPT, "-m", tiny, "--drafters", "suffix", *SHORT, *flags)
+    ran = draftwood("generate", PROMPT, "-m", tiny, "--drafters", "suffix", *RAW, *flags)
     assert ran.code == 0
     assert "drafted by prediction" in ran.err
     (kept,) = read_records(rows).answers
@@ -106,7 +100,7 @@ def test_the_legend_and_the_rows_name_what_drafted(draftwood, tiny, answered, tm
 
 def test_a_comparison_begins_every_run_with_the_memory_as_it_stood(draftwood, tiny, answered, tmp_path, corpus):
     path = tmp_path / "m.dwm"
-    call = ("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, "--memory", str(path), "--compare", "--json")
+    call = ("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--memory", str(path), "--compare", "--json")
     found = document(draftwood(*call))
     assert found["identical"] is True
     assert found["passes"] == answered["passes"]
@@ -149,7 +143,7 @@ def prompts(tmp_path):
 
 
 def bench(draftwood, tiny, prompts, *flags):
-    return draftwood("bench", "-m", tiny, "--prompts", prompts, *PLAIN, *SHORT, *flags, "--json")
+    return draftwood("bench", "-m", tiny, "--prompts", prompts, *PLAIN, *RAW, *flags, "--json")
 
 
 def passes(rows):
@@ -210,7 +204,7 @@ def test_a_bench_that_goes_on_remembers_the_round_so_far(draftwood, tiny, prompt
 
 def test_a_bench_starts_from_a_memory_file_and_leaves_it(draftwood, tiny, prompts, answered, tmp_path):
     path = tmp_path / "m.dwm"
-    document(draftwood("generate", PROMPT, "-m", tiny, *SHORT, "--memory", str(path), "--json"))
+    document(draftwood("generate", PROMPT, "-m", tiny, *RAW, "--memory", str(path), "--json"))
     before = path.read_bytes()
     for way in (["--memory", str(path)], ["--drafters", f"lookup:length=1+memory:file={path}"]):
         rows = tmp_path / f"{len(way[1])}.jsonl"
@@ -285,7 +279,7 @@ def test_a_corpus_of_another_tokenizer(draftwood, tiny, corpus, tmp_path):
     words.add_tokens(["another"])
     AutoModelForCausalLM.from_pretrained(tiny).save_pretrained(tmp_path / "other")
     PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path / "other")
-    ran = draftwood("generate", PROMPT, "-m", str(tmp_path / "other"), *SHORT, "--corpus", corpus)
+    ran = draftwood("generate", PROMPT, "-m", str(tmp_path / "other"), *RAW, "--corpus", corpus)
     assert (ran.code, ran.out) == (1, "")
     assert "holds the ids of another tokenizer" in ran.err
 
@@ -294,7 +288,7 @@ def test_rows_of_a_memory_that_grows_go_into_one_file(draftwood, tiny, tmp_path)
     rows = tmp_path / "rows.jsonl"
     for _ in range(2):
         flags = ("--memory", str(tmp_path / "m.dwm"), "-o", str(rows), "--json")
-        document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *SHORT, *flags))
+        document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, *flags))
     assert read_records(rows).header["provenance"]["sources"] == {"memory": "0 answers"}
     (resumed,) = read_records(rows).of_kind("resumed")
     assert resumed["provenance"]["sources"]["memory"].startswith("1 answers, ")

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options
+from draftwood.cli import measuring, options, places
 
 if TYPE_CHECKING:
     from draftwood.api.setup import Setup
-    from draftwood.api.user_texts import UserTexts
     from draftwood.measure.bench.arms import Arm
     from draftwood.measure.bench.run import Bench
     from draftwood.measure.records.writer import RecordsWriter
@@ -40,19 +39,20 @@ Sustain = Annotated[
 ]
 
 
+@options.shared
 def bench(
-    model: options.Model = options.MODEL_DEFAULT,
+    call: typer.Context,
+    loading: options.Loading,
     tasks: Tasks = None,
     prompts: measuring.Prompts = None,
+    chat: options.Chat = None,
     limit: measuring.Limit = None,
     drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
     peers: Peers = None,
     planner: Planner = None,
-    prediction: options.Prediction = None,
-    memory: options.Memory = None,
-    corpus: options.Corpus = None,
-    context: options.Context = None,
     draft: Draft = None,
+    *,
+    texts: options.SourceFlags,
     temperature: Temperature = None,
     max_new_tokens: measuring.MaxNewTokens = 192,
     rounds: Rounds = 2,
@@ -60,9 +60,6 @@ def bench(
     sustain: Sustain = None,
     output: measuring.RecordsOut = None,
     as_json: options.Json = False,
-    dtype: options.Dtype = "float32",
-    threads: options.Threads = None,
-    pack: options.Pack = True,
 ) -> None:
     """Compare drafters, and peers, on the same prompts.
 
@@ -70,22 +67,20 @@ def bench(
     carries over from prompt to prompt within an arm; every round begins with what its file holds, which is
     not written to.
     """
-    from draftwood.api.user_texts import UserTexts
     from draftwood.cli.bench_table import show
-    from draftwood.drafters.load import arms
     from draftwood.measure.bench.differences import differences
     from draftwood.measure.bench.run import BenchSettings
     from draftwood.measure.bench.table import table
 
     chosen = measuring.planner_of(planner, draft, options.PLANNER_DEFAULT)
-    specs = list(dict.fromkeys(["none", *(spec for spec, _ in arms(drafters))]))
-    sources = options.read_sources(prediction, memory, corpus, context)
-    for spec in specs:
-        options.check_sources(spec, {} if spec == "none" and len(specs) > 1 else sources)
-    jobs = measuring.jobs_of(tasks, prompts, limit)
+    _check(call, chosen, temperature, sustain)
+    specs = _arms(drafters, chosen, texts.sources)
+    jobs = measuring.jobs_of(tasks, prompts, limit, chat)
     settings = BenchSettings(chosen, max_new_tokens, temperature, seed)
-    run = _Run(model, dtype, threads, pack, specs, peers, settings, output, UserTexts(**sources))
+    run = _Run(loading, specs, peers, settings, output, texts.sources)
+    measuring.check_jobs(jobs, loading.model)
     run.load()
+    jobs = measuring.as_asked(jobs, prompts is not None, run.tokenizer, chat, quiet=as_json)
     try:
         with measuring.progress() as bar:
             work = run.prepare(jobs, bar)
@@ -107,23 +102,48 @@ def bench(
         raise typer.Exit(130)
 
 
+def _check(call: typer.Context, planner: str, temperature: float | None, sustain: float | None) -> None:
+    """Refuse at once what would be refused, or be without effect, after the model is loaded."""
+    from draftwood.cli.early import check_sampling
+    from draftwood.errors import UsageError
+    from draftwood.planning.load import load as load_planner
+
+    load_planner(planner)
+    check_sampling({"temperature": temperature})
+    source = call.get_parameter_source("rounds")
+    if sustain is not None and source is not None and source.name == "COMMANDLINE":
+        raise UsageError("--sustain repeats one answer for so long, which --rounds cannot count: leave one out")
+
+
+def _arms(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
+    """Return plain decoding and the sets of drafters, their files opened once."""
+    from draftwood.drafters.load import arms
+
+    specs = list(dict.fromkeys(["none", *(spec for spec, _ in arms(drafters))]))
+    for spec in specs:
+        options.check_sources(spec, {} if spec == "none" and len(specs) > 1 else sources)
+    if len(specs) > 1:
+        options.refuse_plain(specs[1], planner, "arms with drafters are compared with plain decoding")
+    return specs
+
+
 class _Run:
     """Model, arms and rows of one bench."""
 
     def __init__(
-        self, model: str, dtype: str, threads: int | None, pack: bool, specs: list[str], peers: str | None,
-        settings: Any, output: Path | None, sources: UserTexts,
+        self, loading: options.Loading, specs: list[str], peers: str | None, settings: Any, output: Path | None,
+        sources: dict[str, Any],
     ) -> None:  # fmt: skip
+        from draftwood.api.user_texts import UserTexts
         from draftwood.engines.peers import peer_names
-        from draftwood.planning.load import load as load_planner
 
-        load_planner(settings.planner)  # wrong names are told before a model is loaded
         if peers:
             engines = [peer.engine for peer in peer_names(peers)]
             peers = ",".join([*dict.fromkeys(engines), peers])  # each with its engine's plain decoding beside it
-        self.names = {"model": model, "dtype": dtype}
-        self._threads, self._pack, self._specs, self._peers = threads, pack, specs, peers
-        self._sources = sources
+        places.check_rows(output, "bench")
+        self.names = {"model": loading.model, "dtype": loading.dtype}
+        self._loading, self._specs, self._peers = loading, specs, peers
+        self._sources = UserTexts(**sources)
         self._settings, self._output = settings, output
         self.arms: list[Arm] = []
         self.writer: RecordsWriter
@@ -131,8 +151,7 @@ class _Run:
 
     def load(self) -> None:
         """Load the model."""
-        name, dtype = self.names["model"], self.names["dtype"]
-        self._model, self._tokenizer = options.load_model(name, dtype, self._threads, self._pack)
+        self._model, self.tokenizer = self._loading.load()
         self.names["dtype"] = options.dtype_of(self._model)
 
     def prepare(self, jobs: list[Any], bar: Any) -> Bench:
@@ -145,9 +164,9 @@ class _Run:
         from draftwood.measure.records.records import header
         from draftwood.measure.records.writer import RecordsWriter
 
-        setup = Setup(self._model, self._tokenizer, "none", self._settings.planner)
+        setup = Setup(self._model, self.tokenizer, "none", self._settings.planner)
         self.target = setup.target
-        threads = measuring.torch_threads(self._threads)
+        threads = measuring.torch_threads(self._loading.threads)
         said = {
             **self.names,
             "threads": threads,
@@ -156,13 +175,15 @@ class _Run:
             "temperature": self._settings.temperature,
             "seed": self._settings.seed,
         }
-        if not self._pack:
+        if not self._loading.pack:
             said["pack"] = False
+        if self._loading.device is not None:
+            said["device"] = self._loading.device
         said |= self._sources.said()
         self.writer = RecordsWriter(self._output, header("bench", said, provenance(**self.names, threads=threads)))
         self.arms = [*self._ours(setup)]
         if self._peers:
-            found = load_peers(self._peers, self._model, self._tokenizer, self.names["model"], threads)
+            found = load_peers(self._peers, self._model, self.tokenizer, self.names["model"], threads)
             self.arms += [PeerArm(peer) for peer in found]
         return Bench(setup, self.arms, jobs, self._settings, self.writer, bar)
 

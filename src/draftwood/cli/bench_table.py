@@ -6,17 +6,18 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rich.table import Column, Table
+
 from draftwood.cli.measuring import number, percent, plain_table
 from draftwood.cli.render import console
 from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, geometric_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from draftwood.measure.records.records import Records
 
-_WIDE = 150
+_GAP = 2  # columns between two columns of a table
 
 Cell = Callable[[dict[str, Any]], str]
 
@@ -25,7 +26,7 @@ def show(rows: list[dict[str, Any]], kept: Records) -> None:
     """Print the table of `measure.bench.table.table`, the means, trends and differences."""
     to = console(sys.stdout)
     if rows:
-        to.print(_table(rows, wide=to.width >= _WIDE), soft_wrap=False)
+        to.print(_table(rows, to), soft_wrap=False)
         to.print(
             "speedup: over plain decoding of the same engine, without looped tails; interval: 95 %, over prompts; "
             f"whole: with them. *: above {ACCEPTED_PER_CYCLE:g} accepted per cycle, {SPEEDUP:g} times as fast."
@@ -51,7 +52,7 @@ def _interval(row: dict[str, Any]) -> str:
     return f"{interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
 
 
-_NARROW: dict[str, Cell] = {
+_CELLS: dict[str, Cell] = {
     "accept. length": _length,
     "accept. rate": lambda r: percent(r["acceptance_rate"]),
     "coverage": lambda r: percent(r["draft_coverage"]),
@@ -59,8 +60,6 @@ _NARROW: dict[str, Cell] = {
     "speedup": lambda r: _marked(r["speedup_unlooped"], SPEEDUP),
     "interval": _interval,
     "tokens/s": lambda r: number(r["tokens_per_second"], 1),
-}
-_MORE: dict[str, Cell] = {
     "whole": lambda r: number(r["speedup"]),
     "3+ accepted": lambda r: percent(r["three_accepted"]),
     "TTFT ms": lambda r: number(r["ttft"], 0, 1000),
@@ -78,15 +77,53 @@ def _overhead(seconds: dict[str, float] | None) -> str:
     return percent(1 - seconds["score"] / total) if seconds and total else ""
 
 
-def _table(rows: list[dict[str, Any]], *, wide: bool) -> Table:
-    cells = {name: cell for name, cell in (_NARROW | _MORE if wide else _NARROW).items() if any(map(cell, rows))}
-    table = plain_table("task", "arm", *cells, last="identical")
-    table.columns[0].no_wrap = table.columns[1].no_wrap = True
+_DISPENSABLE = (
+    "overhead", "J/token", "CPUs", "ITL p95 ms", "TPOT ms", "TTFT ms", "3+ accepted", "whole", "coverage",
+    "accept. rate", "interval", "acc./cycle",
+)  # fmt: skip
+"""Columns that narrow terminals leave out, the first ones first."""
+
+
+def _table(rows: list[dict[str, Any]], to: Console) -> Table:
+    """Return the table with as many columns as the console has room for, none of them cut."""
+    cells = {name: cell for name, cell in _CELLS.items() if any(map(cell, rows))}
+    table = _filled(rows, cells, tall=False)
+    for name in ("", *_DISPENSABLE):
+        if _width(table) <= to.width:
+            break
+        cells.pop(name, None)
+        table = _filled(rows, cells, tall=True)
+    else:  # names alone are too long
+        if (excess := _width(table) - to.width) > 0:
+            arm = table.columns[1]
+            arm.width, arm.overflow = max(1, _column(arm) - excess), "fold"
+    return table
+
+
+def _filled(rows: list[dict[str, Any]], cells: dict[str, Cell], *, tall: bool) -> Table:
+    """Return the table with these columns, their headers in two lines if ``tall``."""
+    first, arm, *columns, last = (_two_lines(n) if tall else n for n in ("task", "arm", *cells, "identical"))
+    table = plain_table(first, arm, *columns, last=last)
     table.columns[1].justify = "left"
     for row in sorted(rows, key=_place):
         same = {True: "yes", False: "NO", None: ""}[row["identical"]]
         table.add_row(row["task"], row["drafter"], *(cell(row) for cell in cells.values()), same)
     return table
+
+
+def _two_lines(header: str) -> str:
+    before, _, last = header.replace("/cycle", "/ cycle").rpartition(" ")
+    return f"{before}\n{last}"
+
+
+def _width(table: Table) -> int:
+    return sum(_column(column) + _GAP for column in table.columns) - _GAP
+
+
+def _column(column: Column) -> int:
+    """Characters of a column's widest line."""
+    lines = [line for cell in (column.header, *column.cells) for line in str(cell).split("\n")]
+    return max(map(len, lines))
 
 
 def _place(row: dict[str, Any]) -> tuple[bool, str, bool, float]:

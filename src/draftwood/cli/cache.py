@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from draftwood.cli import measuring, options
+from draftwood.cli import measuring, options, places
 
 if TYPE_CHECKING:
     from draftwood.cli.cache_texts import Tokens
@@ -152,6 +152,7 @@ def _refuse_to_replace(path: Path) -> None:
     from draftwood.files.format import refuse_to_replace
 
     refuse_to_replace(path, KIND, read_counts)
+    places.check_writable(path)
 
 
 def _facts(file: CountsFile) -> dict[str, Any]:

@@ -5,56 +5,101 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Annotated
 
-from draftwood.cli import options
+import typer
+
+from draftwood.cli import options, typed
 from draftwood.cli.options import Given, Loaded
 
 if TYPE_CHECKING:
     from draftwood.api.conversation import Conversation
     from draftwood.api.generation import Generation
 
+Forget = Annotated[
+    bool, typer.Option("--forget", help="Drop the oldest turns where the conversation becomes too long.")
+]
+
 _COMMAND = re.compile(r"/[A-Za-z?]*")  # "/usr/bin holds what?" is a question, not a command
 
 
+@options.shared
 def chat(
-    model: options.Model = options.MODEL_DEFAULT,
-    drafters: options.Drafters = options.DRAFTERS_DEFAULT,
-    planner: options.PlannerName = options.PLANNER_DEFAULT,
-    prediction: options.Prediction = None,
-    memory: options.Memory = None,
-    corpus: options.Corpus = None,
-    context: options.Context = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    temperature: options.Temperature = 0.0,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    repetition_penalty: options.RepetitionPenalty = None,
-    seed: options.Seed = None,
-    stop: options.Stop = None,
+    given: Given,
     system: options.System = None,
-    dtype: options.Dtype = "float32",
-    threads: options.Threads = None,
-    pack: options.Pack = True,
+    forget: Forget = False,
 ) -> None:
     """Talk with a model; /help lists what else can be said."""
-    given = Given(
-        model, drafters, planner, dtype, threads, pack, max_new_tokens,
-        temperature, top_k, top_p, min_p, repetition_penalty, seed, stop,
-        options.read_sources(prediction, memory, corpus, context),
-    )  # fmt: skip
     loaded = given.load()
     from draftwood.api.conversation import Conversation
     from draftwood.api.messages import render
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
-    with Conversation(
-        loaded.model, tokenizer=loaded.tokenizer, system=system, drafters=loaded.drafters,
-        planner=loaded.planner, **loaded.sources, **given.settings,
-    ) as conversation:  # fmt: skip
-        Talk(conversation, loaded).run()
+    with Conversation(loaded.model, system=system, **loaded.objects, **given.settings) as conversation:
+        Talk(conversation, Room(given, loaded, forget), loaded).run()
+
+
+class Room:
+    """The room that a model's longest text leaves a conversation.
+
+    Parameters
+    ----------
+    given, loaded
+        Flags and model.
+    forget
+        Drop the oldest turns where an answer would not fit.
+    """
+
+    def __init__(self, given: Given, loaded: Loaded, forget: bool) -> None:
+        from draftwood.engines.transformers.shared import known_target
+
+        self._given, self._loaded, self._forget = given, loaded, forget
+        self._most = known_target(loaded.model).capabilities.max_positions
+
+    def make(self, messages: list[dict[str, str]], question: str) -> int:
+        """Make room for a question and its answer; returns how many turns were dropped for it.
+
+        Raises
+        ------
+        PromptError
+            If the question is too long, or the conversation is full and nothing may be dropped.
+        """
+        from draftwood.errors import PromptError
+
+        systems = [message for message in messages if message["role"] == "system"]
+        if (tokens := len(self._ids(systems, question))) >= self._most:
+            raise PromptError(
+                f"the question has {tokens:,} tokens, the model takes {self._most:,} with its answer: shorten it"
+            )
+        dropped = 0
+        while self._forget and self._is_short(messages, question) and len(messages) > len(systems):
+            turns = [number for number, message in enumerate(messages) if message["role"] == "user"]
+            del messages[turns[0] : turns[1] if len(turns) > 1 else len(messages)]
+            dropped += 1
+        if (tokens := len(self._ids(messages, question))) >= self._most:
+            raise PromptError(
+                f"the conversation is full: it has {tokens:,} tokens with this question, and the model takes "
+                f"{self._most:,} with the answer. /reset forgets it all, /undo the last turn; draftwood chat "
+                "--forget drops the oldest turns by itself"
+            )
+        return dropped
+
+    def _is_short(self, messages: list[dict[str, str]], question: str) -> bool:
+        """Return whether the room is too short for an answer: all of it, or half of what the model takes."""
+        ids = self._ids(messages, question)
+        wanted = self._loaded.request(self._given, ids).limit
+        return len(ids) + min(wanted, self._most // 2) > self._most
+
+    def cut(self, answer: Generation) -> bool:
+        """Return whether an answer ended where it did only because the conversation is full."""
+        full = answer.prompt_tokens + len(answer.ids) >= self._most
+        return answer.finish_reason == "length" and full
+
+    def _ids(self, messages: list[dict[str, str]], question: str) -> list[int]:
+        from draftwood.api.prompts import render
+
+        return render([*messages, {"role": "user", "content": question}], self._loaded.tokenizer)
 
 
 class Talk:
@@ -63,8 +108,8 @@ class Talk:
     On a terminal, errors are shown and the talk goes on; where a script speaks, the first one ends it.
     """
 
-    def __init__(self, conversation: Conversation, loaded: Loaded) -> None:
-        self._conversation, self._names = conversation, loaded.names
+    def __init__(self, conversation: Conversation, room: Room, loaded: Loaded) -> None:
+        self._conversation, self._room, self._loaded = conversation, room, loaded
         self._turns: list[tuple[int, Generation]] = []  # tokens read, and the answer
         self._interactive = sys.stdin.isatty() and sys.stdout.isatty()
         self._commands: dict[str, tuple[str, Callable[[], None]]] = {
@@ -79,10 +124,14 @@ class Talk:
         """Talk until somebody leaves."""
         from draftwood.errors import DraftwoodError
 
-        if self._interactive:
-            print("Ask away; /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
-        with suppress(_Left):
-            for line in self._lines():
+        with ExitStack() as stack:
+            if self._interactive:
+                from draftwood.models import cache_folder
+
+                print("Ask away; /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
+                stack.enter_context(typed.history(cache_folder() / "chat-history"))
+            stack.enter_context(suppress(_Left))
+            for line in self._typed() if self._interactive else typed.piped():
                 try:
                     self._take(line)
                 except DraftwoodError as error:
@@ -90,20 +139,20 @@ class Talk:
                         raise
                     print(f"error: {error}", file=sys.stderr)
 
-    def _lines(self) -> Iterator[str]:
-        """Yield what is said, line by line; Ctrl-C twice in a row leaves."""
-        if not self._interactive:
-            yield from map(str.strip, sys.stdin)
-            return
-        with suppress(ImportError):
-            import readline  # noqa: F401 - gives input() its editing and history, where there is one
+    def _typed(self) -> Iterator[str]:
+        """Yield what is typed on a terminal; Ctrl-C twice in a row leaves."""
+        from draftwood.errors import PromptError
+
         warned = False
         while True:
             try:
-                line = input("> ").strip()
+                line = typed.ask("> ")
             except EOFError:
                 print()
                 return
+            except PromptError as error:
+                print(f"error: {error}", file=sys.stderr)
+                continue
             except KeyboardInterrupt:
                 print()
                 if warned:
@@ -128,15 +177,20 @@ class Talk:
         self._commands[word][1]()
 
     def _answer(self, question: str) -> None:
+        from draftwood.cli.answering import Waiting
         from draftwood.cli.render import Writer, people, print_summary
 
         conversation = self._conversation
-        writer, before = Writer(self._names), len(conversation.messages)
+        if dropped := self._room.make(conversation.messages, question):
+            turns = "turn was" if dropped == 1 else f"{dropped} turns were"
+            self._note(f"(the conversation was full: the oldest {turns} forgotten)")
+        writer, before = Writer(self._loaded.names), len(conversation.messages)
         pieces = conversation.say(question)
         stopped = False
         try:
-            for piece in pieces:
-                writer.piece(piece)
+            with Waiting(self._loaded.model) as waiting:
+                for piece in waiting.until_first(pieces):
+                    writer.piece(piece)
         except KeyboardInterrupt:
             stopped = True
         finally:
@@ -148,9 +202,18 @@ class Talk:
         writer.end(answer.text)
         self._turns.append((conversation.read, answer))
         if self._interactive:
-            print_summary(people(), answer, self._names)
+            print_summary(people(), answer, self._loaded.names)
+        if self._room.cut(answer):
+            self._note(
+                f"(the conversation is full, which cut the answer after {len(answer.ids)} tokens: /reset forgets "
+                "it all; draftwood chat --forget drops the oldest turns by itself)"
+            )
         if stopped:
             self._stopped("(stopped; what was said is kept)")
+
+    def _note(self, note: str) -> None:
+        """Say something about the conversation, which a script's answers must not mix with."""
+        print(note, file=sys.stdout if self._interactive else sys.stderr)
 
     def _stopped(self, note: str) -> None:
         if not self._interactive:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options
+from draftwood.cli import measuring, options, places
 
 if TYPE_CHECKING:
     from draftwood.corpora.build import Built
-    from draftwood.drafters.corpus.corpus import Corpus, Match
+    from draftwood.drafters.corpus.corpus import Corpus
 
 Paths = Annotated[
     list[Path],
@@ -38,7 +38,7 @@ MaxFile = Annotated[
     float, typer.Option("--max-file", min=0, metavar="MB", help="Leave out larger files of folders.")
 ]
 Next = Annotated[int, typer.Option("--next", min=1, metavar="N", help="Successors that are shown.")]
-Text = Annotated[str, typer.Argument(metavar="TEXT|@FILE|-", help="Its end is looked up.")]
+Text = Annotated[str, typer.Argument(metavar="TEXT|@FILE|-", help="The text that is looked up.")]
 
 app = typer.Typer(
     name="corpus",
@@ -115,7 +115,8 @@ def query(
     tokenizer: KnownTokenizer = None,
     as_json: options.Json = False,
 ) -> None:
-    """Look up the longest end of TEXT that occurs, and what follows it."""
+    """Look up a text, and what follows it; of one that does not occur, its longest end that does."""
+    from draftwood.cli.corpus_query import answer, show
     from draftwood.cli.prompt import read_prompt
     from draftwood.drafters.corpus.corpus import Corpus
 
@@ -123,13 +124,11 @@ def query(
     corpus = Corpus.open(file)
     known = _tokenizer(tokenizer or _model_of(corpus))
     _check(corpus, known)
-    ids = known(given, add_special_tokens=False, verbose=False)["input_ids"]
-    match = corpus.match(ids, len(ids))
-    found = _answer(corpus, known, ids, match, next_)
+    found = answer(corpus, known, given, next_)
     if as_json:
         print(json.dumps(found))
     else:
-        _show(found)
+        show(found)
 
 
 def _make(
@@ -172,38 +171,6 @@ def _facts(corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _answer(corpus: Corpus, tokenizer: Any, ids: list[int], match: Match, most: int) -> dict[str, Any]:
-    tokens, counts = corpus.successors(match, most)
-    return {
-        "tokens": len(ids),
-        "match": match.length,
-        "matched": tokenizer.decode(ids[len(ids) - match.length :]),
-        "count": match.count,
-        "next": [
-            {"token": int(token), "text": tokenizer.decode([int(token)]), "count": int(count)}
-            for token, count in zip(tokens, counts, strict=True)
-        ],
-        "documents": [{"name": name, "place": place} for name, place in corpus.occurrences(match, most)],
-    }
-
-
-def _show(found: dict[str, Any]) -> None:
-    from draftwood.cli.render import console
-
-    to = console(sys.stdout)
-    if not found["match"]:
-        to.print("the last token occurs nowhere in this corpus")
-        return
-    to.print(f"{found['match']} of {found['tokens']} tokens match, {found['count']:,} times: {found['matched']!r}")
-    table = measuring.plain_table("next", "count", "share")
-    for row in found["next"]:
-        share = measuring.percent(row["count"] / max(found["count"], 1))
-        table.add_row(repr(row["text"]), f"{row['count']:,}", share)
-    to.print(table)
-    for document in found["documents"]:
-        to.print(f"{document['name']}, token {document['place']:,}")
-
-
 def _tokenizer(name: str) -> Any:
     from draftwood.cli.render import busy
     from draftwood.models import load_tokenizer
@@ -233,3 +200,4 @@ def _refuse_to_replace(path: Path) -> None:
     from draftwood.files.format import refuse_to_replace
 
     refuse_to_replace(path, KIND)
+    places.check_writable(path)

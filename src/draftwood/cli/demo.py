@@ -29,11 +29,11 @@ _ROUNDS = 2
 _SHOWN_LINES = 6
 
 
-def demo(max_new_tokens: MaxNewTokens = 96, threads: options.Threads = None) -> None:
+def demo(
+    max_new_tokens: MaxNewTokens = 96, device: options.Device = None, threads: options.Threads = None
+) -> None:
     """Show it all: three answers plainly and drafted, one step's token tree, and the table."""
-    from draftwood.cli.options import load_model
-
-    loaded = load_model(_MODEL, "float32", threads)
+    loaded = options.load_model(_MODEL, "float32", threads, device=device)
     results: list[tuple[str, Comparison]] = []
     interrupted = False
     try:
@@ -95,22 +95,20 @@ def _asked(prompt: Prompt) -> None:
 
 def _plain(prompt: Prompt, model: Any, tokenizer: Any, most: int) -> None:
     """Write an answer at the pace of plain decoding."""
-    from draftwood.api.stream import stream
+    from draftwood.cli.answering import write
     from draftwood.cli.render import Writer
 
     _asked(prompt)
     writer = Writer([])
-    settings = {"tokenizer": tokenizer, "drafters": "none", "planner": "off", "max_new_tokens": most}
-    try:
-        with stream(model, list(prompt.messages), **settings) as pieces:
-            for piece in pieces:
-                writer.piece(piece)
-    finally:
-        writer.line()
+    loaded = options.Loaded(model, tokenizer, "none", "off", [], {})
+    _, interrupted = write(loaded, list(prompt.messages), {"max_new_tokens": most}, writer)
+    writer.line()
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def _compared(prompt: Prompt, model: Any, tokenizer: Any, most: int) -> Comparison:
-    from draftwood.cli.render import Rounds, Writer, console, print_summary, verdict
+    from draftwood.cli.render import Rounds, Writer, console, print_flow, print_summary, verdict
     from draftwood.drafters.load import load
     from draftwood.measure.compare import compare
 
@@ -121,14 +119,14 @@ def _compared(prompt: Prompt, model: Any, tokenizer: Any, most: int) -> Comparis
         try:
             result = compare(
                 model, list(prompt.messages), tokenizer=tokenizer, drafters=options.DRAFTERS_DEFAULT,
-                rounds=_ROUNDS, max_new_tokens=most, on_round=progress.begin, on_piece=writer.piece,
+                rounds=_ROUNDS, max_new_tokens=most, on_round=progress.begin, on_piece=progress.piece,
             )  # fmt: skip
         finally:
             writer.line()
     first = result.drafted[0]
     writer.end(first.text)
     print_summary(to, first, names)
-    to.print(verdict(result))
+    print_flow(to, verdict(result).split(", "), ", ")
     return result
 
 

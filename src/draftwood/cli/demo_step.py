@@ -18,20 +18,21 @@ _MOST_NODES = 24  # that fit a screen
 
 def written(prompt: Prompt, model: Any, tokenizer: Any, most: int) -> Answer:
     """Write an answer that keeps its trees."""
-    from draftwood.api.stream import stream
+    from draftwood.cli.answering import write
     from draftwood.drafters.load import load
     from draftwood.measure.records.records import Answer
     from draftwood.measure.records.texts import token_texts
 
-    settings = {"planner": options.PLANNER_DEFAULT, "max_new_tokens": most, "trace": True}
-    with stream(model, list(prompt.messages), tokenizer=tokenizer, **settings) as pieces:
-        for _ in pieces:
-            pass
-    ids = pieces.generation.ids
+    loaded = options.Loaded(model, tokenizer, options.DRAFTERS_DEFAULT, options.PLANNER_DEFAULT, [], {})
+    settings = {"max_new_tokens": most, "trace": True}
+    generation, interrupted = write(loaded, list(prompt.messages), settings, None)
+    if interrupted:
+        raise KeyboardInterrupt
+    ids = generation.ids
     return Answer(
         0, prompt.task, prompt.name, options.DRAFTERS_DEFAULT, planner=options.PLANNER_DEFAULT,
         drafters=[d.name for d in load(options.DRAFTERS_DEFAULT)], output_ids=ids,
-        pieces=token_texts(ids, tokenizer), steps=pieces.generation.steps,
+        pieces=token_texts(ids, tokenizer), steps=generation.steps,
     )  # fmt: skip
 
 

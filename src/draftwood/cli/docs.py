@@ -19,6 +19,8 @@ Made by `python -m draftwood.cli.docs > docs/cli.md`; do not edit.
 
 Text for people goes to a terminal; a pipe gets the answer alone, and legend and summary go to standard error. With `--json`, standard output is one JSON document and nothing else. `NO_COLOR` turns colours off. Ctrl-C keeps what was produced.
 
+A prompt goes through the model's chat template where it has one, which is said on standard error; `--raw` continues the text as it stands instead. Prompts of your own that `bench`, `probe` and `drift` read with `--prompts` go the same way; those of tasks are what they are.
+
 | exit code | meaning |
 |---|---|
 | 0 | done |
@@ -28,7 +30,7 @@ Text for people goes to a terminal; a pipe gets the answer alone, and legend and
 
 Drafters are named the same everywhere: `+` combines them into one tree, `,` lists arms where several are compared, options follow the name after colons: `suffix+lookup:max_ngram=3:length=10`. `none` is plain decoding through the same loop; `default` is the standard set.
 
-`generate --json` has the fields `model, drafters, planner, text, finish_reason, seed, identical, speedup, mean_acceptance_length, drafted_step_acceptance_length, acceptance_rate, accepted_per_cycle, draft_coverage, tokens_per_second, passes, prompt_tokens, prefill_s, seconds, ids, sources, steps`; `identical` and `speedup` are null without `--compare`, which adds `rounds, plain_seconds, drafted_seconds, margin`. `finish_reason` is null after Ctrl-C. The words are those of [words.md](words.md). In `chat`, `/help` lists the commands.
+`generate --json` has the fields `model, drafters, planner, text, finish_reason, seed, identical, speedup, mean_acceptance_length, drafted_step_acceptance_length, acceptance_rate, accepted_per_cycle, draft_coverage, tokens_per_second, passes, prompt_tokens, prefill_s, seconds, ids, sources, steps, chat`; `chat` is true where the prompt went through the model's chat template, which is then not said on standard error; `identical` and `speedup` are null without `--compare`, which adds `rounds, plain_seconds, drafted_seconds, margin`. `finish_reason` is null after Ctrl-C. The words are those of [words.md](words.md). In `chat`, `/help` lists the commands, pasted lines are one question, a line that ends in a backslash goes on in the next, and what was asked on a terminal is kept in `chat-history` in the cache folder (the last 1,000 lines, readable by you alone, never an answer).
 
 The measuring verbs (`probe`, `simulate`, `profile`, `bench`, `drift`, `report`) are explained in [measuring.md](measuring.md), `explain` in [explain.md](explain.md). `probe --json`: `targets, proposals, accepted, proposal_rate, acceptance_rate, accepted_per_target, per_n`, and the same for each of `prompts`. `simulate --json`: `rows`, one per task, drafter and draft, with `task, drafter, draft, planner, generated, verifier_passes, ideal_speedup, mean_acceptance_length, mean_acceptance_length_unlooped, acceptance_rate, draft_coverage, drafting_us_per_step, predicted_speedup` and more, and `totals`. `bench --json`: `rows`, one per task and arm, with the same rates and `identical, speedup, speedup_interval, tokens_per_second, ttft, tpot, p95_itl, seconds`; `difference`, `sustained`, `header`. `interrupted` is true after Ctrl-C.
 """  # noqa: E501 - a line per paragraph, as in all of docs/
@@ -58,7 +60,7 @@ def _section(title: str, command: Any) -> str:
 
 
 def _row(option: Any) -> str:
-    names = ", ".join(f"`{name}`" for name in sorted(option.opts, key=len))
+    names = ", ".join(f"`{name}`" for name in [*sorted(option.opts, key=len), *option.secondary_opts])
     meaning, _, default = (option.help or "").partition(" [default: ")
     default = default.rstrip("]")
     if not default and option.default is not None and option.default is not False:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,11 +42,14 @@ _ROUNDING = {"float32": 1e-6, "bfloat16": 1e-2, "float16": 1e-3}
 """KL below which a difference is no more than passes of different widths round differently, in nats."""
 
 
+@options.shared
 def drift(
+    call: typer.Context,
+    loading: options.Loading,
     prompt: PromptText = None,
-    model: options.Model = options.MODEL_DEFAULT,
     tasks: Tasks = None,
     prompts: Prompts = None,
+    chat: options.Chat = None,
     limit: Limit = None,
     drafters: options.Drafters = options.DRAFTERS_DEFAULT,
     planner: options.PlannerName = options.PLANNER_DEFAULT,
@@ -55,27 +58,28 @@ def drift(
     temperature: Temperature = None,
     seed: options.Seed = None,
     as_json: options.Json = False,
-    dtype: options.Dtype = "float32",
-    threads: options.Threads = None,
 ) -> None:
     """Measure how far drafts, or another number format, stray from plain decoding."""
     from draftwood.drafters.load import load as load_drafters
     from draftwood.planning.load import load as load_planner
 
-    _check(against_dtype, temperature)
-    jobs = _jobs(prompt, tasks, prompts, limit)
     load_planner(planner)  # wrong names are told before a model is loaded
     settings: dict[str, Any] = {"drafters": load_drafters(drafters), "planner": planner}
-    loaded, tokenizer = options.load_model(model, dtype, threads)
-    dtype = options.dtype_of(loaded)
+    _check(call, loading.dtype, against_dtype, temperature, drafters, planner)
+    jobs = _jobs(prompt, tasks, prompts, limit, chat)
+    measuring.check_jobs(jobs, loading.model)
+    loaded, tokenizer = loading.load()
+    own = prompt is not None or prompts is not None
+    jobs = measuring.as_asked(jobs, own, tokenizer, chat, quiet=as_json)
     settings |= {"tokenizer": tokenizer, "max_new_tokens": max_new_tokens, "seed": seed}
-    if against_dtype is not None:
-        settings["other"] = options.load_model(model, against_dtype, threads)[0]
-        against_dtype = options.dtype_of(settings["other"])
     if temperature is not None:
         settings["temperature"] = temperature
-    sides = _Sides(model, dtype, against_dtype, drafters, planner)
-    run = _Run(sides)
+    dtype = options.dtype_of(loaded)
+    if against_dtype is not None:
+        settings["other"] = replace(loading, dtype=against_dtype).load()[0]
+        against_dtype = options.dtype_of(settings["other"])
+        _refuse_same(dtype, against_dtype)
+    run = _Run(_Sides(loading.model, dtype, against_dtype, drafters, planner))
     interrupted = run.measure(loaded, jobs, settings)
     if as_json:
         print(json.dumps(run.document()))
@@ -173,19 +177,37 @@ class _Run:
             to.print(line)
 
 
-def _check(against_dtype: str | None, temperature: float | None) -> None:
-    """Refuse at once what loading the models or the first prompt would."""
-    from draftwood.contracts import Sampling
-    from draftwood.errors import UnknownNameError
+def _check(
+    call: typer.Context, dtype: str, against: str | None, temperature: float | None, drafters: str, planner: str
+) -> None:
+    """Refuse at once what loading the models or the first prompt would, and what compares equal things."""
+    from draftwood.cli.early import check_sampling
+    from draftwood.errors import UnknownNameError, UsageError
     from draftwood.models.load import DTYPES
-    from draftwood.verify.sampling import check_sampling
 
-    if against_dtype is not None and against_dtype not in DTYPES:
-        raise UnknownNameError("dtype", against_dtype, DTYPES)
-    check_sampling(Sampling(temperature=temperature or 0.0))
+    check_sampling({"temperature": temperature})
+    if against is None:
+        options.refuse_plain(drafters, planner, "drift compares drafted decoding with plain decoding")
+        return
+    if against not in DTYPES:
+        raise UnknownNameError("dtype", against, DTYPES)
+    _refuse_same(dtype, against)
+    for name in ("drafters", "planner"):
+        source = call.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"--against-dtype compares plain decoding, without --{name}: leave one of them out")
 
 
-def _jobs(prompt: str | None, tasks: str | None, prompts: Path | None, limit: int | None) -> list[Job]:
+def _refuse_same(dtype: str, against: str) -> None:
+    from draftwood.errors import UsageError
+
+    if dtype == against:
+        raise UsageError(f"both sides would be computed in {dtype}: give --against-dtype another number format")
+
+
+def _jobs(
+    prompt: str | None, tasks: str | None, prompts: Path | None, limit: int | None, chat: bool | None
+) -> list[Job]:
     from draftwood.cli.prompt import read_prompt
     from draftwood.errors import UsageError
     from draftwood.measure.prompt_files import Job
@@ -195,8 +217,8 @@ def _jobs(prompt: str | None, tasks: str | None, prompts: Path | None, limit: in
     if prompt is not None:
         return [Job("prompt", "1", read_prompt(prompt))]
     if prompts is not None:
-        return measuring.jobs_of(None, prompts, limit)
-    return measuring.jobs_of(tasks or _TASKS, None, limit or 1)
+        return measuring.jobs_of(None, prompts, limit, chat)
+    return measuring.jobs_of(tasks or _TASKS, None, limit or 1, chat)
 
 
 def _table(found: list[tuple[Job, Drift]], total: Drift) -> Table:

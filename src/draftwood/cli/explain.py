@@ -29,40 +29,24 @@ AnswerNumber = Annotated[
 StepNumber = Annotated[
     int | None, typer.Option("--step", min=1, metavar="K", help="Show all that is known of one step, from 1.")
 ]
-Chat = Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")]
 
 _OF_ROWS = frozenset(("rows", "live", "answer", "step", "as_json"))
 
 
+@options.shared
 def explain(
     call: typer.Context,
+    given: Given,
     rows: Records = None,
     live: Live = None,
     answer: AnswerNumber = None,
     step: StepNumber = None,
-    model: options.Model = options.MODEL_DEFAULT,
-    drafters: options.Drafters = options.DRAFTERS_DEFAULT,
-    planner: options.PlannerName = options.PLANNER_DEFAULT,
-    prediction: options.Prediction = None,
-    memory: options.Memory = None,
-    corpus: options.Corpus = None,
-    context: options.Context = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    temperature: options.Temperature = 0.0,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    repetition_penalty: options.RepetitionPenalty = None,
-    seed: options.Seed = None,
-    stop: options.Stop = None,
-    chat: Chat = False,
+    chat: options.Chat = None,
     system: options.System = None,
     as_json: options.Json = False,
-    dtype: options.Dtype = "float32",
-    threads: options.Threads = None,
-    pack: options.Pack = True,
 ) -> None:
     """Say why each step drafted as much as it did."""
+    from draftwood.cli.prompt import as_asked, check_chat, read_prompt
     from draftwood.errors import UsageError
 
     if (rows is None) == (live is None):
@@ -74,19 +58,11 @@ def explain(
         return
     if answer is not None:
         raise UsageError("--answer names an answer of a file: leave it out with --live")
-    if system is not None and not chat:
-        raise UsageError("--system is part of the chat template: give --chat as well")
-    from draftwood.cli.prompt import read_prompt
-
+    check_chat(chat, system)
+    options.refuse_plain(given.drafters, given.planner, "explain says why so much was drafted")
     text = read_prompt(live)
-    given = Given(
-        model, drafters, planner, dtype, threads, pack, max_new_tokens,
-        temperature, top_k, top_p, min_p, repetition_penalty, seed, stop,
-        options.read_sources(prediction, memory, corpus, context),
-    )  # fmt: skip
-    turns = [("system", system)] if system is not None else []
-    messages = [{"role": role, "content": said} for role, said in [*turns, ("user", text)]]
-    _explain_live(given, messages if chat else text, step, as_json)
+    loaded = given.load(text)
+    _explain_live(given, loaded, as_asked(text, loaded.tokenizer, chat, system, quiet=as_json), step, as_json)
 
 
 def _refuse_flags_of_live(call: typer.Context) -> None:
@@ -112,10 +88,16 @@ def _explain_records(path: Path, number: int | None, step: int | None, as_json: 
     _show(answers if answer is None else [answer], answer, step, as_json, Pieces(answers).text)
 
 
-def _explain_live(given: Given, content: Any, step: int | None, as_json: bool) -> None:
-    loaded = given.load()
-    generation, interrupted = _write(given, loaded, content, quiet=as_json)
-    if generation is not None and generation.steps:
+def _explain_live(given: Given, loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
+    from draftwood.cli.answering import write
+    from draftwood.cli.render import Writer
+
+    writer = None if as_json else Writer(loaded.names)
+    generation, interrupted = write(loaded, content, given.settings | {"trace": True}, writer)
+    if writer is not None:
+        writer.end(generation.text)
+        print()
+    if generation.steps:
         from draftwood.api.prompts import decoder
 
         answer, decode = _recorded(given, loaded, generation), decoder(loaded.tokenizer)
@@ -126,28 +108,6 @@ def _explain_live(given: Given, content: Any, step: int | None, as_json: bool) -
         print("nothing to explain: no pass was made beyond reading the prompt")
     if interrupted:
         raise typer.Exit(130)
-
-
-def _write(given: Given, loaded: Loaded, content: Any, *, quiet: bool) -> tuple[Generation | None, bool]:
-    """Write the answer, shown unless quiet; returns it as far as it came, and whether it was interrupted."""
-    from draftwood.api.stream import stream
-    from draftwood.cli.render import Writer
-
-    writer = None if quiet else Writer(loaded.names)
-    known = {"tokenizer": loaded.tokenizer, "drafters": loaded.drafters, "planner": loaded.planner}
-    settings = loaded.sources | given.settings | {"trace": True}
-    interrupted = False
-    with stream(loaded.model, content, **known, **settings) as pieces:
-        try:
-            for piece in pieces:
-                if writer is not None:
-                    writer.piece(piece)
-        except KeyboardInterrupt:
-            interrupted = True
-    if writer is not None:
-        writer.end(pieces.generation.text)
-        print()
-    return pieces.generation, interrupted
 
 
 def _recorded(given: Given, loaded: Loaded, generation: Generation) -> Answer:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import options
+from draftwood.cli import options, places
 from draftwood.cli.options import Given, Loaded
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 PromptText = Annotated[
     str, typer.Argument(metavar="PROMPT|@FILE|-", help="The prompt, a file with it, or - for standard input.")
 ]
-Chat = Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")]
 Compare = Annotated[bool, typer.Option("--compare", help="Time plain against drafted, in turns.")]
 Output = Annotated[
     Path | None,
@@ -32,65 +32,30 @@ ShowIterations = Annotated[
 ]
 
 
+@options.shared
 def generate(
     call: typer.Context,
     prompt: PromptText,
-    model: options.Model = options.MODEL_DEFAULT,
-    drafters: options.Drafters = options.DRAFTERS_DEFAULT,
-    planner: options.PlannerName = options.PLANNER_DEFAULT,
-    prediction: options.Prediction = None,
-    memory: options.Memory = None,
-    corpus: options.Corpus = None,
-    context: options.Context = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    temperature: options.Temperature = 0.0,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    repetition_penalty: options.RepetitionPenalty = None,
-    seed: options.Seed = None,
-    stop: options.Stop = None,
-    chat: Chat = False,
+    given: Given,
+    chat: options.Chat = None,
     system: options.System = None,
     compare: Compare = False,
     rounds: Rounds = None,
     show_iterations: ShowIterations = False,
     output: Output = None,
     as_json: options.Json = False,
-    dtype: options.Dtype = "float32",
-    threads: options.Threads = None,
-    pack: options.Pack = True,
 ) -> None:
     """Answer a prompt, coloured by where each token came from."""
-    from draftwood.cli.prompt import read_prompt
-    from draftwood.errors import UsageError
+    from draftwood.cli.prompt import as_asked, check_chat, read_prompt
 
-    if system is not None and not chat:
-        raise UsageError("--system is part of the chat template: give --chat as well")
-    if rounds is not None and not compare:
-        raise UsageError("--rounds counts the runs of a comparison: give --compare as well")
-    if output is not None and compare:
-        raise UsageError("--output keeps one answer, and --compare writes several: draftwood bench keeps them all")
+    check_chat(chat, system)
+    _check_compare(given, compare, rounds, output)
     if show_iterations:
-        from draftwood.cli.iterations import planner_for
-
-        if compare or as_json:
-            raise UsageError(
-                "--show-iterations shows one answer to people: leave out --compare and --json "
-                "(--output keeps the tree of each step in a file)"
-            )
-        planner = planner_for(call, drafters, planner)
+        given = _for_iterations(call, given, compare or as_json)
     text = read_prompt(prompt)
-    given = Given(
-        model, drafters, planner, dtype, threads, pack, max_new_tokens,
-        temperature, top_k, top_p, min_p, repetition_penalty, seed, stop,
-        options.read_sources(prediction, memory, corpus, context),
-    )  # fmt: skip
-    loaded = given.load()
-    content: Any = text
-    if chat:
-        turns = [("system", system)] if system is not None else []
-        content = [{"role": role, "content": said} for role, said in [*turns, ("user", text)]]
+    places.check_rows(output, "generate")
+    loaded = given.load(text)
+    content = as_asked(text, loaded.tokenizer, chat, system, quiet=as_json)
     answer = _Answer(given, loaded, content, quiet=as_json)
     kept = _Kept(output, given, loaded) if output is not None else None
     trace = show_iterations or kept is not None
@@ -99,11 +64,36 @@ def generate(
         kept.add(content, answer.generation)
     if as_json:
         if answer.generation is not None:
-            print(json.dumps(document(answer.generation, answer.comparison, given)))
+            found = {"chat": not isinstance(content, str)}
+            print(json.dumps(document(answer.generation, answer.comparison, given) | found))
     else:
         answer.finish(iterations=show_iterations)
     if interrupted:
         raise typer.Exit(130)
+
+
+def _check_compare(given: Given, compare: bool, rounds: int | None, output: Path | None) -> None:
+    from draftwood.errors import UsageError
+
+    if rounds is not None and not compare:
+        raise UsageError("--rounds counts the runs of a comparison: give --compare as well")
+    if output is not None and compare:
+        raise UsageError("--output keeps one answer, and --compare writes several: draftwood bench keeps them all")
+    if compare:
+        options.refuse_plain(given.drafters, given.planner, "--compare times drafts against plain decoding")
+
+
+def _for_iterations(call: typer.Context, given: Given, unseen: bool) -> Given:
+    """Return the flags with the planner that shows the guesses best."""
+    from draftwood.cli.iterations import planner_for
+    from draftwood.errors import UsageError
+
+    if unseen:
+        raise UsageError(
+            "--show-iterations shows one answer to people: leave out --compare and --json "
+            "(--output keeps the tree of each step in a file)"
+        )
+    return replace(given, planner=planner_for(call, given.drafters, given.planner))
 
 
 class _Answer:
@@ -117,25 +107,13 @@ class _Answer:
         self._given, self._loaded, self._content = given, loaded, content
         self._writer = None if quiet else Writer(loaded.names)
 
-    @property
-    def _objects(self) -> dict[str, Any]:
-        loaded = self._loaded
-        known = {"tokenizer": loaded.tokenizer, "drafters": loaded.drafters, "planner": loaded.planner}
-        return known | loaded.sources
-
     def write(self, *, trace: bool) -> bool:
         """Write the answer; returns whether it was interrupted."""
-        from draftwood.api.stream import stream
+        from draftwood.cli.answering import write
 
         settings = self._given.settings | {"trace": trace}
-        with stream(self._loaded.model, self._content, **self._objects, **settings) as pieces:
-            self.generation = pieces.generation
-            try:
-                for piece in pieces:
-                    self._show(piece)
-            except KeyboardInterrupt:
-                return True
-        return False
+        self.generation, interrupted = write(self._loaded, self._content, settings, self._writer)
+        return interrupted
 
     def compare(self, rounds: int) -> bool:
         """Write the answer several times, plainly and drafted; returns whether it was interrupted."""
@@ -148,21 +126,18 @@ class _Answer:
             try:
                 compare(
                     self._loaded.model, self._content, rounds=rounds, into=self.comparison,
-                    on_round=progress.begin, on_piece=self._show, **self._objects, **self._given.settings,
+                    on_round=progress.begin, on_piece=progress.piece,
+                    **self._loaded.objects, **self._given.settings,
                 )  # fmt: skip
             except KeyboardInterrupt:
                 interrupted = True
         self.generation = next(iter(self.comparison.drafted), None)
         return interrupted
 
-    def _show(self, piece: Any) -> None:
-        if self._writer is not None:
-            self._writer.piece(piece)
-
     def finish(self, *, iterations: bool) -> None:
         """Write the rest of the text, the iterations if they are asked for, legend and summary."""
         from draftwood.cli.iterations import print_iterations
-        from draftwood.cli.render import people, print_summary, verdict
+        from draftwood.cli.render import people, print_flow, print_summary, verdict
 
         if self.generation is None or self._writer is None:
             return
@@ -174,7 +149,7 @@ class _Answer:
             print_iterations(to, self.generation, self._loaded.names, self._loaded.tokenizer)
         print_summary(to, self.generation, self._loaded.names)
         if self.comparison is not None and self.comparison.rounds:
-            to.print(verdict(self.comparison))
+            print_flow(to, verdict(self.comparison).split(", "), ", ")
 
 
 _WAIT = 60.0  # seconds for other processes that append to the same file

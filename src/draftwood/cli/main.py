@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -30,6 +32,7 @@ from draftwood.cli import (
     profile,
     report,
     simulate,
+    streams,
 )
 from draftwood.errors import DraftwoodError
 
@@ -82,7 +85,7 @@ class _Warnings(logging.Handler):
     """What draftwood logs, for instance a drafter that failed, as one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"{record.levelname.lower()}: {self.format(record)}", file=sys.stderr)
+        streams.complain(f"{record.levelname.lower()}: {self.format(record)}")
 
 
 _WARNINGS = _Warnings()
@@ -90,7 +93,10 @@ _WARNINGS = _Warnings()
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    streams.open_closed()
+    code = run(sys.argv[1:])
+    streams.abandon()
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -106,8 +112,9 @@ def run(arguments: Sequence[str]) -> int:
         try:
             code = app(args=list(arguments), prog_name="draftwood", standalone_mode=False)
             sys.stdout.flush()
-        except BrokenPipeError:
-            return _reader_left()
+        except BrokenPipeError:  # whoever read our output has gone (``| head``): be quiet
+            streams.abandon()
+            return 1
         except KeyboardInterrupt:
             return 130
         except SystemExit as leaving:  # how typer answers a closed pipe
@@ -130,14 +137,13 @@ def _prepare(debug: bool) -> None:
     logger = logging.getLogger("draftwood")
     logger.setLevel(logging.DEBUG if debug else logging.WARNING)
     logger.addHandler(_WARNINGS)  # once: a second time changes nothing
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal of few characters shows ? for the others
-            stream.reconfigure(errors="replace")
+    streams.show_any_character()
 
 
 def _explain(error: Exception, debug: bool) -> int:
     if debug:
-        traceback.print_exception(error)
+        with suppress(OSError):
+            traceback.print_exception(error)
     if isinstance(error, DraftwoodError):
         return _complain(f"error: {error}", error.exit_code)
     if isinstance(error, typer.Abort):
@@ -146,20 +152,17 @@ def _explain(error: Exception, debug: bool) -> int:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "draftwood"
         return _complain(f"error: {error.format_message().rstrip('.')}\nsee {path} --help", 2)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO) and not error.filename:
+        streams.abandon()
+        return _complain(f"error: the output cannot be written ({error.strerror}): choose another place for it", 1)
     said = str(error).strip().partition("\n")[0] or type(error).__name__
     hint = "" if debug else "; run again with --debug for the traceback"
     return _complain(f"draftwood failed: {type(error).__name__}: {said}{hint}", 1)
 
 
 def _complain(line: str, code: int) -> int:
-    print(line, file=sys.stderr)
+    streams.complain(line)
     return code
-
-
-def _reader_left() -> int:
-    """Whoever read our output has gone (``| head``): be quiet, also when Python flushes at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,8 +36,15 @@ MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens of an answer
 Limit = Annotated[int | None, typer.Option(min=1, help="Most prompts per task.")]
 
 
-def jobs_of(tasks: str | None, prompts: Path | None, limit: int | None) -> list[Job]:
-    """Return the prompts that the flags name; all tasks where they name none."""
+def jobs_of(tasks: str | None, prompts: Path | None, limit: int | None, chat: bool | None = None) -> list[Job]:
+    """Return the prompts that the flags name; all tasks where they name none.
+
+    Raises
+    ------
+    UsageError
+        For flags that contradict each other, and settings of a prompt that no model could follow.
+    """
+    from draftwood.cli.early import check_sampling
     from draftwood.errors import UsageError
     from draftwood.measure.prompt_files import read_prompts, task_jobs
     from draftwood.tasks import KINDS
@@ -44,14 +52,45 @@ def jobs_of(tasks: str | None, prompts: Path | None, limit: int | None) -> list[
     if tasks is not None and prompts is not None:
         raise UsageError("--tasks names prompts of draftwood, --prompts your own: give one of them")
     if prompts is None:
+        if chat is not None:
+            raise UsageError("--chat and --raw are for prompts of your own (--prompts): tasks say it themselves")
         return task_jobs(",".join(KINDS) if tasks is None else tasks, limit)
     counts: dict[str, int] = {}
     kept = []
     for job in read_prompts(prompts):
         counts[job.task] = counts.get(job.task, 0) + 1
+        try:
+            check_sampling(job.sampling)
+        except UsageError as error:
+            raise UsageError(f"{prompts}, {job.name}: {error}") from error
         if limit is None or counts[job.task] <= limit:
             kept.append(job)
     return kept
+
+
+def check_jobs(jobs: list[Job], model: str) -> None:
+    """Refuse prompts of text that are too long for a model, before its weights are read."""
+    from draftwood.cli.early import check_lengths
+
+    check_lengths(model, {f"{job.task} {job.name}": job.prompt for job in jobs if isinstance(job.prompt, str)})
+
+
+def as_asked(jobs: list[Job], own: bool, tokenizer: Any, chat: bool | None, *, quiet: bool) -> list[Job]:
+    """Return the prompts; of a user's ``own``, texts go through the model's chat template where it has one.
+
+    Prompts of tasks stay as they are, so that figures can be compared.
+    """
+    from draftwood.cli import prompt
+
+    texts = own and any(isinstance(job.prompt, str) for job in jobs)
+    if not texts or chat is False or (chat is None and not getattr(tokenizer, "chat_template", None)):
+        return jobs
+    if chat is None and not quiet:
+        prompt.say_template()
+    return [
+        replace(job, prompt=prompt.as_asked(job.prompt, tokenizer, True)) if isinstance(job.prompt, str) else job
+        for job in jobs
+    ]
 
 
 @contextmanager

@@ -1,11 +1,13 @@
-"""Flags that several verbs share, and what becomes of them. Imports nothing heavy: ``--help`` must be instant."""
+"""Flags that several verbs share, each written once. Imports nothing heavy: ``--help`` must be instant."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -49,6 +51,14 @@ Seed = Annotated[int | None, typer.Option(help="The same seed gives the same tex
 Stop = Annotated[
     list[str] | None, typer.Option(metavar="TEXT", help="End the answer before this text; may be given again.")
 ]
+Chat = Annotated[
+    bool | None,
+    typer.Option(
+        "--chat/--raw",
+        help="Put the prompt into the model's chat template, or continue it as it stands. "
+        "[default: the template, where the model has one]",
+    ),
+]
 System = Annotated[str | None, typer.Option(help="System message of the chat template.")]
 Prediction = Annotated[
     list[str] | None,
@@ -69,6 +79,9 @@ Context = Annotated[
     typer.Option(metavar="TEXT|@FILE", help="Further text to draft from, not in the prompt; may be given again."),
 ]
 Dtype = Annotated[str, typer.Option(help="Number format: float32, bfloat16, float16 or auto.")]
+Device = Annotated[
+    str | None, typer.Option(help="cpu, cuda, cuda:1 or mps. [default: the first of cuda, mps and cpu there is]")
+]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads. [default: torch's choice]")]
 Pack = Annotated[
     bool, typer.Option("--pack/--no-pack", help="On a CPU, copy the weights into a layout that is read faster.")
@@ -76,33 +89,78 @@ Pack = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The shared flags as given."""
+@dataclass(frozen=True)
+class _ModelFlag:
+    model: Model = MODEL_DEFAULT
 
-    model: str
-    drafters: str
-    planner: str
-    dtype: str
-    threads: int | None
-    pack: bool
-    max_new_tokens: int | None
-    temperature: float
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    repetition_penalty: float | None
-    seed: int | None
-    stop: list[str] | None
-    sources: dict[str, Any] = field(default_factory=dict)
+
+@dataclass(frozen=True)
+class _MachineFlags:
+    dtype: Dtype = "float32"
+    device: Device = None
+    threads: Threads = None
+    pack: Pack = True
+
+
+@dataclass(frozen=True)
+class Loading(_MachineFlags, _ModelFlag):
+    """Which model, and how it is run."""
+
+    def load(self, *, release: bool = False) -> tuple[Any, Any]:
+        """Load the model and make it ready; returns model and tokenizer."""
+        return load_model(self.model, self.dtype, self.threads, self.pack, device=self.device, release=release)
+
+
+@dataclass(frozen=True)
+class SourceFlags:
+    """Texts to draft from beside the prompt."""
+
+    prediction: Prediction = None
+    memory: Memory = None
+    corpus: Corpus = None
+    context: Context = None
+
+    @cached_property
+    def sources(self) -> dict[str, Any]:
+        """The keyword arguments of `draftwood.generate`; files of text are read, others only named."""
+        from draftwood.cli.prompt import read_given
+
+        return {
+            "prediction": [read_given(text, "prediction") for text in self.prediction or ()] or None,
+            "memory": self.memory,
+            "corpus": self.corpus or None,
+            "context": [read_given(text, "context") for text in self.context or ()] or None,
+        }
+
+
+@dataclass(frozen=True)
+class _DraftingFlags:
+    drafters: Drafters = DRAFTERS_DEFAULT
+    planner: PlannerName = PLANNER_DEFAULT
+
+
+@dataclass(frozen=True)
+class _WritingFlags:
+    max_new_tokens: MaxNewTokens = None
+    temperature: Temperature = 0.0
+    top_k: TopK = None
+    top_p: TopP = None
+    min_p: MinP = None
+    repetition_penalty: RepetitionPenalty = None
+    seed: Seed = None
+    stop: Stop = None
+
+
+@dataclass(frozen=True)
+class Given(_MachineFlags, _WritingFlags, SourceFlags, _DraftingFlags, _ModelFlag):
+    """Everything that decides how an answer is written."""
 
     @property
     def settings(self) -> dict[str, Any]:
         """What `draftwood.stream` and `draftwood.Conversation` call settings."""
-        names = (
-            "max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "stop",
-        )  # fmt: skip
-        return {name: getattr(self, name) for name in names} | {"stop": self.stop or None}
+        return {name: getattr(self, name) for name in _WritingFlags.__dataclass_fields__} | {
+            "stop": self.stop or None
+        }
 
     @property
     def label(self) -> str:
@@ -111,25 +169,25 @@ class Given:
 
         return UserTexts(**self.sources).label(self.drafters)
 
-    def load(self) -> Loaded:
-        """Check everything that can be checked at once, then load the model."""
-        from draftwood.contracts import Sampling
-        from draftwood.decoding.stopping import StopStrings
+    def load(self, prompt: str | None = None) -> Loaded:
+        """Check everything that can be checked without a model, among it the ``prompt``, then load the model."""
+        from draftwood.cli import early
         from draftwood.planning.load import load as load_planner
-        from draftwood.verify.sampling import check_sampling
 
         names = check_sources(self.drafters, self.sources)
         load_planner(self.planner)
-        known = {name: self.settings[name] for name in Sampling.__dataclass_fields__}
-        check_sampling(Sampling(**{name: value for name, value in known.items() if value is not None}))
-        StopStrings(self.stop or (), lambda _: "") if self.stop else None
-        model, tokenizer = load_model(self.model, self.dtype, self.threads, self.pack, release=True)
+        early.check_sampling(self.settings)
+        early.check_stop(self.stop)
+        if prompt is not None:
+            early.check_lengths(self.model, {"": prompt})
+        loading = Loading(self.model, self.dtype, self.device, self.threads, self.pack)
+        model, tokenizer = loading.load(release=True)
         return Loaded(model, tokenizer, self.drafters, self.planner, names, self.sources)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What the doors take, and the names of the drafters, those that the sources add among them."""
+    """A model ready to answer, and the names of the drafters, those that the sources add among them."""
 
     model: Any
     tokenizer: Any
@@ -137,6 +195,11 @@ class Loaded:
     planner: str
     names: list[str]
     sources: dict[str, Any]
+
+    @property
+    def objects(self) -> dict[str, Any]:
+        """Tokenizer, drafters, planner and sources as keyword arguments of `draftwood.stream`."""
+        return {"tokenizer": self.tokenizer, "drafters": self.drafters, "planner": self.planner} | self.sources
 
     def request(self, given: Given, ids: list[int]) -> Request:
         """Return what these flags ask for, the model's own settings filled in."""
@@ -146,28 +209,63 @@ class Loaded:
         return setup.request(ids, **given.settings)
 
 
-def read_sources(
-    prediction: list[str] | None, memory: Path | None, corpus: list[Path] | None, context: list[str] | None
-) -> dict[str, Any]:
-    """Return what the doors take of sources; files of text are read, others only named."""
-    from draftwood.cli.prompt import read_given
+def shared(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the flags of every parameter whose type is a dataclass, which it is called with, filled in."""
+    hints = get_type_hints(verb, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[Parameter] = []
+    for name, own in signature(verb).parameters.items():
+        if name not in groups:
+            parameters.append(own.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]))
+            continue
+        types = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            Parameter(flag.name, Parameter.KEYWORD_ONLY, default=flag.default, annotation=types[flag.name])
+            for flag in fields(groups[name])
+        ]
 
-    return {
-        "prediction": [read_given(text, "prediction") for text in prediction] if prediction else None,
-        "memory": memory,
-        "corpus": corpus or None,
-        "context": [read_given(text, "context") for text in context] if context else None,
-    }
+    parameters.sort(key=lambda parameter: parameter.name in _MachineFlags.__dataclass_fields__)  # those come last
+
+    @wraps(verb)
+    def call(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{flag.name: given.pop(flag.name) for flag in fields(group)})
+        verb(**given)
+
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def refuse_plain(drafters: str, planner: str, purpose: str) -> None:
+    """Refuse drafters or a planner that draft nothing; ``purpose`` begins the sentence.
+
+    Raises
+    ------
+    UsageError
+        For ``--drafters none`` and planners that never draft.
+    """
+    from draftwood.drafters.load import load as load_drafters
+    from draftwood.errors import UsageError
+
+    if not load_drafters(drafters):
+        raise UsageError(f"{purpose}, and --drafters {drafters} is plain decoding: name drafters")
+    if planner.partition("+")[0].strip() in ("off", "fixed:0"):
+        raise UsageError(f"{purpose}, and --planner {planner} never drafts: choose another planner")
 
 
 def check_sources(drafters: str, sources: dict[str, Any]) -> list[str]:
     """Open every file once, before a model is loaded; return the names of the drafters."""
     from draftwood.api.user_texts import UserTexts
+    from draftwood.cli import places
     from draftwood.drafters.load import load as load_drafters
 
     given = UserTexts(**sources)
     complete = given.complete(load_drafters(drafters))
     given.opened(complete)
+    memory = sources.get("memory")
+    if memory is not None and not memory.exists():
+        places.check_writable(memory, "--memory")
     return [d.name for d in complete]
 
 
@@ -177,8 +275,9 @@ def dtype_of(model: Any) -> str:
 
 
 def load_model(
-    name: str, dtype: str, threads: int | None, pack: bool = True, *, release: bool = False
-) -> tuple[Any, Any]:
+    name: str, dtype: str, threads: int | None, pack: bool = True, *, device: str | None = None,
+    release: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
     """Load a model and make it ready, showing on a terminal that this takes a moment.
 
     ``release`` lets go of weights of which packed copies are enough: nobody else uses the model.
@@ -189,10 +288,10 @@ def load_model(
     from draftwood.models import load
 
     with busy(f"loading {name}"):
-        model, tokenizer = load(name, dtype=dtype, threads=threads)
-        if not pack:
-            prepare(model, pack=False)
-        elif release:
-            with suppress(UsageError):  # its passes need them
-                prepare(model, release=True)
-        return model, tokenizer
+        model, tokenizer = load(name, dtype=dtype, device=device, threads=threads)
+    with busy(f"preparing {name}"):
+        try:
+            prepare(model, pack=pack, release=release and pack)
+        except UsageError:  # its passes need the weights that were to be released
+            prepare(model, pack=pack)
+    return model, tokenizer

@@ -1,12 +1,15 @@
-"""Checks of output paths: made before long work starts; files are replaced only with ``--force``."""
+"""Checks of output paths, made before long work starts; whole files are replaced only with ``--force``."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from draftwood.errors import DraftwoodError, RecordError, UsageError
 
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 
@@ -28,12 +31,56 @@ def check_place(path: Path, force: bool, flag: str = "-o") -> None:
     UsageError
         With what to do instead.
     """
-    from draftwood.errors import UsageError
-
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder: name a file in it with {flag}")
+    check_writable(path, flag)
     if path.is_file() and path.stat().st_size and not force:
         raise UsageError(f"{path} is there already: choose another {flag}, or replace it with --force")
-    folder = next(place for place in path.absolute().parents if place.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UsageError(f"{path} cannot be written: choose another place with {flag}")
+
+
+def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] = UsageError) -> None:
+    """Refuse a path where no file can be made: a folder, or a place where the system does not allow it.
+
+    It is tried, with a file that is gone at once: permissions alone promise too much.
+
+    Raises
+    ------
+    UsageError
+        (or ``error``) with the system's reason.
+    """
+    try:
+        if path.is_dir():
+            raise error(f"{path} is a folder: name a file in it with {flag}")
+        to = Path(os.path.realpath(path))
+        to.with_name(f".{'0' * 24}.{to.name}").exists()  # fails for a name that is too long for a file beside it
+        if to.exists() and not to.is_file():  # a pipe or a device, where nothing is put beside
+            return
+        folder = next(place for place in to.parents if place.exists())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as reason:
+        said = reason.strerror or str(reason)
+        raise error(f"{path} cannot be written ({said}): choose another place with {flag}") from reason
+
+
+def check_rows(path: Path | None, verb: str) -> None:
+    """Refuse a file of rows that could not be written, or was written by something else than ``draftwood VERB``.
+
+    Raises
+    ------
+    RecordError, UsageError
+        With what to do instead; settings that differ are told later, when all of them are known.
+    """
+    from draftwood.measure.records.lines import compressed, read_lines, zstandard
+
+    if path is None:
+        return
+    if compressed(path):
+        zstandard()
+    check_writable(path, error=RecordError)
+    if not path.is_file() or not path.stat().st_size:
+        return
+    try:
+        _, first = next(read_lines(path), (0, {}))
+    except RecordError:
+        first = {}
+    if first.get("verb") != verb:
+        raise UsageError(f"{path} is there and was not written by draftwood {verb}: choose another -o")

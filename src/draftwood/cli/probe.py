@@ -30,9 +30,11 @@ Trace = Annotated[
 Text = Annotated[bool, typer.Option("--text", help="Keep text in the trace, not only token ids.")]
 
 
+@options.shared
 def probe(
-    model: options.Model = options.MODEL_DEFAULT,
+    loading: options.Loading,
     prompts: measuring.Prompts = None,
+    chat: options.Chat = None,
     prompt_ids_file: PromptIds = None,
     suite: Suite = None,
     limit: measuring.Limit = None,
@@ -44,8 +46,6 @@ def probe(
     force: places.Force = False,
     output: measuring.RecordsOut = None,
     as_json: options.Json = False,
-    dtype: options.Dtype = "float32",
-    threads: options.Threads = None,
 ) -> None:
     """Count how often a proposal would have been right, decoding unchanged."""
     from draftwood.drafters.lookup.drafter import LookupDrafter
@@ -55,9 +55,12 @@ def probe(
         raise UsageError(f"--ngram-min {ngram_min} is above --ngram-max {ngram_max}: give a smaller one")
     if trace is not None:
         places.check_place(trace, force, "--trace")
+    places.check_rows(output, "probe")
     drafter = LookupDrafter(max_ngram=ngram_max, min_ngram=ngram_min, length=1)
-    jobs = _jobs(prompts, prompt_ids_file, suite, limit)
-    run = _Run(model, dtype, threads, drafter, max_new_tokens)
+    jobs = _jobs(prompts, prompt_ids_file, suite, limit, chat)
+    measuring.check_jobs(jobs, loading.model)
+    run = _Run(loading, drafter, max_new_tokens)
+    jobs = measuring.as_asked(jobs, prompts is not None, run.tokenizer, chat, quiet=as_json)
     with measuring.progress() as bar:
         interrupted = run.answer(jobs, output, bar)
     document = run.document() | {"interrupted": interrupted}
@@ -71,33 +74,37 @@ def probe(
         raise typer.Exit(130)
 
 
-def _jobs(prompts: Path | None, ids: Path | None, suite: str | None, limit: int | None) -> list[Job]:
+def _jobs(
+    prompts: Path | None, ids: Path | None, suite: str | None, limit: int | None, chat: bool | None
+) -> list[Job]:
     from draftwood.errors import UsageError
     from draftwood.measure.prompt_files import read_prompt_ids
 
     if sum(given is not None for given in (prompts, ids, suite)) > 1:
         raise UsageError("--prompts, --prompt-ids-file and --suite each name the prompts: give one of them")
     if ids is not None:
+        if chat is not None:
+            raise UsageError("--chat and --raw are for prompts of text (--prompts): token ids stay as they are")
         return read_prompt_ids(ids)[:limit]
     if prompts is not None:
-        return measuring.jobs_of(None, prompts, limit)
+        return measuring.jobs_of(None, prompts, limit, chat)
     names = {None: "code-suite", "code": "code-suite"}.get(suite, suite)
-    return measuring.jobs_of(names, None, limit)
+    return measuring.jobs_of(names, None, limit, chat)
 
 
 class _Run:
     """The answers so far."""
 
-    def __init__(self, model: str, dtype: str, threads: int | None, drafter: Any, max_new_tokens: int) -> None:
+    def __init__(self, loading: options.Loading, drafter: Any, max_new_tokens: int) -> None:
         from draftwood.api.setup import Setup
 
         self._drafter, self._limit = drafter, max_new_tokens
-        loaded, self.tokenizer = options.load_model(model, dtype, threads)
+        loaded, self.tokenizer = loading.load()
         self._setup = Setup(loaded, self.tokenizer, "none", options.PLANNER_DEFAULT)
         self.settings = {
-            "model": model,
-            "dtype": dtype,
-            "threads": measuring.torch_threads(threads),
+            "model": loading.model,
+            "dtype": loading.dtype,
+            "threads": measuring.torch_threads(loading.threads),
             "max_new_tokens": max_new_tokens,
             "ngram_min": drafter.min_ngram,
             "ngram_max": drafter.max_ngram,

@@ -37,8 +37,9 @@ _WIDE = 100
 _SECONDS = 90.0  # as in measure.profile, whose import would take a moment; a test holds both together
 
 
+@options.shared
 def profile(
-    model: options.Model = options.MODEL_DEFAULT,
+    loading: options.Loading,
     sizes: Numbers = None,
     contexts: Contexts = None,
     rounds: Rounds = None,
@@ -47,9 +48,6 @@ def profile(
     plot: Plot = None,
     force: places.Force = False,
     as_json: options.Json = False,
-    dtype: options.Dtype = "float32",
-    threads: options.Threads = None,
-    pack: options.Pack = True,
 ) -> None:
     """Measure what a pass over n tokens costs here.
 
@@ -58,8 +56,8 @@ def profile(
     asked = {"sizes": _numbers("--sizes", sizes), "contexts": _numbers("--contexts", contexts)}
     _check_packages(picture=plot is not None, characters=not as_json)
     _check_places(output, plot, force)
-    loaded, tokenizer = options.load_model(model, dtype, threads, pack)
-    run = _Run.of(model, loaded, tokenizer)
+    loaded, tokenizer = loading.load()
+    run = _Run.of(loading.model, loaded, tokenizer)
     interrupted = run.measure({k: v for k, v in asked.items() if v}, rounds, seconds)
     if not run.measured.rounds:
         print("interrupted before the first round was finished: nothing was measured", file=sys.stderr)
@@ -68,8 +66,17 @@ def profile(
         print(json.dumps(run.document()))
     else:
         run.show()
-    whole = not interrupted and sizes is None and contexts is None and rounds is None and pack
-    run.write(output, plot, into_cache=whole)
+    chosen = {
+        "--sizes": sizes,
+        "--contexts": contexts,
+        "--rounds": rounds,
+        "--no-pack": None if loading.pack else 1,
+    }
+    partial = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * interrupted
+    run.write(output, plot, into_cache=not partial)
+    if partial:
+        hint = "" if output is not None else "; with -o FILE.jsonl it is kept for simulate --profile FILE.jsonl"
+        print(f"not kept in the cache folder, because of {', '.join(partial)}{hint}", file=sys.stderr)
     if interrupted:
         raise typer.Exit(130)
 
@@ -240,9 +247,20 @@ def _check_places(output: Path | None, plot: Path | None, force: bool) -> None:
         raise UsageError(f"{output}: a profile is small and stays readable; name it FILE.jsonl")
     if plot is not None and not plot.suffix:
         raise UsageError(f"--plot {plot} has no ending that says which kind of picture: name it FILE.png")
+    if plot is not None:
+        _check_picture(plot)
     for place, flag in ((output, "-o"), (plot, "--plot")):
         if place is not None:
             places.check_place(place, force, flag)
+
+
+def _check_picture(plot: Path) -> None:
+    from draftwood.errors import UsageError
+    from draftwood.measure.profile.plot import picture_kinds
+
+    kinds = picture_kinds()
+    if plot.suffix.removeprefix(".").lower() not in kinds:
+        raise UsageError(f"--plot {plot} is no kind of picture that can be drawn: take one of {', '.join(kinds)}")
 
 
 @contextmanager

@@ -1,9 +1,10 @@
-"""``PROMPT|@FILE|-`` and ``TEXT|@FILE``: the text that the command line means."""
+"""``PROMPT|@FILE|-`` and ``TEXT|@FILE``: the text that the command line means, and whether as chat or raw."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from draftwood.errors import PromptError, UsageError
 
@@ -21,21 +22,61 @@ def read_prompt(given: str) -> str:
     if given == "-":
         if sys.stdin.isatty():
             print("reading the prompt from the terminal; Ctrl-D on a line of its own ends it", file=sys.stderr)
-        where, text = "standard input", _text(sys.stdin.buffer.read(), "standard input", PromptError)
+        where, text = "standard input", decoded(sys.stdin.buffer.read(), "standard input", PromptError)
     elif given.startswith("@"):
         where = f"the prompt file {given[1:]}"
         hint = " (to send a text that starts with @, write - and give it on standard input)"
-        text = _text(_read(given[1:], "prompt", PromptError, hint), where, PromptError)
+        text = decoded(_read(given[1:], "prompt", PromptError, hint), where, PromptError)
     else:
-        where, text = "the prompt", given
-    if not text:
+        where, text = "the prompt", _typed(given, "the prompt", PromptError)
+    if not text.strip():
+        kind = "has nothing but blanks" if text else "is empty"
         also = "" if given else ", @FILE, or - for standard input"
-        raise PromptError(f"{where} is empty: give some text{also}")
+        raise PromptError(f"{where} {kind}: give some text{also}")
     return text
 
 
+def check_chat(chat: bool | None, system: str | None) -> None:
+    """Refuse a system message for a prompt that is continued as it stands."""
+    if chat is False and system is not None:
+        raise UsageError("--system is part of the chat template, which --raw leaves out: give one of them")
+
+
+def as_asked(
+    text: str, tokenizer: Any, chat: bool | None = None, system: str | None = None, *, quiet: bool = False
+) -> str | list[dict[str, str]]:
+    """Return a prompt as `draftwood.stream` takes it: text to continue, or the messages of a chat.
+
+    Parameters
+    ----------
+    text
+        What was asked.
+    tokenizer
+        Whose chat template decides where ``chat`` is None.
+    chat
+        As ``--chat`` and ``--raw`` say.
+    system
+        A system message; it needs a template.
+    quiet
+        Do not say on standard error that the template was chosen.
+    """
+    if chat is None and system is None:
+        chat = bool(getattr(tokenizer, "chat_template", None))
+        if chat and not quiet:
+            say_template()
+    if not chat and system is None:
+        return text
+    turns = [("system", system)] if system is not None else []
+    return [{"role": role, "content": said} for role, said in [*turns, ("user", text)]]
+
+
+def say_template() -> None:
+    """Say on standard error that prompts go through the chat template."""
+    print("using the model's chat template; --raw continues the text instead", file=sys.stderr)
+
+
 def read_given(given: str, what: str) -> str:
-    """Return a text that goes with the prompt: the word itself, or the text of ``@FILE``. It may be empty.
+    """Return a text that goes with the prompt: the word itself, or the text of ``@FILE``.
 
     One line end at the end of a file is left out.
 
@@ -49,12 +90,26 @@ def read_given(given: str, what: str) -> str:
     Raises
     ------
     UsageError
-        If the file is missing, unreadable or no text.
+        If it is empty, or the file is missing, unreadable or no text.
     """
-    if not given.startswith("@"):
-        return given
-    hint = " (a text that starts with @ must come from a file)"
-    return _text(_read(given[1:], what, UsageError, hint), f"the {what} file {given[1:]}", UsageError)
+    if given.startswith("@"):
+        hint = " (a text that starts with @ must come from a file)"
+        where = f"the {what} file {given[1:]}"
+        text = decoded(_read(given[1:], what, UsageError, hint), where, UsageError)
+    else:
+        where, text = f"the {what}", _typed(given, f"the {what}", UsageError)
+    if not text:
+        raise UsageError(f"{where} is empty, so nothing can be drafted from it: give some text, or leave it out")
+    return text
+
+
+def _typed(given: str, where: str, kind: type[UsageError]) -> str:
+    """Refuse an argument whose bytes were no UTF-8: Python hides them behind characters that no text has."""
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        raise kind(f"{where} is no UTF-8 text: give text of this encoding") from error
+    return given
 
 
 def _read(name: str, what: str, kind: type[UsageError], hint: str) -> bytes:
@@ -67,7 +122,8 @@ def _read(name: str, what: str, kind: type[UsageError], hint: str) -> bytes:
         ) from error
 
 
-def _text(raw: bytes, where: str, kind: type[UsageError]) -> str:
+def decoded(raw: bytes, where: str, kind: type[UsageError]) -> str:
+    """Return bytes as text, without one line end at their end; ``where`` names them in errors of ``kind``."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

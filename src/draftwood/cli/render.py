@@ -101,7 +101,7 @@ class Writer:
 
 
 class Rounds:
-    """Shows on a terminal which run of a comparison is under way; its `begin` is for `compare`.
+    """Shows which run of a comparison is under way; `begin` and `piece` are for `compare` to call.
 
     Parameters
     ----------
@@ -120,19 +120,26 @@ class Rounds:
         streams = self._writer is not None and (arm, number) == ("drafted", 0)
         if self._writer is not None and not streams:
             self._writer.line()
-        if self._status is None:
-            return
-        self._status.stop()
-        if not streams:
-            self._status.update(f"timing round {number + 1} of {self._rounds}: {arm}")
+        if self._status is not None:
+            what = "reading the prompt" if streams else f"timing round {number + 1} of {self._rounds}: {arm}"
+            self._status.update(f"{what} …")
             self._status.start()
+
+    def piece(self, piece: Piece) -> None:
+        """Write a piece of the run that is shown."""
+        if self._writer is not None:
+            self._stop()
+            self._writer.piece(piece)
+
+    def _stop(self) -> None:
+        if self._status is not None:
+            self._status.stop()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
+        self._stop()
 
 
 def coloured(pieces: Sequence[Piece], drafters: Sequence[str]) -> Text:
@@ -141,28 +148,50 @@ def coloured(pieces: Sequence[Piece], drafters: Sequence[str]) -> Text:
     return Text.assemble(*((p.text.translate(_HARMLESS), known.get(p.source, Style())) for p in pieces))
 
 
+def _shares(sources: Sequence[str], drafters: Sequence[str], *, colour: bool) -> list[Text]:
+    """Say of each source that wrote something which share of the tokens is its, in its colour."""
+    found = []
+    for name, style in styles(drafters).items():
+        if count := sources.count(name):
+            who = "written by the model" if name == "model" else f"drafted by {name}"
+            found.append(Text(f"{'■ ' if colour else ''}{who} {100 * count / len(sources):.0f} %", style))
+    return found
+
+
 def legend(sources: Sequence[str], drafters: Sequence[str], *, colour: bool) -> Text:
     """Say which share of the tokens each source wrote, in its colour."""
-    text = Text()
-    for name, style in styles(drafters).items():
-        share = 100 * sources.count(name) / len(sources) if sources else 0.0
-        who = "written by the model" if name == "model" else f"drafted by {name}"
-        text.append(", " if text else "")
-        text.append(f"{'■ ' if colour else ''}{who} {share:.0f} %", style)
-    return text
+    return Text(", ").join(_shares(sources, drafters, colour=colour))
+
+
+def _figures(generation: Generation) -> list[str]:
+    rates = generation.stats
+    drafted = any(step.drafted for step in generation.steps)
+    return [
+        _count(len(generation.ids), "token"),
+        _count(rates.passes, "pass", "passes"),
+        f"mean acceptance length {rates.mean_acceptance_length:.2f}",
+        f"acceptance rate {100 * rates.acceptance_rate:.0f} %" if drafted else "nothing drafted",
+        f"{rates.tokens_per_second:.1f} tokens/s",
+    ]
 
 
 def summary(generation: Generation) -> str:
     """Say in one line how the answer was made."""
-    rates = generation.stats
-    parts = [
-        _count(len(generation.ids), "token"),
-        _count(rates.passes, "pass", "passes"),
-        f"mean acceptance length {rates.mean_acceptance_length:.2f}",
-        f"acceptance rate {100 * rates.acceptance_rate:.0f} %",
-        f"{rates.tokens_per_second:.1f} tokens/s",
-    ]
-    return " · ".join(parts)
+    return " · ".join(_figures(generation))
+
+
+def print_flow(to: Console, parts: Sequence[str | Text], separator: str, style: str = "") -> None:
+    """Print parts with separators between, broken into lines between parts only, where the console is narrow."""
+    lines = [Text()]
+    for number, part in enumerate(parts):
+        text = Text.assemble(part, separator if number + 1 < len(parts) else "")
+        if lines[-1] and lines[-1].cell_len + len(text.plain.rstrip()) > to.width:
+            lines.append(Text())
+        lines[-1].append_text(text)
+    for line in lines:
+        line.rstrip()
+        line.stylize_before(style)
+        to.print(line)
 
 
 def print_summary(to: Console, generation: Generation, drafters: Sequence[str]) -> None:
@@ -170,10 +199,10 @@ def print_summary(to: Console, generation: Generation, drafters: Sequence[str]) 
     colour = to.color_system is not None
     if to.is_terminal:  # the text stands right above
         to.print()
-    to.print(legend(generation.sources, drafters, colour=colour))
-    to.print(Text(summary(generation), "dim" if colour else ""))
+    print_flow(to, _shares(generation.sources, drafters, colour=colour), ", ")
+    print_flow(to, _figures(generation), " · ", "dim" if colour else "")
     if note := loop_note(generation.ids):
-        to.print(note)
+        print_flow(to, note.split(" "), " ")
 
 
 def loop_note(ids: Sequence[int]) -> str:

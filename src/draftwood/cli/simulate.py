@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options
+from draftwood.cli import measuring, options, places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,8 +77,7 @@ def simulate(
     default = _UNTIMED if curve is None else options.PLANNER_DEFAULT
     names = [f"fixed:{n}" for n in draft or ()] or [planner or default]
     planners = {name: _nodes(name) for name in names}
-    if output is not None:
-        _refuse_to_replace(output)
+    places.check_rows(output, "simulate")
     _refuse_planners(planners, curve)
     known = _tokenizer(tokenizer)
     found = [trace for path in traces for trace in read_traces(path, known)]
@@ -96,21 +95,6 @@ def simulate(
         )
     if interrupted:
         raise typer.Exit(130)
-
-
-def _refuse_to_replace(path: Path) -> None:
-    """A replay is made anew each time; what other verbs measured must not be lost for it."""
-    from draftwood.errors import RecordError, UsageError
-    from draftwood.measure.records.lines import read_lines
-
-    if not path.exists():
-        return
-    try:
-        _, first = next(read_lines(path), (0, {}))
-    except RecordError:
-        first = {}
-    if first.get("verb") != "simulate":
-        raise UsageError(f"{path} is there and was not written by draftwood simulate: choose another -o")
 
 
 _UNTIMED = "fixed:16"
@@ -144,7 +128,14 @@ def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
     if profile is not None and cost is not None:
         raise UsageError("--profile and --cost both say what a pass costs: give one of them")
     if profile is not None:
-        return CostCurve.load(profile if profile.exists() else newest_profile(str(profile)) or profile)
+        known = profile if profile.is_file() else newest_profile(str(profile))
+        if known is None:
+            raise UsageError(
+                f"the profile {profile} cannot be read: there is no such file, and none was kept of a model of "
+                f"this name. Run draftwood profile -m {profile} (without --sizes, --contexts, --rounds and "
+                "--no-pack), or give the file that its -o wrote"
+            )
+        return CostCurve.load(known)
     return CostCurve.parse(cost) if cost is not None else None
 
 

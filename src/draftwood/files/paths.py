@@ -83,6 +83,7 @@ def alone(path: Path, wait: float, *, error: type[DraftwoodError] = FileFormatEr
     lock = FileLock(to.with_name(f".{to.name}.lock"))
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
+        _make(Path(lock.lock_file))
         lock.acquire(timeout=wait)
     except Timeout:
         raise error(
@@ -97,3 +98,20 @@ def alone(path: Path, wait: float, *, error: type[DraftwoodError] = FileFormatEr
         with suppress(OSError):  # where open files cannot be removed
             Path(lock.lock_file).unlink()  # a waiting process notices and makes a new one
         lock.release()
+
+
+def _make(lock: Path) -> None:
+    """Make a lock's file, or raise `OSError`; the lock itself would go on trying until its time is up.
+
+    Tried three times, since on network disks another process that removes the file can make a try fail.
+    """
+    for left in (2, 1, 0):
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_WRONLY, 0o666))
+        except OSError:
+            if lock.exists():  # somebody else's, which the lock can tell
+                return
+            if not left:
+                raise
+        else:
+            return

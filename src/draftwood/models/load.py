@@ -138,9 +138,15 @@ def _device(name: str | None) -> torch.device:
     if name.partition(":")[0] not in here:
         raise UsageError(f"device {name!r} is not available here: choose one of {', '.join(here)}")
     try:
-        return torch.device(name)
+        found = torch.device(name)
     except RuntimeError as error:
         raise UsageError(f"device {name!r} cannot be read: write it like cpu or cuda:0") from error
+    count = torch.cuda.device_count() if found.type == "cuda" else 1
+    if found.index is not None and found.index >= count:
+        raise UsageError(
+            f"device {name!r} is not available here: there are {count} of this kind, from {found.type}:0"
+        )
+    return found
 
 
 def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -95,6 +95,7 @@ class TransformersTarget:
         self._device = embedding.device
         self._takes = forward_parameters(self._model)
         self.lock = RLock()
+        self.tokens_read = 0  # of all prompts, for whoever shows progress
         self.arena = Arena(windows, chunk=chunk)
         if self._lean is not None and self._device.type == "cuda":
             self._static = StaticPasses(self._lean, self.arena)
@@ -182,6 +183,7 @@ class TransformersTarget:
                     rows[index] = logits[end - 1].clone()  # which must not hold all of them
                     watch[index](session.length, TorchScores(logits[end - len(ids) : end]))
                 session.commit(ids)
+                self.tokens_read += len(ids)
         return [TorchScores(row[None]) for row in rows if row is not None]
 
     @locked

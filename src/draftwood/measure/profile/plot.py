@@ -17,6 +17,13 @@ _MARKS = "ox+*#"  # for terminals without colours
 _MILLI = 1000
 
 
+def picture_kinds() -> list[str]:
+    """Return the endings of the files that `save_picture` can write, without dots."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    return sorted(FigureCanvasBase.get_supported_filetypes())
+
+
 def save_picture(measured: Profile, path: Path, title: str) -> None:
     """Write milliseconds over tokens per pass, one line per context length with its quartiles as a band.
 

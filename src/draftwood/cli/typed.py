@@ -1,0 +1,102 @@
+"""Questions as they come: typed on a terminal, with a history and pasted lines, or piped in line by line."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from draftwood.errors import PromptError
+
+HISTORY = 1000
+"""Questions that are kept."""
+
+_PASTED = 0.03
+"""Seconds in which the next line of a pasted text comes."""
+
+
+def piped() -> Iterator[str]:
+    """Yield the questions on standard input, a line each; one that ends in a backslash goes on in the next.
+
+    Raises
+    ------
+    PromptError
+        For bytes that are no UTF-8.
+    """
+    from draftwood.cli.prompt import decoded
+
+    begun = ""
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        line = decoded(raw, f"line {number} of standard input", PromptError)
+        if line.endswith("\\"):
+            begun += line[:-1] + "\n"
+            continue
+        yield (begun + line).strip()
+        begun = ""
+    if begun:
+        yield begun.strip()
+
+
+def ask(prompt: str) -> str:
+    """Read a question from the terminal: a line, with those that a backslash joins or that were pasted with it.
+
+    Raises
+    ------
+    EOFError
+        If the input ends instead.
+    PromptError
+        For bytes that are no UTF-8.
+    """
+    try:
+        text = input(prompt)
+        while text.endswith("\\") or (_more_waits() and not text.startswith("/")):
+            text = text.removesuffix("\\") + "\n" + input("… ")
+    except UnicodeDecodeError as error:
+        raise PromptError("what was typed is no UTF-8 text: type it again") from error
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise PromptError("what was typed is no UTF-8 text: type it again")
+    return text.strip()
+
+
+def _more_waits() -> bool:
+    """Return whether another line is there already, as of a pasted text."""
+    try:
+        return bool(select.select([sys.stdin], [], [], _PASTED)[0])
+    except (OSError, ValueError, TypeError):  # nothing that can be waited for
+        return False
+
+
+@contextmanager
+def history(path: Path) -> Iterator[None]:
+    """Give `ask` line editing, and the questions of earlier sessions, where there is a readline.
+
+    Those of this one are added to the file on the way out; nobody but its owner may read it. A file that cannot be
+    read or written is done without.
+    """
+    try:
+        import readline
+    except ImportError:
+        yield
+        return
+    with suppress(Exception):  # of a readline that knows no bracketed paste
+        readline.parse_and_bind("set enable-bracketed-paste on")
+    readline.clear_history()
+    with suppress(OSError):
+        readline.read_history_file(path)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            _save(readline, path)
+
+
+def _save(readline: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    path.chmod(0o600)
+    readline.set_history_length(HISTORY)
+    readline.write_history_file(path)

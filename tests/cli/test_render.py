@@ -1,0 +1,73 @@
+"""What stands below an answer, and tables, in terminals of 80 columns."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from draftwood.api.generation import Generation
+from draftwood.cli.bench_table import _table
+from draftwood.cli.render import legend, print_summary, summary
+from draftwood.step import Step
+
+
+def generation(*, drafted):
+    steps = [Step(i, 10, drafted=drafted, accepted=0, score_s=0.001) for i in range(1000)]
+    for step in steps:
+        step.emitted = (1,)
+    return Generation(ids=list(range(1001)), sources=["model"] * 1001, steps=steps, finish_reason="length")
+
+
+def printed(width, *what):
+    out = io.StringIO()
+    to = Console(file=out, width=width, color_system=None, soft_wrap=True, highlight=False)
+    print_summary(to, *what)
+    return out.getvalue().splitlines()
+
+
+def test_nothing_is_said_to_be_drafted_by_who_drafted_nothing():
+    said = legend(["model", "model", "suffix"], ["ngram", "suffix"], colour=False).plain
+    assert said == "written by the model 67 %, drafted by suffix 33 %"
+    assert legend(["model"], ["ngram"], colour=False).plain == "written by the model 100 %"
+    assert "nothing drafted" in summary(generation(drafted=0))
+    assert "acceptance rate 0 %" in summary(generation(drafted=3))
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 200])
+def test_the_summary_breaks_between_figures_only(width):
+    found = generation(drafted=3)
+    lines = printed(width, found, ["ngram"])
+    assert all(len(line) <= width for line in lines[1:])
+    whole = [part for line in lines[1:] for part in line.strip(" ·").split(" · ")]
+    assert whole == summary(found).split(" · ")
+
+
+ROW = {
+    "task": "code-edit", "drafter": "none", "engine": "draftwood", "identical": True,
+    "mean_acceptance_length": 2.25, "mean_acceptance_length_unlooped": 2.25, "acceptance_rate": 0.45,
+    "draft_coverage": 0.5, "accepted_per_cycle_unlooped": 4.12, "speedup_unlooped": 2.21,
+    "speedup_unlooped_interval": (1.23, 3.45),
+    "tokens_per_second": 123.4, "speedup": 2.2, "three_accepted": 0.2, "ttft": 0.2, "tpot": 0.02, "p95_itl": 0.03,
+    "cpu_share": 1.0, "joules_per_token": 0.5, "seconds": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 150, 200])
+@pytest.mark.parametrize("arm", ["default", "suffix+lookup:length=8+prediction"])
+def test_headers_of_the_bench_are_never_cut(width, arm):
+    out = io.StringIO()
+    to = Console(file=out, width=width, color_system=None)
+    to.print(_table([ROW, ROW | {"drafter": arm, "task": "completion"}], to), soft_wrap=False)
+    text = out.getvalue()
+    assert "…" not in text
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    words = text.split()
+    for word in ("task", "arm", "length", "speedup", "tokens/s", "identical", "completion"):
+        assert word in words
+    for cell in ("2.25", "2.21*", "123.4"):
+        assert words.count(cell) == 2
+    if width == 200 and arm == "default":
+        assert "overhead" not in words  # no arm has it
+        assert "ITL" in words
