@@ -28,7 +28,7 @@ fuzz: $(VENV)/.ready
 
 # Compiled kernels with every index checked: a write behind an array's end is seen here and nowhere else.
 bounds: $(VENV)/.ready
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=.numba-bounds $(BIN)/python -m pytest tests/index tests/drafters
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=.numba-bounds $(BIN)/python -m pytest tests/drafters
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .

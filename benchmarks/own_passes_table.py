@@ -79,6 +79,9 @@ class Run:
         return timing.passes(self.answer, timing.kept(self.answer)) or 0
 
 
+OLD_NAMES = {"lookahead_scored": "probed"}
+"""What rows of 0.1.0 call it."""
+
 OF_A_RUN = tuple(f.name for f in fields(Run) if f.name != "group")
 
 
@@ -110,7 +113,9 @@ def runs(files: Iterable[Records]) -> list[Run]:
         for row in rows.of_kind("run"):
             given = (said["model"], said["max_new_tokens"], row["temperature"], row["draft"], said["across"])
             group = Group(*given, row["arm"])
-            run = Run(group, **{name: row[name] for name in OF_A_RUN})
+            run = Run(
+                group, **{name: row[OLD_NAMES.get(name, name) if name not in row else name] for name in OF_A_RUN}
+            )
             found[group, run.task, run.name] = run
     return list(found.values())
 

@@ -95,7 +95,11 @@ def test_the_wheel_holds_the_package_and_its_licence(built):
     assert f"{info}/licenses/LICENSE" in names
     source = ROOT / "src"
     data = {str(path.relative_to(source)) for path in source.rglob("*.*") if path.suffix not in (".py", ".pyc")}
-    assert {"draftwood/py.typed", "draftwood/measure/report/templates/page.html.j2", "draftwood/tasks/data/chat.txt"} <= data
+    assert {
+        "draftwood/py.typed",
+        "draftwood/measure/report/templates/page.html.j2",
+        "draftwood/tasks/data/chat.txt",
+    } <= data
     assert data <= set(names)
     assert not [name for name in names if "__pycache__" in name]
     assert built[1].stat().st_size < 2_000_000

@@ -130,13 +130,27 @@ class Step:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
-        """Read a dictionary written by `to_json`; unknown fields raise `UsageError`."""
+        """Read a dictionary written by `to_json`, 0.1.0 included; unknown fields raise `UsageError`."""
+        row = _renamed(row)
         fields = dict(row)
         fields["emitted"] = tuple(row.get("emitted", ()))
         fields["sources"] = tuple(row.get("sources", ()))
         fields["held"] = tuple(row.get("held", ()))
         fields["by_source"] = tuple(SourceStep(**_known(SourceStep, s)) for s in row.get("by_source", ()))
         return cls(**_known(cls, fields))
+
+
+_OLD_NAMES = {"probed": "lookahead_scored", "probes": "lookahead_nodes", "probe": "lookahead"}
+"""Fields of 0.1.0, which wrote files with them."""
+
+
+def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
+    found = {_OLD_NAMES.get(name, name): value for name, value in row.items()}
+    if "by_source" in found:
+        found["by_source"] = [_renamed(source) for source in found["by_source"]]
+    if isinstance(found.get("trace"), Mapping):
+        found["trace"] = {_OLD_NAMES.get(name, name): value for name, value in found["trace"].items()}
+    return found
 
 
 def _said(record: Step | SourceStep, defaults: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class Room:
         return answer.finish_reason == "length" and full
 
     def _ids(self, messages: list[dict[str, str]], question: str) -> list[int]:
-        from draftwood.api.prompts import render
+        from draftwood.api.messages import render
 
         return render([*messages, {"role": "user", "content": question}], self._loaded.tokenizer)
 

@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import Protocol, runtime_checkable
 
 from draftwood.contracts import Target
-from draftwood.decoding.prompt_scores import unseen
 from draftwood.decoding.sequence import ActiveSequence
 
 CHUNK = 256
@@ -86,7 +85,7 @@ class Entrance:
         watch, piece = sequence.watch(), sequence.next_piece(size)
         if not sequence.is_open:
             left = len(sequence.request.prompt) + sequence.request.limit - len(piece)
-            asked = {"watch": [watch or unseen]} if watch is not None else {}
+            asked = {} if watch is None else {"watch": [watch]}
             ((session, scores),) = self._target.open([piece], reserve=left, **asked)
         else:
             session = sequence.session
