@@ -66,7 +66,7 @@ class NgramChains:
     ) -> tuple[int, int, int]:
         """Link what is new of the text, int32 ``buffer[:length]``, list occurrences of its end, and grow a tree.
 
-        Arguments and result as of `draftwood.drafters.llama_cpp.ngram_chain_kernel.draft`; by default nothing is grown.
+        Arguments and result as of `ngram_chain_kernel.draft`; by default nothing is grown.
         """
         if len(self._links) < len(buffer):
             links = np.empty(len(buffer), dtype=np.int32)

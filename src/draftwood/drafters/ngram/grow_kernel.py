@@ -73,7 +73,7 @@ def advance(index: Lists, old: Ints, cursor: Longs, tail: Ints, known: int, own:
 
 @inner
 def _reach(accept_rates: Floats) -> NDArray[np.float64]:
-    """The best accept rates that a child can have, by the class of its match's length; without a cursor, and with one."""
+    """The best accept rate a child can have, by the class of its match's length; without a cursor and with one."""
     reach = np.empty((2, LENGTHS_TOLD), np.float64)
     for follows in range(2):
         best = 0.0
@@ -100,8 +100,8 @@ def grow(
 
     ``limits``: its depth, and how many of the most frequent tokens are candidates everywhere. Written: ``out``
     int32[4, nodes], tokens, parents, classes, and the places of the occurrences behind them (-1: mere frequency);
-    ``belief`` float32[nodes], their accept rates. A node is not looked behind where even a match longer by one would come
-    too late.
+    ``belief`` float32[nodes], their accept rates. A node gets no children where even a match longer by one would
+    come too late.
     """
     depth, frequent = limits
     m, nodes = len(tail), out.shape[1]
