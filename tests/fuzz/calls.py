@@ -1,4 +1,4 @@
-"""One call of a public function with random settings: what it must give, what it gives, and whether that is the same."""
+"""One call of a public function with random settings: what it must give, and what it gives."""
 
 from __future__ import annotations
 

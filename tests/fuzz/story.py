@@ -126,7 +126,12 @@ class Story:
         prompts = [draw_prompt(rng) for _ in range(1 if function == "stream" else rng.choice([1, 1, 2, 3]))]
         names = rng.sample(list(PROCESSORS), rng.choice([0, 0, 0, 1, 2]))
         call = Call(
-            rng.choice(self.models), function, prompts, rng.choice([1, 4, 8, 14]), sorted(names), draw_sampling(rng)
+            rng.choice(self.models),
+            function,
+            prompts,
+            rng.choice([1, 4, 8, 14]),
+            sorted(names),
+            draw_sampling(rng),
         )
         if function == "decode_with":
             decoding, seed = rng.choice(self.decodings)
