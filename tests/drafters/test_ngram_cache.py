@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers import feedback
 
-from draftwood.contracts import Feedback
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.file import write_corpus
 from draftwood.drafters.llama_cpp.naive_ngram_counts import NaiveNgramCounts, naive_propose
@@ -23,16 +23,9 @@ from draftwood.drafters.llama_cpp.ngram_counts_kernel import CLASSES
 from draftwood.drafters.load import load
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
 from draftwood.testing import check_drafter
-from draftwood.tree import TokenTree
 
 TEXT = st.lists(st.integers(0, 3), max_size=40)
 RATES = np.linspace(0.1, 0.9, CLASSES, dtype=np.float32)
-
-
-def feedback(*emitted):
-    tree = TokenTree.empty()
-    none = np.empty(0, dtype=np.int32)
-    return Feedback(tree, tree, none, (), emitted, np.array([-1], dtype=np.int32))
 
 
 def draft(session, nodes=16):

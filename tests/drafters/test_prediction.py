@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.helpers import feedback
 
-from draftwood.contracts import Feedback, Sampling
+from draftwood.contracts import Sampling
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
@@ -23,17 +24,10 @@ from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import check_drafter
-from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 
 RATES = np.array(PRIOR, dtype=np.float32)
 TEXT = st.lists(st.integers(0, 3), max_size=30)
-
-
-def feedback(*emitted):
-    tree = TokenTree.empty()
-    none = np.empty(0, dtype=np.int32)
-    return Feedback(tree, tree, none, (), emitted, np.array([-1], dtype=np.int32))
 
 
 def draft(session, nodes=16):
