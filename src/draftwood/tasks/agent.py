@@ -72,14 +72,15 @@ def _turns(bug: Bug, draw: Draw) -> list[_Turn]:
     if name.startswith("__"):
         name = owner
     test = f"tests/test_{bug.module.replace('.', '_')}.py"
-    viewer, runner = draw.below(3), draw.below(2)
-    run = (f"python -m pytest -q {test}", f"python -m unittest {test[:-3].replace('/', '.')}")[runner]
+    viewer, runner = draw.below(3), ("pytest", "unittest")[draw.below(2)]
+    run = f"python -m pytest -q {test}"
+    if runner == "unittest":
+        run = f"python -m unittest {test[:-3].replace('/', '.')}"
     begins = 18 + draw.below(40)
     numbers = [n for n, line in enumerate(file.wrong, 1) if name in line][:8]
     found = "\n".join(f"{n}:{file.wrong[n - 1]}" for n in numbers)
-    failed = (output.pytest_failed, output.unittest_failed)[runner](bug, file, test, begins)
-    passed = (output.pytest_passed, output.unittest_passed)[runner](draw)
-    shown = output.test_lines(bug, runner == 1)
+    failed, passed = output.failed(bug, file, test, begins, runner), output.passed(draw, runner)
+    shown = output.test_lines(bug, runner)
     body = f"{begins}:{shown[0]}\n{begins + 1}-{shown[1]}"
     return [
         _Turn(draw.pick(said["survey"]), *output.survey(bug, draw)),
