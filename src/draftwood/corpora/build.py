@@ -63,7 +63,6 @@ def build(
     choice: Choice | None = None,
     base: Corpus | None = None,
     progress: Progress = lambda *_: None,
-    memory: int | None = None,
 ) -> Built:
     """Build a corpus file, whole or not at all.
 
@@ -79,8 +78,6 @@ def build(
         A corpus whose documents are kept, except those that this run reads under the same name.
     progress
         Called with the bytes done, all bytes, and what comes next.
-    memory
-        Most bytes that sorting may take; by default most of the free memory.
 
     Raises
     ------
@@ -121,7 +118,7 @@ def build(
             if base is not None:
                 gathered.keep(base)
             file.flush()
-            _write(output, gathered, {"tokenizer": fingerprint, "model": model}, memory, progress)
+            _write(output, gathered, {"tokenizer": fingerprint, "model": model}, progress)
     except OSError as error:
         raise FileFormatError(f"{output} cannot be written ({error.strerror}): choose another place") from error
     return Built(Corpus.open(output), read, skipped)
@@ -185,16 +182,13 @@ def _read(
     flush()
 
 
-def _write(
-    output: Path, gathered: _Gathered, about: dict[str, Any], memory: int | None, progress: Progress
-) -> None:
+def _write(output: Path, gathered: _Gathered, about: dict[str, Any], progress: Progress) -> None:
     import psutil
 
     tokens = gathered.tokens()
     used = used_ids(tokens)
     ends = np.cumsum(gathered.lengths, dtype=np.int64)
-    free = int(psutil.virtual_memory().available) if memory is None else memory
-    cuts = _cuts(ends, width_of(int(used.sum())), free)
+    cuts = _cuts(ends, width_of(int(used.sum())), int(psutil.virtual_memory().available))
     edges = [0, *(int(ends[cut - 1]) for cut in cuts)]
     counts = np.diff([0, *cuts]).tolist()
     sizes = [(stop - start, stop - start - n) for (start, stop), n in zip(pairwise(edges), counts, strict=True)]
