@@ -13,7 +13,7 @@ from draftwood.errors import IntegrityError
 from draftwood.tree import TokenTree, merge
 from tests.helpers import texts, trees
 
-#  root ─┬─ 0:[5] ─┬─ 2:[6] ─── 4:(9)      round: a probe
+#  root ─┬─ 0:[5] ─┬─ 2:[6] ─── 4:(9)      round: a lookahead node
 #        └─ 1:[7]  └─ 3:[8]
 TREE = TokenTree.build(
     [5, 7, 6, 8, 9],
