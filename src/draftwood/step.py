@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from draftwood.errors import UsageError
 
@@ -17,7 +17,7 @@ MODEL = -1
 """Source index of tokens that no drafter proposed: the target's own."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class SourceStep:
     """What one drafter did in one step."""
 
@@ -34,8 +34,31 @@ class SourceStep:
     failed: bool = False  # True in the step in which it raised or broke the contract, and was disabled
 
 
-@dataclass(slots=True)
-class Step:
+class _Seconds:
+    """Sums over the parts of a step."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        plan_s: float
+        draft_s: float
+        score_s: float
+        verify_s: float
+        keep_s: float
+        learn_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole step."""
+        return self.score_s + self.overhead_s
+
+    @property
+    def overhead_s(self) -> float:
+        """Seconds of everything but the target's pass."""
+        return self.plan_s + self.draft_s + self.verify_s + self.keep_s + self.learn_s
+
+
+@dataclass(frozen=True, slots=True)
+class Step(_Seconds):
     """One pass and everything around it; fields that end in ``_s`` are seconds.
 
     Attributes
@@ -93,16 +116,6 @@ class Step:
     battery: float | None = None
     trace: dict[str, Any] | None = None
 
-    @property
-    def seconds(self) -> float:
-        """Seconds of the whole step."""
-        return self.score_s + self.overhead_s
-
-    @property
-    def overhead_s(self) -> float:
-        """Seconds of everything but the target's pass."""
-        return self.plan_s + self.draft_s + self.verify_s + self.keep_s + self.learn_s
-
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary; fields at their defaults are left out."""
         row = _said(self, _STEP_DEFAULTS)
@@ -118,6 +131,38 @@ class Step:
             fields[name] = tuple(fields.get(name, ()))
         fields["by_source"] = tuple(SourceStep(**_known(SourceStep, s)) for s in fields.get("by_source", ()))
         return cls(**_known(cls, fields))
+
+
+class _Running:
+    """A record that is being filled in: any field can be set, and `finished` refuses names that do not exist."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+
+class RunningSourceStep(_Running):
+    """What one drafter has done so far in the step under way: the fields of `SourceStep`."""
+
+    def __init__(self) -> None:
+        vars(self).update(_SOURCE_DEFAULTS)
+
+    def finished(self) -> SourceStep:
+        """Return the record, frozen."""
+        return SourceStep(**vars(self))
+
+
+class RunningStep(_Running, _Seconds):
+    """The step under way: the fields of `Step`, filled in by the loop, draft sources, planner and policies."""
+
+    def __init__(self, index: int, context: int, emitted: tuple[int, ...] = (), **known: Any) -> None:
+        vars(self).update(_STEP_DEFAULTS, index=index, context=context, emitted=emitted, **known)
+
+    def finished(self) -> Step:
+        """Return the record, frozen; called once, when the step is over."""
+        by_source = (s.finished() if isinstance(s, RunningSourceStep) else s for s in self.by_source)
+        return Step(**vars(self) | {"by_source": tuple(by_source)})
 
 
 _OLD_NAMES = {"probed": "lookahead_scored", "probes": "lookahead_nodes", "probe": "lookahead"}

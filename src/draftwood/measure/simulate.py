@@ -7,6 +7,7 @@ clock that the planner sees.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from draftwood.api.setup import DrafterSpec, affordable
@@ -113,16 +114,16 @@ def _replay(
         for emission in decode_sequences(target, planner, rows, clock):
             answers[emission.row].take(emission)
     for number in range(max(len(a.steps) for a in answers)):
-        _share([a.steps[number] for a in answers if number < len(a.steps)])
+        sharing = [a for a in answers if number < len(a.steps)]
+        for answer in sharing:
+            answer.steps[number] = _own_part(answer.steps[number], len(sharing))
     for answer in answers:
         answer.decode_s = sum(s.seconds for s in answer.steps)
 
 
-def _share(steps: Sequence[Step]) -> None:
-    """Each row of a pass bears its part of what was done once for all of them."""
-    for step in steps:
-        step.score_s /= len(steps)
-        step.plan_s /= len(steps)
+def _own_part(step: Step, texts: int) -> Step:
+    """Return the step with one text's part of what was done once for all texts of the pass."""
+    return replace(step, score_s=step.score_s / texts, plan_s=step.plan_s / texts)
 
 
 class _RecordedEnd(StopStrings):
