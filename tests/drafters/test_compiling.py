@@ -27,23 +27,23 @@ for name in DRAFTERS:
     session.draft(8, 0, drafter.prior)
     session.close()
 from draftwood.index.compiling import KERNELS
-print(*sorted(f"{kernel.py_func.__module__.rpartition('.')[2]}.{kernel.__name__}" for kernel in KERNELS))
+print(*sorted(f"{kernel.py_func.__module__.removeprefix('draftwood.drafters.')}.{kernel.__name__}" for kernel in KERNELS))
 """
 
 ENTRIES = (
-    "alignment_grow.draft",
-    "corpus_kernel.grow",
-    "frequency_kernel.suggest",
-    "ngram_chain_kernel.draft",
-    "ngram_counts_kernel.count",
-    "ngram_counts_kernel.propose",
-    "ngram_grow_kernel.advance",
-    "ngram_grow_kernel.grow",
-    "ngram_pool.read_and_follow",
-    "recycled_kernel.grow",
-    "recycled_kernel.record",
-    "suffix_grow_kernel.grow",
-    "suffix_kernel.append",
+    "corpus.kernel.grow",
+    "llama_cpp.ngram_chain_kernel.draft",
+    "llama_cpp.ngram_counts_kernel.count",
+    "llama_cpp.ngram_counts_kernel.propose",
+    "llama_cpp.ngram_pool.read_and_follow",
+    "ngram.grow_kernel.advance",
+    "ngram.grow_kernel.grow",
+    "parrot.kernel.suggest",
+    "prediction.grow_kernel.draft",
+    "recycling.kernel.grow",
+    "recycling.kernel.record",
+    "suffix.grow_kernel.grow",
+    "suffix.kernel.append",
 )
 
 KERNEL = """
