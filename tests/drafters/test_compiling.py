@@ -27,7 +27,8 @@ for name in DRAFTERS:
     session.draft(8, 0, drafter.prior)
     session.close()
 from draftwood.index.compiling import KERNELS
-print(*sorted(f"{kernel.py_func.__module__.removeprefix('draftwood.drafters.')}.{kernel.__name__}" for kernel in KERNELS))
+names = [f"{kernel.py_func.__module__}.{kernel.__name__}" for kernel in KERNELS]
+print(*sorted(name.removeprefix("draftwood.drafters.") for name in names))
 """
 
 ENTRIES = (
