@@ -110,7 +110,14 @@ def test_unknown_names_are_told_the_nearest():
 @given(st.text(alphabet="sufixlookpnegth:=+,019. -", max_size=30))
 def test_nonsense_is_wrong_use(spec):
     with suppress(UsageError):
-        assert all(d.name in DRAFTERS for d in load(spec))  # a set of drafters may be spelt by chance: spine
+        assert all(d.name in DRAFTERS for d in load(spec))  # a set of drafters may be spelt by chance: spine, an alias
+
+
+def test_the_set_of_0_1_0_keeps_its_name():
+    assert load("spine") == load("copy-and-recycle") == load("ngram+logits-extend+recycling")
+    assert known()["spine"] == "the name of copy-and-recycle in 0.1.0"
+    with pytest.raises(UsageError, match="'spine' takes no options"):
+        load("spine:length=3")
 
 
 def test_known_describes_every_name():

@@ -1,8 +1,8 @@
-"""Names to drafters: ``suffix+lookup:max_ngram=3:length=10``, everywhere the same.
+"""Makes drafters from their names: ``suffix+lookup:max_ngram=3:length=10``.
 
-``+`` combines drafters into one tree, ``,`` lists arms to compare, options follow the name after colons.
-``none`` is plain decoding, ``default`` the set that every door uses. Other packages add drafters by entry
-points of the group ``draftwood.drafters``: the name, and a class (or function) that makes the drafter from
+``+`` combines drafters into one tree, ``,`` lists sets to compare, options follow the name after colons.
+``none`` is plain decoding, ``default`` the set that is used where none is named. Other packages add drafters by
+entry points of the group ``draftwood.drafters``: the name, and a class (or function) that makes the drafter from
 keyword arguments annotated int, float, bool or str, each optionally ``| None``.
 """
 
@@ -62,9 +62,12 @@ DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
 SETS: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "default": ("ngram",),
-    "spine": ("ngram", "logits-extend", "recycling"),
+    "copy-and-recycle": ("ngram", "logits-extend", "recycling"),
 }
 """Names that stand for sets of drafters."""
+
+ALIASES = {"spine": "copy-and-recycle"}
+"""Names of sets in 0.1.0."""
 
 GROUP = "draftwood.drafters"
 
@@ -121,6 +124,7 @@ def arms(spec: str) -> list[tuple[str, tuple[Drafter, ...]]]:
 def known() -> dict[str, str]:
     """Return every name that `load` understands, with a line on what it is, for help texts."""
     lines = {name: f"a set: {'+'.join(members)}" for name, members in SETS.items()} | {"none": "plain decoding"}
+    lines |= {alias: f"the name of {name} in 0.1.0" for alias, name in ALIASES.items()}
     lines |= {name: _first_line(make) for name, make in DRAFTERS.items()}
     for name, points in _plugins().items():
         try:
@@ -138,9 +142,10 @@ def _named(part: str) -> list[Drafter]:
         name, *options = (piece.strip() for piece in item.split(":"))
         if not name:
             raise UsageError(f"a drafter's name is missing in {part!r}; known: {', '.join(_names())}")
-        if name in SETS and options:
+        members = SETS.get(ALIASES.get(name, name))
+        if members is not None and options:
             raise UsageError(f"{name!r} takes no options; write them after the drafter that they are meant for")
-        drafters += [_make(member, options) for member in SETS.get(name, (name,))]
+        drafters += [_make(member, options) for member in ((name,) if members is None else members)]
     return drafters
 
 
@@ -170,13 +175,13 @@ def _make(name: str, options: list[str]) -> Drafter:
 def _plugins() -> dict[str, list[EntryPoint]]:
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
-        if point.name not in DRAFTERS and point.name not in SETS:
+        if point.name not in {*DRAFTERS, *SETS, *ALIASES}:
             found.setdefault(point.name, []).append(point)
     return found
 
 
 def _names() -> list[str]:
-    return [*SETS, *DRAFTERS, *_plugins()]
+    return [*SETS, *ALIASES, *DRAFTERS, *_plugins()]
 
 
 def _title(name: str, points: list[EntryPoint]) -> str:
