@@ -1,4 +1,4 @@
-"""Options as people type them after a name (``name:key=value``), read by the signature of what they make."""
+"""Parses options typed after a name (``name:key=value``) into the arguments of a function."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, Union, get_args, get_origin
 from draftwood.errors import UnknownNameError, UsageError
 
 SCALARS = frozenset({int, float, bool, str, NoneType})
-"""Types of what people can type; parameters of others are for whoever calls."""
+"""Types that can be typed as text; parameters of other types are for Python callers."""
 
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    """Return options that are written ``key=value``, as typed.
+    """Return options written as ``key=value``, values as text.
 
     Raises
     ------
     UnknownNameError
-        For one that its ``owner`` (``"drafter 'suffix'"``) does not have.
+        For an option that its ``owner`` (``"drafter 'suffix'"``) does not have.
     UsageError
-        For one without a value, or given twice.
+        For an option without a value, or given twice.
     """
     found: dict[str, str] = {}
     for option in options:
@@ -39,18 +39,18 @@ def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> 
 
 
 def scalar_parameters(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of ``make`` that people can type."""
+    """Return the parameters of ``make`` that can be typed."""
     every = inspect.signature(make, eval_str=True).parameters
     return {key: p for key, p in every.items() if set(kinds(p.annotation)) <= SCALARS}
 
 
 def arguments(kind: str, name: str, make: Callable[..., Any], options: Iterable[str]) -> dict[str, Any]:
-    """Turn options as typed into keyword arguments of the types that the maker's signature says.
+    """Turn typed options into keyword arguments of the types in the signature of ``make``.
 
     Raises
     ------
     UnknownNameError, UsageError
-        For options that the maker does not take, values of the wrong type, and options that are missing.
+        For unknown options, values of the wrong type, and missing options.
     """
     parameters, owner = scalar_parameters(make), f"{kind} {name!r}"
     found = {
@@ -64,7 +64,7 @@ def arguments(kind: str, name: str, make: Callable[..., Any], options: Iterable[
 
 
 def kinds(annotation: Any) -> tuple[Any, ...]:
-    """Types that an annotation allows."""
+    """Return the types that an annotation allows."""
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
 

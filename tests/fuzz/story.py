@@ -22,7 +22,7 @@ from tests.fuzz.interrupt import interrupted
 from tests.fuzz.models import CHANGES, draw_model
 
 DRAFTERS = (
-    "default", "none", "suffix", "copy-and-recycle", "lookup", "recycling", "recycling:keep=true+ngram", "jacobi:block=5",
+    "default", "none", "suffix", "spine", "lookup", "recycling", "recycling:keep=true+ngram", "jacobi:block=5",
     "lookahead:window=4:ngram=3", "logits-extend+suffix", "ngram-mod:n_match=2:n_min=0", "ngram-cache",
     "ngram-map-k4v:size_n=1:size_m=6", "ngram-simple:size_n=3:min_n=1", "ngram+suffix+recycling",
     "suffix:branches=1+lookup", "parrot:p=0.2",

@@ -1,10 +1,12 @@
-"""Acceptance rates that drafters over n-gram indexes begin with, per evidence class.
+"""Initial acceptance rates, per evidence class, of drafters over n-gram indexes.
 
 Learnt by `benchmarks/priors.py` from recorded answers of large models; the classes are those of
 `draftwood.drafters.ngram.kernel`.
 """
 
 import numpy as np
+
+from draftwood.drafters.base import fixed_rates
 
 # fmt: off
 _THOUSANDTHS = (
@@ -48,5 +50,4 @@ _THOUSANDTHS = (
 )
 # fmt: on
 
-PRIOR = (np.array(_THOUSANDTHS) / 1000).astype(np.float32)
-PRIOR.flags.writeable = False
+PRIOR = fixed_rates(np.array(_THOUSANDTHS) / 1000)

@@ -1,10 +1,12 @@
-"""Acceptance rates that ``recycling`` begins with, per evidence class.
+"""Initial acceptance rates, per evidence class, of ``recycling``.
 
 Counted on live answers of SmolLM2, greedy and at temperature 0.7, as `benchmarks/live_priors.py` does; the classes
 are those of `draftwood.drafters.recycling.evidence`.
 """
 
 import numpy as np
+
+from draftwood.drafters.base import fixed_rates
 
 # fmt: off
 _THOUSANDTHS = (
@@ -83,5 +85,4 @@ _THOUSANDTHS = (
 )
 # fmt: on
 
-PRIOR = (np.array(_THOUSANDTHS) / 1000).astype(np.float32)
-PRIOR.flags.writeable = False
+PRIOR = fixed_rates(np.array(_THOUSANDTHS) / 1000)

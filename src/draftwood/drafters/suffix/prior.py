@@ -1,10 +1,12 @@
-"""Acceptance rates that the branching `suffix` begins with, per evidence class.
+"""Initial acceptance rates, per evidence class, of `suffix` with branches.
 
 Learnt by `benchmarks/priors.py` from recorded answers of large models and of SmolLM2; the classes are those of
 `draftwood.drafters.suffix.grow_kernel`.
 """
 
 import numpy as np
+
+from draftwood.drafters.base import fixed_rates
 
 # fmt: off
 _THOUSANDTHS = (
@@ -21,5 +23,4 @@ _THOUSANDTHS = (
 )
 # fmt: on
 
-PRIOR = (np.array(_THOUSANDTHS) / 1000).astype(np.float32)
-PRIOR.flags.writeable = False
+PRIOR = fixed_rates(np.array(_THOUSANDTHS) / 1000)
