@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -74,6 +75,13 @@ def fixed_rates(rates: ArrayLike) -> Floats:
     array = np.array(rates, dtype=np.float32).ravel()
     array.flags.writeable = False
     return array
+
+
+def read_rates(module_file: str) -> Floats:
+    """Return the acceptance rates in ``prior.txt`` beside a module, written there in thousandths."""
+    lines = Path(module_file).with_name("prior.txt").read_text(encoding="utf-8").splitlines()
+    numbers = [number for line in lines if not line.startswith("#") for number in line.split()]
+    return fixed_rates(np.array(numbers, dtype=np.float64) / 1000)
 
 
 def draft_tree(

@@ -17,7 +17,7 @@ from draftwood.contracts import Feedback, Floats, Needs, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession, fixed_rates
 from draftwood.drafters.lookahead.pool import PRIOR, Pool
 from draftwood.drafters.lookahead.window import VARIANTS, Window, most_nodes
-from draftwood.drafters.ngram.prior import PRIOR as NGRAM_PRIOR
+from draftwood.drafters.ngram.drafter import PRIOR as NGRAM_PRIOR
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
 from draftwood.drafters.base import best_nodes, draft_tree
-from draftwood.drafters.ngram.drafter import MAX_FREQUENT
+from draftwood.drafters.ngram.drafter import MAX_FREQUENT, PRIOR
 from draftwood.drafters.ngram.index import Cursor, NgramIndex
-from draftwood.drafters.ngram.prior import PRIOR
 from draftwood.tree import TokenTree, merge
 
 MOST = 1 << 18

@@ -14,7 +14,7 @@ from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree
 from draftwood.drafters.memory.memory import TOKENS, Memory
 from draftwood.drafters.memory.reader import MemoryReader
 from draftwood.drafters.memory.shared import KeptMemory, shared_memory
-from draftwood.drafters.ngram.prior import PRIOR
+from draftwood.drafters.ngram.drafter import PRIOR
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from draftwood.contracts import DraftTexts, Floats, Noise, Takes
-from draftwood.drafters.base import BaseDrafter, BaseSession, draft_tree
-from draftwood.drafters.ngram.prior import PRIOR
+from draftwood.drafters.base import BaseDrafter, BaseSession, draft_tree, read_rates
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
     from draftwood.drafters.ngram.index import Cursor, NgramIndex
+
+PRIOR = read_rates(__file__)
 
 MAX_FREQUENT = 12
 

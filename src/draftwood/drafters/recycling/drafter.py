@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree
+from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, read_rates
 from draftwood.drafters.recycling.evidence import (
     BUCKETS,
     CLASSES,
@@ -20,7 +20,6 @@ from draftwood.drafters.recycling.evidence import (
     PROMPT,
     K,
 )
-from draftwood.drafters.recycling.prior import PRIOR
 from draftwood.drafters.recycling.static import fill
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
@@ -29,6 +28,8 @@ from draftwood.verify.noise import KeyedNoise
 if TYPE_CHECKING:
     from draftwood.drafters.recycling.table import RecycledTable
 
+
+PRIOR = read_rates(__file__)
 
 _BY_RANK = (1 - np.arange(CLASSES) // BUCKETS % K / K).astype(np.float32)
 """Acceptance rates that fall with the rank, so that the tokens of a row keep their order."""

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Noise
-from draftwood.drafters.base import BaseDrafter, BaseSession, draft_tree, fixed_rates
-from draftwood.drafters.suffix.prior import PRIOR as TREE_PRIOR
+from draftwood.drafters.base import BaseDrafter, BaseSession, draft_tree, fixed_rates, read_rates
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
@@ -27,6 +26,8 @@ ones included. Classes of a tree: `draftwood.drafters.suffix.grow_kernel`."""
 PRIOR = fixed_rates((0.21, 0.38, 0.50, 0.60, 0.73, 0.80, 0.87, 0.89, 0.91, 0.95))
 """Acceptance rate per class of a chain, measured on ten modules of the standard library and fourteen package
 descriptions (250,000 SmolLM2 tokens), as if a model had written them."""
+
+TREE_PRIOR = read_rates(__file__)
 
 MOST_NODES = 1024  # of a tree: a larger one pays on no machine, and growing takes quadratic time
 
