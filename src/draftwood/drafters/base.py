@@ -119,6 +119,15 @@ def best_nodes(tree: TokenTree, nodes: int) -> TokenTree:
     return tree.take(np.sort(order[:nodes]))
 
 
+def checked_ids(ids: ArrayLike, what: str) -> NDArray[np.int64]:
+    """Return token ids as an array; raise `UsageError` about ``what`` unless it is one sequence of token ids."""
+    array = np.asarray(ids)
+    known = array.ndim == 1 and (not array.size or array.dtype.kind in "iu")
+    if not known or (array.size and (array.min() < 0 or array.max() >= 1 << 31)):
+        raise UsageError(f"{what} must be a sequence of token ids: tokenise the text first")
+    return array.astype(np.int64)
+
+
 class BaseSession(ABC):
     """A session for which all tokens are alike, whether they were read or written."""
 

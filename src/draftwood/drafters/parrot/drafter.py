@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
-from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree, fixed_rates
-from draftwood.errors import UsageError
+from draftwood.drafters.base import AnswerSession, BaseDrafter, checked_ids, draft_tree, fixed_rates
 from draftwood.tree import TokenTree
 
 PRIOR = fixed_rates(
@@ -68,9 +67,7 @@ class ParrotDrafter(BaseDrafter):
         self.check_range("order", 1, 64)
         self.check_range("p", 0, 1)
         self.check_range("length", 1, 1 << 16)
-        ids = np.asarray(self.context)
-        if ids.ndim != 1 or (ids.size and (ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 1 << 31)):
-            raise UsageError("parrot: context must be a sequence of token ids: tokenise the text first")
+        checked_ids(self.context, "parrot: context")
 
     def with_user_texts(self, texts: DraftTexts) -> ParrotDrafter:
         return replace(self, context=(*self.context, *(i for text in texts.context for i in text)))

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
-from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree, fixed_rates
-from draftwood.errors import UsageError
+from draftwood.drafters.base import AnswerSession, BaseDrafter, checked_ids, draft_tree, fixed_rates
 from draftwood.index.accept_rates import for_kernel
 from draftwood.tree import TokenTree
 
@@ -79,7 +78,7 @@ class PredictionDrafter(BaseDrafter):
         self.check_range("window", 4, 1 << 16)
         self.check_range("floor", 0, 1)
         for text in self.texts:
-            _checked(text)
+            checked_ids(text, "prediction: each text")
 
     def with_user_texts(self, texts: DraftTexts) -> PredictionDrafter:
         return replace(self, texts=tuple(dict.fromkeys((*self.texts, *texts.prediction))))
@@ -89,17 +88,10 @@ class PredictionDrafter(BaseDrafter):
         """The texts, indexed at the first use; shared by all sessions."""
         from draftwood.drafters.prediction.expected import Expected  # imports numba, so only when needed
 
-        return Expected([_checked(text) for text in self.texts])
+        return Expected([np.asarray(text, dtype=np.int64) for text in self.texts])
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> PredictionSession:
         return PredictionSession(self, prompt)
-
-
-def _checked(text: Sequence[int]) -> NDArray[np.int64]:
-    ids = np.asarray(text)
-    if ids.ndim != 1 or (ids.size and (ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 1 << 31)):
-        raise UsageError("prediction: texts must be sequences of token ids: tokenise each text first")
-    return ids.astype(np.int64)
 
 
 class PredictionSession(AnswerSession):
