@@ -78,7 +78,7 @@ class PredictionDrafter(BaseDrafter):
         self.check_range("window", 4, 1 << 16)
         self.check_range("floor", 0, 1)
         for text in self.texts:
-            checked_ids(text, "prediction: each text")
+            checked_ids(text, "prediction: each text in texts")
 
     def with_user_texts(self, texts: DraftTexts) -> PredictionDrafter:
         return replace(self, texts=tuple(dict.fromkeys((*self.texts, *texts.prediction))))
