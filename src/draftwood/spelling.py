@@ -16,7 +16,7 @@ _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 
 def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    """Return options that are written ``key=value``, as typed.
+    """Return options written as ``key=value``, values as text.
 
     Raises `UnknownNameError` for one that its ``owner`` (``"drafter 'suffix'"``) does not have, and `UsageError`
     for one without a value or given twice.

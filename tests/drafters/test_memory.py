@@ -271,7 +271,7 @@ def test_a_save_that_fails_is_reported_and_costs_no_text(path, monkeypatch, capl
     path.mkdir()
     with caplog.at_level(logging.WARNING, "draftwood"):
         answered(drafter).close()
-    assert "what requests taught could not be saved" in caplog.text
+    assert "new answers could not be saved" in caplog.text
     path.rmdir()
     drafter.open([1], None).close()
     assert len(Memory.open(path).answers()) == 1

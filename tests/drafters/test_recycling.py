@@ -11,9 +11,8 @@ from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
-from draftwood.drafters.recycling.drafter import RecyclingDrafter
+from draftwood.drafters.recycling.drafter import PRIOR, RecyclingDrafter
 from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K
-from draftwood.drafters.recycling.prior import PRIOR
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import ToyTarget, check_drafter

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers import greedy_truth, write
 from tests.planning.states import FakeState
 
-from draftwood.declared import declared
+from draftwood.drafters.declaring import declared
 from draftwood.errors import UsageError
 from draftwood.planning.bandit import DWELL, FIRST
 from draftwood.planning.base import Limit

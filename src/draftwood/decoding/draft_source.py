@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, Ints, Needs, Noise
-from draftwood.declared import NOTHING, declared
+from draftwood.drafters.declaring import NOTHING, declared
 from draftwood.errors import IntegrityError
 from draftwood.step import RunningSourceStep
 from draftwood.tree import NO_CLAIM, TokenTree, merge

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from draftwood.contracts import Declaration, Drafter, Feedback, Floats
-from draftwood.declared import declared
+from draftwood.drafters.declaring import declared
 from draftwood.tree import NO_CLAIM
 
 WEIGHT = 30.0

@@ -1,4 +1,4 @@
-"""Texts that an answer is expected to follow, indexed. Importing this module imports numba."""
+"""Index of the texts that an answer is expected to follow. Importing this module imports numba."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Ints
 from draftwood.drafters.prediction.alignment import ORDERS, hashed
-
-Ints = NDArray[np.int32]
 
 
 class Expected:
