@@ -522,15 +522,15 @@ def test_a_profile_alone_makes_a_page(tmp_path):
 
 
 def test_a_probe_is_counted_beside_the_table(rows, tmp_path):
-    lookahead_scored = answer(0, "edit", "one", "lookup", 1.0)
-    for each in lookahead_scored.steps:
+    probed = answer(0, "edit", "one", "lookup", 1.0)
+    for each in probed.steps:
         each.by_source = (SourceStep(1, proposed=1, match_length=3),)
         each.trace = {"right": each.index == 3}
         each.drafted = each.accepted = each.depth = 0
     path = save(
         tmp_path / "probe.jsonl",
-        [lookahead_scored],
-        verb="lookahead",
+        [probed],
+        verb="probe",
         settings={"model": "toy", "dtype": "float32"},
     )
     page = made(path)
@@ -630,12 +630,12 @@ def test_jinja2_is_imported_only_when_a_page_is_made_and_named_where_it_is_missi
 
 
 def test_a_probe_alone_opens_with_what_it_counted(tmp_path):
-    lookahead_scored = answer(0, "edit", "one", "lookup", 1.0)
-    for each in lookahead_scored.steps:
+    probed = answer(0, "edit", "one", "lookup", 1.0)
+    for each in probed.steps:
         each.by_source = (SourceStep(1, proposed=1, match_length=3),)
         each.trace = {"right": each.index == 3}
         each.drafted = each.accepted = each.depth = 0
-    page = made(save(tmp_path / "probe.jsonl", [lookahead_scored], verb="lookahead", settings={"model": "toy"}))
+    page = made(save(tmp_path / "probe.jsonl", [probed], verb="probe", settings={"model": "toy"}))
     said = Reader(opening(page)).text
     assert "25 % of the tokens would have been drafted right" in said
     assert '<details class="fold" id="probe" open>' in page

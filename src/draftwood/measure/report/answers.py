@@ -36,7 +36,7 @@ def choose(material: Material, standings: Standings, most: int | None) -> list[A
     the next nearest to the median of each task, and then those of the next arm. ``most`` is how many; None: one
     per task, at most `MOST`.
     """
-    ranked = _ranked(material, standings) or [[a for a in material.lookahead_scored if a.pieces]]
+    ranked = _ranked(material, standings) or [[a for a in material.probed if a.pieces]]
     turns = [task[i] for i in range(max(map(len, ranked), default=0)) for task in ranked if i < len(task)]
     return turns[: min(MOST, len(ranked)) if most is None else most]
 

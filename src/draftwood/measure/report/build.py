@@ -57,7 +57,7 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
 
 def _values(material: Material, standings: Standings, shown: Sequence[Answer]) -> dict[str, Any]:
     """Return what the templates show, each part empty or None where nothing was measured."""
-    known = [*material.rows.answers, *material.lookahead_scored]
+    known = [*material.rows.answers, *material.probed]
     look = answers.names(shown)
     steps = StepData(Pieces(known), look)
     for answer in shown:
@@ -66,11 +66,11 @@ def _values(material: Material, standings: Standings, shown: Sequence[Answer]) -
         "lead": opening.lead(material, standings),
         "articles": [answers.article(answer, look, standings) for answer in shown],
         "legend": [(name, answers.style(look, name)) for name in look],
-        "lookahead_scored": bool(material.lookahead_scored) and not material.rows.answers,
+        "probed": bool(material.probed) and not material.rows.answers,
         "untold": bool(known) and not shown,
         "runs": material.runs,
         "results": results.results(standings),
-        "lookahead": notes.lookahead_scored(material.lookahead_scored),
+        "probe": notes.probed(material.probed),
         "arms": sum(arm not in PLAIN_ARMS for arm in standings.arms),
         "most_arms": figures.MOST_ARMS,
         "prompts": figures.dots(standings, material.rows),

@@ -27,7 +27,7 @@ class Material:
     rows: Records = field(
         default_factory=lambda: Records({})
     )  # of bench and simulate: answers, numbered anew, and others
-    lookahead_scored: list[Answer] = field(default_factory=list)
+    probed: list[Answer] = field(default_factory=list)
     profile: list[dict[str, Any]] = field(default_factory=list)
     headers: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # of each file, by its name
     runs: int = 0  # files with timed answers: the rounds of one are not interleaved with another's
@@ -61,11 +61,11 @@ def gather(paths: Sequence[Path]) -> Material:
     apart = {"several_planners": len(planners) > 1, "beside_measured": bool(verbs & {"bench", "generate"})}
     found = Material(headers=[(path.name, rows.header) for path, rows in read])
     for path, rows in read:
-        if rows.header["verb"] == "lookahead":
-            found.lookahead_scored += rows.answers
+        if rows.header["verb"] == "probe":
+            found.probed += rows.answers
         else:
             _join(found, path, rows, **apart)
-    if not (found.rows.answers or found.rows.others or found.lookahead_scored or found.profile):
+    if not (found.rows.answers or found.rows.others or found.probed or found.profile):
         raise RecordError(
             f"{paths[0]} holds nothing that a report shows: give rows of bench, simulate, probe, profile"
         )

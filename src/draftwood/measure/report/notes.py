@@ -52,7 +52,7 @@ def looped(standings: Standings) -> dict[str, Any] | None:
     return {"rows": told, "plain": rows[0]["drafter"] in PLAIN_ARMS}
 
 
-def lookahead_scored(answers: list[Answer]) -> dict[str, Any] | None:
+def probed(answers: list[Answer]) -> dict[str, Any] | None:
     """Return what a probe counted, per task and by match length; None without one."""
     if not answers:
         return None

@@ -27,7 +27,7 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
         "facts": facts,
         "replayed": set(standings.arms.values()) == {"replay"},
         "answers": len(material.rows.answers),
-        "lookahead_scored": len(material.lookahead_scored),
+        "probed": len(material.probed),
         "profiled": bool(material.profile),
         "prompts": len({(a.task, a.name) for a in material.rows.answers}),
         "tasks": len(standings.tasks),
@@ -59,14 +59,14 @@ def figure(material: Material, standings: Standings) -> dict[str, Any] | None:
                 "prompts": sum(len(r["per_prompt"]) for r in rows),
                 **_told(best.value, lines),
             }
-    if not material.lookahead_scored:
+    if not material.probed:
         return None
     counts = [
-        (task, ProbeCounts.of(a for a in material.lookahead_scored if a.task == task).accepted_per_target)
-        for task in dict.fromkeys(a.task for a in material.lookahead_scored)
+        (task, ProbeCounts.of(a for a in material.probed if a.task == task).accepted_per_target)
+        for task in dict.fromkeys(a.task for a in material.probed)
     ]
-    whole = ProbeCounts.of(material.lookahead_scored).accepted_per_target
-    return {"kind": "lookahead"} | _told(whole, [{"task": task, "value": value} for task, value in counts])
+    whole = ProbeCounts.of(material.probed).accepted_per_target
+    return {"kind": "probe"} | _told(whole, [{"task": task, "value": value} for task, value in counts])
 
 
 def _line(row: Row, value: float, between: list[float] | None) -> dict[str, Any]:
