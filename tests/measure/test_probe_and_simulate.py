@@ -82,8 +82,7 @@ def test_the_probe_is_its_definition(prompt, output):
 @settings(max_examples=60, deadline=None)
 def test_simulated_with_a_draft_of_one_the_hits_are_the_probes_at_the_positions_it_visits(prompt, output):
     right = [
-        bool(s.trace and s.trace["right"])
-        for s in probed(ReplayTarget(prompt, output), prompt, len(output)).steps
+        bool(s.trace and s.trace["right"]) for s in probed(ReplayTarget(prompt, output), prompt, len(output)).steps
     ]
     (simulated,) = simulate([Trace("t", "a", prompt, output)], [LOOKUP], "fixed:1")
     position, hits = 0, 0  # among the decode tokens
