@@ -165,7 +165,7 @@ def measure(args: argparse.Namespace, jobs: Sequence[tuple[Job, Sequence[float]]
     settings |= {"seed": SEED, "threads": torch.get_num_threads()}
     first = header("never_slower", settings, provenance(model=args.model, dtype=args.dtype))
     writer = RecordsWriter(args.output, first)
-    work = list(todo(jobs, rounds, pairs(writer.rows)))
+    work = list(todo(jobs, rounds, pairs(writer.records)))
     bench.warm()
     started = time.perf_counter()
     for count, (job, temperatures, number, place) in enumerate(work):

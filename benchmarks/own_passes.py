@@ -79,7 +79,7 @@ def measure(args: argparse.Namespace, ways: Sequence[Way]) -> int:
     settings = {name: getattr(args, name) for name in SETTINGS} | {"seed": SEED}
     facts = {"model": args.model, "dtype": args.dtype, "threads": torch.get_num_threads()}
     writer = RecordsWriter(args.output, header("own_passes", settings, provenance(**facts)))
-    done = {(Way(r.group.arm, r.group.draft, r.group.temperature), r.task, r.name) for r in runs([writer.rows])}
+    done = {(Way(r.group.arm, r.group.draft, r.group.temperature), r.task, r.name) for r in runs([writer.records])}
     work: list[tuple[Way, list[Job]]] = []
     for way in ways:
         missing = [job for job in jobs if (way, job.task, job.name) not in done]
