@@ -24,12 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.corpora.suffix_array import suffix_array, used_ids
-from draftwood.drafters.corpus.corpus import (
-    Corpus,
-    corpus_kernel,  # noqa: F401 - compiled before anything is timed
-)
+from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
+from draftwood.drafters.corpus.kernel import grow  # noqa: F401 - compiled before anything is timed
 
 DOCUMENT = 5000
 PIECE = 60

@@ -101,7 +101,7 @@ def line(answer: Answer) -> dict[str, Any]:
 
 def _of_source(steps: Sequence[Step], index: int) -> dict[str, int]:
     own = [s.by_source[index] for s in steps]
-    counts = ("calls", "proposed", "kept", "accepted", "probes", "failed")
+    counts = ("calls", "proposed", "kept", "accepted", "lookahead_nodes", "failed")
     return {name: sum(getattr(s, name) for s in own) for name in counts}
 
 
@@ -249,7 +249,13 @@ def _print_lengths(groups: dict[Group, list[Run]]) -> None:
 
 
 def _print_parts(groups: dict[Group, list[Run]]) -> None:
-    columns = ("acceptance rate", "coverage", "nodes per pass", "probes per pass", "accepted per pass, by source")
+    columns = (
+        "acceptance rate",
+        "coverage",
+        "nodes per pass",
+        "lookahead nodes per pass",
+        "accepted per pass, by source",
+    )
     print("\n" + _HEAD + " | ".join([*columns, *(f"{part} ms" for part in PARTS)]) + " |")
     print("|---" * (5 + len(columns) + len(PARTS)) + "|")
     for group, members in groups.items():
@@ -258,7 +264,7 @@ def _print_parts(groups: dict[Group, list[Run]]) -> None:
 
 
 def scored(some: Sequence[Run]) -> tuple[float, float]:
-    """Draft nodes and probes per pass."""
+    """Draft nodes and lookahead nodes per pass."""
     passes = sum(run.passes for run in some) or 1
     return (
         sum(sum(run.drafted[: run.passes]) for run in some) / passes,

@@ -98,7 +98,7 @@ class Calls:
 def calls(spec: str, trees: Sequence[TokenTree], rows: int, rounds: int, cold: bool) -> dict[str, list[float]]:
     """Microseconds of each call, for all rows together."""
     drafters = load_drafters("ngram")
-    planner, timed = load_planner(spec, Learned(curve=CURVE)), Calls(cold)
+    planner, timed = load_planner(spec, Learned(curve=CURVE)).open(), Calls(cold)
     states: list[State] = [Request(drafters) for _ in range(rows)]
     for number in range(rounds):
         asks: list[list[Ask]] = timed("ask", lambda: planner.ask(states))
