@@ -181,7 +181,7 @@ def test_the_worst_task_comes_first_and_the_mean_last(rows):
     text = Reader(page).text
     assert "toy (float32, 2 threads, Slow One) answered 4 prompts of 2 tasks, plainly and with suffix." in text
     assert "1.24 times as fast as plain decoding Worst task: chat, 0.64" in text
-    assert Standings.of(gather([rows]).rows).tasks == ["chat", "edit"]
+    assert Standings.of(gather([rows]).records).tasks == ["chat", "edit"]
 
 
 def test_met_targets_are_marked_and_intervals_stand_beside_the_speedup(rows):
@@ -447,11 +447,11 @@ def test_looped_tails_are_reported(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "machine", "said"),
     [
-        ({"dtype": "bfloat16"}, {}, "rows of toy float32 and of toy bfloat16 cannot stand in one table"),
-        ({"model": "other"}, {}, "rows of toy float32 and of other float32 cannot stand"),
+        ({"dtype": "bfloat16"}, {}, "records of toy float32 and of toy bfloat16 cannot stand in one table"),
+        ({"model": "other"}, {}, "records of toy float32 and of other float32 cannot stand"),
         ({"threads": 4}, {}, "toy float32 on 2 threads and of toy float32 on 4 threads"),
         ({}, {"processor": "Fast One"}, "toy float32 on Slow One and of toy float32 on Fast One"),
-        ({"max_new_tokens": 9}, {}, "rows with max_new_tokens 8 and with 9 cannot"),
+        ({"max_new_tokens": 9}, {}, "records with max_new_tokens 8 and with 9 cannot"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_by_name(rows, tmp_path, settings, machine, said):
@@ -482,9 +482,9 @@ def test_two_runs_become_more_rounds_and_their_differences_keep_their_answers(ro
     difference = {"row": "difference", "answer": 1, "against": 0, "index": 2, "margin": None, "near_tie": None}
     other = save(tmp_path / "other.jsonl", bench(), [difference])
     found = gather([rows, other])
-    assert [a.id for a in found.rows.answers] == list(range(16))
-    assert [a.round for a in found.rows.answers] == [0] * 8 + [1] * 8
-    assert found.rows.of_kind("difference") == [difference | {"answer": 9, "against": 8}]
+    assert [a.id for a in found.records.answers] == list(range(16))
+    assert [a.round for a in found.records.answers] == [0] * 8 + [1] * 8
+    assert found.records.of_kind("difference") == [difference | {"answer": 9, "against": 8}]
     assert "were not interleaved" in made(rows, other)
 
 
@@ -493,7 +493,7 @@ def test_arms_of_several_planners_are_told_apart(rows, tmp_path):
     for a in answers:
         a.planner = "fixed:2"
     other = save(tmp_path / "other.jsonl", answers, settings=SETTINGS | {"planner": "fixed:2"})
-    assert {a.arm for a in gather([rows, other]).rows.answers} == {"none", "suffix fixed:4", "suffix fixed:2"}
+    assert {a.arm for a in gather([rows, other]).records.answers} == {"none", "suffix fixed:4", "suffix fixed:2"}
 
 
 def test_files_without_anything_to_show_are_refused(tmp_path):

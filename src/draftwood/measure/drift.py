@@ -173,13 +173,11 @@ def drift(
     request.check(setup.target.capabilities)
     recording = _RecordingRule(rule if rule is not None and other is None else SampleAndMatch())
     reads = setup.target if other is None else _other_target(setup, other)
-    choices = _Choices(request)
-    with closing(_Reader(reads, request.prompt, request.limit)) as reader:
+    with closing(_Reader(reads, request)) as reader:
         for _ in decode(setup.target, setup.drafters, setup.planner, recording, [request]):
             for token, row in recording.take():  # between steps, when the target may be used for something else
                 plain, compared = (reader.row, row) if other is None else (row, reader.row)
-                result.add(token, plain, compared, same=choices.choice(reader.row) == token)
-                choices.commit(token)
+                result.add(token, plain, compared, same=reader.choice() == token)
                 reader.read(token)
                 on_token(result.tokens)
     return result
@@ -231,14 +229,23 @@ class _RecordingSession:
 class _Reader:
     """Reads a text as plain decoding does, a token per pass; `row` has its scores for the next token."""
 
-    def __init__(self, target: Target, prompt: Sequence[int], limit: int) -> None:
-        self._target = target
-        self._last = target.capabilities.max_positions
-        ((self._session, scores),) = target.open([prompt], reserve=limit)
+    def __init__(self, target: Target, request: Request) -> None:
+        self._target, self._sampling = target, request.sampling
+        self._noise = None if request.sampling.greedy else KeyedNoise(request.sampling.seed, request.sequence)
+        self._text = list(request.prompt)
+        ((self._session, scores),) = target.open([request.prompt], reserve=request.limit)
         self.row: Floats = scores.numpy(scores.raw(0))
 
+    def choice(self) -> int:
+        """Return the token that the exact rule takes next."""
+        row = self.row
+        if self._sampling.repetition_penalty != 1:
+            row = penalise(row, np.unique(self._text), self._sampling.repetition_penalty)
+        return choose(row, self._sampling, self._noise, len(self._text))
+
     def read(self, token: int) -> None:
-        if self._session.length >= self._last:  # the text ends at the model's positions
+        self._text.append(token)
+        if self._session.length >= self._target.capabilities.max_positions:  # the text ends here
             return
         (scores,) = self._target.score([(self._session, token, TokenTree.empty())])
         self._session.keep(())
@@ -246,23 +253,6 @@ class _Reader:
 
     def close(self) -> None:
         self._session.close()
-
-
-class _Choices:
-    """The token that the exact rule would take at each position of a given text."""
-
-    def __init__(self, request: Request) -> None:
-        self._sampling = request.sampling
-        self._noise = None if request.sampling.greedy else KeyedNoise(request.sampling.seed, request.sequence)
-        self._text = list(request.prompt)
-
-    def choice(self, row: Floats) -> int:
-        if self._sampling.repetition_penalty != 1:
-            row = penalise(row, np.unique(self._text), self._sampling.repetition_penalty)
-        return choose(row, self._sampling, self._noise, len(self._text))
-
-    def commit(self, token: int) -> None:
-        self._text.append(token)
 
 
 def _perplexity(surprise: Sequence[float]) -> float | None:

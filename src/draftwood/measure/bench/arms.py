@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Protocol
 
 from draftwood.api.learned import fresh, planner_of
 from draftwood.api.setup import Setup
@@ -17,14 +16,11 @@ from draftwood.engines.peers import Peer
 from draftwood.measure.records.records import Answer
 
 
-class Arm(Protocol):
-    """A way to write answers; ``label`` is its name in records, ``engine`` whose loop writes."""
+class Arm:
+    """A way to write answers."""
 
-    @property
-    def label(self) -> str: ...
-
-    @property
-    def engine(self) -> str: ...
+    label: str  # its name in records
+    engine: str  # whose loop writes
 
     def begin_round(self) -> None:
         """Forget the tokens of earlier answers (memories, pools), keep what the planner learned."""
@@ -34,13 +30,14 @@ class Arm(Protocol):
 
     def run(self, request: Request, answer: Answer) -> None:
         """Write one answer into ``answer``: ids, steps or arrivals, seconds."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Release what is held between answers."""
 
 
 @dataclass
-class OurArm:
+class OurArm(Arm):
     """Drafters in our loop; ``none`` is plain decoding.
 
     What its planner learns and its memory holds is not shared with other arms. The memory begins every round with
@@ -88,26 +85,12 @@ class OurArm:
                 answer.take(emission)
         answer.decode_s = last - first
 
-    def close(self) -> None: ...
 
-
-@dataclass
-class PeerArm:
+class PeerArm(Arm):
     """Another engine on the same weights; peers keep nothing from one answer to the next."""
 
-    peer: Peer
-
-    @property
-    def label(self) -> str:
-        return self.peer.name
-
-    @property
-    def engine(self) -> str:
-        return self.peer.engine
-
-    def begin_round(self) -> None: ...
-
-    def remember(self, ids: Sequence[int]) -> None: ...
+    def __init__(self, peer: Peer) -> None:
+        self.peer, self.label, self.engine = peer, peer.name, peer.engine
 
     def run(self, request: Request, answer: Answer) -> None:
         given = self.peer.answer(

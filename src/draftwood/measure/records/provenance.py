@@ -26,10 +26,10 @@ def provenance(**facts: Any) -> dict[str, Any]:
     found = {
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "draftwood": _version("draftwood"),
+        "draftwood": package_version("draftwood"),
         "commit": _commit(),
         "python": platform.python_version(),
-        "packages": {name: v for name in _PACKAGES if (v := _version(name))},
+        "packages": {name: v for name in _PACKAGES if (v := package_version(name))},
         "system": f"{platform.system()} {platform.release()}",
         "processor": processor(),
         "cores": os.cpu_count(),
@@ -40,7 +40,8 @@ def provenance(**facts: Any) -> dict[str, Any]:
     return {name: value for name, value in (found | facts).items() if value is not None}
 
 
-def _version(package: str) -> str | None:
+def package_version(package: str) -> str | None:
+    """Return the installed version of a package, or None."""
     try:
         return version(package)
     except PackageNotFoundError:

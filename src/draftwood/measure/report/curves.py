@@ -1,4 +1,4 @@
-"""Lines over an axis: what a pass costs, and whether the machine keeps its pace."""
+"""Line charts: what a pass costs, and the pace over minutes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 Line = tuple[str, list[tuple[float, float, float, float]]]
-"""A name, and points (x, y, low, high), the last two the line's band."""
+"""A name, and points (x, y, low, high), where low and high bound a band around the line."""
 
 
 def costs(profile: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the cost curve of a profile, and what else it measured; None without one."""
+    """Return the cost curve of a profile and its other measurements; None without a profile."""
     passes = sorted((row for row in profile if row["row"] == "pass"), key=lambda r: (r["context"], r["n"]))
     if not passes:
         return None
@@ -31,14 +31,15 @@ def costs(profile: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def trends(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Return tokens per second over minutes of a ``sustained`` run; None without one."""
-    told = [row for row in rows if row.get("windows")]
-    if not told:
-        return None
     lines: list[Line] = [
-        (row["drafter"], [(w["at_s"], *[w["tokens_per_second"]] * 3) for w in row["windows"]]) for row in told
+        (row["drafter"], [(w["at_s"], *[w["tokens_per_second"]] * 3) for w in row["windows"]])
+        for row in rows
+        if row.get("windows")
     ]
+    if not lines:
+        return None
     end = max(point[0] for _, points in lines for point in points)
-    kept = [row for row in told if row.get("kept") is not None]
+    kept = [row for row in rows if row.get("windows") and row.get("kept") is not None]
     return _chart(lines, [t for t in _round_steps(end) if t <= end], float) | {"kept": kept}
 
 
@@ -71,7 +72,7 @@ def _chart(lines: Sequence[Line], ticks: Sequence[float], bend: Callable[[float]
 
 
 def _names(lines: Sequence[Line], top: float) -> list[tuple[int, str, float]]:
-    """Return (line, name, height) for a name at each line's end; names that would overlap move apart."""
+    """Return (line, name, height) for a name at each line's end; names that would overlap are moved apart."""
     said, free = [], 0.0
     for at, which in sorted((1 - line[-1][1] / top, which) for which, (_, line) in enumerate(lines)):
         at = max(at, free)

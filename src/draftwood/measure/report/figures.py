@@ -1,6 +1,6 @@
-"""What the figures draw: a dot per prompt, acceptance by position, where the time went.
+"""Data of the figures: speedup per prompt, acceptance by position, where the time went.
 
-Places are shares of a figure's width, so that marks and words keep their size on any screen.
+Positions are shares of a figure's width, so that marks and text keep their size on any screen.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from draftwood.measure.records.timing import rates as rates_of
 from draftwood.measure.report.standings import OURS, Row, Standings
 
 MOST_ARMS = 12
-"""Drafted arms that figures draw, the best on average; the table has all of them."""
+"""Most drafted arms that figures draw: the best on average. The table has all."""
 
 _TICKS = (0.125, 0.25, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 32)
 _LANES = (0, -5, 5, -9, 9)
-"""Pixels by which dots that would hide each other step aside."""
+"""Vertical pixels by which dots that would hide each other are moved."""
 
 PARTS = ("score", "draft", "plan", "verify", "keep", "learn")
-"""Parts of a step in which its time goes."""
+"""Parts of a step's time."""
 
 
 class Scale:
-    """Ratios on a logarithmic axis: half as fast is as far from 1 as twice as fast."""
+    """A logarithmic axis of ratios: half as fast is as far from 1 as twice as fast."""
 
     def __init__(self, values: Sequence[float]) -> None:
         low, high = min(*values, 1.0) * 0.94, max(*values, 1.0) * 1.06
         self._low, self._high = math.log(min(low, 0.85)), math.log(max(high, 1.3))
 
     def share(self, value: float) -> float:
-        """Return where a value lies, 0 to 1."""
+        """Return the position of a value, 0 to 1."""
         return (math.log(value) - self._low) / (self._high - self._low)
 
     @property
     def ticks(self) -> list[tuple[float, float]]:
-        """Values to be written on the axis, and where."""
+        """(value, position) of the labels of the axis."""
         return [(t, self.share(t)) for t in _TICKS if 0 <= self.share(t) <= 1]
 
 
-def dots(standings: Standings, rows: Records) -> dict[str, Any] | None:
+def dots(standings: Standings, records: Records) -> dict[str, Any] | None:
     """Return strips per task, a dot per prompt; None where nothing was timed against plain decoding."""
     timed = [r for r in _rows(standings) if r["per_prompt"]]
     if not timed:
         return None
     values = [p["speedup"] for r in timed for p in r["per_prompt"]]
     scale = Scale(values + [v for r in timed for v in r["speedup_interval"] or ()])
-    looped = {(a.task, a.name) for a in rows.answers if kept(a) < len(a.output_ids)}
+    looped = {(a.task, a.name) for a in records.answers if kept(a) < len(a.output_ids)}
     ours = [p["speedup"] for r in timed if r["engine"] in OURS for p in r["per_prompt"]]
     return {
         "ticks": scale.ticks,
@@ -62,7 +62,7 @@ def dots(standings: Standings, rows: Records) -> dict[str, Any] | None:
 
 
 def _rows(standings: Standings) -> list[Row]:
-    """Rows of the arms that are drawn, by task and arm."""
+    """Table rows of the arms that are drawn, by task and arm."""
     arms = standings.foremost(MOST_ARMS)
     rows = [r for r in standings.drafted if r["drafter"] in arms]
     return sorted(rows, key=lambda r: (standings.tasks.index(r["task"]), arms.index(r["drafter"])))
@@ -77,10 +77,10 @@ def _dots(row: Row, scale: Scale, looped: set[tuple[str, str]]) -> Iterator[dict
         yield prompt | {"at": at, "aside": _LANES[lane], "ring": (row["task"], prompt["name"]) in looped}
 
 
-def positions(standings: Standings, rows: Records) -> list[dict[str, Any]]:
+def positions(standings: Standings, records: Records) -> list[dict[str, Any]]:
     """Return per task and arm how often each position of the draft was accepted, (rate, drafts) each."""
     grouped: dict[tuple[str, str], list[Answer]] = {}
-    for answer in rows.answers:
+    for answer in records.answers:
         grouped.setdefault((answer.task, answer.arm), []).append(answer)
     found = []
     for row in _rows(standings):
@@ -91,11 +91,11 @@ def positions(standings: Standings, rows: Records) -> list[dict[str, Any]]:
     return found
 
 
-def split(standings: Standings, rows: Records) -> dict[str, Any] | None:
+def split(standings: Standings, records: Records) -> dict[str, Any] | None:
     """Return per arm milliseconds per token and microseconds per step by part; None where nothing was timed."""
     lines: list[dict[str, Any]] = []
     for arm in standings.foremost(MOST_ARMS):
-        rates = rates_of([a for a in rows.answers if a.arm == arm])
+        rates = rates_of([a for a in records.answers if a.arm == arm])
         if standings.arms[arm] == "replay" or not rates.tokens:
             continue
         ms = {part: 1000 * rates.seconds[part] / rates.tokens for part in PARTS}
