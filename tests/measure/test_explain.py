@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from draftwood.cli.explain_tables import show_arms, show_step
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.explain.accept_rates import accept_rates
 from draftwood.measure.explain.account import Account, accounts
-from draftwood.measure.explain.cost import costs
 from draftwood.measure.explain.document import arm, by_arm, detail, steps_of
 from draftwood.measure.explain.files import chosen, explainable
 from draftwood.measure.explain.sentences import sentences
 from draftwood.measure.explain.summary import Summary
+from draftwood.measure.explain.tables import accept_rates, costs
 from draftwood.measure.explain.why import Reason, reason, share, words
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from draftwood.measure.explain.accept_rates import accept_rates
 from draftwood.measure.explain.account import Account, accounts
-from draftwood.measure.explain.cost import costs
 from draftwood.measure.explain.sentences import sentences
 from draftwood.measure.explain.summary import Summary
+from draftwood.measure.explain.tables import accept_rates, costs
 from draftwood.measure.explain.tree import Tree
 from draftwood.measure.explain.why import reason, words
 from draftwood.measure.records.records import Answer

@@ -11,7 +11,7 @@ from draftwood.errors import UsageError
 from draftwood.measure.records.lines import whole_file
 from draftwood.measure.records.provenance import package_version
 from draftwood.measure.records.records import Answer
-from draftwood.measure.report import answers, curves, figures, notes, opening, results
+from draftwood.measure.report import answers, figures, notes, opening, results
 from draftwood.measure.report.material import Material, gather
 from draftwood.measure.report.render import render
 from draftwood.measure.report.standings import PLAIN_ARMS, Standings
@@ -68,8 +68,8 @@ def _values(material: Material, standings: Standings, shown: Sequence[Answer]) -
         "prompts": figures.dots(standings, material.records),
         "positions": figures.positions(standings, material.records),
         "time": figures.split(standings, material.records),
-        "cost": curves.costs(material.profile),
-        "pace": curves.trends(material.records.of_kind("sustained")),
+        "cost": figures.costs(material.profile),
+        "pace": figures.trends(material.records.of_kind("sustained")),
         "differences": notes.differences(material, standings),
         "loops": notes.looped(standings),
         "headers": material.headers,
