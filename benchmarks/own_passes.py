@@ -73,7 +73,7 @@ def chosen(kinds: str, limit: int, kept_back: bool, process: str | None) -> list
 def measure(args: argparse.Namespace, ways: Sequence[Way]) -> int:
     """Answer what is missing; returns the exit code."""
     for way in ways:
-        load_drafters(way.arm)  # wrong names are told before a model is loaded
+        load_drafters(way.arm)  # wrong names are refused before a model is loaded
     jobs = chosen(args.kinds, args.limit, args.kept_back, args.process)
     model, tokenizer = draftwood.load(args.model, dtype=args.dtype, threads=args.threads)
     settings = {name: getattr(args, name) for name in SETTINGS} | {"seed": SEED}

@@ -162,7 +162,7 @@ def _speedup(
 
 
 def _interval(above: np.ndarray[Any, Any], below: np.ndarray[Any, Any]) -> list[float] | None:
-    """Bootstrap interval of the ratio of sums; prompts are resampled, each with both of its times."""
+    """Bootstrap interval of the ratio of sums; prompts are resampled with both of their times."""
     if len(above) < 2:
         return None
     from scipy.stats import bootstrap
