@@ -40,23 +40,9 @@ class BenchSettings:
 class Bench:
     """Runs every arm on every prompt, round after round, and saves each answer as soon as it is finished.
 
-    Arms are shuffled for every prompt and round, so that a machine that slows down favours none. Answers that the
-    writer holds already are not run again.
-
-    Parameters
-    ----------
-    setup
-        Model, tokenizer and target that all arms share.
-    arms
-        The arms to compare; the first should be ``none``.
-    jobs
-        The prompts.
-    settings
-        See `BenchSettings`.
-    writer
-        Saves the answers.
-    on_run
-        Called with (runs done, all runs, name of this run) before each run.
+    Arms are shuffled for every prompt and round, so that a machine that slows down favours none. They share the
+    model, tokenizer and target of ``setup``; the first should be ``none``. Answers that ``writer`` holds are not
+    run again. ``on_run`` is called with (runs done, all runs, name of this run) before each run.
 
     Raises
     ------

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from draftwood.step import SourceStep, Step
+from draftwood.step import Step
 
 
 class Alternative(NamedTuple):
@@ -147,8 +147,3 @@ def _listed(given: Any) -> Sequence[Any]:
 def accounts(steps: Sequence[Step]) -> list[Account]:
     """Return an account per step of one answer."""
     return [Account(number, step) for number, step in enumerate(steps, start=1)]
-
-
-def source(step: Step, index: int) -> SourceStep:
-    """Return the counts of a source in a step; zeros if the step has no such source."""
-    return step.by_source[index] if 0 <= index < len(step.by_source) else SourceStep()

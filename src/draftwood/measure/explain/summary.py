@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from draftwood.measure.explain.account import Account, source
+from draftwood.measure.explain.account import Account
 from draftwood.measure.explain.why import Reason, reason
 from draftwood.rates import Rates
 
@@ -160,6 +160,6 @@ def _holds(accounts: Sequence[Account]) -> Iterable[Hold]:
 
 
 def _source(accounts: Sequence[Account], index: int, name: str) -> SourceShare:
-    each = [source(a.step, index) for a in accounts]
+    each = [a.step.by_source[index] for a in accounts if index < len(a.step.by_source)]
     counts = {k: sum(getattr(s, k) for s in each) for k in ("calls", "proposed", "kept", "accepted", "failed")}
     return SourceShare(name, **counts, draft_ms=1000 * sum(s.draft_s for s in each))

@@ -24,12 +24,8 @@ def read_lines(
     A last line that was cut off (by a full disk, a killed process) is left out, and ``on_torn`` is called with
     the file and the place; by default it logs a warning.
 
-    Raises
-    ------
-    UsageError
-        If the file cannot be opened, or is compressed and the library for it is missing.
-    RecordError
-        For a line that is no JSON object, by number.
+    Raises `UsageError` if the file cannot be opened, or is compressed and the library for it is missing, and
+    `RecordError` for a line that is no JSON object, by number.
     """
     with _opened(path) as raw:
         some = False

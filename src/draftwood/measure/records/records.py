@@ -142,12 +142,8 @@ def read_records(path: Path) -> Records:
 
     An answer or line that was cut off at the very end is left out, with a warning in the log.
 
-    Raises
-    ------
-    RecordError
-        For a broken line (by number), no header, another version's format, an answer whose steps do not follow it.
-    UsageError
-        If the file cannot be opened.
+    Raises `RecordError` for a broken line (by number), no header, another version's format, or an answer whose
+    steps do not follow it, and `UsageError` if the file cannot be opened.
     """
     reader = _Reader(path)
     for number, record in read_lines(path, reader.torn):

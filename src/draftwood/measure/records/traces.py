@@ -39,12 +39,8 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
     Of a records file one answer per prompt is taken: plain decoding's, else one of our loop, else a peer's.
     ``tokenizer`` reads lines that hold text only (``prompt`` and ``output``) and bounds the ids.
 
-    Raises
-    ------
-    RecordError
-        For a broken line, by number, and for a file without answers.
-    VocabularyError
-        If the trace was made with another tokenizer, or holds ids that this one does not know.
+    Raises `RecordError` for a broken line, by number, and for a file without answers, and `VocabularyError` if the
+    trace was made with another tokenizer or holds ids that this one does not know.
     """
     known = MAX_ID if tokenizer is None else len(tokenizer)
     traces: dict[tuple[str, str], Trace] = {}

@@ -17,19 +17,9 @@ from draftwood.measure.records.records import OF_THE_PROMPT, Answer, Records, re
 class RecordsWriter:
     """Writes a records file; an existing one is resumed if its settings are the same. Locks it until `close`.
 
-    Parameters
-    ----------
-    path
-        None keeps nothing on disk.
-    header
-        The first line.
-    wait
-        Seconds to wait for another process or thread that is writing the file; None does not lock it.
-
-    Attributes
-    ----------
-    records
-        Everything in the file so far.
+    Without a ``path`` nothing is written. ``header`` is the first line. ``wait`` is how many seconds to wait for
+    another process or thread that is writing the file; None does not lock it. `records` is everything in the file
+    so far.
 
     Raises
     ------

@@ -31,12 +31,8 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
 
     ``title`` is by default the model. ``most`` answers are shown as text; None: one per task, at most six.
 
-    Raises
-    ------
-    UsageError
-        If a file cannot be opened, if files differ in model, format, machine or prompts, or if jinja2 is missing.
-    RecordError
-        For a broken file, and for one without anything to show.
+    Raises `UsageError` if a file cannot be opened, if files differ in model, format, machine or prompts, or if
+    jinja2 is missing, and `RecordError` for a broken file and one without anything to show.
     """
     material = gather(paths)
     standings = Standings.of(material.records)

@@ -48,8 +48,8 @@ def looped(standings: Standings) -> dict[str, Any] | None:
     if not rows:
         return None
     first = {r["task"]: r for r in reversed(rows)}
-    told = [r for task in standings.tasks if (r := first.get(task)) is not None and r["looped_tokens"]]
-    return {"rows": told, "plain": rows[0]["drafter"] in PLAIN_ARMS}
+    looping = [r for task in standings.tasks if (r := first.get(task)) is not None and r["looped_tokens"]]
+    return {"rows": looping, "plain": rows[0]["drafter"] in PLAIN_ARMS}
 
 
 def by_task(answers: list[Answer]) -> dict[str, ProbeCounts]:

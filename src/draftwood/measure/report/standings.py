@@ -62,9 +62,9 @@ class Standings:
         """Return the mean of ``measure`` (by default `speedup`) for each drafted arm for which it is known."""
         measure, found = measure or speedup, []
         for arm in self.arms:
-            told = [(value, r) for r in self.drafted if r["drafter"] == arm and (value := measure(r))]
-            if mean := geometric_mean(value for value, _ in told):
-                found.append(Mean(arm, mean, min(told, key=lambda pair: pair[0])[1]))
+            known = [(value, r) for r in self.drafted if r["drafter"] == arm and (value := measure(r))]
+            if mean := geometric_mean(value for value, _ in known):
+                found.append(Mean(arm, mean, min(known, key=lambda pair: pair[0])[1]))
         return found
 
     def foremost(self, most: int) -> list[str]:
