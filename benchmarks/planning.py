@@ -32,7 +32,7 @@ from draftwood.measure.simulate import simulate
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import load as load_planner
-from draftwood.step import SourceStep, Step
+from draftwood.step import RunningStep, SourceStep
 from draftwood.tree import TokenTree
 
 CANDIDATES = 64
@@ -53,7 +53,7 @@ class Request:
     traced: bool = False
     ids: Sequence[int] = ()
     capabilities: Capabilities = field(default_factory=lambda: Capabilities(MAX_ID, 1 << 20, batch=True))
-    step: Step = field(default_factory=lambda: Step(0, 500))
+    step: RunningStep = field(default_factory=lambda: RunningStep(0, 500))
 
 
 def candidates(traces: Sequence[Trace], drafter: Drafter, count: int) -> list[TokenTree]:
@@ -106,7 +106,7 @@ def calls(spec: str, trees: Sequence[TokenTree], rows: int, rounds: int, cold: b
         some = [trees[(number * rows + i) % len(trees)] for i in range(rows)]
         for state, ask in zip(states, asks, strict=True):
             source = SourceStep(calls=1, asked=ask[0].nodes, proposed=CANDIDATES, draft_s=2e-5)
-            state.step = Step(number, 500, by_source=(source,), draft_s=2e-5)  # type: ignore[misc]
+            state.step = RunningStep(number, 500, by_source=(source,), draft_s=2e-5)  # type: ignore[misc]
         plans: list[Plan] = timed("plan", lambda given=some: planner.plan(states, [[t] for t in given]))  # type: ignore[misc]
         width = sum(1 + len(plan.tree) for plan in plans)
         lessons = [[feedback(plan, tree)] for plan, tree in zip(plans, some, strict=True)]

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.step import Step
+from draftwood.step import RunningStep
 from draftwood.tree import TokenTree
 
 Ints = NDArray[np.int32]
@@ -575,7 +575,7 @@ class State(Protocol):
         ...
 
     @property
-    def step(self) -> Step:
+    def step(self) -> RunningStep:
         """Record of the step under way, of the last one in `Planner.ask`.
 
         In `Planner.learn` it knows its pass's seconds, by the loop's clock. Planners may write its ``held``,

@@ -14,9 +14,7 @@ from draftwood.step import Step
 
 
 def generation(*, drafted):
-    steps = [Step(i, 10, drafted=drafted, accepted=0, score_s=0.001) for i in range(1000)]
-    for step in steps:
-        step.emitted = (1,)
+    steps = [Step(i, 10, (1,), drafted=drafted, accepted=0, score_s=0.001) for i in range(1000)]
     return Generation(ids=list(range(1001)), sources=["model"] * 1001, steps=steps, finish_reason="length")
 
 

@@ -188,8 +188,8 @@ class Echo(BaseDrafter):
         return Session(prompt)
 
 class Session(TextSession):
-    def draft(self, nodes, probes, odds):
-        return TokenTree.build(self.text[-1:].repeat(nodes), belief=odds[0])
+    def draft(self, nodes, lookahead_nodes, accept_rates):
+        return TokenTree.build(self.text[-1:].repeat(nodes), belief=accept_rates[0])
 '''
 
 

@@ -18,7 +18,7 @@ from draftwood.planning.base import Limit
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.load import load
 from draftwood.planning.policies.switching import SwitchingPolicy
-from draftwood.step import SourceStep, Step
+from draftwood.step import RunningStep, SourceStep
 from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
 
 GOOD, BAD = RandomDrafter(), RandomDrafter(seed=1)
@@ -36,7 +36,7 @@ def after(
         for n, on in zip(accepted, asked, strict=True)
     )
     taken, kept = max(s.accepted for s in sources), sum(s.kept for s in sources)
-    state.step = Step(
+    state.step = RunningStep(
         0, state.length, emitted=(1,) * (1 + taken), drafted=kept, accepted=taken, by_source=sources,
         score_s=0.001 * (11 + kept),
     )  # fmt: skip

@@ -6,7 +6,7 @@ Its words are those of source document 0: targets, proposals, accepted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -118,8 +118,9 @@ def probe(target: Target, drafter: DrafterSpec, request: Request, answer: Answer
     planner = SilentPlanner()
     with open_sequences(target, drafters, [request], SampleAndMatch()) as sequences:
         for emission in decode_sequences(target, planner, sequences):
-            if emission.step is not None and emission.step.by_source[0].proposed:
-                emission.step.trace = {"right": planner.right[-1]}
+            step = emission.step
+            if step is not None and step.by_source[0].proposed:
+                emission = replace(emission, step=replace(step, trace={"right": planner.right[-1]}))
             answer.take(emission)
         answer.prefill_s = sequences[0].prefill_s
     answer.decode_s = sum(s.seconds for s in answer.steps)

@@ -7,7 +7,7 @@ that the planner sees.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import zip_longest
+from dataclasses import replace
 from typing import Any
 
 from draftwood.api.setup import DrafterSpec, affordable
@@ -106,11 +106,11 @@ def _replay(
     with open_sequences(target, drafters, requests, SampleAndMatch()) as sequences:
         for emission in decode_sequences(target, planner, sequences, clock):
             answers[emission.row].take(emission)
-    for sharing in zip_longest(*(answer.steps for answer in answers)):  # the steps that shared a pass
-        steps = [step for step in sharing if step is not None]
-        for step in steps:
-            step.score_s /= len(steps)
-            step.plan_s /= len(steps)
+    for number in range(max(len(a.steps) for a in answers)):
+        sharing = [a.steps for a in answers if number < len(a.steps)]
+        for steps in sharing:  # of a shared pass and its planning each sequence bears its part
+            score_s, plan_s = (seconds / len(sharing) for seconds in (steps[number].score_s, steps[number].plan_s))
+            steps[number] = replace(steps[number], score_s=score_s, plan_s=plan_s)
     for answer in answers:
         answer.decode_s = sum(s.seconds for s in answer.steps)
 
