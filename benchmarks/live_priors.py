@@ -82,8 +82,8 @@ def _count(args: argparse.Namespace, classes: int) -> tuple[NDArray[np.float64],
                 ids = as_ids(job.prompt, tokenizer)
                 sampling = {"temperature": temperature, "seed": 0}
                 request = setup.request(ids, max_new_tokens=args.max_new_tokens, **sampling)
-                with setup.open([request]) as rows:
-                    for _ in decode_sequences(setup.target, planner, rows):
+                with setup.open([request]) as sequences:
+                    for _ in decode_sequences(setup.target, planner, sequences):
                         pass
                 print(arm, temperature, job.task, job.name, file=sys.stderr)
         hits, totals = hits + planner.hits, totals + planner.totals

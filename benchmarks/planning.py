@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from oracle import CURVES, TRACES
 
-from draftwood.contracts import Ask, Capabilities, Drafter, Feedback, Plan, State
+from draftwood.contracts import Ask, Capabilities, Declaration, Drafter, Feedback, Plan, State
+from draftwood.declared import declared
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import MAX_ID
 from draftwood.measure.records.lines import write_whole
@@ -45,7 +46,7 @@ CURVE = CostCurve.parse(CURVES["f32"])
 class Request:
     """A request as a planner sees it."""
 
-    drafters: Sequence[Drafter | None]
+    drafters: Sequence[Declaration | None]
     length: int = 500
     remaining: int = 200
     greedy: bool = True
@@ -97,8 +98,8 @@ class Calls:
 
 def calls(spec: str, trees: Sequence[TokenTree], rows: int, rounds: int, cold: bool) -> dict[str, list[float]]:
     """Microseconds of each call, for all rows together."""
-    drafters = load_drafters("ngram")
-    planner, timed = load_planner(spec, Learned(curve=CURVE)), Calls(cold)
+    drafters = [declared(drafter) for drafter in load_drafters("ngram")]
+    planner, timed = load_planner(spec, Learned(curve=CURVE)).open(), Calls(cold)
     states: list[State] = [Request(drafters) for _ in range(rows)]
     for number in range(rounds):
         asks: list[list[Ask]] = timed("ask", lambda: planner.ask(states))

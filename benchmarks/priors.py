@@ -69,8 +69,8 @@ def count(traces: list[Trace], drafter: Drafter, prior: NDArray[np.float32], nod
     planner.learned.beliefs.rates = lambda *_, **__: rates  # type: ignore[method-assign]
     for trace in traces:
         target = ReplayTarget(trace.prompt_ids, trace.output_ids)
-        with open_sequences(target, [drafter], [recorded_request(trace)], SampleAndMatch()) as rows:
-            for _ in decode_sequences(target, planner, rows):
+        with open_sequences(target, [drafter], [recorded_request(trace)], SampleAndMatch()) as sequences:
+            for _ in decode_sequences(target, planner, sequences):
                 pass
     return rates
 

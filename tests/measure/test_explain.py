@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from draftwood.cli.explain_tables import show_arms, show_step
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.explain.accept_rates import accept_rates
 from draftwood.measure.explain.account import Account, accounts
-from draftwood.measure.explain.cost import costs
 from draftwood.measure.explain.document import arm, by_arm, detail, steps_of
 from draftwood.measure.explain.files import chosen, explainable
 from draftwood.measure.explain.sentences import sentences
 from draftwood.measure.explain.summary import Summary
+from draftwood.measure.explain.tables import accept_rates, costs
 from draftwood.measure.explain.why import Reason, reason, share, words
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
@@ -332,7 +331,7 @@ def test_files_that_hold_nothing_to_explain_are_refused(tmp_path):
         explainable(save(tmp_path / "none.jsonl", []))
     with pytest.raises(UsageError, match="plain decoding only"):
         explainable(save(tmp_path / "plain.jsonl", answers()[:1]))
-    for verb, said in (("lookahead", "decodes unchanged"), ("profile", "is a profile")):
+    for verb, said in (("probe", "decodes unchanged"), ("profile", "is a profile")):
         with pytest.raises(UsageError, match=said):
             explainable(save(tmp_path / f"{verb}.jsonl", answers(), verb))
     with pytest.raises(RecordError, match="line 2"):

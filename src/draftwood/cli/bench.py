@@ -88,16 +88,17 @@ def bench(
                 interrupted = run.sustain(work, jobs[0], sustain, bar)
             else:
                 interrupted = run.rounds(work, rounds)
-                for row in differences(run.writer.rows, run.target, run.names["dtype"]):
+                for row in differences(run.writer.records, run.target, run.names["dtype"]):
                     run.writer.other(row)
     finally:
         run.close()
-    rows = table(run.writer.rows)
+    rows = table(run.writer.records)
     if as_json:
-        others = {k: run.writer.rows.of_kind(k) for k in ("difference", "sustained")}
-        print(json.dumps({"rows": rows, **others, "header": run.writer.rows.header, "interrupted": interrupted}))
+        records = run.writer.records
+        others = {k: records.of_kind(k) for k in ("difference", "sustained")}
+        print(json.dumps({"rows": rows, **others, "header": records.header, "interrupted": interrupted}))
     else:
-        show(rows, run.writer.rows)
+        show(rows, run.writer.records)
     if interrupted:
         raise typer.Exit(130)
 

@@ -160,7 +160,9 @@ def show_tree(to: Console, found: dict[str, Any], answer: Answer, text: Callable
     """Print the tree that a step scored, if one is known."""
     if found["tree"]:
         to.print(_tree(found["tree"], answer, text), soft_wrap=False)
-        to.print("percentages: how likely the planner took each token to be right; ✓: accepted, ?: a probe")
+        to.print(
+            "percentages: how likely the planner took each token to be right; ✓: accepted, ?: a lookahead node"
+        )
 
 
 def _show_sources(to: Console, rows: Sequence[dict[str, Any]]) -> None:

@@ -120,7 +120,7 @@ class _Run:
         # What cannot be written is told before anything is.
         requests = [job.request(self._setup, **settings) for job in jobs]
         writer = RecordsWriter(output, header("probe", self.settings, self._provenance()))
-        self.answers = writer.rows.answers
+        self.answers = writer.records.answers
         done = {answer.key for answer in self.answers}
         arm = f"lookup:min_ngram={self._drafter.min_ngram}:max_ngram={self._drafter.max_ngram}"
         try:

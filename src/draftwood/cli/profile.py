@@ -146,8 +146,8 @@ class _Run:
 
     def write(self, output: Path | None, plot: Path | None, *, into_cache: bool) -> None:
         """Write the files, and say where they are."""
-        from draftwood.measure.profile.file import write_profile
         from draftwood.measure.profile.plot import save_picture
+        from draftwood.measure.profile.rows import write_profile
         from draftwood.models.profile_place import profile_path
 
         files = [] if output is None else [output]
