@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from draftwood.cli import measuring, options, places
+from draftwood.cli import options, places, screen
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
     from draftwood.cli.cache_texts import Tokens
@@ -79,7 +79,7 @@ def create(
     from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
 
     counts, known, read = NgramCounts(wanted), Tokens(tokenizer), 0
-    with measuring.progress() as bar:
+    with screen.progress() as bar:
         for ids in known.texts(texts, bar):
             counts.read(ids, fresh=True)
             read += len(ids)
@@ -91,7 +91,6 @@ def create(
 @app.command()
 def merge(files: Files, output: Output, format: Format = "draftwood", as_json: options.Json = False) -> None:
     """Add up the counts of several files; FILE may be one of them."""
-    from draftwood.cli.render import busy
     from draftwood.drafters.llama_cpp.ngram_counts_file import common_tokenizer, read_counts, write_counts
 
     _refuse_to_replace(output)
@@ -100,7 +99,7 @@ def merge(files: Files, output: Output, format: Format = "draftwood", as_json: o
     from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
 
     counts = NgramCounts()
-    with busy(f"adding up {len(found)} files"):
+    with screen.busy(f"adding up {len(found)} files"):
         for file in found:
             counts.add(file.records)
         written = write_counts(output, counts.records(), format=format, tokenizer=tokenizer)
@@ -137,8 +136,6 @@ def stats(
 
 
 def _sizes(text: str) -> tuple[int, int]:
-    from draftwood.errors import UsageError
-
     written = re.fullmatch(r"([1-4])(?:-([1-4]))?", text.strip())
     low, high = (int(written[1]), int(written[2] or written[1])) if written else (1, 0)
     if low > high:
@@ -179,11 +176,10 @@ def _replay(
 ) -> dict[str, Any]:
     from draftwood.cli.cache_texts import say_skipped
     from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
-    from draftwood.errors import UsageError
     from draftwood.measure.records.traces import Trace
     from draftwood.measure.simulate import row, simulate
 
-    with measuring.progress() as bar:
+    with screen.progress() as bar:
         read = list(tokens.texts(texts, bar))
         say_skipped(tokens.skipped)
         if tokens.fingerprint is not None:
@@ -224,12 +220,10 @@ def _tell(file: CountsFile, as_json: bool, more: dict[str, Any]) -> None:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from draftwood.cli.render import console
-
-    to = console(sys.stdout)
+    to = screen.console()
     made_for = f"tokenizer {facts['tokenizer']}" if facts["tokenizer"] else "tokenizer unknown"
     to.print(f"{facts['file']}: format of {facts['format']}, {facts['bytes'] / 1e6:,.1f} MB, {made_for}")
-    table = measuring.plain_table("tokens", "n-grams", "continuations", "counted")
+    table = screen.table("tokens", "n-grams", "continuations", "counted")
     for size in facts["ngrams"]:
         table.add_row(size, *(f"{facts[name][size]:,}" for name in ("ngrams", "continuations", "counted")))
     to.print(table)
@@ -238,12 +232,12 @@ def _show(facts: dict[str, Any]) -> None:
 
 
 def _show_replay(to: Any, found: dict[str, Any]) -> None:
-    rate, length = measuring.percent(found["acceptance_rate"]), measuring.number(found["mean_acceptance_length"])
+    rate, length = screen.percent(found["acceptance_rate"]), screen.number(found["mean_acceptance_length"])
     to.print(
         f"as {found['level']} level, {found['tokens']:,} tokens replayed in {found['pieces']:,} pieces: "
         f"{found['drafted']:,} tokens drafted, {found['accepted']:,} accepted ({rate or 'none'})"
     )
     to.print(
         f"{found['passes']:,} passes, {length} tokens emitted per pass, a draft in "
-        f"{measuring.percent(found['draft_coverage'])} of them, {found['drafting_us_per_step']:.0f} us to draft"
+        f"{screen.percent(found['draft_coverage'])} of them, {found['drafting_us_per_step']:.0f} us to draft"
     )

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from draftwood.cli import options
+from draftwood.cli import options, screen
+from draftwood.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
     from draftwood.corpora.walk import Source
@@ -57,11 +58,10 @@ class Tokens:
     def tokenizer(self) -> Any:
         """The tokenizer; loaded now if it was not needed yet."""
         if self._known is None:
-            from draftwood.cli.render import busy
             from draftwood.models import load_tokenizer
 
             name = self._name or options.MODEL_DEFAULT
-            with busy(f"loading the tokenizer of {name}"):
+            with screen.busy(f"loading the tokenizer of {name}"):
                 self._known = load_tokenizer(name)
         return self._known
 
@@ -81,7 +81,6 @@ class Tokens:
             yield self._ids(text)
 
     def _records(self, path: Path) -> Iterator[list[int]]:
-        from draftwood.errors import RecordError, UsageError
         from draftwood.measure.records.lines import read_lines
         from draftwood.measure.records.traces import read_traces
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from draftwood.cli import options, typed
+from draftwood.cli.answering import Waiting
 from draftwood.cli.options import Given, Loaded
+from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
 
 if TYPE_CHECKING:
     from draftwood.api.conversation import Conversation
@@ -65,8 +67,6 @@ class Room:
         PromptError
             If the question is too long, or the conversation is full and nothing may be dropped.
         """
-        from draftwood.errors import PromptError
-
         systems = [message for message in messages if message["role"] == "system"]
         if (tokens := len(self._ids(systems, question))) >= self._most:
             raise PromptError(
@@ -122,8 +122,6 @@ class Talk:
 
     def run(self) -> None:
         """Talk until somebody leaves."""
-        from draftwood.errors import DraftwoodError
-
         with ExitStack() as stack:
             if self._interactive:
                 from draftwood.models import cache_folder
@@ -141,8 +139,6 @@ class Talk:
 
     def _typed(self) -> Iterator[str]:
         """Yield what is typed on a terminal; Ctrl-C twice in a row leaves."""
-        from draftwood.errors import PromptError
-
         warned = False
         while True:
             try:
@@ -171,13 +167,10 @@ class Talk:
             self._answer(line)
             return
         if word not in self._commands:
-            from draftwood.errors import UnknownNameError
-
             raise UnknownNameError("command", word, self._commands)
         self._commands[word][1]()
 
     def _answer(self, question: str) -> None:
-        from draftwood.cli.answering import Waiting
         from draftwood.cli.render import Writer, people, print_summary
 
         conversation = self._conversation

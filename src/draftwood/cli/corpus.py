@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places
+from draftwood.cli import options, places, screen
+from draftwood.cli.prompt import read_prompt
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
     from draftwood.corpora.build import Built
@@ -92,11 +94,10 @@ def add(
 @app.command()
 def stats(file: File, as_json: options.Json = False) -> None:
     """Say what a corpus holds, having read it through."""
-    from draftwood.cli.render import busy
     from draftwood.drafters.corpus.corpus import Corpus
 
     corpus = Corpus.open(file)
-    with busy(f"reading {file}"):
+    with screen.busy(f"reading {file}"):
         if corpus.header is not None:
             corpus.header.verify()
     found = _facts(corpus)
@@ -117,7 +118,6 @@ def query(
 ) -> None:
     """Look up a text, and what follows it; of one that does not occur, its longest end that does."""
     from draftwood.cli.corpus_query import answer, show
-    from draftwood.cli.prompt import read_prompt
     from draftwood.drafters.corpus.corpus import Corpus
 
     given = read_prompt(text)
@@ -140,7 +140,7 @@ def _make(
 
     known = _tokenizer(tokenizer)
     choice = Choice(tuple(field or ()), int(max_file * 1e6))
-    with measuring.progress() as bar:
+    with screen.progress() as bar:
         built = make(paths, output, known, model=tokenizer, choice=choice, base=base, progress=bar)
     if as_json:
         print(json.dumps(_facts(built.corpus) | {"read": built.read, "skipped": dict(built.skipped)}))
@@ -172,10 +172,9 @@ def _facts(corpus: Corpus) -> dict[str, Any]:
 
 
 def _tokenizer(name: str) -> Any:
-    from draftwood.cli.render import busy
     from draftwood.models import load_tokenizer
 
-    with busy(f"loading the tokenizer of {name}"):
+    with screen.busy(f"loading the tokenizer of {name}"):
         return load_tokenizer(name)
 
 
@@ -187,8 +186,6 @@ def _check(corpus: Corpus, tokenizer: Any) -> None:
 
 
 def _model_of(corpus: Corpus) -> str:
-    from draftwood.errors import UsageError
-
     if corpus.model is None:
         raise UsageError(f"{corpus.path} does not say whose tokenizer it needs: give --tokenizer")
     return corpus.model

@@ -6,12 +6,11 @@ part of a token ``():``. So a text may begin and end within a token, and every w
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from draftwood.cli import measuring
+from draftwood.cli import screen
 from draftwood.drafters.corpus.corpus import COUNTED
 
 if TYPE_CHECKING:
@@ -162,9 +161,7 @@ def answer(corpus: Corpus, tokenizer: Any, text: str, most: int) -> dict[str, An
 
 def show(found: dict[str, Any]) -> None:
     """Print what was found."""
-    from draftwood.cli.render import console
-
-    to = console(sys.stdout)
+    to = screen.console()
     times = "once" if found["count"] == 1 else f"{found['count']:,} times"
     if found["whole"]:
         to.print(f"{found['text']!r} occurs {times}")
@@ -173,10 +170,10 @@ def show(found: dict[str, Any]) -> None:
     else:
         to.print(f"{found['text']!r} does not occur, nor does its last token")
         return
-    table = measuring.plain_table("what follows", "count", "share")
+    table = screen.table("what follows", "count", "share")
     for row in found["next"]:
         table.add_row(
-            repr(row["text"]), f"{row['count']:,}", measuring.percent(row["count"] / max(found["count"], 1))
+            repr(row["text"]), f"{row['count']:,}", screen.percent(row["count"] / max(found["count"], 1))
         )
     to.print(table)
     for document in found["documents"]:

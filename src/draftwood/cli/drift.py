@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options
+from draftwood.cli import measuring, options, screen
+from draftwood.cli.early import check_sampling
+from draftwood.cli.prompt import read_prompt
+from draftwood.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,14 +126,13 @@ class _Run:
 
     def measure(self, model: Any, jobs: list[Job], settings: dict[str, Any]) -> bool:
         """Go through the prompts; returns whether it was interrupted."""
-        from draftwood.cli.render import busy
         from draftwood.measure.drift import Drift
         from draftwood.measure.drift import drift as compare
 
         for number, job in enumerate(jobs, 1):
             part = Drift()
             try:
-                with busy(f"{job.task} {job.name} ({number} of {len(jobs)})"):
+                with screen.busy(f"{job.task} {job.name} ({number} of {len(jobs)})"):
                     compare(model, job.prompt, into=part, **(job.sampling | settings))
             except KeyboardInterrupt:
                 return True
@@ -167,9 +168,7 @@ class _Run:
 
     def show(self) -> None:
         """Print the table and what it means."""
-        from draftwood.cli.render import console
-
-        to = console(sys.stdout)
+        to = screen.console()
         to.print(self.sides.sentence)
         to.print(_table(self.found, self.total), soft_wrap=False)
         to.print()
@@ -181,8 +180,6 @@ def _check(
     call: typer.Context, dtype: str, against: str | None, temperature: float | None, drafters: str, planner: str
 ) -> None:
     """Refuse at once what loading the models or the first prompt would, and what compares equal things."""
-    from draftwood.cli.early import check_sampling
-    from draftwood.errors import UnknownNameError, UsageError
     from draftwood.models.load import DTYPES
 
     check_sampling({"temperature": temperature})
@@ -199,8 +196,6 @@ def _check(
 
 
 def _refuse_same(dtype: str, against: str) -> None:
-    from draftwood.errors import UsageError
-
     if dtype == against:
         raise UsageError(f"both sides would be computed in {dtype}: give --against-dtype another number format")
 
@@ -208,8 +203,6 @@ def _refuse_same(dtype: str, against: str) -> None:
 def _jobs(
     prompt: str | None, tasks: str | None, prompts: Path | None, limit: int | None, chat: bool | None
 ) -> list[Job]:
-    from draftwood.cli.prompt import read_prompt
-    from draftwood.errors import UsageError
     from draftwood.measure.prompt_files import Job
 
     if sum(given is not None for given in (prompt, tasks, prompts)) > 1:
@@ -222,7 +215,7 @@ def _jobs(
 
 
 def _table(found: list[tuple[Job, Drift]], total: Drift) -> Table:
-    table = measuring.plain_table(
+    table = screen.table(
         "\ntext", "\ntokens", "KL\nmean", "\nlargest", "perplexity\nplain", "\nother", "same\nchoice",
         "first\ndifference",
     )  # fmt: skip

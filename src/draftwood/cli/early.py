@@ -7,18 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from draftwood.errors import PromptError
+
 _TEMPLATE = 512
 """Bytes that a chat template may put around a prompt, generously."""
 
 
 def check_sampling(settings: Mapping[str, Any]) -> None:
-    """Refuse sampling settings that no model could follow; None stands for what a model decides.
-
-    Raises
-    ------
-    UsageError
-        For example for a temperature that is negative or no number.
-    """
+    """Refuse, by UsageError, sampling settings that no model could follow; None leaves one to the model."""
     from draftwood.contracts import Sampling
     from draftwood.verify.sampling import check_sampling as check
 
@@ -38,16 +34,9 @@ def check_lengths(model: str, prompts: Mapping[str, str]) -> None:
     """Refuse a prompt that leaves the model no room for an answer, its weights unread; ``prompts`` are by name.
 
     The tokenizer is loaded only for prompts of about as many bytes as the model takes tokens. Models that do not
-    say their length in ``config.json`` are left to the check that follows loading.
-
-    Raises
-    ------
-    PromptError
-        Which says how long it is and how long it may be.
-    ModelNotFoundError, ModelError, UnknownNameError
-        As `draftwood.models.find`.
+    say their length in ``config.json`` are left to the check that follows loading. Raises PromptError, and what
+    `draftwood.models.find` raises.
     """
-    from draftwood.errors import PromptError
     from draftwood.models import load_tokenizer
 
     most = _positions(model)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from draftwood.cli.measuring import number, percent, plain_table
-from draftwood.cli.render import console, styles
+from draftwood.cli import screen
+from draftwood.cli.render import styles
+from draftwood.cli.screen import number, percent
 from draftwood.measure.report.markup import clean
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _TEXT, _SHORT = 32, 16
 
 def show_arms(arms: Sequence[dict[str, Any]]) -> None:
     """Print what the answers of each arm amount to."""
-    to = console(sys.stdout)
+    to = screen.console()
     for arm in arms:
         n = len(arm["answers"])
         planner = f", planner {arm['planner']}" if arm["planner"] else ""
@@ -43,7 +43,7 @@ def show_arms(arms: Sequence[dict[str, Any]]) -> None:
 def _show_cost(to: Console, rows: Sequence[dict[str, Any]]) -> None:
     if not rows:
         return
-    table = plain_table("draft nodes", "ms believed", "passes", "ms taken")
+    table = screen.table("draft nodes", "ms believed", "passes", "ms taken")
     for row in rows:
         low, high = row["nodes"]
         nodes = str(high) if low == high else f"{low} to {high}"
@@ -56,7 +56,7 @@ def _show_cost(to: Console, rows: Sequence[dict[str, Any]]) -> None:
 def _show_accept_rates(to: Console, rows: Sequence[dict[str, Any]]) -> None:
     if not rows:
         return
-    table = plain_table("source", "evidence class", "nodes", "believed", "came true")
+    table = screen.table("source", "evidence class", "nodes", "believed", "came true")
     shown: dict[str, int] = {}
     for row in rows:
         source = row["source"]
@@ -74,8 +74,8 @@ def show_answers(answers: Sequence[Answer]) -> None:
     """Print a line per answer, and how to see more of one."""
     from draftwood.measure.records.timing import rates
 
-    to = console(sys.stdout)
-    table = plain_table("answer", "tokens", "passes", "accept. length", "accept. rate", "coverage", last="prompt")
+    to = screen.console()
+    table = screen.table("answer", "tokens", "passes", "accept. length", "accept. rate", "coverage", last="prompt")
     for answer in answers:
         found = rates([answer])
         cells = [str(found.tokens), str(found.passes), number(found.mean_acceptance_length)]
@@ -88,10 +88,10 @@ def show_answers(answers: Sequence[Answer]) -> None:
 
 def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
     """Print a line per step; narrow terminals get the columns that matter most."""
-    to = console(sys.stdout)
+    to = screen.console()
     wide = to.width >= _WIDE
     columns = ("context", "text", "asked", "candidates", "scored", "accepted", "tokens", "ms")
-    table = plain_table("step", *(columns if wide else ("text", "accepted", "ms")), last="why")
+    table = screen.table("step", *(columns if wide else ("text", "accepted", "ms")), last="why")
     table.columns[0].justify = "right"
     table.columns[2 if wide else 1].justify = "left"
     for column in table.columns[:-1]:
@@ -135,7 +135,7 @@ def _texts(answer: Answer, most: int) -> Iterator[Text]:
 
 def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> None:
     """Print all that is known of one step."""
-    to = console(sys.stdout)
+    to = screen.console()
     show_head(to, found)
     to.print()
     _show_sources(to, found["sources"])
@@ -166,7 +166,7 @@ def show_tree(to: Console, found: dict[str, Any], answer: Answer, text: Callable
 def _show_sources(to: Console, rows: Sequence[dict[str, Any]]) -> None:
     if not rows:
         return
-    table = plain_table("source", "asked", "proposed", "scored", "accepted", "match length", "ms")
+    table = screen.table("source", "asked", "proposed", "scored", "accepted", "match length", "ms")
     for row in rows:
         counts = [str(row[name]) for name in ("asked", "proposed", "kept", "accepted", "match_length")]
         table.add_row(row["source"], *counts, number(row["draft_ms"]))
@@ -178,7 +178,7 @@ def _show_alternatives(to: Console, found: dict[str, Any]) -> None:
     rows, plan = found["alternatives"], found["plan"]
     if not rows:
         return
-    table = plain_table("draft nodes", "expected tokens", "ms", "tokens/s", "of the best", last="")
+    table = screen.table("draft nodes", "expected tokens", "ms", "tokens/s", "of the best", last="")
     best = max(row["tokens_per_second"] for row in rows) or 1.0
     scored = plan.get("pooled", plan.get("chosen"))
     for row in rows:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from draftwood.cli import options
+from draftwood.cli import options, screen
 
 Name = Annotated[str, typer.Argument(help="A name of `draftwood models`.")]
 Force = Annotated[bool, typer.Option("--force", help="Fetch again even though it is there and whole.")]
@@ -41,15 +41,13 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
 @contextmanager
 def _progress(name: str) -> Iterator[Report]:
     """A bar per stage on a terminal, a line per stage elsewhere; both on standard error."""
-    from draftwood.cli.render import console
-
     if not sys.stderr.isatty():
         yield _Lines(name).report
         return
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console(sys.stderr)) as progress:
+    with Progress(*columns, console=screen.console(sys.stderr)) as progress:
         tasks: dict[str, TaskID] = {}
 
         def report(stage: str, done: int, total: int) -> None:

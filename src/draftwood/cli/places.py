@@ -15,22 +15,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace a file that is the
 
 
 def check_place(path: Path, force: bool, flag: str = "-o") -> None:
-    """Refuse a path that cannot be written, or a file that is not empty unless ``force`` is set.
-
-    Parameters
-    ----------
-    path
-        Where a whole file is to be written.
-    force
-        Replace what is there.
-    flag
-        The option that gave the path, for the message.
-
-    Raises
-    ------
-    UsageError
-        With what to do instead.
-    """
+    """Refuse a path that cannot be written, or a file that is not empty unless ``force`` is set (UsageError)."""
     check_writable(path, flag)
     if path.is_file() and path.stat().st_size and not force:
         raise UsageError(f"{path} is there already: choose another {flag}, or replace it with --force")
@@ -39,12 +24,7 @@ def check_place(path: Path, force: bool, flag: str = "-o") -> None:
 def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] = UsageError) -> None:
     """Refuse a path where no file can be made: a folder, or a place where the system does not allow it.
 
-    It is tried, with a file that is gone at once: permissions alone promise too much.
-
-    Raises
-    ------
-    UsageError
-        (or ``error``) with the system's reason.
+    It is tried, with a file that is gone at once: permissions alone promise too much. Raises ``error``.
     """
     try:
         if path.is_dir():
@@ -62,12 +42,9 @@ def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] 
 
 
 def check_rows(path: Path | None, verb: str) -> None:
-    """Refuse a file of rows that could not be written, or was written by something else than ``draftwood VERB``.
+    """Refuse a file of records that cannot be written (RecordError), or was not written by ``verb`` (UsageError).
 
-    Raises
-    ------
-    RecordError, UsageError
-        With what to do instead; settings that differ are told later, when all of them are known.
+    Settings that differ are told later, when all of them are known.
     """
     from draftwood.measure.records.lines import compressed, read_lines, zstandard
 

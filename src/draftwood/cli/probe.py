@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places
+from draftwood.cli import measuring, options, places, screen
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
     from draftwood.measure.prompt_files import Job
@@ -49,7 +49,6 @@ def probe(
 ) -> None:
     """Count how often a proposal would have been right, decoding unchanged."""
     from draftwood.drafters.lookup.drafter import LookupDrafter
-    from draftwood.errors import UsageError
 
     if ngram_min > ngram_max:
         raise UsageError(f"--ngram-min {ngram_min} is above --ngram-max {ngram_max}: give a smaller one")
@@ -61,7 +60,7 @@ def probe(
     measuring.check_jobs(jobs, loading.model)
     run = _Run(loading, drafter, max_new_tokens)
     jobs = measuring.as_asked(jobs, prompts is not None, run.tokenizer, chat, quiet=as_json)
-    with measuring.progress() as bar:
+    with screen.progress() as bar:
         interrupted = run.answer(jobs, output, bar)
     document = run.document() | {"interrupted": interrupted}
     if as_json:
@@ -77,7 +76,6 @@ def probe(
 def _jobs(
     prompts: Path | None, ids: Path | None, suite: str | None, limit: int | None, chat: bool | None
 ) -> list[Job]:
-    from draftwood.errors import UsageError
     from draftwood.measure.prompt_files import read_prompt_ids
 
     if sum(given is not None for given in (prompts, ids, suite)) > 1:
@@ -178,11 +176,9 @@ class _Run:
 
 
 def _show(document: dict[str, Any]) -> None:
-    from draftwood.cli.render import console
-
-    to = console(sys.stdout)
+    to = screen.console()
     words = ("targets", "proposals", "accepted", "proposal_rate", "acceptance_rate", "accepted_per_target")
-    table = measuring.plain_table("prompt", *words)
+    table = screen.table("prompt", *words)
     for row in document["prompts"]:
         table.add_row(f"{row['task']} {row['name']}", *_cells(row))
     table.add_row("total", *_cells(document))
@@ -198,4 +194,4 @@ def _show(document: dict[str, Any]) -> None:
 def _cells(row: dict[str, Any]) -> list[str]:
     counts = [str(row[name]) for name in ("targets", "proposals", "accepted")]
     rates = ("proposal_rate", "acceptance_rate", "accepted_per_target")
-    return counts + [measuring.number(row[name], 3) for name in rates]
+    return counts + [screen.number(row[name], 3) for name in rates]

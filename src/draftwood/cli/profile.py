@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places
+from draftwood.cli import measuring, options, places, screen
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -120,10 +121,9 @@ class _Run:
 
     def show(self) -> None:
         """Print the table, the curves and what else was measured."""
-        from draftwood.cli.render import console
         from draftwood.measure.profile.plot import picture_of_characters
 
-        to = console(sys.stdout)
+        to = screen.console()
         settings = self.settings
         to.print(
             f"{settings['model']}, {settings['dtype']}, {settings['threads']} threads on {settings['device']}"
@@ -221,8 +221,6 @@ def _sentences(measured: Profile, threads: int) -> Iterator[str]:
 
 
 def _numbers(flag: str, given: str | None) -> list[int] | None:
-    from draftwood.errors import UsageError
-
     if given is None:
         return None
     try:
@@ -241,8 +239,6 @@ def _check_packages(*, picture: bool, characters: bool) -> None:
 
 
 def _check_places(output: Path | None, plot: Path | None, force: bool) -> None:
-    from draftwood.errors import UsageError
-
     if output is not None and output.suffix == ".zst":
         raise UsageError(f"{output}: a profile is small and stays readable; name it FILE.jsonl")
     if plot is not None and not plot.suffix:
@@ -255,7 +251,6 @@ def _check_places(output: Path | None, plot: Path | None, force: bool) -> None:
 
 
 def _check_picture(plot: Path) -> None:
-    from draftwood.errors import UsageError
     from draftwood.measure.profile.plot import picture_kinds
 
     kinds = picture_kinds()
@@ -266,14 +261,12 @@ def _check_picture(plot: Path) -> None:
 @contextmanager
 def _progress(title: str) -> Iterator[Callable[[str, float], None]]:
     """A bar on a terminal, nothing elsewhere; on standard error."""
-    from draftwood.cli.render import console
-
     if not sys.stderr.isatty():
         yield lambda _what, _share: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn(title), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+    with Progress(*columns, console=screen.console(sys.stderr), transient=True) as bar:
         task = bar.add_task("", total=1.0)
         yield lambda what, share: bar.update(task, description=what, completed=share)

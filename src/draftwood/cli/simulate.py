@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places
+from draftwood.cli import measuring, options, places, screen
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +66,6 @@ def simulate(
     as_json: options.Json = False,
 ) -> None:
     """Replay recorded answers and count the passes that drafting would have taken."""
-    from draftwood.errors import UsageError
     from draftwood.measure.records.traces import read_traces
 
     if planner is not None and draft:
@@ -82,7 +81,7 @@ def simulate(
     known = _tokenizer(tokenizer)
     found = [trace for path in traces for trace in read_traces(path, known)]
     run = _Run(found, planners, drafters, curve, known, batch, uncalibrated)
-    with measuring.progress() as bar:
+    with screen.progress() as bar:
         interrupted = run.run(bar)
     rows, totals = run.rows(), run.totals()
     if as_json:
@@ -103,7 +102,6 @@ _UNTIMED = "fixed:16"
 
 def _refuse_planners(planners: Iterable[str], curve: CostCurve | None) -> None:
     """Names are checked before anything is read; a planner that goes by time needs passes that take some."""
-    from draftwood.errors import UsageError
     from draftwood.planning.goodput import GoodputPlanner
     from draftwood.planning.load import load
 
@@ -121,7 +119,6 @@ def _nodes(planner: str) -> int | None:
 
 
 def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
-    from draftwood.errors import UsageError
     from draftwood.models.profile_place import newest_profile
     from draftwood.planning.cost_curve import CostCurve
 
@@ -142,10 +139,9 @@ def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
 def _tokenizer(name: str | None) -> Any:
     if name is None:
         return None
-    from draftwood.cli.render import busy
     from draftwood.models import load_tokenizer
 
-    with busy(f"loading the tokenizer of {name}"):
+    with screen.busy(f"loading the tokenizer of {name}"):
         return load_tokenizer(name)
 
 
@@ -234,12 +230,9 @@ class _Run:
 
 
 def _show(rows: list[dict[str, Any]], timed: bool) -> None:
-    from draftwood.cli.measuring import number, percent
-    from draftwood.cli.render import console
-
     columns = ["planner", "generated", "verifier passes", "ideal speedup", "without looped tails", "accept. rate",
                "coverage", "drafting us/step"] + ["predicted speedup"] * timed  # fmt: skip
-    table = measuring.plain_table("task", "drafter", *columns)
+    table = screen.table("task", "drafter", *columns)
     table.columns[1].justify = "left"
     for row in rows:
         cells = [row["task"], row["drafter"], row["planner"], str(row["generated"]), str(row["verifier_passes"])]
@@ -247,7 +240,7 @@ def _show(rows: list[dict[str, Any]], timed: bool) -> None:
         cells += [percent(row["acceptance_rate"]), percent(row["draft_coverage"])]
         cells += [number(row["drafting_us_per_step"], 0)]
         table.add_row(*cells, *([number(row["predicted_speedup"])] if timed else []))
-    to = console(sys.stdout)
+    to = screen.console()
     to.print(table, soft_wrap=False)
     to.print(
         "generated: tokens that decoding wrote, the one that reading the prompt pays for left out; ideal speedup: "

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from draftwood.cli.prompt import decoded
 from draftwood.errors import PromptError
 
 HISTORY = 1000
@@ -27,8 +28,6 @@ def piped() -> Iterator[str]:
     PromptError
         For bytes that are no UTF-8.
     """
-    from draftwood.cli.prompt import decoded
-
     begun = ""
     for number, raw in enumerate(sys.stdin.buffer, 1):
         line = decoded(raw, f"line {number} of standard input", PromptError)

@@ -11,7 +11,7 @@ from draftwood.measure.records.records import Answer, read_records
 
 _OTHERS = {
     "trace": "is a trace, which has no steps: replay it with draftwood simulate -o and explain those rows",
-    "lookahead": "was written by draftwood probe, which decodes unchanged: nothing was drafted",
+    "probe": "was written by draftwood probe, which decodes unchanged: nothing was drafted",
     "profile": "is a profile, which has no steps: explain rows of draftwood generate -o or bench -o",
 }
 
