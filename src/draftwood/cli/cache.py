@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -46,19 +45,11 @@ Level = Annotated[
 Chunk = Annotated[int, typer.Option(min=3, metavar="N", help="Longest text replayed; longer ones are cut.")]
 Draft = Annotated[int, typer.Option(min=1, max=1 << 16, metavar="N", help="Most tokens of a draft.")]
 
-app = typer.Typer(
-    name="cache",
-    help="Counts of what followed n-grams: make, add up and inspect what the drafter ngram-cache reads.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
+_SHOWN = 5  # reasons why files were left out
+
+app = options.group(
+    "cache", "Counts of what followed n-grams: make, add up and inspect what the drafter ngram-cache reads."
 )
-
-
-@app.callback()
-def top(context: typer.Context) -> None:
-    """Counts of what followed n-grams: make, add up and inspect what the drafter ngram-cache reads."""
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @app.command()
@@ -71,7 +62,7 @@ def create(
     as_json: options.Json = False,
 ) -> None:
     """Count what follows each n-gram of some texts."""
-    from draftwood.cli.cache_texts import Tokens, say_skipped
+    from draftwood.cli.cache_texts import Tokens
     from draftwood.drafters.llama_cpp.ngram_counts_file import write_counts
 
     wanted = _sizes(sizes)
@@ -83,7 +74,7 @@ def create(
         for ids in known.texts(texts, bar):
             counts.read(ids, fresh=True)
             read += len(ids)
-    say_skipped(known.skipped)
+    screen.say_skipped(known.skipped, _SHOWN)
     written = write_counts(output, counts.records(), format=format, tokenizer=known.fingerprint)
     _tell(written, as_json, {"tokens_read": read})
 
@@ -129,10 +120,7 @@ def stats(
 
         level = level or ("static" if set(facts["ngrams"]) == {"2"} else "dynamic")
         facts["replay"] = _replay(found, texts, Tokens(tokenizer), level, chunk, draft)
-    if as_json:
-        print(json.dumps(facts))
-    else:
-        _show(facts)
+    screen.finish(facts, lambda: _show(facts), as_json=as_json)
 
 
 def _sizes(text: str) -> tuple[int, int]:
@@ -146,10 +134,8 @@ def _sizes(text: str) -> tuple[int, int]:
 def _refuse_to_replace(path: Path) -> None:
     """Replace nothing but counts, be they llama.cpp's."""
     from draftwood.drafters.llama_cpp.ngram_counts_file import KIND, read_counts
-    from draftwood.files.format import refuse_to_replace
 
-    refuse_to_replace(path, KIND, read_counts)
-    places.check_writable(path)
+    places.check_replaceable(path, KIND, read_counts)
 
 
 def _facts(file: CountsFile) -> dict[str, Any]:
@@ -174,14 +160,13 @@ def _facts(file: CountsFile) -> dict[str, Any]:
 def _replay(
     file: CountsFile, texts: list[Path], tokens: Tokens, level: str, chunk: int, draft: int
 ) -> dict[str, Any]:
-    from draftwood.cli.cache_texts import say_skipped
     from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
     from draftwood.measure.records.traces import Trace
     from draftwood.measure.simulate import row, simulate
 
     with screen.progress() as bar:
         read = list(tokens.texts(texts, bar))
-        say_skipped(tokens.skipped)
+        screen.say_skipped(tokens.skipped, _SHOWN)
         if tokens.fingerprint is not None:
             file.check_tokenizer(tokens.fingerprint)
         pieces = [ids[at : at + chunk] for ids in read for at in range(0, len(ids), chunk)]
@@ -196,6 +181,7 @@ def _replay(
             bar(len(answers), len(traces), "replaying")
     found = row(answers)
     steps = [step.by_source[0] for answer in answers for step in answer.steps if step.by_source]
+    rates = ("acceptance_rate", "draft_coverage", "mean_acceptance_length", "drafting_us_per_step")
     return {
         "level": level,
         "pieces": len(traces),
@@ -203,35 +189,28 @@ def _replay(
         "passes": found["verifier_passes"],
         "drafted": sum(step.kept for step in steps),
         "accepted": sum(step.accepted for step in steps),
-        "acceptance_rate": found["acceptance_rate"],
-        "draft_coverage": found["draft_coverage"],
-        "mean_acceptance_length": found["mean_acceptance_length"],
-        "drafting_us_per_step": found["drafting_us_per_step"],
+        **{name: found[name] for name in rates},
     }
 
 
 def _tell(file: CountsFile, as_json: bool, more: dict[str, Any]) -> None:
     facts = _facts(file) | more
-    if as_json:
-        print(json.dumps(facts))
-        return
     ngrams, continuations = (sum(facts[name].values()) for name in ("ngrams", "continuations"))
-    print(f"{file.path}: {ngrams:,} n-grams with {continuations:,} continuations, {facts['bytes'] / 1e6:,.1f} MB")
+    held = f"{ngrams:,} n-grams with {continuations:,} continuations"
+    line = f"{file.path}: {held}, {facts['bytes'] / 1e6:,.1f} MB"
+    screen.finish(facts, lambda: print(line), as_json=as_json)
 
 
 def _show(facts: dict[str, Any]) -> None:
     to = screen.console()
     made_for = f"tokenizer {facts['tokenizer']}" if facts["tokenizer"] else "tokenizer unknown"
     to.print(f"{facts['file']}: format of {facts['format']}, {facts['bytes'] / 1e6:,.1f} MB, {made_for}")
-    table = screen.table("tokens", "n-grams", "continuations", "counted")
-    for size in facts["ngrams"]:
-        table.add_row(size, *(f"{facts[name][size]:,}" for name in ("ngrams", "continuations", "counted")))
-    to.print(table)
-    if "replay" in facts:
-        _show_replay(to, facts["replay"])
-
-
-def _show_replay(to: Any, found: dict[str, Any]) -> None:
+    held = ("ngrams", "continuations", "counted")
+    rows = [(size, *(f"{facts[name][size]:,}" for name in held)) for size in facts["ngrams"]]
+    to.print(screen.table("tokens", "n-grams", "continuations", "counted", rows=rows))
+    if "replay" not in facts:
+        return
+    found = facts["replay"]
     rate, length = screen.percent(found["acceptance_rate"]), screen.number(found["mean_acceptance_length"])
     to.print(
         f"as {found['level']} level, {found['tokens']:,} tokens replayed in {found['pieces']:,} pieces: "

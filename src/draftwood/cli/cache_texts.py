@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from draftwood.cli import options, screen
+from draftwood.cli import options
 from draftwood.errors import RecordError, UsageError
 
-if TYPE_CHECKING:
-    from draftwood.corpora.walk import Source
-
 _ENDINGS = (".jsonl", ".jsonl.zst")
-_SHOWN = 5
 
 
 class Tokens:
     """Reads files of text, of records or of ids.
 
-    Parameters
-    ----------
-    tokenizer
-        Model or folder whose tokenizer reads text; loaded when there is some, by default the default model's.
+    ``tokenizer`` names the model or folder whose tokenizer reads text; it is loaded when there is some, and is by
+    default that of the default model.
     """
 
     def __init__(self, tokenizer: str | None) -> None:
@@ -35,14 +28,9 @@ class Tokens:
         """Yield the ids of each text: a file, or a record of a file of records that is named itself.
 
         Folders are walked; in them every file is text, and those are left out that a corpus would leave out.
-
-        Raises
-        ------
-        UsageError
-            For a path that cannot be read, or a file without text.
-        RecordError
-            For a broken record, by number.
+        Raises UsageError for a path that cannot be read or a file without text, RecordError for a broken record.
         """
+        from draftwood.corpora.texts import documents
         from draftwood.corpora.walk import MAX_BYTES, sources
 
         found = sources(paths, MAX_BYTES, self.skipped)
@@ -51,18 +39,14 @@ class Tokens:
             if source.path in paths and source.path.name.endswith(_ENDINGS):
                 yield from self._records(source.path)
             else:
-                yield from self._texts(source)
+                yield from (self._ids(text) for _, text in documents(source, (), self.skipped))
         progress(len(found), len(found), "")
 
     @property
     def tokenizer(self) -> Any:
         """The tokenizer; loaded now if it was not needed yet."""
         if self._known is None:
-            from draftwood.models import load_tokenizer
-
-            name = self._name or options.MODEL_DEFAULT
-            with screen.busy(f"loading the tokenizer of {name}"):
-                self._known = load_tokenizer(name)
+            self._known = options.load_tokenizer(self._name or options.MODEL_DEFAULT)
         return self._known
 
     @property
@@ -73,12 +57,6 @@ class Tokens:
         if self._known is None and self._name is None:
             return None
         return tokenizer_fingerprint(self.tokenizer)
-
-    def _texts(self, source: Source) -> Iterator[list[int]]:
-        from draftwood.corpora.texts import documents
-
-        for _, text in documents(source, (), self.skipped):
-            yield self._ids(text)
 
     def _records(self, path: Path) -> Iterator[list[int]]:
         from draftwood.measure.records.lines import read_lines
@@ -106,10 +84,10 @@ class Tokens:
         )
 
     def _part(self, name: str, value: Any) -> list[int]:
-        if isinstance(value, str) and not name.endswith("ids"):
-            return self._ids(value)
         if not name.endswith("ids"):
-            raise ValueError(f"{name} is no text")
+            if not isinstance(value, str):
+                raise ValueError(f"{name} is no text")
+            return self._ids(value)
         if not isinstance(value, list) or not all(type(i) is int and 0 <= i < 1 << 31 for i in value):
             raise ValueError(f"{name} is no list of token ids (whole numbers from 0)")
         return value
@@ -117,10 +95,3 @@ class Tokens:
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         return ids
-
-
-def say_skipped(skipped: Counter[str]) -> None:
-    """Say on standard error which files were left out."""
-    if skipped:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in skipped.most_common(_SHOWN))
-        print(f"left out: {reasons}", file=sys.stderr)

@@ -39,33 +39,25 @@ def chat(
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
     with Conversation(loaded.model, system=system, **loaded.objects, **given.settings) as conversation:
-        Talk(conversation, Room(given, loaded, forget), loaded).run()
+        Talk(conversation, Room(loaded, forget), loaded).run()
 
 
 class Room:
     """The room that a model's longest text leaves a conversation.
 
-    Parameters
-    ----------
-    given, loaded
-        Flags and model.
-    forget
-        Drop the oldest turns where an answer would not fit.
+    ``forget`` drops the oldest turns where an answer would not fit.
     """
 
-    def __init__(self, given: Given, loaded: Loaded, forget: bool) -> None:
+    def __init__(self, loaded: Loaded, forget: bool) -> None:
         from draftwood.engines.transformers.shared import known_target
 
-        self._given, self._loaded, self._forget = given, loaded, forget
+        self._loaded, self._forget = loaded, forget
         self._most = known_target(loaded.model).capabilities.max_positions
 
     def make(self, messages: list[dict[str, str]], question: str) -> int:
         """Make room for a question and its answer; returns how many turns were dropped for it.
 
-        Raises
-        ------
-        PromptError
-            If the question is too long, or the conversation is full and nothing may be dropped.
+        Raises PromptError if the question is too long, or the conversation is full and nothing may be dropped.
         """
         systems = [message for message in messages if message["role"] == "system"]
         if (tokens := len(self._ids(systems, question))) >= self._most:
@@ -88,7 +80,7 @@ class Room:
     def _is_short(self, messages: list[dict[str, str]], question: str) -> bool:
         """Return whether the room is too short for an answer: all of it, or half of what the model takes."""
         ids = self._ids(messages, question)
-        wanted = self._loaded.request(self._given, ids).limit
+        wanted = self._loaded.request(ids).limit
         return len(ids) + min(wanted, self._most // 2) > self._most
 
     def cut(self, answer: Generation) -> bool:

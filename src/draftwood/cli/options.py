@@ -247,6 +247,18 @@ def shared(verb: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
+def group(name: str, help: str) -> typer.Typer:
+    """Return a verb that only has verbs below it; without one of them it prints its help."""
+    app = typer.Typer(name=name, help=help, invoke_without_command=True, rich_markup_mode=None)
+
+    @app.callback(help=help)
+    def top(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            print(context.get_help())
+
+    return app
+
+
 def was_given(call: typer.Context, name: str) -> bool:
     """Return whether the user gave this flag."""
     source = call.get_parameter_source(name)

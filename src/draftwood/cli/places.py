@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,6 +40,17 @@ def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] 
     except OSError as reason:
         said = reason.strerror or str(reason)
         raise error(f"{path} cannot be written ({said}): choose another place with {flag}") from reason
+
+
+def check_replaceable(path: Path, kind: Any, read: Callable[[Path], Any] | None = None) -> None:
+    """Refuse a path that cannot be written, or where something else than a file of this ``kind`` is.
+
+    ``kind`` and ``read`` are those of `draftwood.files.format.refuse_to_replace`.
+    """
+    from draftwood.files.format import refuse_to_replace
+
+    refuse_to_replace(path, kind, read)
+    check_writable(path)
 
 
 def check_rows(path: Path | None, verb: str) -> None:

@@ -72,9 +72,12 @@ def busy(what: str) -> Iterator[None]:
 
 @contextmanager
 def progress(title: str = "") -> Iterator[Callable[[int, int, str], None]]:
-    """Show a bar on standard error, elsewhere a line a minute; yields (done, all, what comes now) -> None."""
+    """Show a bar on a terminal's standard error; yields (done, all, what comes now) -> None.
+
+    Elsewhere, a bar without ``title`` is a line a minute, and one with a title says nothing.
+    """
     if not sys.stderr.isatty():
-        yield _line_a_minute()
+        yield _line_a_minute() if not title else lambda _done, _total, _what: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
