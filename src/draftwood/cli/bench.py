@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places, screen
+from draftwood.cli import early, measuring, options, screen
 from draftwood.cli.early import check_sampling
 from draftwood.errors import UsageError
 
@@ -135,7 +135,7 @@ class _Run:
         if peers:
             engines = [peer.engine for peer in peer_names(peers)]
             peers = ",".join([*dict.fromkeys(engines), peers])  # each with its engine's plain decoding beside it
-        places.check_rows(output, "bench")
+        early.check_rows(output, "bench")
         self.names = {"model": loading.model, "dtype": loading.dtype}
         self._loading, self._specs, self._peers = loading, specs, peers
         self._sources = UserTexts(**sources)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import options, places, screen
+from draftwood.cli import early, options, screen
 from draftwood.cli.prompt import read_prompt
 from draftwood.errors import UsageError
 
@@ -163,4 +163,4 @@ def _refuse_to_replace(path: Path) -> None:
     """Replace nothing but a corpus."""
     from draftwood.drafters.corpus.file import KIND
 
-    places.check_replaceable(path, KIND)
+    early.check_replaceable(path, KIND)

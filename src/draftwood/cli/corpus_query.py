@@ -22,16 +22,9 @@ _ALL = 1 << 30
 
 @dataclass(slots=True)
 class Found:
-    """Where a text occurs.
+    """How often a text occurs, what follows it and how often, and where: names of documents, first tokens.
 
-    Attributes
-    ----------
-    count
-        How often.
-    following
-        What comes behind it -> how often: the rest of a token that begins in the text, or the next token.
-    places
-        Names of documents, and the token where it begins.
+    What follows is the rest of a token that begins in the text, or the next token.
     """
 
     count: int = 0
@@ -40,15 +33,7 @@ class Found:
 
 
 class Search:
-    """Looks up texts in a corpus.
-
-    Parameters
-    ----------
-    corpus, tokenizer
-        What is searched, and the tokenizer it was built with.
-    most
-        Most places that are listed.
-    """
+    """Looks up texts in a corpus."""
 
     def __init__(self, corpus: Corpus, tokenizer: Any, most: int) -> None:
         self._corpus, self._tokenizer, self._most = corpus, tokenizer, most

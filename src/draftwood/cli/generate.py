@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import options, places, screen
+from draftwood.cli import early, options, screen
 from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.options import Given, Loaded
 from draftwood.cli.prompt import as_asked, check_chat, read_prompt
@@ -54,7 +54,7 @@ def generate(
     if show_iterations:
         given = _for_iterations(call, given, compare or as_json)
     text = read_prompt(prompt)
-    places.check_rows(output, "generate")
+    early.check_rows(output, "generate")
     loaded = given.load(text)
     content = as_asked(text, loaded.tokenizer, chat, system, quiet=as_json)
     answer = Answering(loaded, content, quiet=as_json)

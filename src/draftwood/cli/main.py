@@ -10,30 +10,13 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from draftwood import __version__
-from draftwood.cli import (
-    bench,
-    cache,
-    chat,
-    corpus,
-    demo,
-    drift,
-    explain,
-    export,
-    fetch,
-    generate,
-    info,
-    models,
-    probe,
-    profile,
-    report,
-    simulate,
-    streams,
-)
+from draftwood.cli import cache, corpus, streams
 from draftwood.errors import DraftwoodError
 
 app = typer.Typer(
@@ -44,23 +27,12 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help, plain errors: nothing that a pipe would garble
     pretty_exceptions_enable=False,
 )
-for verb in (
-    generate.generate,
-    chat.chat,
-    demo.demo,
-    probe.probe,
-    simulate.simulate,
-    profile.profile,
-    bench.bench,
-    drift.drift,
-    report.report,
-    explain.explain,
-    export.export_custom_generate,
-    fetch.fetch,
-    models.models,
-    info.info,
-):
-    app.command()(verb)
+VERBS = (
+    "generate", "chat", "demo", "probe", "simulate", "profile", "bench", "drift", "report", "explain",
+    "export_custom_generate", "fetch", "models", "info",
+)  # fmt: skip
+for verb in VERBS:  # each is a function in a module of its name
+    app.command()(getattr(import_module(f"draftwood.cli.{verb}"), verb))
 app.add_typer(cache.app)
 app.add_typer(corpus.app)
 

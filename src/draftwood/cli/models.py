@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from draftwood.cli import options, screen
@@ -39,12 +40,5 @@ def models(as_json: options.Json = False) -> None:
 
 def as_dict(model: Installed) -> dict[str, Any]:
     """Return a JSON-ready dictionary of one model."""
-    return {
-        "name": model.name,
-        "state": model.state,
-        "description": model.description,
-        "licence": model.licence,
-        "folder": str(model.path),
-        "size": model.size,
-        "download_size": model.download_size,
-    }
+    found = asdict(model)
+    return found | {"folder": str(found.pop("path"))}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from draftwood.cli import early, places, screen
+from draftwood.cli import early, screen
 from draftwood.cli.prompt import read_given
 from draftwood.errors import UsageError
 
@@ -285,7 +285,7 @@ def check_sources(drafters: str, sources: dict[str, Any]) -> list[str]:
     given.opened(complete)
     memory = sources.get("memory")
     if memory is not None and not memory.exists():
-        places.check_writable(memory, "--memory")
+        early.check_writable(memory, "--memory")
     return [d.name for d in complete]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places, screen
+from draftwood.cli import early, measuring, options, screen
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def probe(
     max_new_tokens: measuring.MaxNewTokens = 64,
     trace: Trace = None,
     text: Text = False,
-    force: places.Force = False,
+    force: early.Force = False,
     output: measuring.RecordsOut = None,
     as_json: options.Json = False,
 ) -> None:
@@ -54,8 +54,8 @@ def probe(
     if ngram_min > ngram_max:
         raise UsageError(f"--ngram-min {ngram_min} is above --ngram-max {ngram_max}: give a smaller one")
     if trace is not None:
-        places.check_place(trace, force, "--trace")
-    places.check_rows(output, "probe")
+        early.check_place(trace, force, "--trace")
+    early.check_rows(output, "probe")
     drafter = LookupDrafter(max_ngram=ngram_max, min_ngram=ngram_min, length=1)
     jobs = _jobs(prompts, prompt_ids_file, suite, limit, chat)
     own = prompts is not None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places, screen
+from draftwood.cli import early, measuring, options, screen
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def profile(
     seconds: Seconds = _SECONDS,
     output: Output = None,
     plot: Plot = None,
-    force: places.Force = False,
+    force: early.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Measure what a pass over n tokens costs here.
@@ -222,4 +222,4 @@ def _check_places(output: Path | None, plot: Path | None, force: bool) -> None:
             )
     for place, flag in ((output, "-o"), (plot, "--plot")):
         if place is not None:
-            places.check_place(place, force, flag)
+            early.check_place(place, force, flag)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from draftwood.cli import places
+from draftwood.cli import early
 
 Records = Annotated[
     list[Path],
@@ -22,14 +22,14 @@ Answers = Annotated[
 
 
 def report(
-    rows: Records, output: Output, title: Title = None, answers: Answers = None, force: places.Force = False
+    rows: Records, output: Output, title: Title = None, answers: Answers = None, force: early.Force = False
 ) -> None:
     """Show what was measured as one self-contained HTML page."""
     from draftwood.measure.explain.why import count
     from draftwood.measure.report.build import build, write
 
     # Over what it reads it is refused anyway, by another sentence.
-    places.check_place(output, force or output.resolve() in {source.resolve() for source in rows})
+    early.check_place(output, force or output.resolve() in {source.resolve() for source in rows})
     page = build(rows, title, answers)
     size = write(output, page, rows)
     print(f"{output}: {size / 1000:,.0f} kB, {count(page.shown, 'answer')} shown as text")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places, screen
+from draftwood.cli import early, measuring, options, screen
 from draftwood.cli.screen import number, percent
 from draftwood.errors import UsageError
 
@@ -76,7 +76,7 @@ def simulate(
         raise UsageError("--uncalibrated hides what passes cost: say that with --cost or --profile")
     default = _UNTIMED if curve is None else options.PLANNER_DEFAULT
     planners = [f"fixed:{n}" for n in draft or ()] or [planner or default]
-    places.check_rows(output, "simulate")
+    early.check_rows(output, "simulate")
     _refuse_planners(planners, curve)
     known = options.load_tokenizer(tokenizer) if tokenizer is not None else None
     found = [trace for path in traces for trace in read_traces(path, known)]

@@ -23,10 +23,7 @@ _PASTED = 0.03
 def piped() -> Iterator[str]:
     """Yield the questions on standard input, a line each; one that ends in a backslash goes on in the next.
 
-    Raises
-    ------
-    PromptError
-        For bytes that are no UTF-8.
+    Raises PromptError for bytes that are no UTF-8.
     """
     begun = ""
     for number, raw in enumerate(sys.stdin.buffer, 1):
@@ -43,12 +40,7 @@ def piped() -> Iterator[str]:
 def ask(prompt: str) -> str:
     """Read a question from the terminal: a line, with those that a backslash joins or that were pasted with it.
 
-    Raises
-    ------
-    EOFError
-        If the input ends instead.
-    PromptError
-        For bytes that are no UTF-8.
+    Raises EOFError if the input ends instead, PromptError for bytes that are no UTF-8.
     """
     try:
         text = input(prompt)
