@@ -1,4 +1,4 @@
-"""``draftwood bench``: drafters and peers side by side on the same prompts."""
+"""``draftwood bench``: compares drafters, and other engines, on the same prompts."""
 
 from __future__ import annotations
 
@@ -27,17 +27,22 @@ Tasks = Annotated[
 ]
 Peers = Annotated[
     str | None,
-    typer.Option(metavar="PEER,PEER", help="Others on the same weights: transformers:lookup, llama.cpp:all."),
+    typer.Option(
+        metavar="PEER,PEER", help="Other engines on the same weights: transformers:lookup, llama.cpp:all."
+    ),
 ]
 Planner = Annotated[str | None, typer.Option(help="How much is drafted. [default: goodput]")]
 Draft = Annotated[int | None, typer.Option(min=0, help="Short for --planner fixed:N.")]
 Temperature = Annotated[
-    float | None, typer.Option(help="For every prompt. [default: what the task says, else greedy]")
+    float | None, typer.Option(help="Temperature for every prompt. [default: the task's own, else greedy]")
 ]
 Rounds = Annotated[int, typer.Option(min=1, help="Runs of each arm on each prompt.")]
-Seed = Annotated[int, typer.Option(help="Of sampling, and of the order of runs.")]
+Seed = Annotated[int, typer.Option(help="Seed of sampling and of the order of runs.")]
 Sustain = Annotated[
-    float | None, typer.Option(min=1, metavar="SECONDS", help="Instead, repeat one answer for so long: the trend.")
+    float | None,
+    typer.Option(
+        min=1, metavar="SECONDS", help="Instead, repeat one answer for this long and show how its speed changes."
+    ),
 ]
 
 
@@ -65,16 +70,18 @@ def bench(
 ) -> None:
     """Compare drafters, and peers, on the same prompts.
 
-    Every arm of ours but none drafts from what --prediction, --memory, --corpus and --context give. A memory
-    carries over from prompt to prompt within an arm; every round begins with what its file holds, which is
-    not written to.
+    Every arm of draftwood except none drafts from what --prediction, --memory, --corpus and --context give.
+    Within an arm, a memory carries over from prompt to prompt; each round starts with what the memory's file
+    holds, and the file is not changed.
     """
     from draftwood.cli.bench_table import show
     from draftwood.measure.bench.differences import differences
     from draftwood.measure.bench.run import BenchSettings
     from draftwood.measure.bench.table import table
 
-    chosen = measuring.planner_of(planner, draft, options.PLANNER_DEFAULT)
+    if planner is not None and draft is not None:
+        raise UsageError(f"--draft {draft} means --planner fixed:{draft}: give one of them")
+    chosen = f"fixed:{draft}" if draft is not None else planner or options.PLANNER_DEFAULT
     _check(call, chosen, temperature, sustain)
     specs = _arms(drafters, chosen, texts.sources)
     jobs = measuring.jobs_of(tasks, prompts, limit, chat)
@@ -101,7 +108,7 @@ def bench(
 
 
 def _check(call: typer.Context, planner: str, temperature: float | None, sustain: float | None) -> None:
-    """Refuse at once what would be refused, or be without effect, after the model is loaded."""
+    """Refuse, before the model is loaded, settings that are wrong or would have no effect."""
     from draftwood.planning.load import load as load_planner
 
     load_planner(planner)
@@ -111,7 +118,7 @@ def _check(call: typer.Context, planner: str, temperature: float | None, sustain
 
 
 def _arms(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
-    """Return plain decoding and the sets of drafters, their files opened once."""
+    """Return plain decoding and the sets of drafters, after opening their files once as a check."""
     from draftwood.drafters.load import arms
 
     specs = list(dict.fromkeys(["none", *(spec for spec, _ in arms(drafters))]))
@@ -145,7 +152,7 @@ class _Run:
         self.target: Any = None
 
     def load(self, jobs: list[Job], chat: bool | None, *, own: bool, quiet: bool) -> list[Job]:
-        """Load the model; returns the prompts as it is asked."""
+        """Load the model; returns the prompts, in its chat template where that applies."""
         self._model, self._tokenizer, jobs = measuring.load(self._loading, jobs, chat, own=own, quiet=quiet)
         self.names["dtype"] = options.dtype_of(self._model)
         return jobs
@@ -177,7 +184,7 @@ class _Run:
         return Bench(setup, self.arms, jobs, self._settings, self.writer, bar)
 
     def _ours(self, setup: Setup) -> list[Arm]:
-        """Return the arms of ours; what two of them have become alike is one."""
+        """Return draftwood's arms; drafters that come to the same label are one arm."""
         from draftwood.api.user_texts import UserTexts
         from draftwood.measure.bench.arms import OurArm
 
@@ -201,7 +208,6 @@ class _Run:
         return stop.pressed
 
     def close(self) -> None:
-        """Close arms and file."""
         for arm in self.arms:
             arm.close()
         if hasattr(self, "writer"):

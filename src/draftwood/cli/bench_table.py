@@ -1,4 +1,4 @@
-"""How ``draftwood bench`` shows what it measured: the table, worst first, and what a table does not say."""
+"""Prints what ``draftwood bench`` measured: the table, worst task first, and notes below it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _interval(row: dict[str, Any]) -> str:
 
 
 def _overhead(row: dict[str, Any]) -> str:
-    """Share of everything but the target's passes."""
+    """Return the share of time spent outside the target's passes."""
     seconds = row["seconds"]
     total = sum(seconds.values()) if seconds else 0.0
     return percent(1 - seconds["score"] / total) if total else ""
@@ -81,7 +81,7 @@ _DISPENSABLE = (
     "overhead", "J/token", "CPUs", "ITL p95 ms", "TPOT ms", "TTFT ms", "3+ accepted", "whole", "coverage",
     "accept. rate", "interval", "acc./cycle",
 )  # fmt: skip
-"""Columns that narrow terminals leave out, the first ones first."""
+"""Columns that narrow terminals leave out, in this order."""
 
 
 def _table(rows: list[dict[str, Any]], to: Console) -> Table:
@@ -122,7 +122,7 @@ def _excess(table: Table, to: Console) -> int:
 
 
 def _place(row: dict[str, Any]) -> tuple[bool, str, bool, float]:
-    """Ours first, then engine by engine, each with its worst task first."""
+    """Sort key: draftwood first, then engine by engine, each with its worst task first."""
     speedup = row["speedup_unlooped"]
     return row["engine"] != "draftwood", row["engine"], speedup is None, speedup or 0.0
 

@@ -108,9 +108,9 @@ def stats(
     draft: Draft = 8,
     as_json: options.Json = False,
 ) -> None:
-    """Say what a file holds; with texts, how much of them it would have drafted.
+    """Show what a file holds and, given texts, how much of them it would have drafted.
 
-    Each text, in pieces, is replayed as if a model had written it; what was replayed joins the dynamic level.
+    Each text is cut into pieces and replayed as if a model had written it; replayed pieces join the dynamic level.
     """
     from draftwood.drafters.llama_cpp.ngram_counts_file import read_counts
 
@@ -215,7 +215,7 @@ def _sizes(text: str) -> tuple[int, int]:
 
 
 def _refuse_to_replace(path: Path) -> None:
-    """Replace nothing but counts, be they llama.cpp's."""
+    """Refuse to replace anything but a file of counts, draftwood's or llama.cpp's."""
     from draftwood.drafters.llama_cpp.ngram_counts_file import KIND, read_counts
 
     early.check_replaceable(path, KIND, read_counts)

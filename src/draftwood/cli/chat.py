@@ -27,12 +27,8 @@ _COMMAND = re.compile(r"/[A-Za-z?]*")  # "/usr/bin holds what?" is a question, n
 
 
 @options.shared
-def chat(
-    given: Given,
-    system: options.System = None,
-    forget: Forget = False,
-) -> None:
-    """Talk with a model; /help lists what else can be said."""
+def chat(given: Given, system: options.System = None, forget: Forget = False) -> None:
+    """Chat with a model; /help lists the commands."""
     loaded = given.load()
     from draftwood.api.conversation import Conversation
     from draftwood.api.messages import render
@@ -43,7 +39,7 @@ def chat(
 
 
 class Room:
-    """The room that a model's longest text leaves a conversation.
+    """Keeps a conversation within the longest text that the model takes.
 
     ``forget`` drops the oldest turns where an answer would not fit.
     """
@@ -78,7 +74,7 @@ class Room:
         return dropped
 
     def _is_short(self, messages: list[dict[str, str]], question: str) -> bool:
-        """Return whether the room is too short for an answer: all of it, or half of what the model takes."""
+        """Return whether less room is left than the answer's limit, or than half of what the model takes."""
         ids = self._ids(messages, question)
         wanted = self._loaded.request(ids).limit
         return len(ids) + min(wanted, self._most // 2) > self._most
@@ -97,7 +93,7 @@ class Room:
 class Talk:
     """The loop of questions, answers and commands.
 
-    On a terminal, errors are shown and the talk goes on; where a script speaks, the first one ends it.
+    On a terminal, errors are shown and the chat goes on; where questions are piped in, the first error ends it.
     """
 
     def __init__(self, conversation: Conversation, room: Room, loaded: Loaded) -> None:
@@ -113,7 +109,7 @@ class Talk:
         }
 
     def run(self) -> None:
-        """Talk until somebody leaves."""
+        """Answer questions until the user leaves."""
         with ExitStack() as stack:
             if self._interactive:
                 from draftwood.models import cache_folder
@@ -197,7 +193,7 @@ class Talk:
             self._stopped("(stopped; what was said is kept)")
 
     def _note(self, note: str) -> None:
-        """Say something about the conversation, which a script's answers must not mix with."""
+        """Print a note about the conversation, on standard error where answers are piped."""
         print(note, file=sys.stdout if self._interactive else sys.stderr)
 
     def _stopped(self, note: str) -> None:
@@ -238,4 +234,4 @@ class Talk:
 
 
 class _Left(Exception):  # noqa: N818 - no error
-    """Somebody said /exit."""
+    """The user typed /exit."""

@@ -36,7 +36,7 @@ Field = Annotated[
 MaxFile = Annotated[
     float, typer.Option("--max-file", min=0, metavar="MB", help="Leave out larger files of folders.")
 ]
-Next = Annotated[int, typer.Option("--next", min=1, metavar="N", help="Successors that are shown.")]
+Next = Annotated[int, typer.Option("--next", min=1, metavar="N", help="Most continuations that are shown.")]
 Text = Annotated[str, typer.Argument(metavar="TEXT|@FILE|-", help="The text that is looked up.")]
 
 app = options.group("corpus", "Text to draft from: build and inspect what the drafter corpus reads.")
@@ -79,7 +79,7 @@ def add(
 
 @app.command()
 def stats(file: File, as_json: options.Json = False) -> None:
-    """Say what a corpus holds, having read it through."""
+    """Show what a corpus holds, after reading it through."""
     from draftwood.drafters.corpus.corpus import Corpus
 
     corpus = Corpus.open(file)
@@ -97,13 +97,9 @@ def stats(file: File, as_json: options.Json = False) -> None:
 
 @app.command()
 def query(
-    file: File,
-    text: Text,
-    next_: Next = 10,
-    tokenizer: KnownTokenizer = None,
-    as_json: options.Json = False,
+    file: File, text: Text, next_: Next = 10, tokenizer: KnownTokenizer = None, as_json: options.Json = False
 ) -> None:
-    """Look up a text, and what follows it; of one that does not occur, its longest end that does."""
+    """Look up a text and what follows it; if it does not occur, its longest end that does."""
     from draftwood.cli.corpus_query import answer, show
     from draftwood.drafters.corpus.corpus import Corpus
     from draftwood.models.fingerprint import tokenizer_fingerprint
@@ -160,7 +156,7 @@ def _model_of(corpus: Corpus) -> str:
 
 
 def _refuse_to_replace(path: Path) -> None:
-    """Replace nothing but a corpus."""
+    """Refuse to replace anything but a corpus."""
     from draftwood.drafters.corpus.file import KIND
 
     early.check_replaceable(path, KIND)

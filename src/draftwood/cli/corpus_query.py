@@ -1,7 +1,8 @@
 """``draftwood corpus query``: where a text stands in a corpus, and what follows it.
 
-A corpus holds tokens, and the same letters are other tokens elsewhere: in ``main():`` the bracket of ``main(`` is
-part of a token ``():``. So a text may begin and end within a token, and every way to write it in tokens is tried.
+A corpus holds tokens, and the same characters may be other tokens elsewhere: in ``main():`` the bracket of
+``main(`` is part of a token ``():``. So a text may begin and end within a token, and every way to write it in
+tokens is tried.
 """
 
 from __future__ import annotations

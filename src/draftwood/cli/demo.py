@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from draftwood.cli import options, screen
+from draftwood.cli import measuring, options, screen
 from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.options import Given, Loaded
 from draftwood.cli.screen import number, percent
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from draftwood.measure.compare import Comparison
     from draftwood.step import Step
     from draftwood.tasks import Prompt
-
-MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens per answer.")]
 
 PLAIN = "draftwood generate @prompt.txt --drafters none"
 COMPARED = "draftwood generate @prompt.txt --compare"
@@ -33,9 +31,9 @@ _MOST_NODES = 24  # of a tree that fits a screen
 
 
 def demo(
-    max_new_tokens: MaxNewTokens = 96, device: options.Device = None, threads: options.Threads = None
+    max_new_tokens: measuring.MaxNewTokens = 96, device: options.Device = None, threads: options.Threads = None
 ) -> None:
-    """Show it all: three answers plainly and drafted, one step's token tree, and the table."""
+    """Show three answers plainly and drafted, one step's token tree, and the table of speedups."""
     planner, limit = options.PLANNER_DEFAULT, max_new_tokens
     loaded = Given(model=_MODEL, planner=planner, max_new_tokens=limit, device=device, threads=threads).load()
     results: dict[str, Comparison] = {}
@@ -67,7 +65,7 @@ def _show_answers(loaded: Loaded, results: dict[str, Comparison]) -> None:
 
 
 def _show_step(loaded: Loaded, prompt: Prompt) -> None:
-    """Write an answer silently, and show the one of its steps that tells most."""
+    """Write an answer silently, and show its most instructive step."""
     from draftwood.cli import explain_tables
     from draftwood.measure.explain.account import Account
     from draftwood.measure.explain.document import detail
@@ -86,9 +84,9 @@ def _show_step(loaded: Loaded, prompt: Prompt) -> None:
 
 
 def telling(steps: Sequence[Step]) -> int | None:
-    """Return the number, from 1, of the step that tells most; None if none drafted.
+    """Return the number, from 1, of the most instructive step; None if none drafted.
 
-    A tree with branches tells more than a chain, a longer accepted path more than a shorter one.
+    Trees with branches come before chains, longer accepted paths before shorter ones.
     """
     from draftwood.measure.explain.tree import Tree
 
@@ -102,7 +100,7 @@ def telling(steps: Sequence[Step]) -> int | None:
 
 
 def _head(what: str, command: str) -> None:
-    """Begin a part: what it shows, and the command that shows it of other texts."""
+    """Print the head of a part: what it shows, and the command that shows it for other texts."""
     to = screen.console()
     to.print(f"\n── {what}", style="bold")
     to.print(f"   {command}", style="dim")

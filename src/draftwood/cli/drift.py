@@ -22,15 +22,10 @@ if TYPE_CHECKING:
 _TASKS = "code-edit,summary,chat"
 
 PromptText = Annotated[
-    str | None,
-    typer.Argument(metavar="[PROMPT|@FILE|-]", help="One prompt instead of the tasks."),
+    str | None, typer.Argument(metavar="[PROMPT|@FILE|-]", help="One prompt instead of the tasks.")
 ]
 Tasks = Annotated[str | None, typer.Option(help=f"Tasks, with commas between. [default: {_TASKS}]")]
-Prompts = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Prompts of your own, JSONL or blocks of text.")
-]
 Limit = Annotated[int | None, typer.Option(min=1, help="Prompts of each task. [default: 1; all of a file]")]
-MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens per answer.")]
 Temperature = Annotated[float | None, typer.Option(help="0 is greedy. [default: what the task is meant for]")]
 Against = Annotated[
     str | None,
@@ -47,13 +42,13 @@ def drift(
     loading: options.Loading,
     prompt: PromptText = None,
     tasks: Tasks = None,
-    prompts: Prompts = None,
+    prompts: measuring.Prompts = None,
     chat: options.Chat = None,
     limit: Limit = None,
     drafters: options.Drafters = options.DRAFTERS_DEFAULT,
     planner: options.PlannerName = options.PLANNER_DEFAULT,
     against_dtype: Against = None,
-    max_new_tokens: MaxNewTokens = 64,
+    max_new_tokens: measuring.MaxNewTokens = 64,
     temperature: Temperature = None,
     seed: options.Seed = None,
     as_json: options.Json = False,
@@ -94,7 +89,6 @@ class _Run:
     found: list[tuple[Job, Drift]] = field(default_factory=list)
 
     def measure(self, model: Any, jobs: list[Job], settings: dict[str, Any]) -> None:
-        """Go through the prompts."""
         from draftwood.measure.drift import Drift, drift
 
         for number, job in enumerate(jobs, 1):
@@ -108,7 +102,6 @@ class _Run:
 
     @property
     def total(self) -> Drift:
-        """All texts together."""
         from draftwood.measure.drift import Drift
 
         return Drift.total([part for _, part in self.found])
@@ -158,7 +151,7 @@ class _Run:
 def _check(
     call: typer.Context, dtype: str, against: str | None, temperature: float | None, drafters: str, planner: str
 ) -> None:
-    """Refuse at once what loading the models or the first prompt would, and what compares equal things."""
+    """Refuse, before the models are loaded, wrong settings and comparisons of equal sides."""
     from draftwood.models.load import DTYPES
 
     check_sampling({"temperature": temperature})
@@ -202,8 +195,8 @@ def _cells(part: Drift) -> list[str]:
 def _sentences(total: Drift, *, rounded: bool) -> Iterator[str]:
     """Say what the figures mean; ``rounded`` if rounding alone can explain the differences."""
     yield (
-        "KL: how many nats more a next token drawn from the plain side surprises who expects the other side; "
-        "0 is equal. Perplexity: the text is as hard to guess as so many equally likely tokens."
+        "KL: the extra surprise, in nats, of a token drawn from the plain side for a reader who expects the other "
+        "side; 0 is equal. Perplexity: the text is as hard to guess as this many equally likely tokens."
     )
     if not total.text_identical:
         apart = total.same.count(False)

@@ -1,4 +1,4 @@
-"""Checks of settings, prompts and output paths, made before a model is loaded: mistakes are told in a second."""
+"""Checks of settings, prompts and output paths, made before a model is loaded."""
 
 from __future__ import annotations
 

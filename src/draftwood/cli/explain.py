@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from draftwood.measure.records.records import Answer
 
 Records = Annotated[
-    Path | None, typer.Argument(metavar="ROWS", help="A file that generate, bench or simulate wrote with -o.")
+    Path | None, typer.Argument(metavar="RECORDS", help="A file that generate, bench or simulate wrote with -o.")
 ]
 Live = Annotated[
     str | None,
-    typer.Option(metavar="PROMPT|@FILE|-", help="Instead of ROWS: answer this prompt and explain that."),
+    typer.Option(metavar="PROMPT|@FILE|-", help="Instead of RECORDS: answer this prompt and explain that."),
 ]
 AnswerNumber = Annotated[
-    int | None, typer.Option("--answer", min=0, metavar="N", help="Explain this answer of ROWS, step by step.")
+    int | None, typer.Option("--answer", min=0, metavar="N", help="Explain this answer of RECORDS, step by step.")
 ]
 StepNumber = Annotated[
     int | None, typer.Option("--step", min=1, metavar="K", help="Show all that is known of one step, from 1.")
@@ -48,7 +48,7 @@ def explain(
 ) -> None:
     """Say why each step drafted as much as it did."""
     if (rows is None) == (live is None):
-        raise UsageError("explain takes a file of rows, or a prompt with --live: give one of them")
+        raise UsageError("explain takes a file of records, or a prompt with --live: give one of them")
     if live is None:
         _refuse_flags_of_live(call)
         if rows is not None:

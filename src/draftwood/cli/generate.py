@@ -26,7 +26,7 @@ Compare = Annotated[bool, typer.Option("--compare", help="Time plain against dra
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="ROWS.jsonl[.zst]", help="Append the answer and its steps to a rows file."
+        "--output", "-o", metavar="RECORDS.jsonl[.zst]", help="Append the answer and its steps to this file."
     ),
 ]
 Rounds = Annotated[int | None, typer.Option(min=2, help="Runs of each arm with --compare. [default: 2]")]
@@ -97,7 +97,7 @@ _WAIT = 60.0  # seconds for other processes that append to the same file
 
 
 class _Kept:
-    """The records file that answers are appended to; looked at before any is written: a bad one costs nothing."""
+    """The records file that answers are appended to; checked before any is written."""
 
     def __init__(self, path: Path, loaded: Loaded) -> None:
         from draftwood.api.user_texts import UserTexts
@@ -114,7 +114,6 @@ class _Kept:
         self._loaded = loaded
 
     def add(self, content: Any, generation: Generation) -> None:
-        """Append one answer."""
         from draftwood.api.prompts import as_ids
         from draftwood.measure.records.records import sampling_said
         from draftwood.measure.records.texts import token_texts

@@ -1,4 +1,4 @@
-"""The command ``draftwood``: its verbs, and the one place where errors become sentences and exit codes."""
+"""The command ``draftwood``: its verbs, and the one place where errors become messages and exit codes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def top(
 
 
 class _Warnings(logging.Handler):
-    """What draftwood logs, for instance a drafter that failed, as one line."""
+    """Prints what draftwood logs, for instance that a drafter failed, as one line on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         streams.complain(f"{record.levelname.lower()}: {self.format(record)}")
@@ -80,11 +80,11 @@ def run(arguments: Sequence[str]) -> int:
     _prepare(debug)
     with warnings.catch_warnings():
         if not debug and not sys.warnoptions:
-            warnings.simplefilter("ignore")  # those of other libraries are not for who types a command
+            warnings.simplefilter("ignore")  # warnings of other libraries tell the user nothing
         try:
             code = app(args=list(arguments), prog_name="draftwood", standalone_mode=False)
             sys.stdout.flush()
-        except BrokenPipeError:  # whoever read our output has gone (``| head``): be quiet
+        except BrokenPipeError:  # the reader of our output has gone (``| head``)
             streams.abandon()
             return 1
         except KeyboardInterrupt:

@@ -21,7 +21,7 @@ RecordsOut = Annotated[
     typer.Option(
         "--output",
         "-o",
-        metavar="ROWS.jsonl[.zst]",
+        metavar="RECORDS.jsonl[.zst]",
         help="Keep every answer and step here; resumes what it holds.",
     ),
 ]
@@ -84,13 +84,6 @@ def as_asked(jobs: list[Job], own: bool, tokenizer: Any, chat: bool | None, *, q
         replace(job, prompt=prompt.as_asked(job.prompt, tokenizer, True)) if isinstance(job.prompt, str) else job
         for job in jobs
     ]
-
-
-def planner_of(planner: str | None, draft: int | None, default: str) -> str:
-    """Return the planner that ``--planner`` or ``--draft`` means."""
-    if planner is not None and draft is not None:
-        raise UsageError(f"--draft {draft} means --planner fixed:{draft}: give one of them")
-    return f"fixed:{draft}" if draft is not None else planner or default
 
 
 def torch_threads(threads: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Flags that several verbs share, each written once. Imports nothing heavy: ``--help`` must be instant."""
+"""Flags that several verbs share. Imports nothing heavy: ``--help`` must be instant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from draftwood.errors import UsageError
 if TYPE_CHECKING:
     from draftwood.decoding.request import Request
 
-# Written here once more, since their homes import numpy; a test holds both together.
+# Repeated here, since the modules that define them import numpy; a test compares both.
 MODEL_DEFAULT = "smollm2"
 DRAFTERS_DEFAULT = "default"
 PLANNER_DEFAULT = "goodput"
@@ -27,8 +27,7 @@ Model = Annotated[
     str, typer.Option("--model", "-m", help="A name of `draftwood models`, a folder, or a hub name.")
 ]
 Drafters = Annotated[
-    str,
-    typer.Option(help="Drafters joined by +, options after colons: suffix+lookup:max_ngram=3; none is plain."),
+    str, typer.Option(help="Drafters joined by +, options after colons: suffix+lookup:max_ngram=3; none is plain.")
 ]
 PlannerName = Annotated[
     str,
@@ -39,8 +38,7 @@ PlannerName = Annotated[
     ),
 ]
 MaxNewTokens = Annotated[
-    int | None,
-    typer.Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]"),
+    int | None, typer.Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
 ]
 Temperature = Annotated[float, typer.Option(help="0 is greedy.")]
 TopK = Annotated[int | None, typer.Option(help="Sample from the K best tokens.")]
@@ -220,7 +218,7 @@ class Loaded:
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the flags of every parameter whose type is a dataclass, which it is called with, filled in."""
+    """Replace each parameter of a verb that is a dataclass by one flag per field; the verb gets it filled in."""
     hints = get_type_hints(verb, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     parameters: list[Parameter] = []

@@ -1,4 +1,4 @@
-"""``draftwood probe``: would drafting help? Decoding unchanged, a drafter counted silently."""
+"""``draftwood probe``: counts how often a drafter would have been right, decoding unchanged."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class _Run:
         from draftwood.measure.records.writer import RecordsWriter
 
         settings = {"max_new_tokens": self._limit, "temperature": 0.0, "seed": 0}
-        # What cannot be written is told before anything is.
+        # Prompts that cannot be answered are refused before any is answered.
         requests = [job.request(self._setup, **settings) for job in jobs]
         writer = RecordsWriter(output, header("probe", self._settings, self._provenance()))
         self.answers = writer.rows.answers
@@ -142,7 +142,6 @@ class _Run:
         return provenance(model=self._settings["model"], dtype=self._settings["dtype"])
 
     def write_trace(self, path: Path, text: bool) -> None:
-        """Write what was answered, to be replayed."""
         from draftwood.api.prompts import decoder
         from draftwood.measure.records.traces import Trace, write_traces
 

@@ -27,12 +27,14 @@ Contexts = Annotated[
 Rounds = Annotated[
     int | None, typer.Option(min=1, help="Passes of each kind. [default: as many as --seconds allow]")
 ]
-Seconds = Annotated[float, typer.Option(min=1, help="What the rounds may take together.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write the rows here.")]
+Seconds = Annotated[float, typer.Option(min=1, help="Time for all rounds together.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")
+]
 Plot = Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the curves into a picture.")]
 
 _WIDE = 100
-_SECONDS = 90.0  # as in measure.profile, whose import would take a moment; a test holds both together
+_SECONDS = 90.0  # as in measure.profile, whose import is slow; a test compares both
 
 
 @options.shared
@@ -93,7 +95,6 @@ class _Run:
         self.measured = Profile()
 
     def measure(self, asked: dict[str, Any], rounds: int | None, seconds: float) -> None:
-        """Fill the profile."""
         from draftwood.measure.profile.sweep import profile as measure
 
         with screen.progress(f"profiling {self._settings['model']}") as bar:
@@ -117,7 +118,7 @@ class _Run:
             to.print(line)
 
     def document(self) -> dict[str, Any]:
-        """Return what ``--json`` prints: the rows of a file, by kind."""
+        """Return what ``--json`` prints: the records of a file, by kind."""
         from draftwood.measure.records.provenance import provenance
 
         by_kind: dict[str, list[dict[str, Any]]] = {}

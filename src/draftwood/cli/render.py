@@ -16,7 +16,7 @@ from draftwood.cli import screen
 from draftwood.measure.compare import Comparison
 
 PALETTE = ("#089c39", "#0c8ae5", "#e54b98", "#a06bea", "#d66705")
-"""Colours of the drafters, in their order: of equal, middle brightness, so that black and white both bear them."""
+"""Colours of the drafters, in their order: of equal, middle brightness, readable on black and on white."""
 
 # A terminal would obey control characters that a model writes: they are shown as their Unicode pictures.
 _HARMLESS = {c: 0x2400 + c for c in range(32) if chr(c) not in "\n\t"} | {0x7F: 0x2421}

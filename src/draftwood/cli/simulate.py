@@ -32,9 +32,9 @@ Planner = Annotated[
         "else fixed:16]"
     ),
 ]
-Batch = Annotated[int, typer.Option(min=1, metavar="N", help="So many answers of a task share each pass.")]
+Batch = Annotated[int, typer.Option(min=1, metavar="N", help="Answers of a task that share each pass.")]
 Uncalibrated = Annotated[
-    bool, typer.Option("--uncalibrated", help="Let planners find out what passes cost, as without a profile.")
+    bool, typer.Option("--uncalibrated", help="Hide the cost of passes from planners, which then learn it.")
 ]
 Tokenizer = Annotated[
     str | None, typer.Option(metavar="MODEL", help="Model or folder whose tokenizer reads traces of text.")
@@ -46,7 +46,8 @@ Profile = Annotated[
     ),
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="ROWS.jsonl[.zst]", help="Write every replayed step here.")
+    Path | None,
+    typer.Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help="Write every replayed step here."),
 ]
 Cost = Annotated[
     str | None, typer.Option(metavar="N=MS,N=MS", help="Cost of a pass in milliseconds: 1=31,4=30,16=53,64=151.")
@@ -97,7 +98,7 @@ def simulate(
 
 
 _UNTIMED = "fixed:16"
-"""Where passes take no time there is nothing to weigh."""
+"""The default where passes have no cost, so that goodput has nothing to weigh."""
 
 
 def _refuse_planners(planners: list[str], curve: CostCurve | None) -> None:

@@ -1,4 +1,4 @@
-"""Questions as they come: typed on a terminal, with a history and pasted lines, or piped in line by line."""
+"""Reads questions: typed on a terminal, with a history and pasted lines, or piped in line by line."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _more_waits() -> bool:
     """Return whether another line is there already, as of a pasted text."""
     try:
         return bool(select.select([sys.stdin], [], [], _PASTED)[0])
-    except (OSError, ValueError, TypeError):  # nothing that can be waited for
+    except (OSError, ValueError, TypeError):  # an input that cannot be waited for
         return False
 
 
@@ -73,7 +73,7 @@ def history(path: Path) -> Iterator[None]:
     except ImportError:
         yield
         return
-    with suppress(Exception):  # of a readline that knows no bracketed paste
+    with suppress(Exception):  # a readline without bracketed paste
         readline.parse_and_bind("set enable-bracketed-paste on")
     readline.clear_history()
     with suppress(OSError):
