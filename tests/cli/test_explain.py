@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from draftwood.cli import explain_tables
+from draftwood.cli import screen
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.step import SourceStep, Step
@@ -168,4 +168,4 @@ def test_rows_of_earlier_versions_are_explained_as_far_as_their_counts_go(draftw
 
 
 def test_control_characters_never_reach_a_terminal():
-    assert explain_tables._visible("a\n\t\x1b[0m\x9b") == "a↵⇥␛[0m\N{REPLACEMENT CHARACTER}"
+    assert screen.visible("a\n\t\x1b[0m\x9b") == "a↵⇥␛[0m\N{REPLACEMENT CHARACTER}"
