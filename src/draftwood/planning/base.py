@@ -52,7 +52,8 @@ class Policy(Protocol):
     def limit(self, state: State, rows: int, nodes: int) -> Limit:
         """Return what this request may draft in the step that begins, and why; called once per step.
 
-        ``rows`` requests share the pass. The planner and the policies before this one ask for ``nodes`` draft nodes.
+        ``rows`` requests share the pass. The planner and the policies before this one ask for ``nodes`` draft
+        nodes.
         """
         ...
 

@@ -103,7 +103,7 @@ class CostCurve:
             except (KeyError, TypeError, ValueError) as error:
                 said = f"{error} is missing" if isinstance(error, KeyError) else str(error).partition(":")[0]
                 raise RecordError(
-                    f"{path}, line {number}: this pass row is broken ({said}); measure it again with draftwood profile"
+                    f"{path}, line {number}: this pass row is broken ({said}); measure again with draftwood profile"
                 ) from error
             points.setdefault(context, {})[n] = seconds
         if not points:

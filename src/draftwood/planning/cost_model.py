@@ -1,10 +1,10 @@
 """The cost model: how many seconds a pass takes now, a measured or guessed curve corrected by every pass.
 
-The correction is a factor per width (tokens of a pass), as a logarithm at each power of two. A Kalman filter follows
-it. Its prior makes it likely that all widths become slower together, as on a machine that slows down, and possible
-that one width does, together with its neighbours. An outlier is clipped and raises the weight of the next passes. If
-the next pass is off to the same side by at least half as much, the machine has changed, and all widths are measured
-again.
+The correction is a factor per width (tokens of a pass), as a logarithm at each power of two. A Kalman filter
+follows it. Its prior makes it likely that all widths become slower together, as on a machine that slows down, and
+possible that one width does, together with its neighbours. An outlier is clipped and raises the weight of the next
+passes. If the next pass is off to the same side by at least half as much, the machine has changed, and all widths
+are measured again.
 """
 
 from __future__ import annotations
@@ -71,9 +71,10 @@ class CostModel:
         return self._curve.seconds(n, context) * math.exp(float(_hat(n) @ self._log))
 
     def table(self, widest: int, context: int) -> Doubles:
-        """Return the expected seconds for each width from 0 to ``widest``, float64[widest + 1]; do not write to it.
+        """Return the expected seconds for each width from 0 to ``widest``, float64[widest + 1].
 
-        The context is rounded down to 32 tokens. No pass is given more seconds than a wider one.
+        The context is rounded down to 32 tokens. No pass is given more seconds than a wider one. Do not write to
+        the array, which is kept.
         """
         if context >> 5 != self._at or len(self._base) <= widest:
             self._at = context >> 5
@@ -159,7 +160,7 @@ _HATS: list[Doubles] = []
 
 
 def _hats(widest: int) -> Doubles:
-    """Return the weight of each knot at each width, float64[widest + 1, knots]: linear between knots in log2(n)."""
+    """Return the weight of each knot at each width, float64[widest + 1, knots]: linear in log2(n)."""
     if not _HATS or len(_HATS[0]) <= widest:
         places = np.minimum(np.log2(np.maximum(np.arange(max(128, 2 * widest) + 1), 1)), _OCTAVES - 1)
         _HATS[:] = [np.maximum(0, 1 - np.abs(places[:, None] - np.arange(_OCTAVES)))]

@@ -50,10 +50,10 @@ class FixedPlanner(TreePlanner):
 
 
 class ThresholdPlanner(FixedPlanner):
-    """Scores candidates whose probability of being reached and accepted is at least ``p``, at most ``most`` of them.
+    """Scores at most ``most`` candidates, those with a probability of at least ``p`` to be reached and accepted.
 
-    The published rule of n-gram copying, with learnt probabilities. `UsageError` for a ``p`` outside [0, 1] and for
-    a negative ``most``.
+    The published rule of n-gram copying, with learnt probabilities. `UsageError` for a ``p`` outside [0, 1] and
+    for a negative ``most``.
     """
 
     name = "threshold"

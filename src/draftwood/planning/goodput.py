@@ -158,7 +158,7 @@ class GoodputPlanner(TreePlanner):
             self._learn_lookahead(states)
 
     def _learn_lookahead(self, states: Sequence[State]) -> None:
-        """Update the A/B tests of lookahead nodes; a drafter's test begins when the first of its nodes is scored."""
+        """Update the A/B tests of lookahead nodes; a drafter's test begins when one of its nodes is scored."""
         tokens = sum(len(s.step.emitted) for s in states)
         seconds = states[0].step.score_s + sum(s.step.overhead_s - s.step.plan_s for s in states)
         asked = set()

@@ -12,7 +12,7 @@ from draftwood.tree import TokenTree, merge
 
 
 def depth_limit(state: State) -> int:
-    """Return the deepest draft node worth scoring: one less than the remaining tokens, as a pass adds one itself."""
+    """Return the depth of the deepest draft node worth scoring; a pass adds one token besides accepted ones."""
     return max(0, state.remaining - 1)
 
 

@@ -12,8 +12,8 @@ from draftwood.planning.policies.sensors import battery as read_battery
 class Battery:
     """Stops drafting while the charge is below ``below``, a share in [0, 1], and the machine is not plugged in.
 
-    1 never drafts on battery (unless it is full), 0 always does. Drafting begins again at ``below + hysteresis`` or
-    with the plug. ``sensor`` is by default what psutil says. `UsageError` if a value is out of range.
+    1 never drafts on battery (unless it is full), 0 always does. Drafting begins again at ``below + hysteresis``
+    or with the plug. ``sensor`` is by default what psutil says. `UsageError` if a value is out of range.
     """
 
     name = "battery"

@@ -22,9 +22,9 @@ class Deadline:
 
     The tokens of a step arrive together, so a step is the time that a reader waits: the pass, and everything else
     for each request of the batch. When more than 5 % of the last 64 steps were late, the draft nodes are halved.
-    While 95 % take less than 80 % of the limit, they grow by half after each ``dwell`` steps; lengths that were too
-    slow are tried again after 64, 128, ... 1024 steps. If most plain steps are late, too, there is no limit for
-    1024 steps, since drafts make the steps fewer. `UsageError` if a value is out of range.
+    While 95 % take less than 80 % of the limit, they grow by half after each ``dwell`` steps; lengths that were
+    too slow are tried again after 64, 128, ... 1024 steps. If most plain steps are late, too, there is no limit
+    for 1024 steps, since drafts make the steps fewer. `UsageError` if a value is out of range.
     """
 
     name = "deadline"

@@ -14,9 +14,9 @@ class LoadLimit:
     """Limits drafts by the load, the number of requests that share the pass or wait.
 
     A single request has no limit; from two on the limit falls linearly from about ``most`` draft nodes per request
-    to none at ``full`` requests. When the load falls, the higher value counts for ``dwell`` seconds more. ``queue``
-    returns at once how many requests wait and is called after each pass; by default none do. `UsageError` if a value
-    is out of range.
+    to none at ``full`` requests. When the load falls, the higher value counts for ``dwell`` seconds more.
+    ``queue`` returns at once how many requests wait and is called after each pass; by default none do.
+    `UsageError` if a value is out of range.
     """
 
     name = "load"

@@ -31,8 +31,8 @@ class Watched(Generic[T]):
     """Calling it returns the last answer of a sensor, in microseconds: readings run in threads of their own.
 
     The sensor is read at most once per second, a slow one less often, at least every 30 seconds. If it does not
-    answer for 5 seconds it counts as frozen until it does. An answer older than 60 seconds (and twice ``every``) does
-    not count.
+    answer for 5 seconds it counts as frozen until it does. An answer older than 60 seconds (and twice ``every``)
+    does not count.
 
     Parameters
     ----------

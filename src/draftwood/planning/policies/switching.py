@@ -31,9 +31,9 @@ class _Request:
 class SwitchingPolicy:
     """Asks one drafter of the set or all of them, whichever gives most tokens per second on this kind of text.
 
-    The kind (code, prose, chat, structured) is recognised when a request begins and after each ``every`` tokens, by
-    the text that ``decode`` makes of token ids; without it all text counts as one kind. What is learnt belongs to
-    one kind of text and one set of drafters with their options. `UsageError` if ``every`` is below 1.
+    The kind (code, prose, chat, structured) is recognised when a request begins and after each ``every`` tokens,
+    by the text that ``decode`` makes of token ids; without it all text counts as one kind. What is learnt belongs
+    to one kind of text and one set of drafters with their options. `UsageError` if ``every`` is below 1.
     """
 
     name = "switching"
