@@ -37,25 +37,10 @@ SETTINGS = frozenset({"max_new_tokens", "stop", "logits_processor", "trace", *(f
 class Setup:
     """What the requests of one call share: model, tokenizer, target, drafters with the user's texts, planner.
 
-    Parameters
-    ----------
-    model
-        A model of transformers, a `Target`, or a name that `draftwood.load` takes.
-    tokenizer
-        Of the model; a model given by name brings its own.
-    drafters, planner
-        Names or objects.
-    texts
-        What drafters copy from besides the prompt; files are opened before a model is loaded.
-
-    Raises
-    ------
-    UnknownNameError, UsageError
-        For unknown names and options and missing files, before a model is loaded.
-    FileFormatError
-        For damaged files.
-    VocabularyError
-        If the model or a file belongs to another tokenizer.
+    The model is one of transformers, a `Target`, or a name that `draftwood.load` takes, which brings its
+    tokenizer. Names and files are checked before a model is loaded: `UnknownNameError` and `UsageError` for
+    unknown names and options and missing files, `FileFormatError` for damaged files. `VocabularyError` if the
+    model or a file belongs to another tokenizer.
     """
 
     def __init__(

@@ -32,30 +32,17 @@ _OWN = {"prediction": "prediction", "memory": "memory", "corpus": "corpus", "con
 
 @dataclass(frozen=True, slots=True)
 class UserTexts:
-    """What the user gave; None is nothing.
+    """What the user gave; None is nothing."""
 
-    Attributes
-    ----------
-    prediction
-        Texts that the user expects, as text or token ids; see `per_prompt`.
-    memory
-        A `Memory`, or its file, which is loaded if it exists and saved when the call ends.
-    corpus
-        A `Corpus` or the file of one, or several of these.
-    context
-        Further texts to copy from, as text or token ids; one or several.
-    """
-
-    prediction: Prediction | None = None
-    memory: MemoryGiven | None = None
+    prediction: Prediction | None = None  # texts that the user expects; see `per_prompt`
+    memory: MemoryGiven | None = None  # a file is loaded if it exists and saved when the call ends
     corpus: CorpusGiven | Sequence[CorpusGiven] | None = None
-    context: Text | Sequence[Text] | None = None
+    context: Text | Sequence[Text] | None = None  # further texts to copy from
 
     @property
     def given(self) -> list[str]:
         """Names of what was given."""
-        names = ("prediction", "memory", "corpus", "context")
-        return [name for name in names if getattr(self, name) is not None]
+        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
 
     def complete(self, drafters: tuple[Drafter, ...]) -> tuple[Drafter, ...]:
         """Return the drafters, followed by one for each kind of text given here that none of them takes.

@@ -21,21 +21,11 @@ NOTHING = Ask(0, 0, TokenTree.empty().belief)
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a policy allows one request in one step, and why.
+    """What a policy allows one request in one step, and why."""
 
-    Attributes
-    ----------
-    nodes
-        Most draft nodes; None: as many as the planner likes.
-    drafters
-        Which drafters of the set may draft; None: all of them.
-    why
-        The reason in a few words, for people: ``43.0 °C``.
-    """
-
-    nodes: int | None = None
-    drafters: Sequence[bool] | None = None
-    why: str = ""
+    nodes: int | None = None  # most draft nodes; None: no limit
+    drafters: Sequence[bool] | None = None  # which drafters of the set may be asked; None: all of them
+    why: str = ""  # the reason in a few words, as in "43.0 °C"
 
 
 class Policy(Protocol):

@@ -65,22 +65,10 @@ class Beliefs:
 class Rates:
     """Acceptance rates of one drafter, ``sigmoid(logit(rate) + drift)`` for each evidence class.
 
-    The rate comes from the class's prior and its own labels. The drift is one number shared by all classes: about
-    twenty labels move it, so rates follow a change of the text, and classes without labels follow the others.
-
-    Parameters
-    ----------
-    prior : float32[n_evidence]
-        Rates to begin with.
-
-    Attributes
-    ----------
-    hits, totals : float64[n_evidence]
-        Labels that were right, and all labels, older ones counting less.
-    drift : float
-        In logits.
-    weight : float
-        How many labels a class's prior counts as.
+    The rate comes from the class's ``prior`` (float32[n_evidence]) and its own labels. The drift is one number
+    shared by all classes: about twenty labels move it, so rates follow a change of the text, and classes without
+    labels follow the others. ``hits`` and ``totals`` (float64[n_evidence]) count the labels that were right and
+    all labels, older ones less.
     """
 
     def __init__(self, prior: Floats) -> None:
@@ -88,8 +76,8 @@ class Rates:
         self._priors: list[float] = clipped.tolist()
         self.hits = np.zeros(len(prior))
         self.totals = np.zeros(len(prior))
-        self.drift = 0.0
-        self.weight = WEIGHT
+        self.drift = 0.0  # in logits
+        self.weight = WEIGHT  # of a prior, in labels
         self._lately = [
             0.0,
             0.0,

@@ -32,18 +32,10 @@ _MAKE_ONE = "give the file that draftwood profile -o NEW.jsonl writes"
 class CostCurve:
     """Seconds of one pass over n tokens (the root included) at a context length. Immutable.
 
-    Values between measured points and between contexts are interpolated linearly. Below the first point the curve
-    is flat; beyond the last it goes on with the slope of the last segment, but never falls.
-
-    Parameters
-    ----------
-    points
-        Context length -> {n -> seconds}. With a single context the curve does not depend on the context.
-
-    Raises
-    ------
-    UsageError
-        Without points, or for an n below 1, a negative context, or seconds that are not above 0.
+    It is made from ``points``, context length -> {n -> seconds}; with a single context it does not depend on the
+    context. Between points and between contexts it is interpolated linearly. Below the first point it is flat;
+    beyond the last it goes on with the slope of the last segment, but never falls. `UsageError` without points,
+    and for an n below 1, a negative context, or seconds that are not above 0.
     """
 
     def __init__(self, points: Mapping[int, Mapping[int, float]]) -> None:
@@ -103,7 +95,7 @@ class CostCurve:
             except (KeyError, TypeError, ValueError) as error:
                 said = f"{error} is missing" if isinstance(error, KeyError) else str(error).partition(":")[0]
                 raise RecordError(
-                    f"{path}, line {number}: this pass row is broken ({said}); measure again with draftwood profile"
+                    f"{path}, line {number}: this pass row is broken ({said}): measure it again"
                 ) from error
             points.setdefault(context, {})[n] = seconds
         if not points:

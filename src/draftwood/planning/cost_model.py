@@ -40,17 +40,7 @@ _LONGEST = 3600.0  # seconds of a pass; a longer time comes from a clock that ju
 class CostModel:
     """Seconds of one pass over n tokens, as now believed.
 
-    Parameters
-    ----------
-    curve
-        As measured by ``draftwood profile``; None: a guess that the first passes correct.
-
-    Attributes
-    ----------
-    passes
-        How many passes were recorded.
-    exploration_budget
-        Time that may be spent on passes of other widths to measure their cost, in plain passes.
+    It starts from the ``curve`` that ``draftwood profile`` measured, or from a guess.
     """
 
     def __init__(self, curve: CostCurve | None = None) -> None:
@@ -63,7 +53,8 @@ class CostModel:
         self._at, self._base = -1, np.empty(0)  # the table's context in units of 32 tokens, and the curve there
         self._table: Doubles | None = None
         self._seen = [0 if self.measured else -_STALE] * len(_SIZES)  # number of the last pass of each width
-        self.passes = 0
+        self.passes = 0  # how many were recorded
+        # How much time may be spent on passes of other widths to measure their cost, in plain passes.
         self.exploration_budget = GRANT if self.measured else 8 * GRANT
 
     def seconds(self, n: int, context: int) -> float:

@@ -16,17 +16,9 @@ _every: WeakSet[Learned] = WeakSet()
 class Learned:
     """Acceptance rates of drafters on one target, and the seconds that its passes take.
 
-    Parameters
-    ----------
-    beliefs
-        Acceptance rates to begin with; by default those that drafters declare.
-    curve
-        Seconds of a pass as measured on this machine; None: learnt from the first passes.
-
-    Attributes
-    ----------
-    lock
-        Planners hold it while they read or learn, since several threads may decode with one target.
+    Rates start from ``beliefs``, by default those that drafters declare, and seconds from ``curve``, as measured
+    on this machine, else from a guess. Planners hold the ``lock`` while they read or learn, since several threads
+    may decode with one target.
     """
 
     def __init__(self, beliefs: Beliefs | None = None, curve: CostCurve | None = None) -> None:

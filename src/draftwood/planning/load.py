@@ -47,21 +47,9 @@ Decode = Callable[[Sequence[int]], str]
 def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: Decode | None = None) -> Planner:
     """Return the planner that ``spec`` names; a `Planner` object is returned as it is.
 
-    Parameters
-    ----------
-    spec
-        As typed, or a planner.
-    learned
-        What a planner that is made here starts from; by default nothing is known.
-    decode
-        Token ids to text, for policies that look at the text; without it they treat all text alike.
-
-    Raises
-    ------
-    UnknownNameError
-        If a name or an option does not exist.
-    UsageError
-        If a value is of the wrong type or out of range, a name comes twice, or two planners are named.
+    A named planner starts from ``learned``, by default without knowledge. ``decode`` turns token ids into text,
+    for policies that look at it. `UnknownNameError` for unknown names and options; `UsageError` for a value of the
+    wrong type or out of range, a name that comes twice, and two planners.
     """
     if not isinstance(spec, str):
         if not _is_planner(spec):

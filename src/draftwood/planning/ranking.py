@@ -23,37 +23,20 @@ def node_limit(state: State) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """One request's candidates.
+    """One request's candidates, in the order in which they are worth scoring.
 
-    Attributes
-    ----------
-    tree
-        Everything that was proposed, merged.
-    node_map
-        Per drafter, the index in ``tree`` of each of its nodes.
-    order : int32[m]
-        Draft nodes that may be scored, likeliest first, parents before children. On a target without trees they
-        are the best chain.
-    worth : float32[m]
-        Probability of each of these to be reached and accepted; never rising.
-    depth, room
-        Depth limit and node limit of the pass.
-    probing
-        Whether the target scores lookahead nodes; one without trees does not.
+    ``order`` (int32[m]) lists the draft nodes of ``tree`` that may be scored, likeliest first and parents before
+    children; on a target without trees they are the best chain. ``worth`` (float32[m]) is the probability of each
+    to be reached and accepted.
     """
 
-    tree: TokenTree
-    node_map: tuple[Ints, ...]
+    tree: TokenTree  # all proposals, merged
+    node_map: tuple[Ints, ...]  # per drafter, the index in ``tree`` of each of its nodes
     order: Ints
     worth: Floats
-    depth: int
+    depth: int  # limits of the pass: depth of the tree, and number of nodes
     room: int
-    probing: bool
-
-    @property
-    def n_lookahead(self) -> int:
-        """How many lookahead nodes may be scored."""
-        return self.tree.n_lookahead if self.probing else 0
+    n_lookahead: int  # lookahead nodes that may be scored: none on a target without trees
 
     def cut(self, nodes: int) -> Plan:
         """Return the plan that scores the first ``nodes`` candidates.
@@ -93,7 +76,7 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
     """Merge one request's proposals (a tree per drafter of its set) and order the nodes by path probability."""
     depth, room = depth_limit(state), node_limit(state)
     if not any(len(p) for p in proposals):
-        return Ranking(TokenTree.empty(), (_NONE,) * len(proposals), _NONE, _NO_WORTH, depth, room, False)
+        return Ranking(TokenTree.empty(), (_NONE,) * len(proposals), _NONE, _NO_WORTH, depth, room, 0)
     stamped = [p.from_source(i) if i or p.source.any() else p for i, p in enumerate(proposals)]
     tree, rows = merge(stamped)
     worth = tree.path_belief
@@ -103,7 +86,8 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
         order = tree.best_chain()[: min(depth, room)]
     else:
         order = _best_first(tree, depth)[:room]
-    return Ranking(tree, tuple(rows), order, worth[order], depth, room, state.capabilities.trees)
+    n_lookahead = tree.n_lookahead if state.capabilities.trees else 0
+    return Ranking(tree, tuple(rows), order, worth[order], depth, room, n_lookahead)
 
 
 def _best_first(tree: TokenTree, depth: int) -> Ints:

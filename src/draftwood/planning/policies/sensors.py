@@ -34,16 +34,8 @@ class Watched(Generic[T]):
     answer for 5 seconds it counts as frozen until it does. An answer older than 60 seconds (and twice ``every``)
     does not count.
 
-    Parameters
-    ----------
-    read
-        Reads the sensor; returns None if there is none. May be slow, raise or hang.
-    every
-        Least seconds between readings.
-    clock
-        Returns seconds.
-    start
-        Runs a reading, by default in a thread; for tests.
+    ``read`` reads the sensor, which may be slow, raise or hang, and returns None if there is none. ``every`` is
+    the least number of seconds between readings, by ``clock``; ``start`` runs a reading, by default in a thread.
     """
 
     def __init__(
