@@ -69,8 +69,8 @@ def decode_with(
         Of sampled texts; by default drawn from torch's generator, so that ``torch.manual_seed`` decides.
     prediction, memory, corpus, context
         As in `generate`; a memory file is saved after every call. A list of predictions has an entry per prompt of
-        a batch; for a batch of one, only if it contains None or a list of texts. A text is tokenized once, in the
-        first call.
+        a batch, for all its returned sequences; for a batch of one, only if it contains None or a list of texts. A
+        text is tokenized once, in the first call.
 
     Returns
     -------

@@ -102,7 +102,7 @@ class UserTexts:
         sizes = {size for drafter in drafters if (size := takes_of(drafter).memory_tokens) is not None}
         if len(sizes) > 1:
             said = " and ".join(f"tokens={size}" for size in sorted(sizes))
-            raise UsageError(f"one memory is given, and its drafters say {said}: give the same everywhere")
+            raise UsageError(f"one memory is given, and its drafters ask for {said}: give all of them the same")
         return Memory.open(path, *sizes)
 
     def _corpora(self) -> tuple[Corpus, ...] | None:
@@ -166,7 +166,10 @@ def check_tokenizer(drafters: Iterable[Drafter], tokenizer: Any) -> None:
 
 
 def detached(drafters: Iterable[Drafter]) -> tuple[Drafter, ...]:
-    """Return copies of the drafters that learn for themselves and write no file; a shared memory stays shared."""
+    """Return copies of the drafters that learn for themselves and write no file.
+
+    Drafters that share a memory share its copy.
+    """
     copies: dict[int, Any] = {}
 
     def share(thing: Any) -> Any:

@@ -32,10 +32,7 @@ _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
-_SHRINK, _SPARE = (
-    0.98,
-    1.5,
-)  # the number asked for shrinks by 2 % per step, down to 1.5 times what was worth scoring
+_SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 _WORTH = 1.01  # times the speed of plain decoding that a draft must promise to be scored
 
 

@@ -38,10 +38,7 @@ class Deadline:
         self._nodes: int | None = None
         self._window: deque[float] = deque(maxlen=_WINDOW)
         self._steps = self._widest = 0  # steps and most draft nodes since the limit changed
-        self._failed, self._patience = (
-            _MOST + 1,
-            dwell,
-        )  # the least length that was too slow, steps until its retry
+        self._failed, self._patience = _MOST + 1, dwell  # a length that was too slow, and steps until its retry
         self._given_up = 0  # steps until the limit is tried again
         self._learnt = False
 
