@@ -101,7 +101,7 @@ def line(answer: Answer) -> dict[str, Any]:
 
 def _of_source(steps: Sequence[Step], index: int) -> dict[str, int]:
     own = [s.by_source[index] for s in steps]
-    counts = ("calls", "proposed", "kept", "accepted", "probes", "failed")
+    counts = ("calls", "proposed", "kept", "accepted", "lookahead_nodes", "failed")
     return {name: sum(getattr(s, name) for s in own) for name in counts}
 
 

@@ -201,5 +201,5 @@ def _longest(part: Part, pattern: Ints, most: int) -> tuple[int, int, int]:
     """Length and interval of the longest suffix: what growing a tree without nodes finds."""
     from draftwood.drafters.corpus.kernel import grow  # brings numba
 
-    _, length, low, high = grow(part.tokens, part.suffixes, pattern, most, 1, 1, _NO_ODDS, _NO_NODES)
+    _, length, low, high = grow((part.tokens, part.suffixes), pattern, (most, 1, 1), _NO_ODDS, _NO_NODES)
     return length, low, high

@@ -146,16 +146,8 @@ class CorpusSession(TextSession):
 
     def _grown(self, part: Any, context: NDArray[np.int32], nodes: int, accept_rates: Floats) -> TokenTree:
         drafter, columns = self._drafter, np.empty((3, nodes), dtype=np.int32)
-        used, match, _, _ = self._grow(
-            part.tokens,
-            part.suffixes,
-            context,
-            self._bound,
-            drafter.min_match,
-            drafter.levels,
-            accept_rates,
-            columns,
-        )
+        limits = self._bound, drafter.min_match, drafter.levels
+        used, match, _, _ = self._grow((part.tokens, part.suffixes), context, limits, accept_rates, columns)
         self.match_length = max(self.match_length, match)
         tokens, parents, evidence = columns[:, :used]
         return TokenTree.build(tokens, parents, belief=accept_rates[evidence], evidence=evidence)

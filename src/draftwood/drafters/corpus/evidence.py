@@ -3,8 +3,6 @@
 Class ``row * COLUMNS + column``. Rows: how many tokens match before the node, drafted ones included; the last row
 is for what a shorter suffix adds to the tokens that longer ones offered. Columns: the first is for a context that
 occurs once (with something after it), the others are for the share of this token among what followed.
-
-numba's cache does not notice a change here: after one, remove the compiled kernels from this folder's __pycache__.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from draftwood.drafters.base import TextSession, draft_tree
 from draftwood.errors import UsageError
 from draftwood.index.accept_rates import for_kernel
 from draftwood.tree import TokenTree
-
-if TYPE_CHECKING:
-    from draftwood.drafters.llama_cpp.ngram_chain import NgramChains
 
 FLOORS = (1, 3, 5, 8, 12, 18, 28, 48)
 """Buckets of the tokens that match before a node, drafted ones included; a test holds them to the kernel's."""
@@ -99,6 +96,8 @@ class FollowerSession(TextSession):
         # The longest have chains of their own: among many occurrences of a short tail they may be too far back.
         sizes = dict.fromkeys((rules.longest, rules.shortest))
         self._chains = [NgramChains(size, rules.longest, enough, rows) for size in sizes]
+        others = rules.longest, rules.length, rules.min_hits, rules.kinds, rules.newest, rules.margin
+        self._orders = [np.array([size, *others], dtype=np.int64) for size in sizes]
         super().__init__(prompt)
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
@@ -109,25 +108,15 @@ class FollowerSession(TextSession):
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
         self.match_length = 0
         if nodes > 0:
-            for chains in self._chains:
-                count = chains.look(self._buffer, self._length)
+            trust, out = for_kernel(accept_rates, len(_PRIOR)), np.empty((3, nodes), dtype=np.int32)
+            for chains, order in zip(self._chains, self._orders, strict=True):
+                count, made, match = chains.look(self._buffer, self._length, order, trust, out)
                 if count >= self._rules.min_hits:
-                    return self._grow(chains, count, nodes, accept_rates)
+                    self.match_length = match
+                    evidence = out[2, :made].astype(np.int16)
+                    parents = None if self._rules.newest else out[1, :made]
+                    return draft_tree(out[0, :made], evidence, trust[evidence], parents)
         return TokenTree.empty()
-
-    def _grow(self, chains: NgramChains, count: int, nodes: int, accept_rates: Floats) -> TokenTree:
-        from draftwood.drafters.llama_cpp.ngram_chain_kernel import grow
-
-        rules = self._rules
-        trust = for_kernel(accept_rates, len(_PRIOR))
-        ints, evidence = np.empty((2, nodes), dtype=np.int32), np.empty(nodes, dtype=np.int16)
-        order = np.array(
-            [chains.size, rules.longest, rules.length, rules.min_hits, rules.kinds, rules.newest, rules.margin]
-        )
-        made = grow(self._buffer, self._length, chains.found, count, order, trust, ints[0], ints[1], evidence)
-        self.match_length = int(order[0])
-        evidence = evidence[:made]
-        return draft_tree(ints[0, :made], evidence, trust[evidence], None if rules.newest else ints[1, :made])
 
     def truncate(self, length: int) -> None:
         if length < self._length:

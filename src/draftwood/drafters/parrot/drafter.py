@@ -115,9 +115,9 @@ class ParrotSession(AnswerSession):
         if self._length + nodes > len(self._buffer):
             self._buffer = np.append(self._buffer, np.empty(len(self._buffer) + nodes, dtype=np.int32))
         until = self._length if drafter.learn else self.start
-        arguments = (self._buffer, until, self._length, drafter.order, drafter.p, nodes, self._out)
+        limits = until, self._length, drafter.order, nodes
         try:
-            self._table = self._kernel.suggest(self._table, self._head, *arguments)
+            self._table = self._kernel.suggest(self._table, self._head, self._buffer, limits, drafter.p, self._out)
         except BaseException:  # Ctrl-C, raised as the kernel returns: the table that moved is lost
             self._clear()
             raise

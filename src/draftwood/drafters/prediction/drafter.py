@@ -127,8 +127,9 @@ class PredictionSession(AnswerSession):
 
     def __init__(self, drafter: PredictionDrafter, prompt: Sequence[int]) -> None:
         from draftwood.drafters.prediction import alignment
+        from draftwood.drafters.prediction.grow_kernel import draft
 
-        self._draft, self._fields = alignment.draft, alignment
+        self._draft, self._fields = draft, alignment
         self._drafter, self._expected = drafter, drafter.expected
         self._state = np.zeros(alignment.STATE, dtype=np.int64)
         self._out = np.empty((5, drafter.length), dtype=np.int32)
@@ -144,17 +145,12 @@ class PredictionSession(AnswerSession):
         n = 0
         if len(expected.starts):
             n = self._draft(
-                expected.flat,
-                expected.heads,
-                expected.chain,
-                expected.starts,
-                self._buffer,
-                self._length,
+                (expected.flat, expected.heads, expected.chain, expected.starts),
+                (self._buffer, self._length),
                 self._state,
                 drafter.window,
-                min(nodes, drafter.length),
+                (min(nodes, drafter.length), float(drafter.floor)),
                 for_kernel(accept_rates, len(drafter.prior)),
-                drafter.floor,
                 out,
             )
         self.match_length = int(self._state[self._fields.MATCH])
