@@ -52,12 +52,6 @@ def _tallies(arms: int) -> list[_Tally]:
     return [_Tally() for _ in range(arms)]
 
 
-def _add(tallies: Sequence[_Tally], credits_: Credits) -> None:
-    for tally, one in zip(tallies, credits_, strict=True):
-        if one is not None:
-            tally.add(_KEEP, *one)
-
-
 @dataclass(slots=True)
 class _Kind:
     """The state of the choice for one kind of text."""
@@ -95,8 +89,10 @@ class Bandit:
         if real is None:
             return
         self.learn_one(kind, ALL, *real)
-        _add(found.credit, credits_)
-        _add(self._pool, credits_)
+        for own, pooled, one in zip(found.credit, self._pool, credits_, strict=True):
+            if one is not None:
+                own.add(_KEEP, *one)
+                pooled.add(_KEEP, *one)
         found.since = 0
 
     def learn_one(self, kind: str, arm: int, tokens: float, seconds: float) -> None:
