@@ -105,8 +105,8 @@ class Conversation:
         """Send a message; yields the answer piece by piece.
 
         Closing the generator, or an interrupt, ends the answer; what was written stays in ``messages``.
-        ``prediction`` is text expected in this answer, in place of what is expected in every one. `UsageError` while
-        another thread reads an answer of this conversation.
+        ``prediction`` is text expected in this answer, in place of what is expected in every one. `UsageError`
+        while another thread reads an answer of this conversation.
         """
         answer = self._say(text, prediction)
         with self._lock:
