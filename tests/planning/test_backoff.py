@@ -74,7 +74,7 @@ def test_requests_are_judged_apart_and_forgotten_with_their_end():
     assert (policy.limit(lucky, 2, 9).nodes, policy.limit(poor, 2, 9).nodes) == (None, 0)
     del lucky, poor
     gc.collect()
-    assert len(policy._lucks) == 0
+    assert len(policy._turns) == 0
 
 
 def test_it_says_why():
@@ -82,7 +82,7 @@ def test_it_says_why():
     policy.limit(state, 1, 9)
     assert policy.limit(state, 1, 9).why == "nothing drafted yet"
     make_step(policy, state, accepted=2)
-    assert policy.limit(state, 1, 9).why == "the last draft was worth it"
+    assert policy.limit(state, 1, 9).why == "the last draft was accepted"
     make_step(policy, state)
     assert policy.limit(state, 1, 9).why == "1 draft in a row failed"
     for _ in range(5):
@@ -96,7 +96,7 @@ def test_it_says_why():
     policy.limit(state, 1, 9)
     assert policy.limit(state, 1, 9).why == "a pause is over, the next draft decides"
     make_step(policy, state, accepted=2)
-    assert policy.limit(state, 1, 9).why == "the last draft was worth it"
+    assert policy.limit(state, 1, 9).why == "the last draft was accepted"
 
 
 def test_the_next_turn_of_a_conversation_begins_afresh():

@@ -143,7 +143,7 @@ def test_a_clock_that_jumps_teaches_nothing(seconds):
         policy.limit(state, 1, 9)
         policy.learn(state)
     assert policy.limit(state, 1, 9).nodes is None
-    assert policy.limit(FakeState(), 1, 9).why == "nothing known of 40 ms yet"
+    assert policy.limit(FakeState(), 1, 9).why == "no step measured against 40 ms yet"
 
 
 @given(st.lists(st.floats(1, 100), max_size=300), st.integers(0, 64))

@@ -49,7 +49,7 @@ def test_no_policy_raises_whatever_a_step_says(make, steps):
     for score, learn, drafted, accepted, rows in steps:
         limit = policy.limit(state, rows, 9)
         assert limit.nodes is None or limit.nodes >= 0
-        assert limit.sources is None
+        assert limit.drafters is None
         assert limit.why
         state.step = RunningStep(0, 9, emitted=(1,), drafted=drafted, depth=drafted, accepted=accepted)
         state.step.score_s, state.step.learn_s = score, learn
