@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -523,10 +524,11 @@ def test_a_profile_alone_makes_a_page(tmp_path):
 
 def test_a_probe_is_counted_beside_the_table(rows, tmp_path):
     probed = answer(0, "edit", "one", "lookup", 1.0)
-    for each in probed.steps:
-        each.by_source = (SourceStep(1, proposed=1, match_length=3),)
-        each.trace = {"right": each.index == 3}
-        each.drafted = each.accepted = each.depth = 0
+    source = (SourceStep(1, proposed=1, match_length=3),)
+    nothing = {"drafted": 0, "accepted": 0, "depth": 0}
+    probed.steps = [
+        replace(each, by_source=source, trace={"right": each.index == 3}, **nothing) for each in probed.steps
+    ]
     path = save(
         tmp_path / "probe.jsonl",
         [probed],
@@ -631,10 +633,11 @@ def test_jinja2_is_imported_only_when_a_page_is_made_and_named_where_it_is_missi
 
 def test_a_probe_alone_opens_with_what_it_counted(tmp_path):
     probed = answer(0, "edit", "one", "lookup", 1.0)
-    for each in probed.steps:
-        each.by_source = (SourceStep(1, proposed=1, match_length=3),)
-        each.trace = {"right": each.index == 3}
-        each.drafted = each.accepted = each.depth = 0
+    source = (SourceStep(1, proposed=1, match_length=3),)
+    nothing = {"drafted": 0, "accepted": 0, "depth": 0}
+    probed.steps = [
+        replace(each, by_source=source, trace={"right": each.index == 3}, **nothing) for each in probed.steps
+    ]
     page = made(save(tmp_path / "probe.jsonl", [probed], verb="probe", settings={"model": "toy"}))
     said = Reader(opening(page)).text
     assert "25 % of the tokens would have been drafted right" in said
