@@ -56,7 +56,7 @@ class PredictionDrafter(BaseDrafter):
         A node less likely to be reached and accepted than this is not proposed.
     texts
         Token ids of the expected texts, each as it would be written in the answer; see
-        `draftwood.api.prediction_text.variants`.
+        `draftwood.api.text_input.variants`.
 
     Raises
     ------
