@@ -94,7 +94,8 @@ def test_the_wheel_holds_the_package_and_its_licence(built):
     assert {name.partition("/")[0] for name in names} == {"draftwood", info}
     assert f"{info}/licenses/LICENSE" in names
     source = ROOT / "src"
-    data = {str(path.relative_to(source)) for path in source.rglob("*.*") if path.suffix not in (".py", ".pyc")}
+    files = (path for path in source.rglob("*.*") if path.parent.name != "__pycache__" and path.suffix != ".py")
+    data = {str(path.relative_to(source)) for path in files}
     assert {
         "draftwood/py.typed",
         "draftwood/measure/report/templates/page.html.j2",
