@@ -225,6 +225,7 @@ def test_a_backslash_continues_a_question(draftwood, tiny, talk):
     assert "turn 1: read 9 of 9" in talk("hel\\", "lo", "/stats").out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal of POSIX")
 def test_on_a_real_terminal_pasted_lines_are_one_question_and_history_is_kept(tiny, tmp_path):
     import os
