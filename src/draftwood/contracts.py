@@ -96,9 +96,9 @@ class Scores(Protocol):
 
 
 Watch = Callable[[int, Scores], None]
-"""Told what reading a text teaches: the position of the token of row 0, and the scores of consecutive rows, which
-it must read before it returns. Called once per chunk, in order. Each token that `Target.open` or
-`TargetSession.extend` was given comes once, those excepted whose rows a cache held already."""
+"""Sees the scores of text that is read: ``watch(first, scores)``, where row ``i`` belongs to the token at position
+``first + i``. It must read them before it returns. Called once per chunk, in order; each token that `Target.open`
+or `Target.extend` was given comes once, except those that a cache held already."""
 
 
 class TargetSession(Protocol):
@@ -118,12 +118,11 @@ class TargetSession(Protocol):
         """After a pass: commit the root and these nodes of the scored tree (a path), drop the rest."""
         ...
 
-    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> Scores:
-        """Read more text; returns the scores of its last token as row 0. ``watch`` sees all of them."""
-        ...
-
     def truncate(self, length: int) -> None:
-        """Cut the cached text to its first ``length`` tokens (may read again)."""
+        """Cut the cached text to its first ``length`` tokens, or to fewer where the rest must be read again.
+
+        Whoever cuts then reads on from `length` (`Target.extend`).
+        """
         ...
 
     def fork(self) -> TargetSession:
@@ -136,7 +135,7 @@ class TargetSession(Protocol):
 
 
 class Target(Protocol):
-    """A model that scores trees. Shareable; it owns the cache, a session is a slot in it."""
+    """A model that scores trees. Shareable; it owns the cache, a session is a slot in it and does not know it."""
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -148,6 +147,15 @@ class Target(Protocol):
 
         ``reserve`` is how many more tokens per prompt the caller expects to commit; ``watch``, one per
         prompt, see the scores of all tokens that are read, at the price of computing them.
+        """
+        ...
+
+    def extend(
+        self, texts: Sequence[tuple[Any, Sequence[int]]], watch: Sequence[Watch] | None = None
+    ) -> Sequence[Scores]:
+        """Read more text into sessions of this target, each given once, in passes that they share where they can.
+
+        For each (session, ids) the scores of its last token as row 0; ``watch``, one per text, as for `open`.
         """
         ...
 

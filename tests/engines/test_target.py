@@ -103,7 +103,7 @@ def test_cutting_back_beyond_a_window_reads_again():
     text = np.random.default_rng(2).integers(0, 64, 80).tolist()
     ((session, _),) = target.open([text])
     session.truncate(20)
-    scores = session.extend([7])
+    (scores,) = target.extend([(session, [7])])
     assert np.abs(scores.numpy(scores.raw(0)) - truth(model, [*text[:20], 7])).max() < TOLERANCE
 
 
@@ -122,7 +122,7 @@ def test_sessions_do_not_disturb_each_other_and_slots_are_used_again():
         again.close()
     assert target.arena.nbytes == held
     for session in (opened[1][0], twin):
-        scores = session.extend([11])
+        (scores,) = target.extend([(session, [11])])
         assert np.abs(scores.numpy(scores.raw(0)) - truth(model, [*texts[1], 11])).max() < TOLERANCE
 
 
@@ -131,7 +131,7 @@ def test_the_cache_grows_while_a_text_is_under_way():
     target = TransformersTarget(model)
     ((session, _),) = target.open([[1, 2, 3]], reserve=0)
     text = [1, 2, 3, *np.random.default_rng(3).integers(0, 64, 300).tolist()]
-    scores = session.extend(text[3:])
+    (scores,) = target.extend([(session, text[3:])])
     assert np.abs(scores.numpy(scores.raw(0)) - truth(model, text)).max() < TOLERANCE
 
 
@@ -355,9 +355,9 @@ def test_an_interrupt_while_the_cache_is_made_anew_leaves_it_whole(monkeypatch):
     interrupted.calls = 0
     monkeypatch.setattr(cache, "_empty", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        session.extend(list(range(60)) * 3)
+        target.extend([(session, list(range(60)) * 3)])
     monkeypatch.undo()
-    scores = session.extend([5, 6])
+    (scores,) = target.extend([(session, [5, 6])])
     assert np.abs(scores.numpy(scores.raw(0)) - truth(model, [1, 2, 3, 4, 5, 6])).max() < TOLERANCE
 
 

@@ -76,9 +76,14 @@ class ReplayTarget:
             place = next((i for i, (recorded, _) in enumerate(left) if recorded == asked), None)
             if place is None:
                 raise PromptError("a replay knows the answer to its recorded prompts only: replay one of those")
-            session = ReplaySession(left.pop(place)[1])
-            opened.append((session, session.extend(prompt)))
-        return opened
+            opened.append(ReplaySession(left.pop(place)[1]))
+        return list(zip(opened, self.extend(list(zip(opened, prompts, strict=True))), strict=True))
+
+    def extend(
+        self, texts: Sequence[tuple[ReplaySession, Sequence[int]]], watch: Sequence[Watch] | None = None
+    ) -> list[ReplayScores]:
+        del watch
+        return [session.read(ids) for session, ids in texts]
 
     def score(self, requests: Sequence[tuple[ReplaySession, int, TokenTree]]) -> list[ReplayScores]:
         started = perf_counter()
@@ -98,7 +103,8 @@ class ReplaySession:
         self._text = text
         self.length = length
 
-    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> ReplayScores:  # noqa: ARG002
+    def read(self, ids: Sequence[int]) -> ReplayScores:
+        """What the record says after these tokens, which count as read."""
         self.length += len(ids)
         return ReplayScores(self._text, self.length, TokenTree.empty())
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from draftwood.contracts import Sampling
-from draftwood.engines.peers import PeerAnswer, PeerName
+from draftwood.engines.peer import PeerAnswer, PeerName
 from draftwood.errors import ModelError, UsageError, VocabularyError
 from draftwood.models.find import gguf_file
 
@@ -33,7 +33,7 @@ again would find its answer there."""
 
 
 class LlamaCppPeer:
-    """One server of llama.cpp; fulfils `draftwood.engines.peers.Peer`.
+    """One server of llama.cpp; fulfils `draftwood.engines.peer.Peer`.
 
     Parameters
     ----------

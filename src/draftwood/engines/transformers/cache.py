@@ -25,6 +25,8 @@ class Arena:
     ----------
     generation
         Counts how often the buffers were made anew.
+    is_padded
+        True where passes are filled up to fixed widths, so that they write more rows than they are given.
     """
 
     def __init__(self, windows: Sequence[int | None], *, chunk: int) -> None:
@@ -32,6 +34,7 @@ class Arena:
         self.capacity = 0
         self.slots = 0
         self.generation = 0
+        self.is_padded = False
         self._free: list[int] = []
         self.keys: list[Tensor | None] = [None] * len(self.windows)
         self.values: list[Tensor | None] = [None] * len(self.windows)

@@ -12,7 +12,7 @@ from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
 from draftwood.contracts import Sampling
-from draftwood.engines.peers import PeerAnswer, PeerName
+from draftwood.engines.peer import PeerAnswer, PeerName
 from draftwood.errors import UsageError
 from draftwood.models.quiet import quiet_transformers
 
@@ -39,7 +39,7 @@ class Clock(BaseStreamer):
 
 
 class TransformersPeer:
-    """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peers.Peer`.
+    """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peer.Peer`.
 
     The model is as it was after each answer, however that ends.
 

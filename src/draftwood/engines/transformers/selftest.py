@@ -104,6 +104,8 @@ def _agrees(target: Target, own: _Own) -> bool:
         if target.capabilities.rollback != "none":
             session.truncate(_CONTEXT)
             text = text[:_CONTEXT]
+            if session.length < _CONTEXT:
+                target.extend([(session, text[session.length :])])
         else:
             text = [*text, d]
         if not _scored(target, session, text, e, TokenTree.empty(), own):

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Watch
+from draftwood.engines.transformers.cache import Arena
 from draftwood.engines.transformers.committed import CommittedText, with_root
 from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.pass_rows import PassRows
-from draftwood.engines.transformers.scores import TorchScores
 from draftwood.tree import TokenTree
-
-if TYPE_CHECKING:
-    from draftwood.engines.transformers.target import TransformersTarget
 
 SPARE = 64
 """Rows beyond the reserved ones: a usual tree, so that its buffers need not grow for it."""
@@ -27,17 +23,19 @@ class TransformersSession(CommittedText):
 
     Parameters
     ----------
-    target
-        Whose arena it is.
+    arena
+        Where the slot is taken.
+    lock
+        The target's.
     rows
         Tokens that it is expected to hold.
     """
 
     replay = 0
 
-    def __init__(self, target: TransformersTarget, rows: int) -> None:
-        super().__init__(target.lock)
-        self._target, self._arena = target, target.arena
+    def __init__(self, arena: Arena, lock: Any, rows: int) -> None:
+        super().__init__(lock)
+        self._arena = arena
         self._slot: int | None = self._arena.take(rows + SPARE)
         # Per window width, the position of the text that row 0 of those buffers holds.
         self._first = dict.fromkeys(set(self._arena.windows), 0)
@@ -88,10 +86,6 @@ class TransformersSession(CommittedText):
         self._ids += np.asarray(ids).tolist()
 
     @locked
-    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> TorchScores:
-        return self._target.read([(self, ids)], None if watch is None else [watch])[0]
-
-    @locked
     def keep(self, path: Sequence[int]) -> None:
         root, tree = self._take_scored()
         start = next((i for i, node in enumerate(path) if node != i), len(path))
@@ -108,19 +102,14 @@ class TransformersSession(CommittedText):
         self._take_back()
         if length >= self.length:
             return
-        # A windowed layer must still hold what the tokens after the cut can see.
-        lost = any(w is not None and max(0, length - w + 1) < first for w, first in self._first.items())
-        ids = self._ids[:length]
-        if not lost:
-            self._ids = ids
-            return
-        self._ids, self._first = [], dict.fromkeys(self._first, 0)
-        if ids:
-            self.extend(ids)
+        # A windowed layer must still hold what the tokens after the cut can see, or nothing is left.
+        if any(w is not None and max(0, length - w + 1) < first for w, first in self._first.items()):
+            length, self._first = 0, dict.fromkeys(self._first, 0)
+        del self._ids[length:]
 
     @locked
     def fork(self) -> TransformersSession:
-        twin = TransformersSession(self._target, self._arena.capacity - SPARE)
+        twin = TransformersSession(self._arena, self.lock, self._arena.capacity - SPARE)
         self._arena.copy_slot(self.slot, twin.slot)
         twin._ids, twin._first, twin._written = list(self._ids), dict(self._first), self._written
         return twin
@@ -140,7 +129,7 @@ class TransformersSession(CommittedText):
 
     def _end(self) -> int | None:
         """Behind the last row that passes have written; None where they write more rows than they are given."""
-        return None if self._target.pads else self._written
+        return None if self._arena.is_padded else self._written
 
     def _make_room(self, rows: int) -> None:
         """Shift windowed buffers that the next pass would overrun, keeping what the window still reaches."""

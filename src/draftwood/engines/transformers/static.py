@@ -42,6 +42,7 @@ class StaticPasses:
 
     def __init__(self, decoder: LeanDecoder, arena: Arena, *, capture: bool = True) -> None:
         self._decoder, self._arena, self._capture = decoder, arena, capture
+        arena.is_padded = True
         self._works = True
         self._made: dict[tuple[int, int], StaticPass] = {}
         self._generation = -1

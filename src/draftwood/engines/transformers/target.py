@@ -119,11 +119,6 @@ class TransformersTarget:
         return self._lean is not None and self._lean.packing is not None
 
     @property
-    def pads(self) -> bool:
-        """True if passes are filled up to fixed widths, so that they write more rows than they are given."""
-        return self._static is not None
-
-    @property
     def device(self) -> torch.device:
         """Where token ids go in."""
         return self._device
@@ -142,24 +137,23 @@ class TransformersTarget:
         longest = max(map(len, prompts), default=0) + min(reserve, _RESERVE)
         self.arena.prepare(len(prompts), longest + SPARE)
         try:
-            sessions.extend(TransformersSession(self, longest) for _ in prompts)
+            sessions.extend(TransformersSession(self.arena, self.lock, longest) for _ in prompts)
             for number, session in enumerate(sessions):
                 if begin is not None:
                     begin(number, session)
             rest = [(session, ids[session.length :]) for session, ids in zip(sessions, prompts, strict=True)]
-            return list(zip(sessions, self.read(rest, watch), strict=True))
+            return list(zip(sessions, self.extend(rest, watch), strict=True))
         except BaseException:
             for session in sessions:
                 session.close()
             raise
 
     @locked
-    def read(
+    def extend(
         self, texts: Sequence[tuple[TransformersSession, Sequence[int]]], watch: Sequence[Watch] | None = None
     ) -> list[TorchScores]:
-        """Read text into sessions, sharing passes; returns the scores of each text's last token."""
         if len(texts) > 1 and not self.capabilities.batch:
-            return [self.read([text], watch and watch[i : i + 1])[0] for i, text in enumerate(texts)]
+            return [self.extend([text], watch and watch[i : i + 1])[0] for i, text in enumerate(texts)]
         for session, whole in texts:
             check_room(session.length, whole, self.capabilities.max_positions)
         left: list[NDArray[np.int64]] = [np.asarray(ids, dtype=np.int64) for _, ids in texts]

@@ -166,6 +166,8 @@ class _Bench:
         self._scores = scores
         session.keep(())
         session.truncate(case.context)
+        if session.length < case.context:  # the cut has lost tokens that the next pass must see
+            self._target.extend([(session, _ids(self._target, self._rng, case.context - session.length))])
         return taken
 
     def sampling(self) -> dict[str, list[float]]:

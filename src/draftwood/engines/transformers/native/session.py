@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Watch
+from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.transformers.committed import CommittedText, check_room, with_root
 from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.native.cache import NativeCache
+from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
-
-if TYPE_CHECKING:
-    from draftwood.engines.transformers.native.target import NativeTarget
 
 SETTLE = 16
 """Most tokens that are read again in front of a root. With t + c n seconds for a pass over n tokens and 1 + a
@@ -33,15 +31,21 @@ class NativeSession(CommittedText):
 
     Parameters
     ----------
-    target
-        Whose passes it runs.
+    passes
+        Run the model.
+    lock
+        The target's.
+    capabilities
+        The target's; no pass or text goes beyond them.
+    chunk
+        Most tokens that one pass of reading takes. None: the prompt in one pass, all else token by token.
     """
 
-    def __init__(self, target: NativeTarget) -> None:
-        super().__init__(target.lock)
-        self._target = target
-        self._stateful = target.kept.stateful
-        self._cache: NativeCache | None = NativeCache.empty(target.kept)
+    def __init__(self, passes: NativePasses, lock: Any, capabilities: Capabilities, chunk: int | None) -> None:
+        super().__init__(lock)
+        self._passes, self._can, self._chunk = passes, capabilities, chunk
+        self._stateful = passes.kept.stateful
+        self._cache: NativeCache | None = NativeCache.empty(passes.kept)
         self._read = 0  # tokens of the text that the cache holds, once it is clean
         self._copy: NativeCache | None = None
         self._clean = True  # False while the cache stands behind tokens that are not committed
@@ -71,10 +75,10 @@ class NativeSession(CommittedText):
         ids = np.concatenate((self._waiting(), [root], tree.tokens)).astype(np.int64)
         self._clean = False
         if tree.is_chain:
-            scores = self._target.run(self.cache, ids, 1 + drafts)
+            scores = self._passes.run(self.cache, ids, 1 + drafts)
         else:
             at = tree.positions(self.length).astype(np.int64)
-            scores = self._target.run(self.cache, ids, 1 + drafts, at, with_root(tree.ancestor_mask))
+            scores = self._passes.run(self.cache, ids, 1 + drafts, at, with_root(tree.ancestor_mask))
         self._scored = (root, tree)
         return scores
 
@@ -95,8 +99,9 @@ class NativeSession(CommittedText):
         self._settled()
 
     @locked
-    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> TorchScores:
-        check_room(self.length, ids, self._target.capabilities.max_positions)
+    def read(self, ids: Sequence[int], watch: Watch | None = None) -> TorchScores:
+        """Read more text; returns the scores of its last token."""
+        check_room(self.length, ids, self._can.max_positions)
         self._rewind()
         before = len(self._ids)
         self._ids += np.asarray(ids).tolist()
@@ -119,7 +124,7 @@ class NativeSession(CommittedText):
 
     @locked
     def fork(self) -> NativeSession:
-        twin = NativeSession(self._target)
+        twin = NativeSession(self._passes, self.lock, self._can, self._chunk)
         twin._cache = self.cache.copied()
         twin._copy = None if self._copy is None else self._copy.copied()
         twin._ids, twin._read, twin._clean = list(self._ids), self._read, self._clean
@@ -129,8 +134,7 @@ class NativeSession(CommittedText):
         self._cache = self._copy = self._scored = None
 
     def _check(self, tree: TokenTree) -> None:
-        can = self._target.capabilities
-        if 1 + len(tree) > can.max_pass or not (can.trees or tree.is_chain):
+        if 1 + len(tree) > self._can.max_pass or not (self._can.trees or tree.is_chain):
             raise CapabilityError(
                 "this target scores no trees, and no more than it declares: plan by its capabilities"
             )
@@ -149,7 +153,7 @@ class NativeSession(CommittedText):
             end = self._read + len(piece)
             seen = 0 if watch is None else end - max(first, self._read)
             self._clean = False
-            scores = self._target.run(self.cache, piece, max(1, seen))
+            scores = self._passes.run(self.cache, piece, max(1, seen))
             if watch is not None and seen > 0:
                 watch(end - seen, scores)
             self._read, self._clean = end, True
@@ -158,9 +162,9 @@ class NativeSession(CommittedText):
 
     def _piece(self, left: int, *, watched: bool) -> int:
         """How many tokens the next pass of reading may hold."""
-        if not self._target.one_pass_prompts:
-            return min(WATCHED, self._target.chunk) if watched else self._target.chunk
-        return 1 if self._read else left
+        if self._chunk is None:
+            return 1 if self._read else left
+        return min(WATCHED, self._chunk) if watched else self._chunk
 
     def _settled(self) -> None:
         self._read, self._clean, self._copy = len(self._ids), True, None
@@ -179,4 +183,4 @@ class NativeSession(CommittedText):
         self._copy, self._clean = None, True
 
     def _start_over(self) -> None:
-        self._cache, self._read = NativeCache.empty(self._target.kept), 0
+        self._cache, self._read = NativeCache.empty(self._passes.kept), 0

@@ -91,6 +91,11 @@ class ContinuedTarget:
             for session, _ in self._target.open([prompt[:1]]):
                 session.close()
 
+    def extend(
+        self, texts: Sequence[tuple[Any, Sequence[int]]], watch: Sequence[Watch] | None = None
+    ) -> list[TorchScores]:
+        return self._target.extend(texts, watch)
+
     def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> list[TorchScores]:
         return self._target.score(requests)
 

@@ -164,7 +164,11 @@ class GenerateCall:
         if wanted and isinstance(target, TransformersTarget) and caches.is_exchangeable(self._cache):
             cut = self._cut()
             for row in rows:
-                row.session.truncate(len(row.request.prompt) + cut - 1)
+                session: Any = row.session
+                length = min(len(row.request.prompt) + cut - 1, session.length)
+                session.truncate(length)
+                if session.length < length:
+                    target.extend([(session, row.ids[session.length : length])])
             caches.export(target, [row.session for row in rows], self._padding, self._cache)
         else:
             self._cache = None
