@@ -13,7 +13,7 @@ import draftwood
 from draftwood.engines.transformers.native.cache import Keeping, NativeCache, keeping
 from draftwood.engines.transformers.native.session import SETTLE
 from draftwood.engines.transformers.native.target import NativeTarget
-from draftwood.engines.transformers.pack import PackedLinear
+from draftwood.engines.transformers.pack import ReplacedLinear
 from draftwood.errors import CapabilityError, PromptError, UnsupportedModelError
 from draftwood.testing import HugeDrafter, RandomDrafter, check_target
 from draftwood.tree import TokenTree
@@ -432,7 +432,7 @@ def test_packed_weights_give_the_scores_of_plain_ones(name):
     model, text = build(name), some(20)
     for packed in (True, False):
         target = target_of(name, model, packed=packed)
-        assert packed or not any(isinstance(m, PackedLinear) for m in target._passes._model.modules())
+        assert packed or not any(isinstance(m, ReplacedLinear) for m in target._passes._model.modules())
         ((session, scores),) = target.open([text])
         assert gap(model, text, scores) < TOLERANCE
         assert gap(model, [*text, 5], target.extend([(session, [5])])[0]) < TOLERANCE

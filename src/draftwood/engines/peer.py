@@ -1,4 +1,7 @@
-"""What the bench asks of another engine, a peer, and what a peer answers."""
+"""What the bench asks of a peer, another engine's own way to write, and what it answers.
+
+A peer writes with its own loop, its own drafts and its own clock; we ask, and note what it reports.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,18 @@ class PeerAnswer:
     ids
         New tokens only, the end token included.
     arrivals
-        ``(tokens there, seconds since the call)``, rising; the first entry is what reading the prompt paid for,
-        each further one a pass. Where the peer tells no more there are two entries: the first token and the last.
+        ``(tokens so far, seconds since the call)``, rising; the first entry is after reading the prompt, each
+        further one after a pass. A peer that does not report passes has two: the first token and the last.
     prefill_s
         Seconds until the first entry.
     decode_s
         Seconds from there to the last token.
     drafted, accepted
-        Draft tokens scored and accepted, in decode passes only; None where the peer does not tell.
+        Draft tokens scored and accepted, in decode passes only; None where the peer does not report them.
     passes
-        Passes of the model after the one that read the prompt; None where the peer does not tell.
+        Passes of the model after the one that read the prompt; None where the peer does not report them.
     text
-        The text, where the peer gives it too.
+        The text, where the peer returns it too.
     """
 
     ids: list[int]
@@ -43,15 +46,7 @@ class PeerAnswer:
 
 
 class Peer(Protocol):
-    """Somebody else's way to write with the same weights.
-
-    Attributes
-    ----------
-    name
-        As typed.
-    engine
-        ``"transformers"`` or ``"llama.cpp"``.
-    """
+    """A way to write with the same weights; ``name`` as typed, ``engine`` "transformers" or "llama.cpp"."""
 
     name: str
     engine: str

@@ -1,4 +1,4 @@
-"""Recorded answers as a target: drafting measured without a model, since it takes the tokens that were recorded.
+"""Recorded answers as a target, to measure drafting without a model: it chooses the tokens that were recorded.
 
 The loop, the drafters, the planner and the rule are the live ones; only the scores come from the record.
 """
@@ -30,7 +30,7 @@ class ReplayClock:
         return perf_counter() + self._added
 
     def replace(self, started: float, seconds: float) -> None:
-        """Let what has passed since ``started`` (of `perf_counter`) count as ``seconds``."""
+        """Let the time since ``started`` (of `perf_counter`) count as ``seconds``."""
         self._added += seconds - (perf_counter() - started)
 
 
@@ -44,12 +44,10 @@ class ReplayTarget:
     prompt, output
         Recorded token ids.
     *more
-        Prompt and output of further answers. Prompts that are opened together get their answers in this order,
-        where one was recorded more than once.
-    vocab_size
-        Token ids lie below it.
+        Prompt and output of further answers. A prompt that was recorded more than once, and is opened as often,
+        gets its answers in this order.
     cost, clock
-        Let a pass take its time on this clock: that of all its rows' tokens at the longest one's context.
+        Let a pass take ``cost`` on this clock, that of all its tokens at the longest context.
     """
 
     def __init__(
@@ -126,7 +124,7 @@ class ReplaySession:
 
 
 class ReplayScores:
-    """Rows that lie on the record know the next token; the others know nothing."""
+    """The next token of rows that lie on the record; other rows know nothing."""
 
     def __init__(self, text: Sequence[int], length: int, tree: TokenTree) -> None:
         self._text, self._tree = text, tree

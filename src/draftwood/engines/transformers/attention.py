@@ -27,13 +27,13 @@ from draftwood.errors import UnsupportedModelError
 ATTENTION = "draftwood_tree"
 
 _FOLDED = 256
-"""Up to so many query rows, heads that share a key-value head become more query rows of it: its keys are read
-once. Beyond, the mask for each of them would cost more than reading the keys from the cache again."""
+"""Up to so many query rows, heads that share a key-value head become further query rows of it, so that its keys
+are read once. Above, the mask for each of them would cost more than reading the keys from the cache again."""
 
 
 @dataclass(slots=True)
 class Pass:
-    """One pass: its segments, the arena that they write to, and what all layers of a kind share."""
+    """One pass: its rows, the arena that they write to, and masks and indices that layers of a kind share."""
 
     arena: Arena
     all_rows: Sequence[PassRows]
@@ -75,9 +75,9 @@ class Pass:
         slots, rows = self._shared[key]
         return slots, rows
 
-    def _grid(self, window: int | None, device: torch.device) -> BatchAttention | None:
-        """All segments as one batch, where that is the cheaper way."""
-        key = ("grid", window, device)
+    def _batched(self, window: int | None, device: torch.device) -> BatchAttention | None:
+        """Attention for all texts at once, where that is the cheaper way."""
+        key = ("batched", window, device)
         if key not in self._shared:
             pays = BatchAttention.pays(self.all_rows, window)
             self._shared[key] = BatchAttention(self.all_rows, window, device) if pays else None
@@ -95,25 +95,14 @@ class Pass:
         softcap: float | None = None,
         sinks: Tensor | None = None,
     ) -> Tensor:
-        """Attend per segment.
+        """Attend: query [heads, rows, dim] over a layer's buffers, as `store` returns them -> [rows, heads, dim].
 
-        Parameters
-        ----------
-        query : [heads, rows, dim]
-        keys, values : [slots, kv heads, capacity, dim]
-            A layer's buffers, as `store` returns them.
-        window
-            Of that layer.
-        scaling, softcap, sinks
-            Factor of the scores; their soft cap (Gemma 2); one score per head that goes nowhere (GPT-OSS).
-
-        Returns
-        -------
-        [rows, heads, dim]
+        ``window`` is the layer's. ``scaling`` multiplies the scores, ``softcap`` caps them (Gemma 2); ``sinks``
+        has one score per head that goes nowhere (GPT-OSS).
         """
         rows = query.shape[1]
         plain = softcap is None and sinks is None
-        if plain and (batched := self._grid(window, keys.device)) is not None:
+        if plain and (batched := self._batched(window, keys.device)) is not None:
             return batched.attend(query, keys, values, scaling)
         found = []
         for s in self.all_rows:
@@ -140,21 +129,18 @@ class Pass:
     def _fast(
         self, pass_rows: PassRows, query: Tensor, k: Tensor, v: Tensor, window: int | None, scaling: float
     ) -> Tensor:
-        """[heads, rows, dim] of one segment by torch's fused kernel."""
+        """[heads, rows, dim] of one text by torch's fused kernel."""
         heads, rows, dim = query.shape
         groups = heads // k.shape[0]
-        if pass_rows.is_plain_prefill(window) or groups * rows > _FOLDED:  # groups as heads, keys at stride 0
+        causal = pass_rows.is_plain_prefill(window)
+        if causal or groups * rows > _FOLDED:  # groups as heads, keys at stride 0
             wide = query.view(-1, groups, rows, dim)
             k, v = (t[:, None].expand(-1, groups, -1, -1) for t in (k, v))
-            if pass_rows.is_plain_prefill(window):
-                out = scaled_dot_product_attention(wide, k, v, is_causal=True, scale=scaling)
-            else:
-                mask = self._mask(pass_rows, window, 1, query)
-                out = scaled_dot_product_attention(wide, k, v, attn_mask=mask, scale=scaling)
-            return out.reshape(heads, rows, -1)
-        folded = query.reshape(1, -1, groups * rows, dim)
-        mask = self._mask(pass_rows, window, groups, query)
-        out = scaled_dot_product_attention(folded, k[None], v[None], attn_mask=mask, scale=scaling)
+            mask = None if causal else self._mask(pass_rows, window, 1, query)
+        else:
+            wide, k, v = query.reshape(1, -1, groups * rows, dim), k[None], v[None]
+            mask = self._mask(pass_rows, window, groups, query)
+        out = scaled_dot_product_attention(wide, k, v, attn_mask=mask, is_causal=causal, scale=scaling)
         return out.reshape(heads, rows, -1)
 
     def _mask(self, pass_rows: PassRows, window: int | None, groups: int, like: Tensor) -> Tensor | None:
@@ -226,8 +212,8 @@ _HARMLESS = {
     "output_hidden_states", "output_router_logits", "position_embeddings",
     "position_ids", "return_dict", "sliding_window", "use_cache",
 }  # fmt: skip
-"""What models hand to an attention function that says nothing new to ours. Anything else would change the scores,
-perhaps of long texts only, which no self-test sees."""
+"""Arguments of an attention function that ours can ignore. Any other would change the scores, perhaps only those
+of long texts, which no self-test sees."""
 
 
 def tree_attention(

@@ -1,7 +1,7 @@
 """Large pages for memory that every pass reads: fewer address translations, a few percent of a pass on a CPU.
 
-Linux gives them on request only, by default, and the request for memory that is in use already is MADV_COLLAPSE
-(Linux 6.1). Where that is not known, or denied, nothing changes.
+By default Linux gives them on request only; for memory in use the request is MADV_COLLAPSE (Linux 6.1). Where that
+is unknown or denied, nothing changes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterable
 _HUGE = 2 << 20
 _MADV_COLLAPSE = 25
 _WORTH = 32 << 20
-"""Bytes in all, below which processors keep the addresses, and mostly the memory itself, at hand anyway."""
+"""Total bytes below which address translations, and mostly the memory itself, stay in the processor's caches."""
 
 
 def collapse(blocks: Iterable[tuple[int, int]]) -> None:
-    """Ask for large pages under these blocks, given as (address, bytes); what they hold stays as it is."""
+    """Ask for large pages under these blocks, given as (address, bytes); their contents do not change."""
     blocks = list(blocks)
     if sys.platform != "linux" or sum(size for _, size in blocks) < _WORTH:
         return
@@ -31,7 +31,7 @@ def collapse(blocks: Iterable[tuple[int, int]]) -> None:
 
 
 def _whole_pages(blocks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges of large pages that these blocks touch, as (start, end); what touches is one range."""
+    """Ranges of large pages that these blocks touch, as (start, end); adjacent ones are merged."""
     found: list[tuple[int, int]] = []
     for address, size in sorted(blocks):
         start, end = address // _HUGE * _HUGE, -(-(address + size) // _HUGE) * _HUGE

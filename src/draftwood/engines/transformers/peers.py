@@ -18,9 +18,9 @@ from draftwood.models.quiet import quiet_transformers
 
 
 class Clock(BaseStreamer):
-    """Notes how many tokens are there and when, in seconds since it was made.
+    """Notes after each pass how many tokens there are and when, in seconds since it was made.
 
-    ``generate`` hands over the prompt first, then one block of tokens per pass.
+    ``generate`` puts the prompt first, then one block of tokens per pass.
     """
 
     def __init__(self) -> None:
@@ -41,19 +41,8 @@ class Clock(BaseStreamer):
 class TransformersPeer:
     """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peer.Peer`.
 
-    The model is as it was after each answer, however that ends.
-
-    Parameters
-    ----------
-    name
-        The peer's name, taken apart.
-    model
-        A causal language model of transformers.
-
-    Raises
-    ------
-    UsageError
-        Early exit that is not before the last layer.
+    After each answer, however it ends, the model is as it was before. Raises `UsageError` for an early exit that
+    is not before the last layer.
     """
 
     engine = "transformers"
@@ -105,7 +94,7 @@ class TransformersPeer:
 
 
 def _settings_of(limit: int, end_ids: frozenset[int], sampling: Sampling) -> dict[str, Any]:
-    """Everything that decides on the text, said outright: what is left open, transformers fills in by itself."""
+    """All settings that the text depends on: transformers would fill in those that are missing."""
     settings: dict[str, Any] = {
         "max_new_tokens": limit,
         "eos_token_id": sorted(end_ids) or None,
@@ -133,9 +122,10 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _kept(model: Any) -> Iterator[None]:
-    """Put back the model's defaults, from which ``generate`` would fill in what is left open, and its depth.
+    """Restore the model's generation config and its number of layers.
 
-    Early exit lowers the model's number of layers while it drafts and forgets them where it is interrupted.
+    ``generate`` takes what its call leaves open from that config. Early exit lowers the number of layers while it
+    drafts, and leaves it lowered where it is interrupted.
     """
     config = model.config.get_text_config()
     before, layers = model.generation_config, config.num_hidden_layers

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.transformers.cache import Arena
-from draftwood.engines.transformers.committed import CommittedText, with_root
-from draftwood.engines.transformers.lock import locked
+from draftwood.engines.transformers.committed import CommittedText, locked, with_root
 from draftwood.engines.transformers.pass_rows import PassRows
 from draftwood.tree import TokenTree
 
@@ -21,14 +20,7 @@ SPARE = 64
 class TransformersSession(CommittedText):
     """A slot of the arena. ``length`` rows are committed; what a pass wrote behind them is provisional.
 
-    Parameters
-    ----------
-    arena
-        Where the slot is taken.
-    lock
-        The target's.
-    rows
-        Tokens that it is expected to hold.
+    It takes the slot in ``arena``, for ``rows`` tokens or more; ``lock`` is the target's.
     """
 
     replay = 0
@@ -37,7 +29,6 @@ class TransformersSession(CommittedText):
         super().__init__(lock)
         self._arena = arena
         self._slot: int | None = self._arena.take(rows + SPARE)
-        # Per window width, the position of the text that row 0 of those buffers holds.
         self._first = dict.fromkeys(set(self._arena.windows), 0)
         self._written = 0  # rows of the slot that passes have written to at most
 
@@ -70,7 +61,7 @@ class TransformersSession(CommittedText):
             positions = np.arange(self.length, self.length + rows, dtype=np.int64)
         return PassRows(self.slot, positions, among, offsets)
 
-    def tree_segment(self, root: int, tree: TokenTree) -> PassRows:
+    def tree_rows(self, root: int, tree: TokenTree) -> PassRows:
         """Return what a pass over a root and its tree looks like; `keep` refers to it."""
         rows = 1 + len(tree)
         if tree.is_chain:

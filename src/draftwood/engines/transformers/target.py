@@ -1,4 +1,4 @@
-"""A transformers model as a target: our own cache, one forward pass per step for all rows, trees on any kernel."""
+"""A transformers model as a target: our own cache, one forward pass per step for all texts and their trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
 from draftwood.engines.transformers.cache import Arena
-from draftwood.engines.transformers.committed import check_room
+from draftwood.engines.transformers.committed import check_room, locked
 from draftwood.engines.transformers.families import (
     forward_parameters,
     layer_windows,
@@ -25,7 +25,6 @@ from draftwood.engines.transformers.families import (
     text_config,
 )
 from draftwood.engines.transformers.lean import lean as lean_pass
-from draftwood.engines.transformers.lock import locked
 from draftwood.engines.transformers.pack import Content, Packing, limit_widths, pack
 from draftwood.engines.transformers.pass_rows import PassRows
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
@@ -45,13 +44,11 @@ _RESERVE = 1024
 class TransformersTarget:
     """A decoder-only model of transformers that scores token trees, several texts in one pass.
 
-    The model itself is not touched: passes run on a shadow that shares its weights. Models whose layers keep
+    The model itself is not changed: passes run on a shadow that shares its weights. Models whose layers keep
     more than keys and values are for `NativeTarget`.
 
     Parameters
     ----------
-    model
-        A ``PreTrainedModel`` for causal language modelling.
     trees
         False: chains only.
     chunk
@@ -60,9 +57,16 @@ class TransformersTarget:
     packed
         Run linear layers on packed weights where the machine can (see `pack`).
     lean
-        Leave transformers' modules out of the pass where the model's are understood (see `lean`).
+        Run passes without transformers' modules where the model's are understood (see `lean`).
     kept
         Packed copies that were made before (see `Packing`).
+
+    Attributes
+    ----------
+    device
+        Where token ids go in.
+    tokens_read
+        Of all prompts so far, for progress displays.
 
     Raises
     ------
@@ -92,12 +96,12 @@ class TransformersTarget:
             limit_widths(self._model)
         self._static: StaticPasses | None = None
         embedding = model.get_input_embeddings().weight
-        self._device = embedding.device
+        self.device: torch.device = embedding.device
         self._takes = forward_parameters(self._model)
         self.lock = RLock()
-        self.tokens_read = 0  # of all prompts, for whoever shows progress
+        self.tokens_read = 0
         self.arena = Arena(windows, chunk=chunk)
-        if self._lean is not None and self._device.type == "cuda":
+        if self._lean is not None and self.device.type == "cuda":
             self._static = StaticPasses(self._lean, self.arena)
         self.capabilities = Capabilities(
             vocab_size=embedding.shape[0],
@@ -115,13 +119,8 @@ class TransformersTarget:
 
     @property
     def owns_weights(self) -> bool:
-        """True if passes read nothing of the model's linear layers but packed copies."""
+        """True if passes read packed copies of all linear layers, and never the model's own weights of them."""
         return self._lean is not None and self._lean.packing is not None
-
-    @property
-    def device(self) -> torch.device:
-        """Where token ids go in."""
-        return self._device
 
     @locked
     def open(
@@ -132,7 +131,7 @@ class TransformersTarget:
         watch: Sequence[Watch] | None = None,
         begin: Begin | None = None,
     ) -> list[tuple[TransformersSession, TorchScores]]:
-        """As the contract says; ``begin(number, session)`` may fill in a prompt's beginning, not read then."""
+        """As in the contract; ``begin(number, session)`` may fill in the first rows of a prompt, not read then."""
         sessions: list[TransformersSession] = []
         longest = max(map(len, prompts), default=0) + min(reserve, _RESERVE)
         self.arena.prepare(len(prompts), longest + SPARE)
@@ -188,7 +187,7 @@ class TransformersTarget:
         all_rows, ids = [], []
         for session, root, tree in requests:
             ids.append(np.concatenate(([root], tree.tokens)))
-            all_rows.append(session.tree_segment(root, tree))
+            all_rows.append(session.tree_rows(root, tree))
         logits = self._run(all_rows, ids, None)
         return [TorchScores(logits[s.first : s.first + s.rows]) for s in all_rows]
 
@@ -196,9 +195,9 @@ class TransformersTarget:
     def _run(self, all_rows: Sequence[PassRows], ids: Sequence[NDArray[Any]], rows: Any) -> Tensor:
         """Run one pass; returns the logits [rows, vocab] of these rows of it (None: of all)."""
         geometry = Pass(self.arena, all_rows)
-        tokens = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(self._device)
-        where = torch.from_numpy(geometry.positions).to(self._device)
-        wanted = None if rows is None else torch.from_numpy(rows).to(self._device)
+        tokens = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(self.device)
+        where = torch.from_numpy(geometry.positions).to(self.device)
+        wanted = None if rows is None else torch.from_numpy(rows).to(self.device)
         if self._static is not None and rows is None and len(all_rows) == 1:
             logits = self._static.run(all_rows[0], tokens)
             if logits is not None:
@@ -208,7 +207,7 @@ class TransformersTarget:
         return self._forward(geometry, tokens, where, wanted)
 
     def _forward(self, geometry: Pass, tokens: Tensor, where: Tensor, wanted: Tensor | None) -> Tensor:
-        """The same through the shadow's modules."""
+        """Run the pass through the shadow's modules."""
         inputs: dict[str, Any] = {
             "input_ids": tokens[None],
             "past_key_values": PassCache(geometry),

@@ -1,4 +1,4 @@
-"""The passes of a model by its own forward and its own cache: one text, a chain or a tree of it, per pass."""
+"""The passes of a model by its own forward and its own cache, each over one text: a chain or a tree."""
 
 from __future__ import annotations
 
@@ -22,14 +22,9 @@ _HIDDEN_WINDOWS = ("window_size", "attention_window", "attention_window_size", "
 
 
 class NativePasses:
-    """Runs a shadow of a model; parameters as of `NativeTarget`.
+    """Runs a shadow of a model; parameters as in `NativeTarget`.
 
-    Attributes
-    ----------
-    packing
-        What was copied into packed weights; None where nothing was.
-    kept
-        How the model keeps its past.
+    ``packing`` has the packed copies of weights, None where there are none; ``kept`` tells how the model caches.
     """
 
     def __init__(self, model: Any, *, trees: bool, packed: bool, kept: Mapping[Content, Tensor]) -> None:
@@ -52,18 +47,10 @@ class NativePasses:
         positions: NDArray[np.int64] | None = None,
         among: NDArray[np.bool_] | None = None,
     ) -> TorchScores:
-        """One pass.
+        """Run one pass over ``ids`` int64[n], which the cache then holds, and score the last ``rows`` of them.
 
-        Parameters
-        ----------
-        cache
-            What went before; moves on.
-        ids : int64[n]
-            Tokens of the pass.
-        rows
-            How many of the last of them are scored.
-        positions, among : int64[n], bool[n, n]
-            Of a tree: position of each token in the text, and which tokens of the pass it sees.
+        Of a tree, ``positions`` int64[n] and ``among`` bool[n, n] tell where each token is in the text, and which
+        tokens of the pass it sees.
         """
         inputs = self._inputs(ids, cache.rows, positions, rows)
         if among is not None and positions is not None:

@@ -1,4 +1,4 @@
-"""One text in a model's own cache: what is committed, what the cache holds of it, how drafts are taken back."""
+"""One text in a model's own cache: which tokens are committed, which of them it holds, how drafts are removed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Capabilities, Watch
-from draftwood.engines.transformers.committed import CommittedText, check_room, with_root
-from draftwood.engines.transformers.lock import locked
+from draftwood.engines.transformers.committed import CommittedText, check_room, locked, with_root
 from draftwood.engines.transformers.native.cache import NativeCache
 from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
@@ -19,24 +18,22 @@ from draftwood.tree import TokenTree
 
 SETTLE = 16
 """Most tokens that are read again in front of a root. With t + c n seconds for a pass over n tokens and 1 + a
-tokens per step, a bound b costs a step c b / 2 for what waits and t (1 + a) / b for the passes that settle it:
-least at b = sqrt(2 t (1 + a) / c), which with t = 15 c (a CPU) is 9 for a = 1.5 and 16 for a = 8; it is flat."""
+tokens per step, a bound b costs a step c b / 2 for tokens read again and t (1 + a) / b for passes that only catch
+up. The least is at b = sqrt(2 t (1 + a) / c): with t = 15 c (a CPU) 9 for a = 1.5 and 16 for a = 8, and flat."""
 
 
 class NativeSession(CommittedText):
     """A text in a cache of its own.
 
-    Where the model carries states, rejected tokens are taken back by putting back a copy made before the pass, and
-    the accepted ones wait (`replay`) to be read again in front of the next root. One copy is held at most.
+    Where the model carries states, rejected tokens are removed by putting back a copy made before the pass, and
+    the accepted ones wait (`replay`) to be read again in front of the next root. There is at most one copy.
 
     Parameters
     ----------
     passes
         Run the model.
-    lock
+    lock, capabilities
         The target's.
-    capabilities
-        The target's; no pass or text goes beyond them.
     chunk
         Most tokens that one pass of reading takes. None: the prompt in one pass, all else token by token.
     """
@@ -143,9 +140,9 @@ class NativeSession(CommittedText):
         return np.array(self._ids[self._read :], dtype=np.int64)
 
     def _catch_up(self, watch: Watch | None = None, first: int = 0) -> TorchScores:
-        """Read what the cache does not hold yet, at least one token; scores of the last.
+        """Read the tokens that the cache does not hold yet, at least one; returns the scores of the last.
 
-        ``watch`` sees those from position ``first`` on; before it lies what is only read again.
+        ``watch`` sees those from position ``first`` on; tokens before it are only read again.
         """
         while True:
             ids = self._waiting()

@@ -31,19 +31,17 @@ from draftwood.tree import TokenTree
 class NativeTarget:
     """A decoder-only model that scores drafts by its own forward pass.
 
-    The model itself is not touched: passes run on a shadow that shares its weights. What to try, best first:
-    ``trees=True``, then neither, then ``step_by_step=True``; only a trial can tell which is right for a model (see
-    `selftest`), since models differ in what they make of several tokens behind a state.
+    The model itself is not changed: passes run on a shadow that shares its weights. To try, best first:
+    ``trees=True``, neither, ``step_by_step=True``; only a trial tells which is right (see `selftest`), since
+    models differ in how they read several tokens after a state.
 
     Parameters
     ----------
-    model
-        A ``PreTrainedModel`` for causal language modelling.
     trees
         Score trees by a mask and positions; for models that keep keys and values only.
     step_by_step
-        One token per pass, nothing is taken back, so no drafts: for models that read several tokens right only
-        from an empty cache. Prompts are then read in one pass, whatever ``chunk`` says.
+        One token per pass, and no drafts: for models that read several tokens correctly only from an empty cache.
+        Prompts are then read in one pass, whatever ``chunk`` says.
     chunk
         Most tokens of one text per pass: longer prompts are read in pieces.
     packed
