@@ -28,12 +28,10 @@ class BatchAttention:
         self._rows = max(s.rows for s in all_rows)
         self._end = max(s.offsets[window] + s.rows for s in all_rows)
         self._even = all(s.rows == self._rows for s in all_rows) and slots == list(range(self._lo, self._hi))
-        total = sum(s.rows for s in all_rows)
         place = np.zeros((self._hi - self._lo, self._rows), dtype=np.int64)  # padding repeats row 0 of the pass
+        back = np.empty(sum(s.rows for s in all_rows), dtype=np.int64)
         for s in all_rows:
             place[s.slot - self._lo, : s.rows] = np.arange(s.first, s.first + s.rows)
-        back = np.empty(total, dtype=np.int64)
-        for s in all_rows:
             start = (s.slot - self._lo) * self._rows
             back[s.first : s.first + s.rows] = np.arange(start, start + s.rows)
         self._place = torch.from_numpy(place.reshape(-1)).to(device)
@@ -42,7 +40,7 @@ class BatchAttention:
 
     @staticmethod
     def pays(all_rows: Sequence[PassRows], window: int | None) -> bool:
-        """True if attending for all at once costs less than for each: little padding, no prompt."""
+        """Whether one call for all costs less than one for each: little padding, and no prompt."""
         if len(all_rows) < 2 or any(s.is_plain_prefill(window) for s in all_rows):
             return False
         slots = [s.slot for s in all_rows]

@@ -1,8 +1,7 @@
 """Attention of one pass over several texts: every row sees its own context and its ancestors, no key is repeated.
 
-The rows of all sessions in a pass stand behind each other in one sequence, so linear layers read the weights
-once for all; attention is done per session, on its slot of the arena. Registered under a name of our own, which
-transformers allows; only a shadow model asks for it.
+The rows of all sessions in a pass form one sequence, so that linear layers read the weights once for all;
+attention is per session, on its slot of the arena. Its name in transformers' registry is used by shadows only.
 """
 
 from __future__ import annotations
@@ -65,15 +64,14 @@ class Pass:
             buffer[slots, :, rows] = fresh.transpose(0, 1)
         return buffers
 
-    def _places(self, window: int | None, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Slot and row of the layer's buffers of each row of the pass, int64[rows] each."""
+    def _places(self, window: int | None, device: torch.device) -> Any:
+        """Slot and row of the layer's buffers for each row of the pass, two int64[rows]."""
         key = ("places", window, device)
         if key not in self._shared:
             slots = np.repeat([s.slot for s in self.all_rows], [s.rows for s in self.all_rows])
             rows = [np.arange(s.offsets[window], s.offsets[window] + s.rows) for s in self.all_rows]
             self._shared[key] = [torch.from_numpy(a).to(device) for a in (slots, np.concatenate(rows))]
-        slots, rows = self._shared[key]
-        return slots, rows
+        return self._shared[key]
 
     def _batched(self, window: int | None, device: torch.device) -> BatchAttention | None:
         """Attention for all texts at once, where that is the cheaper way."""
@@ -81,8 +79,8 @@ class Pass:
         if key not in self._shared:
             pays = BatchAttention.pays(self.all_rows, window)
             self._shared[key] = BatchAttention(self.all_rows, window, device) if pays else None
-        batched: BatchAttention | None = self._shared[key]
-        return batched
+        found: BatchAttention | None = self._shared[key]
+        return found
 
     def attend(
         self,
@@ -145,7 +143,7 @@ class Pass:
 
     def _mask(self, pass_rows: PassRows, window: int | None, groups: int, like: Tensor) -> Tensor | None:
         """Additive mask [groups * rows, keys] on the query's device, or None."""
-        if pass_rows.rows == 1:  # it sees all of what it is shown
+        if pass_rows.rows == 1:  # it sees every key from `PassRows.reach` on
             return None
         key = (pass_rows.first, window, groups, like.device)
         if key not in self._shared:
@@ -165,7 +163,7 @@ def _explicit(
     softcap: float | None,
     sinks: Tensor | None,
 ) -> Tensor:
-    """Attention written out, for what the fused kernel cannot; k and v [kv heads, keys, dim]."""
+    """Attention written out, with what the fused kernel lacks; k and v [kv heads, keys, dim]."""
     heads, rows, dim = query.shape
     groups = heads // k.shape[0]
     wide = query.reshape(-1, groups * rows, dim)
@@ -183,10 +181,9 @@ def _explicit(
 
 
 class PassCache:
-    """What a forward pass of transformers sees as its cache: writes rows in place, hands out whole buffers.
+    """The cache in a forward pass of transformers: writes rows in place and returns whole buffers.
 
-    Only our own attention can read what it returns; a model that does more with its keys in between fails the
-    target's self-test.
+    Only our own attention can read those; a model that changes its keys in between fails the self-test.
     """
 
     is_compileable = False
@@ -199,12 +196,12 @@ class PassCache:
         return self._pass.store(layer, keys[0], values[0])
 
     def get_seq_length(self, layer: int = 0) -> int:  # noqa: ARG002  (transformers' signature)
-        """Tokens before the pass; rows of several texts have none in common, so models are told positions too."""
+        """Tokens before the first text of the pass; models get positions too, which differ between texts."""
         return int(self._pass.all_rows[0].positions[0])
 
 
 UNDER_WAY: ContextVar[Pass] = ContextVar("UNDER_WAY")
-"""The pass that runs in this thread: not every model hands unknown keywords down to its attention."""
+"""The pass that runs in this thread; not every model passes unknown keywords on to its attention."""
 
 
 _HARMLESS = {
@@ -238,7 +235,7 @@ def tree_attention(
     if told is not None and told != window:
         raise UnsupportedModelError(f"a layer looks {told} tokens back and its configuration says {window}")
     out = geometry.attend(query[0], key, value, window, scaling=factor, softcap=softcap, sinks=s_aux)
-    return out[None].contiguous(), None  # some models view it
+    return out[None].contiguous(), None  # some models call view() on it
 
 
 AttentionInterface.register(ATTENTION, tree_attention)

@@ -9,7 +9,9 @@ A copy is valid until its source changes, and torch does not report writes throu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import ctypes
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeGuard
@@ -18,8 +20,12 @@ import torch
 from torch import Tensor, nn
 from xxhash import xxh3_64_intdigest
 
-from draftwood.engines.transformers.huge_pages import collapse
 from draftwood.engines.transformers.widths import filling
+
+_HUGE = 2 << 20
+_MADV_COLLAPSE = 25
+_WORTH = 32 << 20
+"""Total bytes below which address translations, and mostly the memory itself, stay in the processor's caches."""
 
 _BATCH = 16
 """Width for which oneDNN is asked to lay the weights out; other widths run on the same layout."""
@@ -116,13 +122,19 @@ class ReplacedLinear(nn.Module):
         return self._product(x)
 
 
-def pack(model: nn.Module, kept: Mapping[Content, Tensor] = MappingProxyType({})) -> Packing | None:
+def pack(
+    model: nn.Module, kept: Mapping[Content, Tensor] = MappingProxyType({}), *, packed: bool = True
+) -> Packing | None:
     """Replace the linear layers of a shadow by packed ones; ``kept`` as in `Packing`.
 
-    Returns what was copied, or None where the machine, the number format or free memory do not allow it.
+    Returns what was copied, or None where ``packed``, the machine, the number format or free memory forbid it.
+    Then those in bfloat16 on a CPU get few widths, since torch's own products use oneDNN there, too.
     """
     layers = _products(model)
-    if not can_pack([child for *_, child in layers], kept):
+    if not packed or not can_pack([child for *_, child in layers], kept):
+        for parent, name, child in layers:
+            if child.weight.device.type == "cpu" and child.weight.dtype == torch.bfloat16:
+                parent._modules[name] = ReplacedLinear(child)
         return None
     packing = Packing(kept)
     with torch.no_grad():
@@ -130,16 +142,6 @@ def pack(model: nn.Module, kept: Mapping[Content, Tensor] = MappingProxyType({})
             parent._modules[name] = ReplacedLinear(child, packing)
     packing.settle()
     return packing
-
-
-def limit_widths(model: nn.Module) -> None:
-    """Make the linear layers of an unpacked shadow run at few widths where oneDNN keeps a kernel for each width.
-
-    That is in bfloat16 on a CPU, where torch's own products use oneDNN too.
-    """
-    for parent, name, child in _products(model):
-        if child.weight.device.type == "cpu" and child.weight.dtype == torch.bfloat16:
-            parent._modules[name] = ReplacedLinear(child)
 
 
 def _products(model: nn.Module) -> list[tuple[nn.Module, str, nn.Linear]]:
@@ -201,3 +203,32 @@ def _free_memory() -> int:
     except (OSError, ValueError):  # no such group, or "max": no limit
         return free
     return min(free, limit - used)
+
+
+def collapse(blocks: Iterable[tuple[int, int]]) -> None:
+    """Ask for large pages under these blocks, given as (address, bytes): fewer address translations per pass.
+
+    A pass on a CPU takes a few percent less. By default Linux gives large pages on request only; for memory in use
+    the request is MADV_COLLAPSE (Linux 6.1). Where that is unknown or denied, nothing changes.
+    """
+    blocks = list(blocks)
+    if sys.platform != "linux" or sum(size for _, size in blocks) < _WORTH:
+        return
+    try:
+        madvise = ctypes.CDLL(None).madvise
+    except (AttributeError, OSError):
+        return
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for start, end in _whole_pages(blocks):
+        madvise(start, end - start, _MADV_COLLAPSE)  # parts with holes fail and stay as they are
+
+
+def _whole_pages(blocks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges of large pages that these blocks touch, as (start, end); adjacent ones are merged."""
+    found: list[tuple[int, int]] = []
+    for address, size in sorted(blocks):
+        start, end = address // _HUGE * _HUGE, -(-(address + size) // _HUGE) * _HUGE
+        if found and start <= found[-1][1]:
+            start, end = found[-1][0], max(end, found.pop()[1])
+        found.append((start, end))
+    return found

@@ -71,22 +71,13 @@ class TransformersPeer:
             ours, mask = GenerationConfig(**settings, **self._settings), torch.ones_like(prompt)
             clock = Clock()
             out = model.generate(prompt, attention_mask=mask, generation_config=ours, streamer=clock)
-        return self._answer(out[0, len(ids) :].tolist(), clock.arrivals, drafts)
-
-    def _answer(self, ids: list[int], arrivals: list[tuple[int, float]], drafts: list[int] | None) -> PeerAnswer:
-        first, last = arrivals[0], arrivals[-1]
-        passes = len(arrivals) - 1
+        (before, first), (after, last), passes = clock.arrivals[0], clock.arrivals[-1], len(clock.arrivals) - 1
         drafted: int | None = 0
         if self._settings:
             drafted = None if drafts is None else sum(drafts[1:])  # the first is scored while the prompt is read
+        written = out[0, len(ids) :].tolist()
         return PeerAnswer(
-            ids=ids,
-            arrivals=arrivals,
-            prefill_s=first[1],
-            decode_s=last[1] - first[1],
-            drafted=drafted,
-            accepted=last[0] - first[0] - passes,
-            passes=passes,
+            written, clock.arrivals, first, last - first, drafted, accepted=after - before - passes, passes=passes
         )
 
     def close(self) -> None:

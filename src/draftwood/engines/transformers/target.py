@@ -25,7 +25,7 @@ from draftwood.engines.transformers.families import (
     text_config,
 )
 from draftwood.engines.transformers.lean import lean as lean_pass
-from draftwood.engines.transformers.pack import Content, Packing, limit_widths, pack
+from draftwood.engines.transformers.pack import Content, pack
 from draftwood.engines.transformers.pass_rows import PassRows
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.engines.transformers.session import SPARE, TransformersSession
@@ -63,6 +63,10 @@ class TransformersTarget:
 
     Attributes
     ----------
+    packing
+        The copies of weights that passes read; None where nothing was copied.
+    owns_weights
+        True if passes read linear layers from copies only, never from the model's own weights.
     device
         Where token ids go in.
     tokens_read
@@ -91,9 +95,12 @@ class TransformersTarget:
             raise UnsupportedModelError(f"{config.model_type} has layers of another kind than attention")
         self._model = shadow(model)
         self._lean = lean_pass(self._model, packed=packed, kept=kept) if lean else None
-        self._packing = pack(self._model, kept) if self._lean is None and packed else None
-        if self._lean is None and self._packing is None:
-            limit_widths(self._model)
+        if self._lean is None:
+            self.packing = pack(self._model, kept, packed=packed)
+            fills = self.packing is not None
+        else:
+            self.packing, fills = self._lean.packing, self._lean.fills
+        self.owns_weights = self._lean is not None and self.packing is not None
         self._static: StaticPasses | None = None
         embedding = model.get_input_embeddings().weight
         self.device: torch.device = embedding.device
@@ -109,18 +116,8 @@ class TransformersTarget:
             trees=trees,
             batch="position_ids" in self._takes,  # else rows are counted on from the first text of a pass
             max_pass=chunk,
-            widths=WIDTHS if (self._lean is not None and self._lean.fills) or self._packing is not None else (),
+            widths=WIDTHS if fills else (),
         )
-
-    @property
-    def packing(self) -> Packing | None:
-        """What passes read of the model in copies; None where nothing was copied."""
-        return self._packing if self._lean is None else self._lean.packing
-
-    @property
-    def owns_weights(self) -> bool:
-        """True if passes read packed copies of all linear layers, and never the model's own weights of them."""
-        return self._lean is not None and self._lean.packing is not None
 
     @locked
     def open(
@@ -164,16 +161,16 @@ class TransformersTarget:
                     now.append((index, ids[:room]))
                     left[index] = ids[room:]
                     room -= min(room, len(ids))
-            pieces = [(texts[index][0], ids) for index, ids in now]
             ends = np.cumsum([len(ids) for _, ids in now])
             wanted = ends - 1 if watch is None else np.arange(ends[-1])
-            logits = self._run([s.pass_rows(ids) for s, ids in pieces], [ids for _, ids in pieces], wanted)
+            all_rows = [texts[index][0].pass_rows(len(ids)) for index, ids in now]
+            logits = self._run(all_rows, [ids for _, ids in now], wanted)
             for place, (index, ids) in enumerate(now):
                 session, end = texts[index][0], int(ends[place])
                 if watch is None:
                     rows[index] = logits[place]
                 else:
-                    rows[index] = logits[end - 1].clone()  # which must not hold all of them
+                    rows[index] = logits[end - 1].clone()  # a view would keep all of them in memory
                     watch[index](session.length, TorchScores(logits[end - len(ids) : end]))
                 session.commit(ids)
                 self.tokens_read += len(ids)
@@ -208,11 +205,8 @@ class TransformersTarget:
 
     def _forward(self, geometry: Pass, tokens: Tensor, where: Tensor, wanted: Tensor | None) -> Tensor:
         """Run the pass through the shadow's modules."""
-        inputs: dict[str, Any] = {
-            "input_ids": tokens[None],
-            "past_key_values": PassCache(geometry),
-            "use_cache": True,
-        }
+        inputs: dict[str, Any] = {"input_ids": tokens[None], "past_key_values": PassCache(geometry)}
+        inputs["use_cache"] = True
         if "position_ids" in self._takes:
             inputs["position_ids"] = where[None]
         in_forward = "logits_to_keep" in self._takes

@@ -88,7 +88,7 @@ class NativeCache:
         return out
 
     def copied(self) -> NativeCache:
-        """Return an independent copy; rows of attention are shared until one of the two goes on."""
+        """Return an independent copy; both share the attention rows that they have in common."""
         return NativeCache(self.kept, _copied(self.held), [_copied(v) for v in self.inside], self.rows)
 
     def cut(self, rows: int) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from draftwood.engines.transformers.families import forward_parameters, layer_windows, text_config
 from draftwood.engines.transformers.native.cache import NativeCache, keeping
-from draftwood.engines.transformers.pack import Content, limit_widths, pack
+from draftwood.engines.transformers.pack import Content, pack
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.errors import UnsupportedModelError
@@ -29,9 +29,7 @@ class NativePasses:
 
     def __init__(self, model: Any, *, trees: bool, packed: bool, kept: Mapping[Content, Tensor]) -> None:
         self._model = shadow(model, attention=None)
-        self.packing = pack(self._model, kept) if packed else None
-        if self.packing is None:
-            limit_widths(self._model)
+        self.packing = pack(self._model, kept, packed=packed)
         self._takes = forward_parameters(model)
         embedding = model.get_input_embeddings().weight
         self.device, self._dtype = embedding.device, embedding.dtype

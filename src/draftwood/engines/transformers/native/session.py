@@ -62,7 +62,8 @@ class NativeSession(CommittedText):
     @locked
     def score(self, root: int, tree: TokenTree) -> TorchScores:
         """Score root and nodes; `keep` decides what stays."""
-        self._check(tree)
+        if 1 + len(tree) > self._can.max_pass or not (self._can.trees or tree.is_chain):
+            raise CapabilityError("this target scores no trees, or not so many nodes: plan by its capabilities")
         self._rewind()
         drafts = len(tree)
         if self.replay > SETTLE:
@@ -82,8 +83,7 @@ class NativeSession(CommittedText):
     @locked
     def keep(self, path: Sequence[int]) -> None:
         root, tree = self._take_scored()
-        before = len(self._ids) + 1
-        taken = list(path)
+        before, taken = len(self._ids) + 1, list(path)
         self._ids += [root, *tree.tokens[taken].tolist()]
         if self._stateful:
             if len(taken) < len(tree):
@@ -93,7 +93,7 @@ class NativeSession(CommittedText):
             self.cache.cut(len(self._ids))
         else:
             self.cache.gather(before, taken)
-        self._settled()
+        self._read, self._clean, self._copy = len(self._ids), True, None
 
     @locked
     def read(self, ids: Sequence[int], watch: Watch | None = None) -> TorchScores:
@@ -130,12 +130,6 @@ class NativeSession(CommittedText):
     def close(self) -> None:
         self._cache = self._copy = self._scored = None
 
-    def _check(self, tree: TokenTree) -> None:
-        if 1 + len(tree) > self._can.max_pass or not (self._can.trees or tree.is_chain):
-            raise CapabilityError(
-                "this target scores no trees, and no more than it declares: plan by its capabilities"
-            )
-
     def _waiting(self) -> NDArray[np.int64]:
         return np.array(self._ids[self._read :], dtype=np.int64)
 
@@ -162,9 +156,6 @@ class NativeSession(CommittedText):
         if self._chunk is None:
             return 1 if self._read else left
         return min(WATCHED, self._chunk) if watched else self._chunk
-
-    def _settled(self) -> None:
-        self._read, self._clean, self._copy = len(self._ids), True, None
 
     def _rewind(self) -> None:
         """Bring the cache back to the committed text that it held before the last pass."""

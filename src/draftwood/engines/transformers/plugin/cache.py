@@ -143,7 +143,9 @@ def export(
         keys, values = target.arena.keys[number], target.arena.values[number]
         if keys is None or values is None:
             continue
-        layer = _layer(cache, number)
+        while number >= len(cache.layers):  # of a cache made without a configuration
+            cache.layers.append(DynamicLayer())
+        layer: Any = cache.layers[number]
         width = getattr(layer, "sliding_window", None)
         rows = total if width is None else min(total, width - 1)
         both = (_gathered(target, sessions, padding, number, buffer, total, rows) for buffer in (keys, values))
@@ -154,12 +156,6 @@ def export(
         layer.keys, layer.values = keys, values
         if hasattr(layer, "cumulative_length"):
             layer.cumulative_length = total
-
-
-def _layer(cache: DynamicCache, number: int) -> Any:
-    while number >= len(cache.layers):  # one that was made without a configuration
-        cache.layers.append(DynamicLayer())
-    return cache.layers[number]
 
 
 def _gathered(
