@@ -129,6 +129,23 @@ def test_sessions_do_not_disturb_each_other_and_slots_are_used_again():
         assert np.abs(scores.numpy(scores.raw(0)) - truth(model, [*texts[1], 11])).max() < TOLERANCE
 
 
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_more_text_of_several_sessions_is_read_in_shared_passes(family, monkeypatch):
+    model, rng = build(family), np.random.default_rng(5)
+    target = TransformersTarget(model, chunk=12)
+    texts = [rng.integers(0, 64, n).tolist() for n in (4, 7, 5)]
+    sessions = [session for session, _ in target.open(texts)]
+    more = [rng.integers(0, 64, n).tolist() for n in (9, 1, 14)]
+    run, passes = target._run, []
+    monkeypatch.setattr(target, "_run", lambda rows, ids, *rest: passes.append(len(rows)) or run(rows, ids, *rest))
+    found = target.extend(list(zip(sessions, more, strict=True)))
+    assert passes == [3, 1], "24 tokens in passes of 12"
+    for session, text, rest, scores in zip(sessions, texts, more, found, strict=True):
+        assert session.ids == [*text, *rest]
+        assert np.abs(scores.numpy(scores.raw(0)) - truth(model, session.ids)).max() < TOLERANCE
+        assert not any(held is target for held in vars(session).values()), "sessions do not know their target"
+
+
 def test_the_cache_grows_while_a_text_is_under_way():
     model = build("llama")
     target = TransformersTarget(model)

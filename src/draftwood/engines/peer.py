@@ -59,7 +59,7 @@ class Peer(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what the peer holds; it can be asked again and then starts anew."""
+        """Free what the peer holds; it may be asked again, and then starts again."""
         ...
 
 

@@ -21,7 +21,7 @@ Cost = Callable[[int, int], float]
 
 
 class ReplayClock:
-    """Real seconds, except that a pass takes what the cost curve says instead of the time of looking it up."""
+    """Real seconds, except that a pass counts as the cost curve's seconds, not those of looking it up."""
 
     def __init__(self) -> None:
         self._added = 0.0
@@ -102,12 +102,12 @@ class ReplaySession:
         self.length = length
 
     def read(self, ids: Sequence[int]) -> ReplayScores:
-        """What the record says after these tokens, which count as read."""
+        """Move on by these tokens; returns what the record has after them."""
         self.length += len(ids)
         return ReplayScores(self._text, self.length, TokenTree.empty())
 
     def score(self, tree: TokenTree) -> ReplayScores:
-        """What the record says after the root, which follows the cached text, and after each node."""
+        """Return what the record has after the root, which follows the cached text, and after each node."""
         return ReplayScores(self._text, self.length + 1, tree)
 
     def keep(self, path: Sequence[int]) -> None:
@@ -134,7 +134,7 @@ class ReplayScores:
         return self._text[self._place(row)]
 
     def _place(self, row: int) -> int:
-        """Index of the recorded token after this row; parents are known first when a rule walks down."""
+        """Index of the recorded token after this row."""
         if row not in self._at:
             tree, node = self._tree, row - 1
             place = self._place(1 + int(tree.parents[node]))

@@ -225,15 +225,15 @@ def tree_attention(
     s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attend as a pass says; query [1, heads, rows, dim], key and value the buffers that `PassCache` returned."""
+    """Attend in the pass that runs; query [1, heads, rows, dim], key and value are buffers of `PassCache`."""
     if unknown := {name for name, value in others.items() if value is not None} - _HARMLESS:
         raise UnsupportedModelError(f"attention with {sorted(unknown)} is not supported")  # for the self-test
     geometry = UNDER_WAY.get()
-    told = others.get("sliding_window")
+    width = others.get("sliding_window")
     factor: float = query.shape[-1] ** -0.5 if scaling is None else scaling
     window = geometry.arena.window(module.layer_idx)  # type: ignore[arg-type]  # every cached attention has one
-    if told is not None and told != window:
-        raise UnsupportedModelError(f"a layer looks {told} tokens back and its configuration says {window}")
+    if width is not None and width != window:
+        raise UnsupportedModelError(f"a layer looks {width} tokens back and its configuration says {window}")
     out = geometry.attend(query[0], key, value, window, scaling=factor, softcap=softcap, sinks=s_aux)
     return out[None].contiguous(), None  # some models call view() on it
 

@@ -1,4 +1,4 @@
-"""What a model's configuration says about its layers, and the refusals by name."""
+"""Reads layers and limits from a model's configuration, and refuses models of other kinds by name."""
 
 from __future__ import annotations
 

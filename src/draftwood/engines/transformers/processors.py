@@ -65,19 +65,19 @@ def for_row(processor: TorchProcessor, row: int, rows: int) -> TorchProcessor:
 
     User functions get the number of the row. Rows of one prompt follow each other.
     """
-    mine = own_copy(processor)
-    state = getattr(mine, "__dict__", {})
+    own = own_copy(processor)
+    state = getattr(own, "__dict__", {})
     allowed = state.get("_prefix_allowed_tokens_fn")
     if allowed is not None:
-        mine._prefix_allowed_tokens_fn = lambda _, ids: allowed(row, ids)
+        own._prefix_allowed_tokens_fn = lambda _, ids: allowed(row, ids)
     for name in _PER_ROW:
         known = state.get(name)
         if isinstance(known, list | Tensor) and len(known):
             index = row * len(known) // rows
-            setattr(mine, name, known[index : index + 1])
+            setattr(own, name, known[index : index + 1])
     if "generated_ngrams" in state:
-        mine.batch_size = 1
-    return mine
+        own.batch_size = 1
+    return own
 
 
 def _adapted(processor: TorchProcessor, device: torch.device, ids: Ids) -> Processor:

@@ -63,7 +63,7 @@ _passed: dict[str, int] = {}
 """Per `trial_key` of a model: which way passed the self-test in this process."""
 
 
-def _begin_anew() -> None:
+def _renew_in_child() -> None:
     """Forget locks and targets in a child of fork, where locks held by another thread are never freed.
 
     Another thread may have been in the middle of a target. Only targets of released models are kept: those models
@@ -80,7 +80,7 @@ def _begin_anew() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_renew_in_child)
 
 
 def _lock_of(model: Any) -> Any:

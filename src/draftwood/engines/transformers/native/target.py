@@ -52,7 +52,7 @@ class NativeTarget:
     Raises
     ------
     UnsupportedModelError
-        For models that keep no cache; with ``trees``, where a mask cannot say all that its layers do.
+        For models that keep no cache; with ``trees``, where no mask can describe what its layers see.
     """
 
     def __init__(

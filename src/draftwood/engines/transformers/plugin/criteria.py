@@ -64,7 +64,7 @@ class Together:
         return max(known) if len(known) == len(self._met) else None
 
     def criterion(self, row: int, criteria: Sequence[Criterion]) -> Criterion:
-        """Return what ends this row: all have met one of their criteria, and it is as long as the longest."""
+        """Return what ends this row: every row has met a criterion, and this one is as long as the longest."""
 
         def ended(emitted: Sequence[int]) -> bool:
             met = [criterion(emitted) for criterion in criteria]
