@@ -30,7 +30,7 @@ WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 class StaticPasses:
     """The passes over one session at a time, one per width and slot, captured when they are first needed.
 
-    The rotary embedding of ``decoder`` must not change with the text. When the buffers of ``arena`` are reallocated,
+    The rotary embedding of ``decoder`` must not change with the text. When the arena's buffers are reallocated,
     the passes are made again. Without ``capture`` the same shapes run without a graph (tests on a CPU).
     """
 
