@@ -63,8 +63,8 @@ def ours(setup: Setup, prompts: Sequence[Sequence[int]], tokens: int) -> dict[st
     requests = [Request(p, tokens, Sampling()) for p in prompts]
     ids: list[list[int]] = [[] for _ in prompts]
     steps = []
-    with setup.open(requests) as rows:
-        emissions = decode_sequences(setup.target, setup.planner, rows)
+    with setup.open(requests) as sequences:
+        emissions = decode_sequences(setup.target, setup.planner, sequences)
         for _ in prompts:
             first = next(emissions)
             ids[first.row] += first.tokens

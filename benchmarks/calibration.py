@@ -145,8 +145,8 @@ def replay(traces: Iterable[Trace], names: str, nodes: int, mode: str, *, fresh:
             watched.labels = kept
         watched.place = (number, 0)
         target = ReplayTarget(trace.prompt_ids, trace.output_ids)
-        with open_sequences(target, drafters, [recorded_request(trace)], SampleAndMatch()) as rows:
-            for _ in decode_sequences(target, FixedPlanner(nodes, learned=Learned(watched)), rows):
+        with open_sequences(target, drafters, [recorded_request(trace)], SampleAndMatch()) as sequences:
+            for _ in decode_sequences(target, FixedPlanner(nodes, learned=Learned(watched)), sequences):
                 pass
     return watched.labels
 
@@ -250,7 +250,7 @@ def main() -> None:
         "--alternate", default=None, metavar="A,B", help="two tasks; by default the most different"
     )
     parser.add_argument("--limit", type=int, help="answers per task")
-    parser.add_argument("-o", "--output", type=Path, help="rows as JSON lines")
+    parser.add_argument("-o", "--output", type=Path, help="records as JSON lines")
     parser.add_argument("--picture", type=Path, help="reliability diagrams, a PNG or SVG")
     args = parser.parse_args()
     tokenizer = load_tokenizer(args.tokenizer) if args.tokenizer else None

@@ -24,12 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.corpora.suffix_array import suffix_array, used_ids
-from draftwood.drafters.corpus.corpus import (
-    Corpus,
-    corpus_kernel,  # noqa: F401 - compiled before anything is timed
-)
+from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
+from draftwood.drafters.corpus.kernel import grow  # noqa: F401 - compiled before anything is timed
 
 DOCUMENT = 5000
 PIECE = 60
@@ -106,7 +104,7 @@ def lookups(path: Path, text: NDArray[np.int32]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("-o", "--output", type=Path, help="append rows here")
+    parser.add_argument("-o", "--output", type=Path, help="append records to this file")
     parser.add_argument("--tokens", type=int, nargs="+", default=[1_000_000, 10_000_000, 100_000_000])
     parser.add_argument("--folder", type=Path, help="where the files are made, and removed; 8 bytes per token")
     given = parser.parse_args()

@@ -64,7 +64,7 @@ def source_code(tokens: int) -> Ints:
 
 
 def recorded(path: Path) -> Ints:
-    """Prompts and answers of a trace or rows file, one behind the other."""
+    """Prompts and answers of a trace or records file, one behind the other."""
     traces = read_traces(path, load_tokenizer("smollm2"))
     return np.concatenate([np.array([*t.prompt_ids, *t.output_ids], dtype=np.int32) for t in traces])
 
@@ -220,7 +220,7 @@ class Output:
         return any(all(row.get(key) == value for key, value in wanted.items()) for row in self.rows)
 
     def take(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Append the rows of one unit of work, all or none."""
+        """Append the records of one unit of work, all or none."""
         self.rows += rows
         if self._file is not None:
             self._file.write(rows)
@@ -269,7 +269,7 @@ def run_all(args: argparse.Namespace, arms: list[Arm], vllm: VllmNgram | None, o
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, help="rows as JSON lines; an unfinished file is gone on with")
+    parser.add_argument("-o", "--output", type=Path, help="records as JSON lines; an unfinished file is continued")
     parser.add_argument("--tokens", type=int, nargs="*", default=[1000, 10_000, 128_000, 1_000_000])
     parser.add_argument("--batch-tokens", type=int, nargs="*", default=[1000, 10_000])
     parser.add_argument("--steps", type=int, default=600, help="warm steps per drafter and size")

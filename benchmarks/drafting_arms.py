@@ -223,11 +223,11 @@ def accepted(tokens: Sequence[int], parents: Sequence[int], truth: Sequence[int]
 def _lesson(proposal: TokenTree, emitted: list[int]) -> Feedback:
     """A pass that accepted all but the last of these tokens, whoever proposed them; the rest was pruned."""
     path = TokenTree.build(*chain(emitted[:-1]))
-    rows = np.full(len(proposal), -1, dtype=np.int32)
+    node_map = np.full(len(proposal), -1, dtype=np.int32)
     for node, row in accepted(proposal.tokens.tolist(), proposal.parents.tolist(), emitted[:-1]).items():
-        rows[node] = row
+        node_map[node] = row
     choice = np.array(emitted, dtype=np.int32)
-    return Feedback(path, proposal, rows, tuple(range(len(path))), tuple(emitted), choice)
+    return Feedback(path, proposal, node_map, tuple(range(len(path))), tuple(emitted), choice)
 
 
 def held(*roots: Any) -> int:

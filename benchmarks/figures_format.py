@@ -1,4 +1,4 @@
-"""A table of docs/figures.md: its Markdown, and where its rows come from."""
+"""A table of docs/figures.md: its Markdown, and where its records come from."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Figure:
 
 @functools.cache
 def rows(name: str) -> Records:
-    """A rows file of the results."""
+    """A records file of the results."""
     return read_records(RESULTS / name)
 
 
 @functools.cache
 def lines(name: str) -> tuple[dict[str, Any], ...]:
-    """A file of JSON lines that is no rows file."""
+    """A file of JSON lines that is no records file."""
     return tuple(json.loads(line) for line in (RESULTS / name).read_text(encoding="utf-8").splitlines())
 
 
@@ -61,7 +61,7 @@ def by_arm(answers: Iterable[Answer]) -> dict[tuple[str, str], list[Answer]]:
 
 
 def said(figure: Figure) -> list[str]:
-    """The lines of one table, with the origin of its rows below it."""
+    """The lines of one table, with the origin of its records below it."""
     origins = [origin(name) for name in figure.files]
     return [f"### {figure.title}", "", figure.about, "", figure.table, "", *origins]
 

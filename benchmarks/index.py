@@ -163,7 +163,9 @@ def rows(sizes: list[int]) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, help="also write the rows there, one JSON object per line")
+    parser.add_argument(
+        "-o", "--output", type=Path, help="also write the records to this file, one JSON object per line"
+    )
     parser.add_argument("--tokens", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
     arguments = parser.parse_args()
     columns = {

@@ -1,11 +1,11 @@
 """Learn the acceptance rates that a drafter begins with which needs the model's scores: live, none is recorded.
 
-    python benchmarks/live_priors.py recycling --sets spine,recycling [--write]
+    python benchmarks/live_priors.py recycling --sets copy-and-recycle,recycling [--write]
 
 The model answers prompts that the tables of docs/own-passes.md leave out (those from ``--skip`` on), with each set
 of drafters, greedy and sampled; per class is counted how often a node was right for which the drafter spoke. A
-class that was hardly seen leans on its neighbours. Prints the array; ``--write`` replaces it in the module
-``drafters/<name>_prior.py``.
+class that was hardly seen leans on its neighbours. Prints the array; ``--write`` replaces it in the file
+``drafters/<name>/prior.txt``, in thousandths.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from priors import SHAPES, leaning, listed, write_module
+from priors import SHAPES, leaning, listed, write_prior
 
 import draftwood
 from draftwood.api.prompts import as_ids
@@ -67,7 +67,7 @@ def main() -> None:
     text = listed(prior)
     print(text, f"{int(totals.sum())} labels")
     if args.write:
-        write_module(drafter.name, text)
+        write_prior(drafter.name, text)
 
 
 def _count(args: argparse.Namespace, classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -82,8 +82,8 @@ def _count(args: argparse.Namespace, classes: int) -> tuple[NDArray[np.float64],
                 ids = as_ids(job.prompt, tokenizer)
                 sampling = {"temperature": temperature, "seed": 0}
                 request = setup.request(ids, max_new_tokens=args.max_new_tokens, **sampling)
-                with setup.open([request]) as rows:
-                    for _ in decode_sequences(setup.target, planner, rows):
+                with setup.open([request]) as sequences:
+                    for _ in decode_sequences(setup.target, planner, sequences):
                         pass
                 print(arm, temperature, job.task, job.name, file=sys.stderr)
         hits, totals = hits + planner.hits, totals + planner.totals

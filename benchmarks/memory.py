@@ -197,7 +197,9 @@ def show(measured: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, help="also write the rows there, one JSON object per line")
+    parser.add_argument(
+        "-o", "--output", type=Path, help="also write the records to this file, one JSON object per line"
+    )
     parser.add_argument("--tokens", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--traces", type=Path, nargs="+", help="recorded answers, as probe --trace writes")
     parser.add_argument("--tokenizer", help="of traces that are text")

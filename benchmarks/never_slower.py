@@ -6,7 +6,7 @@
 
 Two arms on one target: no drafters, and the default ones with the default planner. Tasks take turns. Each prompt
 is read once; both arms, at every temperature, go on from there, in turns. What a planner learns goes on from
-answer to answer, as in a door; draft sessions are opened anew, so that no answer is copied from another arm or
+answer to answer, as in an API call; draft sessions are new, so that no answer is copied from another arm or
 temperature. Reading and opening are in no time. The same command goes on with a file that was left unfinished.
 ``worst`` runs the slowest prompts of a file again, for a minimum over many is mostly noise. Leave the machine
 alone meanwhile.
@@ -103,7 +103,7 @@ class Bench:
         prompt = request.prompt
         row = ActiveSequence(0, request, self.target, arm.drafters, SampleAndMatch())
         watch = row.watch()
-        known = len(prompt) - 1 if watch is None else 0  # who asks for the prompt's rows has it read again
+        known = len(prompt) - 1 if watch is None else 0  # watching the prompt's scores reads it again
         session.truncate(known)
         row.read(session, session.extend(prompt[known:], watch), 0.0)
         row.open_sources()
@@ -165,7 +165,7 @@ def measure(args: argparse.Namespace, jobs: Sequence[tuple[Job, Sequence[float]]
     settings |= {"seed": SEED, "threads": torch.get_num_threads()}
     first = header("never_slower", settings, provenance(model=args.model, dtype=args.dtype))
     writer = RecordsWriter(args.output, first)
-    work = list(todo(jobs, rounds, pairs(writer.rows)))
+    work = list(todo(jobs, rounds, pairs(writer.records)))
     bench.warm()
     started = time.perf_counter()
     for count, (job, temperatures, number, place) in enumerate(work):

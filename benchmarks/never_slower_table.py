@@ -1,4 +1,4 @@
-"""What the rows of never_slower.py say: per task and temperature, the worst prompts, the cells of document 3."""
+"""The tables of never_slower.py: per task and temperature, the worst prompts, the cells of document 3."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def show(paths: Sequence[Path]) -> int:
 
 @dataclass
 class Held:
-    """What was held against the limits: where one is missed, and what these rows cannot tell."""
+    """What was held against the limits: where one is missed, and what these records cannot show."""
 
     missed: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)

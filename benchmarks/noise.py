@@ -52,7 +52,7 @@ def measure(rows: list[Floats], sampling: Sampling, repeats: int) -> dict[str, A
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("-o", "--output", type=Path, help="write the rows as JSON to this file")
+    parser.add_argument("-o", "--output", type=Path, help="write the records as JSON to this file")
     parser.add_argument("--repeats", type=int, default=200, help="tokens chosen per line (default 200)")
     args = parser.parse_args()
     # Freeing one large block lets the allocator keep smaller ones, as in any process that holds a model.

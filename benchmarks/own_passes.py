@@ -73,13 +73,13 @@ def chosen(kinds: str, limit: int, kept_back: bool, process: str | None) -> list
 def measure(args: argparse.Namespace, ways: Sequence[Way]) -> int:
     """Answer what is missing; returns the exit code."""
     for way in ways:
-        load_drafters(way.arm)  # wrong names are told before a model is loaded
+        load_drafters(way.arm)  # wrong names are refused before a model is loaded
     jobs = chosen(args.kinds, args.limit, args.kept_back, args.process)
     model, tokenizer = draftwood.load(args.model, dtype=args.dtype, threads=args.threads)
     settings = {name: getattr(args, name) for name in SETTINGS} | {"seed": SEED}
     facts = {"model": args.model, "dtype": args.dtype, "threads": torch.get_num_threads()}
     writer = RecordsWriter(args.output, header("own_passes", settings, provenance(**facts)))
-    done = {(Way(r.group.arm, r.group.draft, r.group.temperature), r.task, r.name) for r in runs([writer.rows])}
+    done = {(Way(r.group.arm, r.group.draft, r.group.temperature), r.task, r.name) for r in runs([writer.records])}
     work: list[tuple[Way, list[Job]]] = []
     for way in ways:
         missing = [job for job in jobs if (way, job.task, job.name) not in done]

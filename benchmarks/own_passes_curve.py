@@ -95,7 +95,7 @@ def _line(axes: Any, members: Sequence[Point], colour: str, mark: str) -> Any:
 
 def _dress(axes: Any, title: str) -> None:
     axes.set_title(title, fontsize=10, loc="left")
-    axes.set_xlabel("tokens that a pass scores (last token, draft nodes, probes; mean)", fontsize=9)
+    axes.set_xlabel("tokens that a pass scores (last token, draft nodes, lookahead nodes; mean)", fontsize=9)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(FixedLocator(TICKS))
     axes.xaxis.set_minor_locator(NullLocator())

@@ -1,4 +1,4 @@
-"""What the rows of own_passes.py say: emitted tokens per pass, beside the orientation that the work began with."""
+"""The tables of own_passes.py: emitted tokens per pass, beside the figures that the work began with."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ORIENTATION: dict[tuple[int, bool], dict[str, tuple[float, ...]]] = {
     (64, True): {"both": (2.54, 2.52, 7.63, 2.99, 2.03)},
 }
 """Emitted tokens per pass of smollm2, greedy, per (draft nodes, state kept across requests), sources and kind of
-`MIX`: a simulation that learnt from the rows of the accepted path alone, on 20 prompts per kind."""
+`MIX`: a simulation that learned from the records of the accepted path alone, on 20 prompts per kind."""
 
 MODEL = "smollm2"
 OF_ORIENTATION = 1.08
@@ -80,7 +80,7 @@ class Run:
 
 
 OLD_NAMES = {"lookahead_scored": "probed"}
-"""What rows of 0.1.0 call it."""
+"""Names in records of 0.1.0."""
 
 OF_A_RUN = tuple(f.name for f in fields(Run) if f.name != "group")
 
@@ -101,7 +101,7 @@ def line(answer: Answer) -> dict[str, Any]:
 
 def _of_source(steps: Sequence[Step], index: int) -> dict[str, int]:
     own = [s.by_source[index] for s in steps]
-    counts = ("calls", "proposed", "kept", "accepted", "probes", "failed")
+    counts = ("calls", "proposed", "kept", "accepted", "lookahead_nodes", "failed")
     return {name: sum(getattr(s, name) for s in own) for name in counts}
 
 
@@ -249,7 +249,13 @@ def _print_lengths(groups: dict[Group, list[Run]]) -> None:
 
 
 def _print_parts(groups: dict[Group, list[Run]]) -> None:
-    columns = ("acceptance rate", "coverage", "nodes per pass", "probes per pass", "accepted per pass, by source")
+    columns = (
+        "acceptance rate",
+        "coverage",
+        "nodes per pass",
+        "lookahead nodes per pass",
+        "accepted per pass, by source",
+    )
     print("\n" + _HEAD + " | ".join([*columns, *(f"{part} ms" for part in PARTS)]) + " |")
     print("|---" * (5 + len(columns) + len(PARTS)) + "|")
     for group, members in groups.items():
@@ -258,7 +264,7 @@ def _print_parts(groups: dict[Group, list[Run]]) -> None:
 
 
 def scored(some: Sequence[Run]) -> tuple[float, float]:
-    """Draft nodes and probes per pass."""
+    """Draft nodes and lookahead nodes per pass."""
     passes = sum(run.passes for run in some) or 1
     return (
         sum(sum(run.drafted[: run.passes]) for run in some) / passes,

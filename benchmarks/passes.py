@@ -160,8 +160,7 @@ def arms(model: Any, context: Tensor) -> tuple[dict[str, Run], LeanDecoder]:
     parts = read_parts(model)
     if parts is None:
         raise SystemExit("there is no lean pass for this model")
-    decoder = LeanDecoder(parts, packed=True, merged=True)
-    fused = LeanDecoder(parts, packed=True, merged=True)
+    decoder, fused = LeanDecoder(parts, Packing()), LeanDecoder(parts, Packing())
     fused._blocks = [FusedBlock(layer, parts) for layer in parts.layers]
     found = {
         THEIRS: of_transformers(model, context),
@@ -172,8 +171,7 @@ def arms(model: Any, context: Tensor) -> tuple[dict[str, Run], LeanDecoder]:
     decoders = {
         TWIN: Twin(model, parts),
         LEAN: decoder,
-        "lean, not packed": LeanDecoder(parts, packed=False, merged=False),
-        "lean, not merged": LeanDecoder(parts, packed=True, merged=False),
+        "lean, not packed": LeanDecoder(parts, None),
         "lean, fused": fused,
     }
     return found | {name: of_decoder(one, parts, context) for name, one in decoders.items()}, decoder

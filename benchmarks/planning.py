@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from draftwood.declared import declared
 from oracle import CURVES, TRACES
 
-from draftwood.contracts import Ask, Capabilities, Drafter, Feedback, Plan, State
+from draftwood.contracts import Ask, Capabilities, Declaration, Drafter, Feedback, Plan, State
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import MAX_ID
 from draftwood.measure.records.lines import write_whole
@@ -31,7 +32,7 @@ from draftwood.measure.simulate import simulate
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import load as load_planner
-from draftwood.step import SourceStep, Step
+from draftwood.step import RunningStep, SourceStep
 from draftwood.tree import TokenTree
 
 CANDIDATES = 64
@@ -45,14 +46,14 @@ CURVE = CostCurve.parse(CURVES["f32"])
 class Request:
     """A request as a planner sees it."""
 
-    drafters: Sequence[Drafter | None]
+    drafters: Sequence[Declaration | None]
     length: int = 500
     remaining: int = 200
     greedy: bool = True
     traced: bool = False
     ids: Sequence[int] = ()
     capabilities: Capabilities = field(default_factory=lambda: Capabilities(MAX_ID, 1 << 20, batch=True))
-    step: Step = field(default_factory=lambda: Step(0, 500))
+    step: RunningStep = field(default_factory=lambda: RunningStep(0, 500))
 
 
 def candidates(traces: Sequence[Trace], drafter: Drafter, count: int) -> list[TokenTree]:
@@ -97,15 +98,15 @@ class Calls:
 
 def calls(spec: str, trees: Sequence[TokenTree], rows: int, rounds: int, cold: bool) -> dict[str, list[float]]:
     """Microseconds of each call, for all rows together."""
-    drafters = load_drafters("ngram")
-    planner, timed = load_planner(spec, Learned(curve=CURVE)), Calls(cold)
+    drafters = [declared(drafter) for drafter in load_drafters("ngram")]
+    planner, timed = load_planner(spec, Learned(curve=CURVE)).open(), Calls(cold)
     states: list[State] = [Request(drafters) for _ in range(rows)]
     for number in range(rounds):
         asks: list[list[Ask]] = timed("ask", lambda: planner.ask(states))
         some = [trees[(number * rows + i) % len(trees)] for i in range(rows)]
         for state, ask in zip(states, asks, strict=True):
             source = SourceStep(calls=1, asked=ask[0].nodes, proposed=CANDIDATES, draft_s=2e-5)
-            state.step = Step(number, 500, by_source=(source,), draft_s=2e-5)  # type: ignore[misc]
+            state.step = RunningStep(number, 500, by_source=(source,), draft_s=2e-5)  # type: ignore[misc]
         plans: list[Plan] = timed("plan", lambda given=some: planner.plan(states, [[t] for t in given]))  # type: ignore[misc]
         width = sum(1 + len(plan.tree) for plan in plans)
         lessons = [[feedback(plan, tree)] for plan, tree in zip(plans, some, strict=True)]

@@ -150,11 +150,11 @@ def endless(traces: Sequence[Trace], planner: FixedPlanner, machine: HotMachine)
     drafters = load_drafters("ngram")
     for trace in cycle(traces):
         target = ReplayTarget(trace.prompt_ids, trace.output_ids)
-        with open_sequences(target, drafters, [recorded_request(trace)], SampleAndMatch()) as rows:
-            for emission in decode_sequences(target, planner, rows, machine.clock):
+        with open_sequences(target, drafters, [recorded_request(trace)], SampleAndMatch()) as sequences:
+            for emission in decode_sequences(target, planner, sequences, machine.clock):
                 if emission.step is not None:
-                    emission.step.score_s = machine.cost(1 + emission.step.drafted, emission.step.context)
-                    yield emission.step
+                    seconds = machine.cost(1 + emission.step.drafted, emission.step.context)
+                    yield replace(emission.step, score_s=seconds)
 
 
 def sustained(traces: Sequence[Trace], nodes: int, wary: bool) -> Row:

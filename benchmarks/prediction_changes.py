@@ -160,12 +160,12 @@ def replay(
     target = ReplayTarget(prompt, answer)
     emitted = passes = scored = accepted = 0
     request = Request(list(prompt), len(answer))
-    with open_sequences(target, drafters, [request], SampleAndMatch()) as (row,):
+    with open_sequences(target, drafters, [request], SampleAndMatch()) as (sequence,):
         if tally is not None:
-            session = row.sources[0].session
+            session = sequence.sources[0].session
             learn = session.learn
             session.learn = lambda feedback: (tally(feedback), learn(feedback))  # type: ignore[method-assign]
-        for emission in decode_sequences(target, planner, [row]):
+        for emission in decode_sequences(target, planner, [sequence]):
             if emission.step is not None:
                 passes += 1
                 emitted += len(emission.tokens)

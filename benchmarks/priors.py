@@ -4,7 +4,7 @@
 
 Replays the answers, counts per class how often a proposed token was right, and does so again with what it found,
 since accept rates decide what is proposed. A class that was hardly seen leans on its neighbours. Prints the array;
-``--write`` replaces it in the module ``drafters/<name>_prior.py``.
+``--write`` replaces it in the file ``drafters/<name>/prior.txt``, in thousandths.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def count(traces: list[Trace], drafter: Drafter, prior: NDArray[np.float32], nod
     planner.learned.beliefs.rates = lambda *_, **__: rates  # type: ignore[method-assign]
     for trace in traces:
         target = ReplayTarget(trace.prompt_ids, trace.output_ids)
-        with open_sequences(target, [drafter], [recorded_request(trace)], SampleAndMatch()) as rows:
-            for _ in decode_sequences(target, planner, rows):
+        with open_sequences(target, [drafter], [recorded_request(trace)], SampleAndMatch()) as sequences:
+            for _ in decode_sequences(target, planner, sequences):
                 pass
     return rates
 
@@ -101,21 +101,20 @@ def main() -> None:
     text = listed(prior)
     print(text, f"{int(totals.sum())} labels")
     if args.write:
-        write_module(drafter.name, text)
+        write_prior(drafter.name, text)
 
 
-def write_module(name: str, text: str) -> None:
-    """Put an array that `listed` wrote into a drafter's module of priors."""
-    path = Path(draftwood.drafters.__file__).with_name(f"{name.replace('-', '_')}_prior.py")
-    module = path.read_text(encoding="utf-8")
-    start, end = module.index("_THOUSANDTHS = ("), module.index("\n)\n") + 3
-    path.write_text(module[:start] + text + module[end:], encoding="utf-8")
+def write_prior(name: str, text: str) -> None:
+    """Put numbers that `listed` wrote into a drafter's file of priors, below its comment."""
+    path = Path(draftwood.drafters.__file__).parent / name.replace("-", "_") / "prior.txt"
+    comment = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    path.write_text("\n".join([*comment, text]), encoding="utf-8")
 
 
 def listed(prior: NDArray[np.float32]) -> str:
-    numbers = [f"{round(1000 * float(rate))}," for rate in prior]
+    numbers = [str(round(1000 * float(rate))) for rate in prior]
     lines = [" ".join(numbers[start : start + 18]) for start in range(0, len(numbers), 18)]
-    return "\n".join(["_THOUSANDTHS = (", *(f"    {line}" for line in lines), ")", ""])
+    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":

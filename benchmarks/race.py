@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import html
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from draftwood.errors import UsageError
@@ -72,8 +72,7 @@ def pick(source: Path, name: str, number: int, out: Path) -> None:
         answer.id = i
         # A bench keeps the pieces of the first round only.
         answer.pieces = next(a.pieces for a in found.answers if a.pieces and a.output_ids == answer.output_ids)
-        for step in answer.steps:
-            step.trace = None
+        answer.steps = [replace(step, trace=None) for step in answer.steps]
     write_whole(out, [found.header, *(line for answer in some for line in answer.lines())])
 
 

@@ -70,8 +70,8 @@ def replay(traces: Iterable[Trace], drafters: str, planner: str, curve: CostCurv
     for trace in traces:
         clock = ReplayClock()
         target = ReplayTarget(trace.prompt_ids, trace.output_ids, cost=curve.seconds, clock=clock)
-        with open_sequences(target, shared, [recorded_request(trace)], SampleAndMatch()) as rows:
-            for emission in decode_sequences(target, chosen, rows, clock):
+        with open_sequences(target, shared, [recorded_request(trace)], SampleAndMatch()) as sequences:
+            for emission in decode_sequences(target, chosen, sequences, clock):
                 if emission.step is not None:
                     found.add(trace.task, emission.step)
     return found

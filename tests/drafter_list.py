@@ -137,7 +137,7 @@ COMBINED: Mapping[str, Make] = {
     "sliding jacobi+logits-extend+ngram": lambda *_: load(
         "jacobi:block=4:start=previous:sliding=true+logits-extend:roots=3+ngram"
     ),
-    "spine": lambda *_: load("spine"),
+    "copy-and-recycle": lambda *_: load("copy-and-recycle"),
     "all of the model's own passes": lambda target, *_: load(
         "ngram+logits-extend+jacobi:block=4+recycling"
         + ("+lookahead:window=3:ngram=3:vocabulary=3" if target.trees else "")

@@ -251,6 +251,13 @@ def texts(tree: TokenTree) -> list[tuple[int, ...]]:
     return [tuple(tree.tokens[tree.path(node)].tolist()) for node in range(len(tree))]
 
 
+def feedback(*emitted: int, proposal: TokenTree | None = None, path: Sequence[int] = ()) -> Feedback:
+    """What a pass taught in which the proposal was scored whole; without one, in a plain step."""
+    tree = proposal if proposal is not None else TokenTree.empty()
+    choice = np.full(1 + len(tree), -1, dtype=np.int32)
+    return Feedback(tree, tree, np.arange(len(tree), dtype=np.int32), tuple(path), emitted, choice)
+
+
 class Still(Beliefs):
     """Beliefs that stay at their priors."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import FrozenInstanceError
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import UsageError
-from draftwood.step import MODEL, SourceStep, Step
+from draftwood.step import MODEL, RunningSourceStep, RunningStep, SourceStep, Step
 from draftwood.testing import RaisingDrafter, RandomDrafter, SameDrafter, ToyTarget
 from tests.helpers import write
 
@@ -75,3 +76,18 @@ def test_seconds_are_the_pass_and_the_overhead(step):
     assert parts == ["plan_s", "draft_s", "score_s", "verify_s", "keep_s", "learn_s"]
     assert step.seconds == pytest.approx(sum(getattr(step, part) for part in parts))
     assert step.overhead_s == pytest.approx(step.seconds - step.score_s)
+
+
+def test_a_step_is_frozen_and_built_from_what_was_filled_in():
+    running = RunningStep(3, 10, by_source=(RunningSourceStep(),))
+    running.score_s, running.plan_s, running.emitted = 0.5, 0.25, (7,)
+    running.by_source[0].proposed = 4
+    assert (running.seconds, running.overhead_s) == (0.75, 0.25)
+    step = running.finished()
+    assert step == Step(3, 10, (7,), score_s=0.5, plan_s=0.25, by_source=(SourceStep(proposed=4),))
+    for record in (step, step.by_source[0]):
+        with pytest.raises(FrozenInstanceError):
+            record.draft_s = 1.0
+    running.mood = 1
+    with pytest.raises(TypeError, match="mood"):
+        running.finished()

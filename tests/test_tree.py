@@ -13,7 +13,7 @@ from draftwood.errors import IntegrityError
 from draftwood.tree import TokenTree, merge
 from tests.helpers import texts, trees
 
-#  root ─┬─ 0:[5] ─┬─ 2:[6] ─── 4:(9)      round: a probe
+#  root ─┬─ 0:[5] ─┬─ 2:[6] ─── 4:(9)      round: a lookahead node
 #        └─ 1:[7]  └─ 3:[8]
 TREE = TokenTree.build(
     [5, 7, 6, 8, 9],
@@ -292,7 +292,7 @@ def column(name, value):
         (column("source", TREE.source.astype(np.int32)), r"source must be int16\[5\]"),
         (column("evidence", TREE.evidence[:, None]), r"evidence must be int16\[5\]"),
         (column("draft_prob", None), r"draft_prob must be float32\[5\]"),
-        (column("lookahead", TREE.lookahead.astype(np.int8)), r"probe must be bool\[5\]"),
+        (column("lookahead", TREE.lookahead.astype(np.int8)), r"lookahead must be bool\[5\]"),
         (TokenTree.build([1, 1], [1, -1]), "a parent must be -1 or come before its child"),
         (TokenTree.build([1], [0]), "a parent must be -1 or come before its child"),
         (TokenTree.build([1], [-2]), "a parent must be -1 or come before its child"),

@@ -1,4 +1,4 @@
-"""draftwood: language models answer faster, without changing a token of what they say.
+"""draftwood: language models answer faster by speculative decoding, without changing a single token.
 
 >>> import draftwood
 >>> model, tokenizer = draftwood.load("smollm2")                       # doctest: +SKIP

@@ -6,18 +6,18 @@ Every message is one sentence that says what is wrong and what to do about it.
 
     DraftwoodError                  exit code 1
     ├── UsageError                  exit code 2: the call itself is wrong (also a ValueError)
-    │   ├── UnknownNameError        a drafter, planner, model or option nobody knows; names the nearest
+    │   ├── UnknownNameError        no drafter, planner, model or option of that name; suggests the nearest
     │   └── PromptError             empty, too long, or of a kind that cannot be read
     ├── ModelError                  a model or its folder cannot be used
     │   ├── ModelNotFoundError      nothing of that name here; says how to get it
     │   ├── UnsupportedModelError   an architecture or setting that is refused by name
     │   └── VocabularyError         tokenizer and model do not belong together
     ├── FetchError                  downloading, checking or unpacking a model failed; nothing was left behind
-    ├── CapabilityError             a drafter or setting asks for what the target does not offer
-    ├── RecordError                 a file of rows, traces or a profile cannot be read or written
-    ├── FileFormatError             a file of ours (corpus, memory) is foreign, cut, damaged, unwritable
+    ├── CapabilityError             a drafter or setting needs what the target does not offer
+    ├── RecordError                 a file of records, traces or a profile cannot be read or written
+    ├── FileFormatError             a corpus or memory file is foreign, cut off, damaged or cannot be written
     ├── DrafterError                a drafter (plug-in) breaks the contract, found when it is loaded
-    └── IntegrityError              a structure disagrees with itself (also an AssertionError)
+    └── IntegrityError              a tree or other structure contradicts itself (also an AssertionError)
 """
 
 from __future__ import annotations
@@ -39,17 +39,7 @@ class UsageError(DraftwoodError, ValueError):
 
 
 class UnknownNameError(UsageError):
-    """A name that nobody knows.
-
-    Parameters
-    ----------
-    kind
-        What was looked for, for example ``"drafter"``.
-    name
-        What the caller wrote.
-    known
-        The names that exist; the nearest is suggested, all are listed.
-    """
+    """No such name of this ``kind`` (``"drafter"``); the message suggests the nearest and lists the ``known``."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
@@ -84,11 +74,11 @@ class FetchError(DraftwoodError):
 
 
 class CapabilityError(DraftwoodError):
-    """A drafter or a setting asks for what the target does not offer."""
+    """A drafter or a setting needs what the target does not offer."""
 
 
 class RecordError(DraftwoodError):
-    """A file of rows, traces or a profile is broken, of another version, or cannot be written."""
+    """A file of records, traces or a profile is broken, of another version, or cannot be written."""
 
 
 class FileFormatError(DraftwoodError):
@@ -100,4 +90,4 @@ class DrafterError(DraftwoodError):
 
 
 class IntegrityError(DraftwoodError, AssertionError):
-    """A structure disagrees with itself."""
+    """A tree or other structure contradicts itself."""

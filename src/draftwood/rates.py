@@ -1,7 +1,6 @@
-"""Rates, derived from steps: the one place where the words of our tables are computed.
+"""Rates, computed from steps; docs/words.md defines them.
 
-Definitions (Words, in docs/words.md) count decode steps only: the token that reading the prompt pays for
-belongs to no step.
+They count decode steps only: the first token, which comes from reading the prompt, belongs to no step.
 """
 
 from __future__ import annotations
@@ -14,51 +13,25 @@ from draftwood.step import Step
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a sequence of steps amounts to.
+    """Counts and ratios over some steps; a ratio without a denominator is 0."""
 
-    Attributes
-    ----------
-    tokens, passes
-        Emitted tokens and target passes of all decode steps.
-    drafted, accepted
-        Draft nodes scored and accepted.
-    mean_acceptance_length
-        tokens / passes; 1.0 is plain decoding. 0.0 without a step.
-    drafted_step_acceptance_length
-        The same over steps that carried a draft.
-    acceptance_rate
-        accepted / drafted.
-    accepted_per_cycle
-        accepted / steps with a draft.
-    draft_coverage
-        Steps with a draft / passes.
-    three_accepted
-        Steps with at least three accepted draft nodes / steps with a draft.
-    acceptance_by_position
-        Per position from the first: drafts whose position was accepted / drafts that reached it.
-    tokens_per_second
-        tokens / seconds of the steps, reading the prompt excluded.
-    seconds
-        Of the steps, split: plan, draft, score, verify, keep, learn.
-    """
-
-    tokens: int
+    tokens: int  # emitted
     passes: int
-    drafted: int
-    accepted: int
-    mean_acceptance_length: float
-    drafted_step_acceptance_length: float
-    acceptance_rate: float
-    accepted_per_cycle: float
-    draft_coverage: float
-    three_accepted: float
-    acceptance_by_position: tuple[float, ...]
-    tokens_per_second: float
-    seconds: dict[str, float]
+    drafted: int  # draft nodes scored
+    accepted: int  # draft nodes accepted
+    mean_acceptance_length: float  # tokens / passes; 1.0 is plain decoding
+    drafted_step_acceptance_length: float  # the same over steps with a draft
+    acceptance_rate: float  # accepted / drafted
+    accepted_per_cycle: float  # accepted / steps with a draft
+    draft_coverage: float  # steps with a draft / passes
+    three_accepted: float  # steps with at least three accepted draft nodes / steps with a draft
+    acceptance_by_position: tuple[float, ...]  # drafts accepted up to each position / drafts that reached it
+    tokens_per_second: float  # tokens / seconds, without reading the prompt
+    seconds: dict[str, float]  # of the parts: plan, draft, score, verify, keep, learn
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Rates:
-        """Derive the rates of these steps; ratios without a denominator are 0."""
+        """Compute the rates of these steps."""
         carried = [s for s in steps if s.drafted]
         tokens = sum(len(s.emitted) for s in steps)
         drafted, accepted = sum(s.drafted for s in steps), sum(s.accepted for s in steps)
@@ -82,7 +55,7 @@ class Rates:
 
 
 def _by_position(carried: Sequence[Step]) -> tuple[float, ...]:
-    """Walk down the positions while any draft reached them; a draft's branch is as long as its deepest node."""
+    """Return the share of drafts accepted at each position, over the drafts whose deepest node reached it."""
     reached = range(1, 1 + max((s.depth for s in carried), default=0))
     return tuple(sum(s.accepted >= i for s in carried) / sum(s.depth >= i for s in carried) for i in reached)
 

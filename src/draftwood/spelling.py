@@ -1,4 +1,4 @@
-"""Options as people type them after a name (``name:key=value``), read by the signature of what they make."""
+"""Read options as users type them after a name (``name:key=value``), by the signature of what they configure."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ from typing import Any, Union, get_args, get_origin
 from draftwood.errors import UnknownNameError, UsageError
 
 SCALARS = frozenset({int, float, bool, str, NoneType})
-"""Types of what people can type; parameters of others are for whoever calls."""
+"""Types of options; parameters of other types can only be given in Python."""
 
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    """Return options that are written ``key=value``, as typed.
+    """Return options written as ``key=value``, values as text.
 
-    Raises
-    ------
-    UnknownNameError
-        For one that its ``owner`` (``"drafter 'suffix'"``) does not have.
-    UsageError
-        For one without a value, or given twice.
+    Raises `UnknownNameError` for one that its ``owner`` (``"drafter 'suffix'"``) does not have, and `UsageError`
+    for one without a value or given twice.
     """
     found: dict[str, str] = {}
     for option in options:
@@ -39,18 +35,15 @@ def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> 
 
 
 def scalar_parameters(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of ``make`` that people can type."""
+    """Return the parameters of ``make`` that users can type."""
     every = inspect.signature(make, eval_str=True).parameters
     return {key: p for key, p in every.items() if set(kinds(p.annotation)) <= SCALARS}
 
 
 def arguments(kind: str, name: str, make: Callable[..., Any], options: Iterable[str]) -> dict[str, Any]:
-    """Turn options as typed into keyword arguments of the types that the maker's signature says.
+    """Turn options as typed into keyword arguments of ``make``, of the types in its signature.
 
-    Raises
-    ------
-    UnknownNameError, UsageError
-        For options that the maker does not take, values of the wrong type, and options that are missing.
+    Raises `UnknownNameError` or `UsageError` for unknown and missing options and for values of the wrong type.
     """
     parameters, owner = scalar_parameters(make), f"{kind} {name!r}"
     found = {
@@ -64,7 +57,7 @@ def arguments(kind: str, name: str, make: Callable[..., Any], options: Iterable[
 
 
 def kinds(annotation: Any) -> tuple[Any, ...]:
-    """Types that an annotation allows."""
+    """Return the types that an annotation allows."""
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
 

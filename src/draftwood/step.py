@@ -1,7 +1,7 @@
-"""Step: the one record of a decoding step that probe, simulate, bench, report and metrics read.
+"""Step: the record of one decoding step, which every instrument reads.
 
 A step is one pass of the target over a root and its tree. The first token comes from reading the prompt and
-belongs to no step. Raw counts and seconds only; rates are derived elsewhere, never stored.
+belongs to no step. A step holds counts and seconds only; `draftwood.rates` computes rates from them.
 """
 
 from __future__ import annotations
@@ -9,52 +9,57 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from draftwood.errors import UsageError
 
 MODEL = -1
-"""Source index of tokens that the target itself had to write."""
+"""Source index of tokens that no drafter proposed: the target's own."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class SourceStep:
-    """What one source did in one step.
+    """What one drafter did in one step."""
 
-    Attributes
-    ----------
-    calls
-        Times it was asked to draft (0 or 1).
-    draft_s, learn_s
-        Seconds in its draft and learn; `open_s` (seconds of opening) is carried by a request's first step.
-    asked
-        Draft nodes it was asked for.
-    proposed, kept, accepted
-        Draft nodes it proposed, of those the ones scored, of those the ones accepted.
-    lookahead_nodes
-        Probes of it that were scored.
-    match_length
-        How many committed tokens its match covered; 0 for drafters that do not match.
-    failed
-        True in the step in which it raised or broke the contract and was disabled.
-    """
-
-    calls: int = 0
-    open_s: float = 0.0
+    calls: int = 0  # times it was asked to draft: 0 or 1
+    open_s: float = 0.0  # seconds of opening its session; in the first step of a request
     draft_s: float = 0.0
     learn_s: float = 0.0
-    asked: int = 0
-    proposed: int = 0
-    kept: int = 0
-    accepted: int = 0
-    lookahead_nodes: int = 0
-    match_length: int = 0
-    failed: bool = False
+    asked: int = 0  # draft nodes it was asked for
+    proposed: int = 0  # draft nodes it proposed
+    kept: int = 0  # of these, the ones that were scored
+    accepted: int = 0  # of these, the ones that were accepted
+    lookahead_nodes: int = 0  # its lookahead nodes that were scored
+    match_length: int = 0  # committed tokens that its match covered; 0 for drafters that do not match
+    failed: bool = False  # True in the step in which it raised or broke the contract, and was disabled
 
 
-@dataclass(slots=True)
-class Step:
-    """One pass and everything around it.
+class _Seconds:
+    """Sums over the parts of a step."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        plan_s: float
+        draft_s: float
+        score_s: float
+        verify_s: float
+        keep_s: float
+        learn_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole step."""
+        return self.score_s + self.overhead_s
+
+    @property
+    def overhead_s(self) -> float:
+        """Seconds of everything but the target's pass."""
+        return self.plan_s + self.draft_s + self.verify_s + self.keep_s + self.learn_s
+
+
+@dataclass(frozen=True, slots=True)
+class Step(_Seconds):
+    """One pass and everything around it; fields that end in ``_s`` are seconds.
 
     Attributes
     ----------
@@ -67,26 +72,26 @@ class Step:
     sources
         For each emitted token the index of the drafter that proposed it, `MODEL` for the target's own.
     drafted, lookahead_scored
-        Draft nodes and probes that were scored.
+        Draft nodes and lookahead nodes that were scored.
     depth
-        Draft nodes on the longest branch that was scored: the positions that the draft reached.
+        Draft nodes on the longest branch that was scored.
     accepted
         Draft nodes accepted and emitted.
     replayed
-        Committed tokens that the pass read again, where a target rolls back by restoring a snapshot.
+        Committed tokens that the pass read again, if the target rolls back by restoring a snapshot.
     finish
         Why the text ended with this step, or None.
     by_source
         One entry per drafter of the set, in its order.
     plan_s, draft_s, score_s, verify_s, keep_s, learn_s
-        Seconds of each part; a batch shares its pass, so ``score_s`` is that of the whole batch.
+        Seconds of each part; ``score_s`` is the pass, which a batch shares.
     held
-        Policies that kept the draft shorter than the planner wished.
+        Policies that made the draft shorter than the planner would.
     temperature, battery
-        Degrees Celsius and share in [0, 1] where a policy asked for them.
+        Degrees Celsius, and charge as a share in [0, 1]; None unless a policy reads them.
     trace
-        Only when a trace was asked for: the scored tree's ``tokens``, ``parents``, ``source``, ``evidence``,
-        ``belief``, ``lookahead`` and accepted ``path``, and in ``plan`` what the planner says of its choice.
+        Only if it was asked for: the scored tree's ``tokens``, ``parents``, ``source``, ``evidence``, ``belief``,
+        ``lookahead`` and accepted ``path``, and in ``plan`` what the planner says about its choice.
     """
 
     index: int
@@ -111,16 +116,6 @@ class Step:
     battery: float | None = None
     trace: dict[str, Any] | None = None
 
-    @property
-    def seconds(self) -> float:
-        """Everything that this step took."""
-        return self.score_s + self.overhead_s
-
-    @property
-    def overhead_s(self) -> float:
-        """Everything but the target's pass."""
-        return self.plan_s + self.draft_s + self.verify_s + self.keep_s + self.learn_s
-
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary; fields at their defaults are left out."""
         row = _said(self, _STEP_DEFAULTS)
@@ -131,17 +126,47 @@ class Step:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
         """Read a dictionary written by `to_json`, 0.1.0 included; unknown fields raise `UsageError`."""
-        row = _renamed(row)
-        fields = dict(row)
-        fields["emitted"] = tuple(row.get("emitted", ()))
-        fields["sources"] = tuple(row.get("sources", ()))
-        fields["held"] = tuple(row.get("held", ()))
-        fields["by_source"] = tuple(SourceStep(**_known(SourceStep, s)) for s in row.get("by_source", ()))
+        fields = _renamed(row)
+        for name in ("emitted", "sources", "held"):
+            fields[name] = tuple(fields.get(name, ()))
+        fields["by_source"] = tuple(SourceStep(**_known(SourceStep, s)) for s in fields.get("by_source", ()))
         return cls(**_known(cls, fields))
 
 
+class _Running:
+    """A record that is being filled in: any field can be set, and `finished` refuses names that do not exist."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+
+class RunningSourceStep(_Running):
+    """What one drafter has done so far in the step under way: the fields of `SourceStep`."""
+
+    def __init__(self) -> None:
+        vars(self).update(_SOURCE_DEFAULTS)
+
+    def finished(self) -> SourceStep:
+        """Return the record, frozen."""
+        return SourceStep(**vars(self))
+
+
+class RunningStep(_Running, _Seconds):
+    """The step under way: the fields of `Step`, filled in by the loop, draft sources, planner and policies."""
+
+    def __init__(self, index: int, context: int, emitted: tuple[int, ...] = (), **known: Any) -> None:
+        vars(self).update(_STEP_DEFAULTS, index=index, context=context, emitted=emitted, **known)
+
+    def finished(self) -> Step:
+        """Return the record, frozen; called once, when the step is over."""
+        by_source = (s.finished() if isinstance(s, RunningSourceStep) else s for s in self.by_source)
+        return Step(**vars(self) | {"by_source": tuple(by_source)})
+
+
 _OLD_NAMES = {"probed": "lookahead_scored", "probes": "lookahead_nodes", "probe": "lookahead"}
-"""Fields of 0.1.0, which wrote files with them."""
+"""Names of fields in files that 0.1.0 wrote."""
 
 
 def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,7 +174,7 @@ def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
     if "by_source" in found:
         found["by_source"] = [_renamed(source) for source in found["by_source"]]
     if isinstance(found.get("trace"), Mapping):
-        found["trace"] = {_OLD_NAMES.get(name, name): value for name, value in found["trace"].items()}
+        found["trace"] = _renamed(found["trace"])
     return found
 
 

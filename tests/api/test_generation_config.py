@@ -18,6 +18,33 @@ from draftwood.engines.transformers.plugin import refusals
 from draftwood.errors import UsageError
 
 KNOWN = sorted(name for name in vars(GenerationConfig()) if not name.startswith("_"))
+HONOURED = frozenset(
+    {
+        "eos_token_id", "max_length", "max_new_tokens", "max_time", "min_p", "repetition_penalty",
+        "stop_strings", "top_k", "top_p",
+    }
+)  # fmt: skip
+"""Settings that fill in what the caller leaves open."""
+
+WITHOUT_EFFECT = frozenset(
+    {
+        # Set by the caller of draftwood: greedy, unless a temperature is given.
+        "do_sample", "temperature",
+        # Without meaning for one text that is written token by token.
+        "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight",
+        "assistant_lookbehind", "bos_token_id", "decoder_start_token_id", "early_stopping", "is_assistant",
+        "length_penalty", "low_memory",
+        "max_matching_ngram_size", "num_assistant_tokens", "num_assistant_tokens_schedule", "pad_token_id",
+        "prompt_lookup_num_tokens", "renormalize_logits", "speculation_type", "target_lookbehind",
+        "transformers_version", "use_mtp",
+        # How the text is computed, or what is returned besides it.
+        "cache_config", "compile_config", "continuous_batching_config", "disable_compile", "max_cache_len",
+        "output_attentions", "output_hidden_states", "output_logits", "output_scores", "prefill_chunk_size",
+        "return_dict_in_generate", "use_cache",
+    }
+)  # fmt: skip
+"""Settings that change no text of ours; `draftwood.decode_with` returns what they ask for."""
+
 REFUSED = {**defaults.REFUSED, **defaults.REFUSED_SAMPLED, **defaults.REFUSED_VALUES}
 
 CHANGING = {
@@ -74,7 +101,7 @@ def theirs(model, **settings):
 
 def test_every_setting_has_its_place():
     """A new version of transformers with a new setting fails here, and somebody decides."""
-    places = [defaults.HONOURED, defaults.WITHOUT_EFFECT, frozenset(REFUSED)]
+    places = [HONOURED, WITHOUT_EFFECT, frozenset(REFUSED)]
     for name in KNOWN:
         assert sum(name in place for place in places) == 1, f"{name} is in no place, or in several"
     assert sorted(set().union(*places)) == KNOWN, "and nothing else is"

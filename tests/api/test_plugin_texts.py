@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.api.fake import toy
-from tests.api.test_sources import IDS, KNOWN, SETTINGS, AnotherTokenizer, answer, corpus, memory
+from tests.api.test_user_texts import IDS, KNOWN, SETTINGS, AnotherTokenizer, answer, corpus, memory
 
 import draftwood.api
 from draftwood import generate

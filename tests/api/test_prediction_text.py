@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from draftwood.api.prediction_text import predictions, variants
+from draftwood.api.text_input import read_prediction, variants
 from draftwood.contracts import Feedback
 from draftwood.drafters.prediction.drafter import PredictionDrafter
 from draftwood.errors import UsageError
@@ -43,13 +43,16 @@ def test_a_text_with_newlines_or_quotes_is_escaped_too():
 
 def test_forms_that_do_not_differ_are_not_repeated():
     assert variants(" one", Characters()) == (ids(" one"),)
-    assert predictions(["one", " one", "one"], Characters()) == (ids("one"), ids(" one"))
+    assert read_prediction(["one", " one", "one"], Characters()) == (ids("one"), ids(" one"))
 
 
 def test_an_empty_prediction_is_none():
     assert variants("", Characters()) == ()
     assert (
-        predictions("", Characters()) == predictions([], Characters()) == predictions(["", ""], Characters()) == ()
+        read_prediction("", Characters())
+        == read_prediction([], Characters())
+        == read_prediction(["", ""], Characters())
+        == ()
     )
 
 
@@ -57,18 +60,16 @@ def test_letters_beyond_ascii_stay_letters():
     assert all(ord("é") in form for form in variants("caf\u00e9", Characters()))
 
 
-@pytest.mark.parametrize("wrong", [b"text", 5, None, ["a"]])
+@pytest.mark.parametrize("wrong", [5, [b"text"], [["a"]], {"a": 1}])
 def test_what_is_no_text_is_refused(wrong):
-    with pytest.raises(UsageError, match="a prediction is text"):
-        variants(wrong, Characters())
-    with pytest.raises((UsageError, TypeError)):
-        predictions([wrong], Characters())
+    with pytest.raises(UsageError, match="prediction is text, token ids or a list of these"):
+        read_prediction(wrong, Characters())
 
 
 def test_the_drafter_follows_a_tool_call_that_carries_the_text():
     text = 'def f(a):\n    return "b"\n\n' * 4
     answer = ids('{"name": "write", "arguments": ' + json.dumps({"text": text}) + "}")
-    session = PredictionDrafter(texts=predictions(text, Characters())).open([1], None)
+    session = PredictionDrafter(texts=read_prediction(text, Characters())).open([1], None)
     tree = TokenTree.empty()
     none = np.empty(0, dtype=np.int32)
     written = 0

@@ -540,7 +540,7 @@ def test_drafters_of_one_memory_agree_on_its_size(tmp_path):
     spec = "memory:namespace=a:tokens=5000+memory:namespace=b"
     found = drafters(spec, memory=path)
     assert {d.memory.size for d in found} == {5000}
-    with pytest.raises(UsageError, match="its drafters say tokens=500 and tokens=5000: give the same everywhere"):
+    with pytest.raises(UsageError, match="its drafters ask for tokens=500 and tokens=5000: give all"):
         drafters("memory:namespace=a:tokens=500+memory:namespace=b:tokens=5000", memory=path)
 
 
@@ -601,7 +601,7 @@ def test_decode_with_reads_a_prediction_once(llama, monkeypatch):
 def test_decode_with_reads_a_list_of_lists_per_row_even_of_one(llama, listed):
     theirs = llama.generate(**ONE, **LONG)
     new = theirs[0, len(PROMPT) :].tolist()
-    decoding = decode_with("lookup:length=1", prediction=listed(new))
+    decoding = decode_with("lookup:length=1", "fixed:16", prediction=listed(new))  # whatever the clock says
     assert torch.equal(llama.generate(**ONE, **LONG, custom_generate=decoding), theirs)
     assert "prediction" in decoding.generations[0].sources
     nothing = decode_with("lookup:length=1", prediction=[None])

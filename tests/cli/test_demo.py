@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from draftwood.cli import demo
-from draftwood.cli.demo_step import telling
+from draftwood.cli.demo import telling
 from draftwood.step import Step
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")

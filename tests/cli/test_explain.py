@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from draftwood.cli import explain_tables
+from draftwood.cli import screen
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.step import SourceStep, Step
@@ -145,9 +145,9 @@ def test_wrong_use_is_one_line_and_exit_code_two(draftwood, rows, arguments, sai
 
 def test_empty_files_and_those_of_other_verbs_are_refused(draftwood, tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
-    (tmp_path / "probe.jsonl").write_text(json.dumps(header("lookahead", {}, {})) + "\n")
+    (tmp_path / "probe.jsonl").write_text(json.dumps(header("probe", {}, {})) + "\n")
     (tmp_path / "bare.jsonl").write_text('{"prompt_ids": [1], "output_ids": [2]}\n')
-    for name, said in (("empty", "is empty"), ("lookahead", "decodes unchanged"), ("bare", "is no rows file")):
+    for name, said in (("empty", "is empty"), ("probe", "decodes unchanged"), ("bare", "is no records file")):
         ran = draftwood("explain", str(tmp_path / f"{name}.jsonl"))
         assert (ran.code, ran.out) == (2, "")
         assert said in ran.err
@@ -168,4 +168,4 @@ def test_rows_of_earlier_versions_are_explained_as_far_as_their_counts_go(draftw
 
 
 def test_control_characters_never_reach_a_terminal():
-    assert explain_tables._visible("a\n\t\x1b[0m\x9b") == "a↵⇥␛[0m\N{REPLACEMENT CHARACTER}"
+    assert screen.visible("a\n\t\x1b[0m\x9b") == "a↵⇥␛[0m\N{REPLACEMENT CHARACTER}"

@@ -57,7 +57,7 @@ def test_an_unexpected_error_is_one_line_without_debug(draftwood, monkeypatch):
     def boom(_given):
         raise RuntimeError("boom\nsecond line")
 
-    monkeypatch.setattr("draftwood.cli.prompt.read_prompt", boom)
+    monkeypatch.setattr("draftwood.cli.generate.read_prompt", boom)
     ran = draftwood("generate", "x")
     assert ran.code == 1
     assert ran.err == "draftwood failed: RuntimeError: boom; run again with --debug for the traceback\n"
@@ -81,7 +81,7 @@ def test_ctrl_c_anywhere_is_130(draftwood, monkeypatch):
     def pressed(_given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("draftwood.cli.prompt.read_prompt", pressed)
+    monkeypatch.setattr("draftwood.cli.generate.read_prompt", pressed)
     ran = draftwood("generate", "x")
     assert (ran.code, ran.out, ran.err) == (130, "", "")
 
@@ -132,7 +132,7 @@ def test_logged_warnings_are_one_line_each(draftwood, monkeypatch):
         logging.getLogger("draftwood").warning("drafter %r failed", "x")
         raise SystemExit(0)
 
-    monkeypatch.setattr("draftwood.cli.prompt.read_prompt", warn)
+    monkeypatch.setattr("draftwood.cli.generate.read_prompt", warn)
     ran = draftwood("generate", "x")
     assert ran.err == "warning: drafter 'x' failed\n"
     assert os.environ["TRANSFORMERS_VERBOSITY"]

@@ -9,14 +9,12 @@ from rich.console import Console
 
 from draftwood.api.generation import Generation
 from draftwood.cli.bench_table import _table
-from draftwood.cli.render import legend, print_summary, summary
+from draftwood.cli.render import figures, print_summary, shares
 from draftwood.step import Step
 
 
 def generation(*, drafted):
-    steps = [Step(i, 10, drafted=drafted, accepted=0, score_s=0.001) for i in range(1000)]
-    for step in steps:
-        step.emitted = (1,)
+    steps = [Step(i, 10, (1,), drafted=drafted, accepted=0, score_s=0.001) for i in range(1000)]
     return Generation(ids=list(range(1001)), sources=["model"] * 1001, steps=steps, finish_reason="length")
 
 
@@ -28,11 +26,14 @@ def printed(width, *what):
 
 
 def test_nothing_is_said_to_be_drafted_by_who_drafted_nothing():
-    said = legend(["model", "model", "suffix"], ["ngram", "suffix"], colour=False).plain
-    assert said == "written by the model 67 %, drafted by suffix 33 %"
-    assert legend(["model"], ["ngram"], colour=False).plain == "written by the model 100 %"
-    assert "nothing drafted" in summary(generation(drafted=0))
-    assert "acceptance rate 0 %" in summary(generation(drafted=3))
+    def said(sources, drafters):
+        return [share.plain for share in shares(sources, drafters, colour=False)]
+
+    mixed = said(["model", "model", "suffix"], ["ngram", "suffix"])
+    assert mixed == ["written by the model 67 %", "drafted by suffix 33 %"]
+    assert said(["model"], ["ngram"]) == ["written by the model 100 %"]
+    assert "nothing drafted" in figures(generation(drafted=0))
+    assert "acceptance rate 0 %" in figures(generation(drafted=3))
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 80, 200])
@@ -41,7 +42,7 @@ def test_the_summary_breaks_between_figures_only(width):
     lines = printed(width, found, ["ngram"])
     assert all(len(line) <= width for line in lines[1:])
     whole = [part for line in lines[1:] for part in line.strip(" ·").split(" · ")]
-    assert whole == summary(found).split(" · ")
+    assert whole == figures(found)
 
 
 ROW = {

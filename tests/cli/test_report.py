@@ -37,7 +37,7 @@ def test_mixed_models_are_refused_and_nothing_is_written(draftwood, tmp_path):
     ran = draftwood("report", *files, "-o", str(tmp_path / "page.html"))
     assert ran.code == 2
     assert ran.err == (
-        "error: rows of toy float32 and of toy bfloat16 cannot stand in one table: make two reports\n"
+        "error: records of toy float32 and of toy bfloat16 cannot stand in one table: make two reports\n"
     )
     assert not (tmp_path / "page.html").exists()
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -184,12 +185,17 @@ def test_the_corpus_itself_is_no_part_of_it(tmp_path):
     assert made(tmp_path, tmp_path).skipped == Counter()
 
 
-def test_little_memory_makes_several_parts(tmp_path):
+def with_memory(monkeypatch, free):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=free))
+
+
+def test_little_memory_makes_several_parts(tmp_path, monkeypatch):
     texts = {f"f{i:02}": "ab" * (i + 3) + chr(99 + i) for i in range(20)}
     root = files(tmp_path / "in", **texts)
     whole = made(tmp_path, root).corpus
     answers = [whole.next_counts([ord(c) for c in text], 9) for text in ("ab", "abab", "c")]
-    parts = made(tmp_path, root, memory=80 * 10 * 10 // 8).corpus
+    with_memory(monkeypatch, 80 * 10 * 10 // 8)
+    parts = made(tmp_path, root).corpus
     parts.check_integrity()
     assert len(parts.parts) > 3
     assert max(len(part.tokens) for part in parts.parts) <= 80
@@ -199,10 +205,11 @@ def test_little_memory_makes_several_parts(tmp_path):
     assert [parts.documents.name(i) for i in range(20)] == [f"{root}/{name}" for name in sorted(texts)]
 
 
-def test_too_little_memory_is_refused(tmp_path):
+def test_too_little_memory_is_refused(tmp_path, monkeypatch):
     root = files(tmp_path / "in", a="x" * 500)
+    with_memory(monkeypatch, 2000)
     with pytest.raises(UsageError, match="501 tokens takes"):
-        made(tmp_path, root, memory=2000)
+        made(tmp_path, root)
     assert list((tmp_path / "out").iterdir()) == []
 
 

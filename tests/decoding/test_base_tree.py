@@ -36,7 +36,7 @@ class GoingOn(TextSession):
 
 @dataclass(frozen=True, eq=False)
 class Continuing(BaseDrafter):
-    """Passes through the stem's best chain and adds the target's own next tokens behind it."""
+    """Follows the best chain of the base tree and adds the target's own next tokens behind it."""
 
     target: ToyTarget = field(default_factory=ToyTarget)
     more: int = 2
@@ -62,7 +62,7 @@ class Continuing(BaseDrafter):
 
 
 class Unmarked(Continuing):
-    """Says so little of what it needs that it gets no stem."""
+    """Does not declare that it needs a base tree, so it gets none."""
 
     @property
     def needs(self):
@@ -252,5 +252,5 @@ def test_the_check_asks_for_the_verb_and_for_honest_claims():
         check_drafter(Unmarked())
     with pytest.raises(AssertionError, match="or is NO_CLAIM"):
         check_drafter(Continuing(claim=-2))
-    with pytest.raises(AssertionError, match="nodes without a claim are the stem's"):
+    with pytest.raises(AssertionError, match="nodes with NO_CLAIM are those of the base tree"):
         check_drafter(Inventing())

@@ -193,7 +193,7 @@ def test_a_processor_that_mends_broken_rows_is_let_to():
     assert seen == list(range(len(PROMPT), len(PROMPT) + LIMIT))
 
 
-# --- the doors -------------------------------------------------------------------------------------------------
+# --- the public functions -----------------------------------------------------------------------------------
 
 
 def of_the_fake():

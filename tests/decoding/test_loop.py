@@ -565,7 +565,7 @@ def test_writing_before_reading_is_a_mistake_of_the_programmer():
             row.begin()
 
 
-def test_probes_have_their_place_in_feedback():
+def test_lookahead_nodes_have_their_place_in_feedback():
     target, listener = ToyTarget(), Listening(vocab_size=8)
     write(target, [WindowDrafter(target), listener], 3)
     assert any(feedback.tree.n_lookahead for _, feedback in listener.heard)

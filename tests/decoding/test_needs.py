@@ -219,7 +219,7 @@ def test_a_conversations_second_question_is_shown():
 
 @dataclass(frozen=True)
 class Window(RandomDrafter):
-    """Needs so many probes in a pass."""
+    """Needs so many lookahead nodes in a pass."""
 
     name: ClassVar[str] = "lookahead"
 

@@ -7,8 +7,8 @@ import numpy as np
 from draftwood.drafters.memory.reader import MemoryReader
 from draftwood.drafters.ngram.kernel import CLASSES, MATCHED
 
-ODDS = np.full(CLASSES, 1e-6, dtype=np.float32)
-ODDS[:MATCHED] = 0.5  # whatever matched before whatever merely stood near
+RATES = np.full(CLASSES, 1e-6, dtype=np.float32)
+RATES[:MATCHED] = 0.5  # whatever matched before whatever merely stood near
 
 
 def unique(number, length=12):
@@ -22,7 +22,7 @@ def texts(memory, namespace=""):
 
 def grown(memory, text, nodes=8, namespace=""):
     """Tokens, parents, classes and places of the tree that is proposed after this text, as lists."""
-    found = MemoryReader(memory, namespace).grow(np.array(text, dtype=np.int32), ODDS, nodes, nodes)
+    found = MemoryReader(memory, namespace).grow(np.array(text, dtype=np.int32), RATES, nodes, nodes)
     return found[0].tolist() if found is not None else [[], [], [], []]
 
 
@@ -39,5 +39,5 @@ def follow(memory, text, nodes=8, namespace=""):
 def credit(memory, ids, times=1, namespace=""):
     """Let an answer be useful, as a session does."""
     reader = MemoryReader(memory, namespace)
-    columns, _ = reader.grow(np.array(ids[:4], dtype=np.int32), ODDS, 1, 1)
+    columns, _ = reader.grow(np.array(ids[:4], dtype=np.int32), RATES, 1, 1)
     reader.credit(columns[3].tolist() * times)

@@ -68,7 +68,7 @@ def some_tree(rng: Any) -> TokenTree:
         replace(tree, tokens=np.full(n, 2**31 - 1, np.int32)),
         replace(tree, evidence=np.full(n, 30000, np.int16)),
         replace(tree, belief=np.empty(0, np.float32)),
-        replace(tree, probe=np.ones(n, np.bool_)),
+        replace(tree, lookahead=np.ones(n, np.bool_)),
         *[tree] * 5,
     ][rng.integers(15)]
 

@@ -31,7 +31,7 @@ def grown(corpus, context, nodes, accept_rates, most=32, least=1, levels=4):
     columns = np.empty((3, nodes), dtype=np.int32)
     pattern = np.array(context, dtype=np.int32)
     (part,) = corpus.parts
-    used, match, _, _ = grow(part.tokens, part.suffixes, pattern, most, least, levels, accept_rates, columns)
+    used, match, _, _ = grow((part.tokens, part.suffixes), pattern, (most, least, levels), accept_rates, columns)
     return [tuple(column) for column in columns[:, :used].T.tolist()], match
 
 

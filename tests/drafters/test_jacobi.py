@@ -21,7 +21,7 @@ from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.noise import KeyedNoise
 
-ODDS = np.linspace(0.1, 0.9, len(PRIOR), dtype=np.float32)
+RATES = np.linspace(0.1, 0.9, len(PRIOR), dtype=np.float32)
 
 DRAFTERS = st.builds(
     JacobiDrafter,
@@ -131,10 +131,10 @@ def test_a_block_that_is_the_text_is_taken_whole_in_one_pass(sampling, sliding):
 
 def test_guesses_that_are_right_stay_though_they_were_not_taken():
     session = JacobiDrafter(block=4).open([1, 2], None)
-    tree = session.draft(4, 0, ODDS)
+    tree = session.draft(4, 0, RATES)
     right = tree.tokens.tolist()
     session.learn(feedback(tree, [*right, 5], right[:1]))  # as where another rule stopped short
-    after = session.draft(4, 0, ODDS)
+    after = session.draft(4, 0, RATES)
     assert after.tokens.tolist() == right[1:]
     assert [e % STATES for e in after.evidence.tolist()] == [STEADY] * 3
 
@@ -169,9 +169,9 @@ def test_a_loop_of_the_text_is_found():
 
 def test_what_was_not_scored_keeps_its_guess():
     session = JacobiDrafter(block=6).open([1, 2, 3], None)
-    tree = session.draft(6, 0, ODDS)
+    tree = session.draft(6, 0, RATES)
     session.learn(feedback(tree, [7, 8, -1], [7], rows=[0, 1, -1, -1, -1, -1]))
-    guesses = session.draft(6, 0, ODDS)
+    guesses = session.draft(6, 0, RATES)
     assert guesses.tokens.tolist() == [8, *tree.tokens.tolist()[2:]]
     states = [e % STATES for e in guesses.evidence.tolist()]
     assert states == [CHANGED if tree.tokens[1] != 8 else STEADY, FRESH, FRESH, FRESH, FRESH]
@@ -179,33 +179,33 @@ def test_what_was_not_scored_keeps_its_guess():
 
 def test_a_step_without_drafts_shifts_the_block():
     session = JacobiDrafter(block=4).open([1, 2, 3], None)
-    guesses = session.draft(4, 0, ODDS).tokens.tolist()
+    guesses = session.draft(4, 0, RATES).tokens.tolist()
     none = TokenTree.empty()
     session.learn(feedback(none, [5], [5]))
-    assert session.draft(9, 0, ODDS).tokens.tolist() == guesses[1:]
+    assert session.draft(9, 0, RATES).tokens.tolist() == guesses[1:]
     session.learn(feedback(none, [5], [5, 6]))  # another source's draft
-    assert session.draft(9, 0, ODDS).tokens.tolist() == guesses[3:]
+    assert session.draft(9, 0, RATES).tokens.tolist() == guesses[3:]
     session.learn(feedback(none, [5], [5, 6]))
-    assert len(session.draft(9, 0, ODDS)) == 4
+    assert len(session.draft(9, 0, RATES)) == 4
 
 
 def test_sliding_goes_on_with_what_the_last_row_takes():
     session = JacobiDrafter(block=3, sliding=True).open([1, 2, 3], None)
-    session.learn(feedback(session.draft(3, 0, ODDS), [5, 6, 7, 4], [5]))
-    tree = session.draft(3, 0, ODDS)
+    session.learn(feedback(session.draft(3, 0, RATES), [5, 6, 7, 4], [5]))
+    tree = session.draft(3, 0, RATES)
     assert tree.tokens.tolist() == [6, 7, 4]
     session.learn(feedback(tree.head(2), [6, 7, 4], [6], rows=[0, 1]))
-    tree = session.draft(3, 0, ODDS)
+    tree = session.draft(3, 0, RATES)
     assert tree.tokens.tolist()[:2] == [7, 4]
     assert tree.tokens[2] in (1, 2, 3)
     assert [e % STATES for e in tree.evidence.tolist()] == [STEADY, STEADY, FRESH]
 
 
 def test_evidence_is_place_and_state():
-    tree = JacobiDrafter(block=12).open([1], None).draft(12, 0, ODDS)
+    tree = JacobiDrafter(block=12).open([1], None).draft(12, 0, RATES)
     places = [0, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
     assert tree.evidence.tolist() == [STATES * place + FRESH for place in places]
-    assert tree.belief.tolist() == ODDS[tree.evidence].tolist()
+    assert tree.belief.tolist() == RATES[tree.evidence].tolist()
     assert len(PRIOR) == STATES * (len(PLACES) + 1)
     assert tree.is_chain
 
@@ -214,7 +214,7 @@ def test_where_guesses_come_from():
     prompt = [5, 6, 7, 8]
 
     def guesses(session):
-        return session.draft(16, 0, ODDS).tokens.tolist()
+        return session.draft(16, 0, RATES).tokens.tolist()
 
     session = JacobiDrafter(block=16).open(prompt, None)
     session.begin_answer([3])
@@ -232,25 +232,25 @@ def test_where_guesses_come_from():
 
 def test_the_next_block_begins_with_the_previous_one():
     session = JacobiDrafter(block=3, start="previous").open([9, 1, 2, 3], None)
-    tree = session.draft(3, 0, ODDS)
+    tree = session.draft(3, 0, RATES)
     session.learn(feedback(tree, [4, 5, 6, 7], [4, 5, 6]))
-    assert session.draft(3, 0, ODDS).tokens.tolist() == [4, 5, 6]
+    assert session.draft(3, 0, RATES).tokens.tolist() == [4, 5, 6]
 
 
 def test_other_text_ends_the_block():
     session = JacobiDrafter(block=4).open([1, 2, 3, 4], None)
-    first = session.draft(4, 0, ODDS).tokens.tolist()
-    session.learn(feedback(session.draft(4, 0, ODDS), [5, 6, 7, 5, 6], [5]))
+    first = session.draft(4, 0, RATES).tokens.tolist()
+    session.learn(feedback(session.draft(4, 0, RATES), [5, 6, 7, 5, 6], [5]))
     twin = session.fork()
-    assert twin.draft(4, 0, ODDS).tokens.tolist() == [6, 7, 5]
+    assert twin.draft(4, 0, RATES).tokens.tolist() == [6, 7, 5]
     session.truncate(4)
-    assert session.draft(4, 0, ODDS).tokens.tolist() == first
-    assert twin.draft(4, 0, ODDS).tokens.tolist() == [6, 7, 5]
+    assert session.draft(4, 0, RATES).tokens.tolist() == first
+    assert twin.draft(4, 0, RATES).tokens.tolist() == [6, 7, 5]
     twin.extend([6, 6])
-    assert len(twin.draft(4, 0, ODDS)) == 4
+    assert len(twin.draft(4, 0, RATES)) == 4
     twin.close()
     twin.close()
-    assert len(twin.draft(4, 0, ODDS)) == 0
+    assert len(twin.draft(4, 0, RATES)) == 0
 
 
 # --- limits --------------------------------------------------------------------------------------------------

@@ -88,7 +88,9 @@ def test_wrong_use(spec, sentence):
 
 @pytest.mark.parametrize("name", ["eagle", "draft-model", "medusa"])
 def test_a_method_that_is_not_here_is_an_unknown_name(name):
-    with pytest.raises(UnknownNameError, match=f"unknown drafter '{name}'.*known: corpus, default") as caught:
+    with pytest.raises(
+        UnknownNameError, match=f"unknown drafter .{name}.*known: copy-and-recycle, corpus"
+    ) as caught:
         load(f"suffix+{name}:model=small")
     assert caught.value.exit_code == 2
 
@@ -110,7 +112,14 @@ def test_unknown_names_are_told_the_nearest():
 @given(st.text(alphabet="sufixlookpnegth:=+,019. -", max_size=30))
 def test_nonsense_is_wrong_use(spec):
     with suppress(UsageError):
-        assert all(d.name in DRAFTERS for d in load(spec))  # a set of drafters may be spelt by chance: spine
+        assert all(d.name in DRAFTERS for d in load(spec))  # by chance it may spell a set: spine
+
+
+def test_the_set_of_0_1_0_keeps_its_name():
+    assert load("spine") == load("copy-and-recycle") == load("ngram+logits-extend+recycling")
+    assert known()["spine"] == "the name of copy-and-recycle in 0.1.0"
+    with pytest.raises(UsageError, match="'spine' takes no options"):
+        load("spine:length=3")
 
 
 def test_known_describes_every_name():
@@ -188,8 +197,8 @@ class Echo(BaseDrafter):
         return Session(prompt)
 
 class Session(TextSession):
-    def draft(self, nodes, probes, odds):
-        return TokenTree.build(self.text[-1:].repeat(nodes), belief=odds[0])
+    def draft(self, nodes, lookahead_nodes, accept_rates):
+        return TokenTree.build(self.text[-1:].repeat(nodes), belief=accept_rates[0])
 '''
 
 

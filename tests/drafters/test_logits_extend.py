@@ -23,7 +23,7 @@ from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 
 TEXT = st.lists(st.integers(0, 4), max_size=30)
-ODDS = np.random.default_rng(5).uniform(0.05, 0.95, len(PRIOR)).astype(np.float32)
+RATES = np.random.default_rng(5).uniform(0.05, 0.95, len(PRIOR)).astype(np.float32)
 
 
 def feedback(emitted, ids, probabilities, tree=None, path=()):
@@ -81,13 +81,13 @@ def test_it_proposes_what_a_search_through_the_text_finds(prompt, answer, row, r
         rows = [row[: roots + 1]] * (len(tree) + 1)
         session.learn(feedback(part, rows, [shares[: roots + 1]] * len(rows), tree, tuple(range(len(tree)))))
     text = [*prompt[:kept], *answer]
-    tree = session.draft(nodes, 3, ODDS)
+    tree = session.draft(nodes, 3, RATES)
     tree.check_integrity(6)
     branches = naive(text, row[: roots + 1], shares[: roots + 1].tolist(), roots, length)
     every = {tuple(b[: i + 1]): c[i] for b, c in branches for i in range(len(b))}
     assert len(tree) == min(nodes, len(every))
     assert paths(tree).items() <= every.items()
-    assert tree.belief.tolist() == ODDS[tree.evidence].tolist()
+    assert tree.belief.tolist() == RATES[tree.evidence].tolist()
     left = [_worth(branches, path) for path in every if path not in paths(tree)]
     assert not left or not len(tree) or max(left) <= tree.path_belief.min() * (1 + 1e-5), "best first"
     assert all(a >= b * (1 - 1e-5) for a, b in pairwise(tree.path_belief.tolist()))
@@ -96,7 +96,7 @@ def test_it_proposes_what_a_search_through_the_text_finds(prompt, answer, row, r
 
 def _worth(branches, path):
     classes = next(c for b, c in branches if tuple(b[: len(path)]) == path)[: len(path)]
-    return float(np.prod(ODDS[classes], dtype=np.float64))
+    return float(np.prod(RATES[classes], dtype=np.float64))
 
 
 def test_the_row_is_that_of_the_last_token():
@@ -107,7 +107,7 @@ def test_the_row_is_that_of_the_last_token():
     def proposed(emitted, path):
         session = LogitsExtendDrafter(roots=1, length=1).open([0], None)
         session.learn(feedback(emitted, ids, probabilities, tree, path))
-        return session.draft(4, 0, ODDS).tokens.tolist()
+        return session.draft(4, 0, RATES).tokens.tolist()
 
     assert proposed([6], ()) == [7]  # nothing accepted: the root's row
     assert proposed([4, 5], (1,)) == [8]
@@ -130,34 +130,34 @@ def test_in_the_loop_it_proposes_the_runners_up_of_each_row():
 
 def test_it_proposes_nothing_without_a_row():
     session = LogitsExtendDrafter().open([1, 2, 1], None)
-    assert len(session.draft(8, 0, ODDS)) == 0
+    assert len(session.draft(8, 0, RATES)) == 0
     session.extend([2])  # the token that reading the prompt gave
-    assert len(session.draft(8, 0, ODDS)) == 0
+    assert len(session.draft(8, 0, RATES)) == 0
     session.learn(feedback([1], [[1, 2, 3]], [[0.5, 0.3, 0.1]]))
-    assert set(session.draft(2, 0, ODDS).tokens.tolist()) <= {1, 2, 3}
+    assert set(session.draft(2, 0, RATES).tokens.tolist()) <= {1, 2, 3}
     session.extend([4, 5])  # the next turn
-    assert len(session.draft(8, 0, ODDS)) == 0
+    assert len(session.draft(8, 0, RATES)) == 0
 
 
 def test_forks_and_cuts():
     session = LogitsExtendDrafter().open([1, 2, 3, 1, 2], None)
     session.learn(feedback([9], [[9, 1, 2]], [[0.5, 0.3, 0.1]]))
-    first = paths(session.draft(30, 0, ODDS))
+    first = paths(session.draft(30, 0, RATES))
     assert (1, 2, 9) in first
     assert (2, 9) in first
     twin = session.fork()
     twin.learn(feedback([1], [[1, 2, 3]], [[0.5, 0.3, 0.1]]))
-    assert paths(twin.draft(30, 0, ODDS)) != first
-    assert paths(session.draft(30, 0, ODDS)) == first
+    assert paths(twin.draft(30, 0, RATES)) != first
+    assert paths(session.draft(30, 0, RATES)) == first
     session.truncate(6)  # it has no more
-    assert paths(session.draft(30, 0, ODDS)) == first
+    assert paths(session.draft(30, 0, RATES)) == first
     session.truncate(5)
-    assert len(session.draft(30, 0, ODDS)) == 0
+    assert len(session.draft(30, 0, RATES)) == 0
     session.learn(feedback([9], [[9, 1, 2]], [[0.5, 0.3, 0.1]]))
-    assert paths(session.draft(30, 0, ODDS)) == first
+    assert paths(session.draft(30, 0, RATES)) == first
     session.close()
     session.close()
-    assert len(session.draft(30, 0, ODDS)) == 0
+    assert len(session.draft(30, 0, RATES)) == 0
 
 
 @pytest.mark.parametrize("vocab_size", [1, 2, 3, 9])

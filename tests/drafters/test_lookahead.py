@@ -108,7 +108,7 @@ def test_the_window_comes_whole_or_not_at_all_and_hangs_as_one_mask_rule_wants_i
 @pytest.mark.parametrize(
     "options", ["window=7:ngram=5", "window=1:ngram=6", "window=2:ngram=2", "window=3:ngram=9"]
 )
-def test_it_says_how_many_probes_its_window_takes_at_most(options):
+def test_it_says_how_many_lookahead_nodes_its_window_takes_at_most(options):
     (drafter,) = load(f"lookahead:{options}:prompt=false")
     live = steps_of(ToyTarget(20), [drafter], [1, 2, 3], LookaheadOnly(1), 12)
     sizes = [len(session.window.tokens) for session, _ in live]
@@ -117,7 +117,7 @@ def test_it_says_how_many_probes_its_window_takes_at_most(options):
 
 
 class Now(FixedPlanner):
-    """Grants probes in steps of its choice."""
+    """Grants lookahead nodes in steps of its choice."""
 
     def __init__(self, grants):
         super().__init__(4)
@@ -158,7 +158,7 @@ def test_part_of_a_window_is_no_window():
     """The limit leaves only part of it in the pass: it waits."""
 
     class Deep(FixedPlanner):
-        """Cuts probes below the third level of the tree."""
+        """Cuts lookahead nodes below the third level of the tree."""
 
         def _plan(self, states, proposals):
             kept = [np.flatnonzero(tree.depth < 4) for (tree,) in proposals]

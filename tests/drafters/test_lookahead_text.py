@@ -105,7 +105,7 @@ def test_one_token_of_prompt_and_few_in_all(vocab, spec):
         assert not any(step.by_source[0].failed for step in written.steps)
 
 
-def test_probes_are_scored_and_in_no_count():
+def test_lookahead_nodes_are_scored_and_in_no_count():
     target = ToyTarget(25, order=2)
     written = write(target, load("lookahead:prompt=false:vocabulary=25"), LookaheadOnly(8), limit=60)
     assert written.ids == greedy_truth(target, limit=60)

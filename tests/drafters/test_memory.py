@@ -9,15 +9,14 @@ import sys
 
 import numpy as np
 import pytest
+from tests.helpers import feedback
 
-from draftwood.contracts import Feedback
 from draftwood.drafters.load import load
 from draftwood.drafters.memory import shared as memory_shared
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.memory.memory import Memory
 from draftwood.drafters.memory.shared import KeptMemory, save_all, shared_memory
 from draftwood.errors import FileFormatError, UsageError
-from draftwood.tree import TokenTree
 
 ANSWER = [11, 12, 13, 14, 15, 16, 17, 18]
 
@@ -25,12 +24,6 @@ ANSWER = [11, 12, 13, 14, 15, 16, 17, 18]
 @pytest.fixture(autouse=True)
 def nothing_is_open(monkeypatch):
     monkeypatch.setattr(memory_shared, "_open", {})
-
-
-def feedback(*emitted, proposal=None, path=()):
-    tree = proposal if proposal is not None else TokenTree.empty()
-    choice = np.full(1 + len(tree), -1, dtype=np.int32)
-    return Feedback(tree, tree, np.arange(len(tree), dtype=np.int32), tuple(path), emitted, choice)
 
 
 def answered(drafter, answer=ANSWER, prompt=(1, 2)):
@@ -278,7 +271,7 @@ def test_a_save_that_fails_is_reported_and_costs_no_text(path, monkeypatch, capl
     path.mkdir()
     with caplog.at_level(logging.WARNING, "draftwood"):
         answered(drafter).close()
-    assert "what requests taught could not be saved" in caplog.text
+    assert "new answers could not be saved" in caplog.text
     path.rmdir()
     drafter.open([1], None).close()
     assert len(Memory.open(path).answers()) == 1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.drafters.answers import ODDS, credit, follow, grown, texts, unique
+from tests.drafters.answers import RATES, credit, follow, grown, texts, unique
 
 from draftwood.drafters.memory.answers import NAMESPACE
 from draftwood.drafters.memory.memory import MOST_TOKENS, Memory
@@ -175,16 +175,16 @@ def test_forgetting_a_namespace():
     memory.add(unique(2), "bob")
     reader = MemoryReader(memory, "ann")
     text = np.array(unique(1)[:4], dtype=np.int32)
-    columns, _ = reader.grow(text, ODDS, 4, 4)
+    columns, _ = reader.grow(text, RATES, 4, 4)
     memory.forget("ann")
     memory.forget("nobody")
-    assert reader.grow(text, ODDS, 4, 4) is None
+    assert reader.grow(text, RATES, 4, 4) is None
     assert reader.match_length == 0
     reader.credit(columns[3].tolist())
     assert memory.namespaces == {"bob": 1}
     memory.check_integrity()
     memory.add(unique(1), "ann")
-    assert reader.grow(text, ODDS, 4, 4)[0][0].tolist() == unique(1)[4:8]
+    assert reader.grow(text, RATES, 4, 4)[0][0].tolist() == unique(1)[4:8]
 
 
 class NaiveMemory:
@@ -277,10 +277,10 @@ def test_a_reader_goes_on_after_a_rebuild():
         length = 4 + number % 6
         if length == 4:
             reader.restart()
-        columns, _ = reader.grow(text[:length], ODDS, 2, 2)
+        columns, _ = reader.grow(text[:length], RATES, 2, 2)
         assert columns[0].tolist() == unique(0)[length : length + 2]
         twin = reader.copy()
-        assert twin.grow(text[:length], ODDS, 2, 2)[0].tolist() == columns.tolist()
+        assert twin.grow(text[:length], RATES, 2, 2)[0].tolist() == columns.tolist()
         reader.credit(columns[3].tolist())
 
 
@@ -350,7 +350,7 @@ def test_threads_read_and_write_one_memory():
             for turn in range(150):
                 number = int(rng.integers(200))
                 memory.add(unique(number, 40), "" if turn % 10 else str(seed))
-                columns = reader.grow(np.array(unique(number, 4), dtype=np.int32), ODDS, 8, 8)
+                columns = reader.grow(np.array(unique(number, 4), dtype=np.int32), RATES, 8, 8)
                 reader.restart()
                 if columns is not None:
                     tokens, _, _, places = columns[0].tolist()

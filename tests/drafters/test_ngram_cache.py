@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers import feedback
 
-from draftwood.contracts import Feedback
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.file import write_corpus
 from draftwood.drafters.llama_cpp.naive_ngram_counts import NaiveNgramCounts, naive_propose
@@ -23,20 +23,13 @@ from draftwood.drafters.llama_cpp.ngram_counts_kernel import CLASSES
 from draftwood.drafters.load import load
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
 from draftwood.testing import check_drafter
-from draftwood.tree import TokenTree
 
 TEXT = st.lists(st.integers(0, 3), max_size=40)
-ODDS = np.linspace(0.1, 0.9, CLASSES, dtype=np.float32)
-
-
-def feedback(*emitted):
-    tree = TokenTree.empty()
-    none = np.empty(0, dtype=np.int32)
-    return Feedback(tree, tree, none, (), emitted, np.array([-1], dtype=np.int32))
+RATES = np.linspace(0.1, 0.9, CLASSES, dtype=np.float32)
 
 
 def draft(session, nodes=16):
-    return session.draft(nodes, 0, ODDS).tokens.tolist()
+    return session.draft(nodes, 0, RATES).tokens.tolist()
 
 
 def counts_of(*texts, sizes=(1, 4), kind=NgramCounts):
@@ -61,12 +54,12 @@ def test_proposes_what_the_twin_does(prompt, more, nodes, n_draft):
     for ids in more:
         session.learn(feedback(*ids))
     text = [*prompt, *(token for ids in more for token in ids)]
-    tree = session.draft(nodes, 3, ODDS)
+    tree = session.draft(nodes, 3, RATES)
     tree.check_integrity(4)
     levels = [counts_of(text, kind=NaiveNgramCounts), NaiveNgramCounts(), NaiveNgramCounts()]
     wanted = naive_propose(levels, text, min(nodes, n_draft)) if len(text) > 1 else []
     assert [*zip(tree.tokens.tolist(), tree.evidence.tolist(), strict=True)] == [w[:2] for w in wanted]
-    assert tree.belief.tolist() == ODDS[tree.evidence].tolist()
+    assert tree.belief.tolist() == RATES[tree.evidence].tolist()
     assert tree.is_chain or not wanted
     assert not tree.lookahead.any()
     assert session.match_length == (wanted[0][2] if wanted else 0)
@@ -129,7 +122,7 @@ def test_a_closed_session_teaches_those_after_it_once():
         session.close()
     other = drafter.open([1, 2, 3], None)
     assert draft(other) == [4, 5]
-    assert set(other.draft(8, 0, ODDS).evidence) <= set(range(20, 28))
+    assert set(other.draft(8, 0, RATES).evidence) <= set(range(20, 28))
     assert (
         drafter._shared._dynamic.records().tolist()
         == counts_of([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]).records().tolist()
@@ -194,7 +187,7 @@ def test_threads_may_share_a_drafter():
 def test_a_static_file_drafts_what_the_text_does_not_know(tmp_path):
     path = file_of(tmp_path / "static", [1, 2, 3, 4], [1, 2, 3, 4], sizes=(2, 2))
     session = NgramCacheDrafter(static=path).open([7, 1, 2], None)
-    tree = session.draft(8, 0, ODDS)
+    tree = session.draft(8, 0, RATES)
     assert tree.tokens.tolist() == [3, 4]
     assert set(tree.evidence) == {30}
 
@@ -333,7 +326,7 @@ def test_tokens_that_no_draft_saw_are_in_the_next_slice():
     draft(session)
     for token in (7, 8, 9):
         session.learn(feedback(token))
-        session.draft(0, 0, ODDS)
+        session.draft(0, 0, RATES)
     draft(session)
     assert session._slot.counts.records()[:, :5].tolist() == [
         [1, -1, -1, -1, 2],

@@ -12,7 +12,7 @@ from draftwood.drafters.ngram.kernel import CLASSES, FREQUENT, REACH
 from draftwood.drafters.ngram.naive import NaiveNgram
 from draftwood.errors import IntegrityError, UsageError
 
-ODDS = np.random.default_rng(3).uniform(0.05, 0.95, CLASSES).astype(np.float32)  # all different: no ties
+RATES = np.random.default_rng(3).uniform(0.05, 0.95, CLASSES).astype(np.float32)  # all different: no ties
 
 tokens = st.integers(0, 5) | st.integers(0, 40)  # the second overflows the list of frequent tokens
 documents = st.lists(st.lists(tokens, max_size=40), min_size=1, max_size=3)
@@ -36,8 +36,8 @@ def state(cursor: Cursor) -> tuple[int, int, int]:
 
 
 def grown(index: NgramIndex, cursor: Cursor, nodes: int, depth: int, frequent: int) -> list[tuple[int, ...]]:
-    columns, belief = index.grow(cursor, ODDS, nodes, depth, frequent)
-    assert (belief == ODDS[columns[2]]).all()
+    columns, belief = index.grow(cursor, RATES, nodes, depth, frequent)
+    assert (belief == RATES[columns[2]]).all()
     return [tuple(node) for node in columns.T.tolist()]
 
 
@@ -46,7 +46,7 @@ def grown(index: NgramIndex, cursor: Cursor, nodes: int, depth: int, frequent: i
 def test_the_tree_is_the_naive_twins(texts: list[list[int]], nodes: int, depth: int, frequent: int) -> None:
     index, cursor, twin = read(texts)
     if texts[-1]:
-        expected = twin.grow(texts[-1][-REACH:], state(cursor), ODDS.tolist(), nodes, depth, frequent)
+        expected = twin.grow(texts[-1][-REACH:], state(cursor), RATES.tolist(), nodes, depth, frequent)
         assert grown(index, cursor, nodes, depth, frequent) == expected
 
 
@@ -82,7 +82,7 @@ def test_so_they_do_on_long_edited_texts(seed: int) -> None:
     for end, cursor, expected in followed(index, twin, copy):
         assert state(cursor) == expected
         if end % 5 == 0:
-            tree = twin.grow(copy[:end][-REACH:], expected, ODDS.tolist(), 12, 4, FREQUENT)
+            tree = twin.grow(copy[:end][-REACH:], expected, RATES.tolist(), 12, 4, FREQUENT)
             assert grown(index, cursor, 12, 4, FREQUENT) == tree
 
 
@@ -113,7 +113,7 @@ def test_another_texts_cursor_follows_without_being_read(texts: list[list[int]],
         expected = twin.follow(other[:end][-REACH - 1 :], len(twin.text), expected)
     assert state(cursor) == expected
     assert index.text.tolist() == twin.text
-    assert grown(index, cursor, 8, 8, 12) == twin.grow(other[-REACH:], expected, ODDS.tolist(), 8, 8, 12)
+    assert grown(index, cursor, 8, 8, 12) == twin.grow(other[-REACH:], expected, RATES.tolist(), 8, 8, 12)
 
 
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(0, 60))
@@ -160,7 +160,7 @@ def agree(text: list[int], copy: list[int]) -> None:
     index, _, twin = read([text, []])
     *_, (_, cursor, expected) = followed(index, twin, copy)
     assert state(cursor) == expected
-    assert grown(index, cursor, 24, 1, 0) == twin.grow(copy[-REACH:], expected, ODDS.tolist(), 24, 1, 0)
+    assert grown(index, cursor, 24, 1, 0) == twin.grow(copy[-REACH:], expected, RATES.tolist(), 24, 1, 0)
 
 
 @pytest.mark.parametrize("gap", [*range(4, 10), *range(62, 72)])
@@ -211,7 +211,7 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(UsageError, match="negative"):
         index.read([3, -1], cursor)
     with pytest.raises(IntegrityError, match="one per evidence class"):
-        index.grow(cursor, ODDS[:5], 4, 4, 0)
+        index.grow(cursor, RATES[:5], 4, 4, 0)
     assert index.text.tolist() == [1, 2]
 
 

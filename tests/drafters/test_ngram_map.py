@@ -18,11 +18,11 @@ from draftwood.errors import UsageError
 from draftwood.testing import check_drafter
 
 BOTH = [NgramMapKDrafter, NgramMapK4vDrafter]
-ODDS = [float(p) for p in np.linspace(0.9, 0.2, 32, dtype=np.float32)]
+RATES = [float(p) for p in np.linspace(0.9, 0.2, 32, dtype=np.float32)]
 
 
 def draft(session, nodes=16):
-    return session.draft(nodes, 0, np.array(ODDS, dtype=np.float32)).tokens.tolist()
+    return session.draft(nodes, 0, np.array(RATES, dtype=np.float32)).tokens.tolist()
 
 
 # --- mended ----------------------------------------------------------------------------------------------------
@@ -39,11 +39,11 @@ def draft(session, nodes=16):
 )
 def test_the_tree_is_what_followed_the_key(make, text, nodes, n, m, hits):
     drafter = make(size_n=n, size_m=m, min_hits=hits)
-    tree = drafter.open(text, None).draft(nodes, 0, np.array(ODDS, dtype=np.float32))
+    tree = drafter.open(text, None).draft(nodes, 0, np.array(RATES, dtype=np.float32))
     tree.check_integrity(3)
     kind = {"margin": MARGIN} if make is NgramMapKDrafter else {"kinds": VALUES, "newest": False}
     expected = naive_ngram_chain.followers(
-        text, nodes, ODDS, shortest=n, longest=n, length=m, min_hits=hits, **kind
+        text, nodes, RATES, shortest=n, longest=n, length=m, min_hits=hits, **kind
     )
     found = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.evidence.tolist(), strict=True)
     assert list(found) == expected
@@ -58,7 +58,7 @@ def test_k_drafts_the_newest_and_k4v_the_commonest():
 
 def test_k4v_hangs_the_others_beside_a_winner_that_is_not_clear():
     text = [1, 2, 3, 3, 1, 2, 4, 4, 1, 2]
-    tree = NgramMapK4vDrafter(size_n=2, size_m=2).open(text, None).draft(9, 0, np.array(ODDS, dtype=np.float32))
+    tree = NgramMapK4vDrafter(size_n=2, size_m=2).open(text, None).draft(9, 0, np.array(RATES, dtype=np.float32))
     branches = {tuple(tree.tokens[tree.path(leaf)].tolist()) for leaf in tree.leaves.tolist()}
     assert branches == {(3, 3), (4, 4)}
     assert not tree.is_chain
@@ -76,10 +76,10 @@ def test_k_drafts_as_far_as_the_key_held_good_before_and_a_margin():
 def test_a_draft_that_failed_does_not_shorten_the_next(make):
     session = make(size_n=2, size_m=8).open([1, 2, *range(10, 30), 1, 2], None)
     for token in (50, 51, 52):
-        tree = session.draft(8, 0, np.array(ODDS, dtype=np.float32))
+        tree = session.draft(8, 0, np.array(RATES, dtype=np.float32))
         assert tree.tokens[:1].tolist() != [token]
         session.learn(feedback([token, 1, 2], tree, 0))
-        assert len(session.draft(8, 0, np.array(ODDS, dtype=np.float32))) >= 3
+        assert len(session.draft(8, 0, np.array(RATES, dtype=np.float32))) >= 3
 
 
 @pytest.mark.parametrize("make", BOTH)

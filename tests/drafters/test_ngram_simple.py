@@ -21,7 +21,7 @@ from draftwood.errors import UsageError
 from draftwood.testing import check_drafter
 
 SMALL = NgramSimpleDrafter(size_n=2, size_m=6, min_n=2)
-ODDS = [float(p) for p in np.linspace(0.9, 0.2, 32, dtype=np.float32)]
+RATES = [float(p) for p in np.linspace(0.9, 0.2, 32, dtype=np.float32)]
 
 
 def draft(session, nodes=16):
@@ -58,17 +58,17 @@ class Oracle:
 )
 def test_it_copies_what_followed_the_longest_tail_that_occurred_often_enough(text, nodes, n, m, hits, least):
     drafter = NgramSimpleDrafter(size_n=n, size_m=m, min_hits=hits, min_n=least)
-    tree = drafter.open(text, None).draft(nodes, 0, np.array(ODDS, dtype=np.float32))
+    tree = drafter.open(text, None).draft(nodes, 0, np.array(RATES, dtype=np.float32))
     tree.check_integrity(3)
     expected = naive_ngram_chain.followers(
-        text, nodes, ODDS, shortest=min(n, least), longest=n, length=m, min_hits=hits
+        text, nodes, RATES, shortest=min(n, least), longest=n, length=m, min_hits=hits
     )
     found = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.evidence.tolist(), strict=True)
     assert list(found) == expected
     assert tree.is_chain
     assert np.isnan(tree.draft_prob).all()
     assert not tree.lookahead.any()
-    assert tree.belief.tolist() == [ODDS[label] for _, _, label in expected]
+    assert tree.belief.tolist() == [RATES[label] for _, _, label in expected]
 
 
 def test_a_loop_is_drafted_from_its_second_round_on():

@@ -6,22 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers import feedback
 
-from draftwood.contracts import Feedback
 from draftwood.drafters.parrot.drafter import PRIOR, ParrotDrafter
 from draftwood.drafters.parrot.kernel import SHARES, SIZES
 from draftwood.drafters.parrot.naive import naive_suggest
 from draftwood.errors import UsageError
 from draftwood.testing import check_drafter
-from draftwood.tree import TokenTree
 
 TEXT = st.lists(st.integers(0, 3), max_size=40)
-
-
-def feedback(*emitted):
-    tree = TokenTree.empty()
-    none = np.empty(0, dtype=np.int32)
-    return Feedback(tree, tree, none, (), emitted, np.array([-1], dtype=np.int32))
 
 
 def draft(session, nodes=16):

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.helpers import feedback
 
-from draftwood.contracts import Feedback, Sampling
+from draftwood.contracts import Sampling
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
@@ -23,21 +24,14 @@ from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import check_drafter
-from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 
-ODDS = np.array(PRIOR, dtype=np.float32)
+RATES = np.array(PRIOR, dtype=np.float32)
 TEXT = st.lists(st.integers(0, 3), max_size=30)
 
 
-def feedback(*emitted):
-    tree = TokenTree.empty()
-    none = np.empty(0, dtype=np.int32)
-    return Feedback(tree, tree, none, (), emitted, np.array([-1], dtype=np.int32))
-
-
 def draft(session, nodes=16):
-    tree = session.draft(nodes, 0, ODDS)
+    tree = session.draft(nodes, 0, RATES)
     tree.check_integrity()
     return tree
 
@@ -101,7 +95,7 @@ def check_against_twin(texts, answer, window, nodes, accept_rates, floor):
     floor=st.sampled_from([0.0, 0.01, 0.3]),
 )
 def test_it_proposes_what_the_naive_twin_does(texts, answer, window, nodes, seed, floor):
-    accept_rates = ODDS if not seed else np.random.default_rng(seed).random(len(PRIOR)).astype(np.float32)
+    accept_rates = RATES if not seed else np.random.default_rng(seed).random(len(PRIOR)).astype(np.float32)
     check_against_twin(texts, answer, window, nodes, accept_rates, floor)
 
 
@@ -126,7 +120,7 @@ def edited(draw):
 @settings(max_examples=60, deadline=None)
 @given(both=edited(), window=st.sampled_from([8, 64]), nodes=st.sampled_from([4, 16, 40]))
 def test_so_it_does_on_edited_texts(both, window, nodes):
-    check_against_twin([both[0]], both[1], window, nodes, ODDS, 0.01)
+    check_against_twin([both[0]], both[1], window, nodes, RATES, 0.01)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -147,13 +141,13 @@ def test_so_it_does_on_long_texts(seed):
         answer += (
             text[at : at + length] + rng.integers(0, vocabulary, int(rng.choice([0, 1, 2, 5, 17, 70]))).tolist()
         )
-    check_against_twin([text[:110], text[110:]], answer, 32, 12, ODDS, 0.0)
+    check_against_twin([text[:110], text[110:]], answer, 32, 12, RATES, 0.0)
 
 
 def test_what_stood_between_the_ends_of_two_texts_is_no_replacement():
     first, second = list(range(10)), list(range(20, 40))
     answer = [*first[:6], 90, 91, *second[2:8]]  # 90 91 instead of 6 7 8 9, the end, and 20 21
-    check_against_twin([first, second], [*answer, *answer], 32, 12, ODDS, 0.0)
+    check_against_twin([first, second], [*answer, *answer], 32, 12, RATES, 0.0)
 
 
 def test_a_node_that_is_as_likely_as_the_floor_is_proposed():

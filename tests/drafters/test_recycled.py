@@ -267,7 +267,7 @@ def test_nothing_grows_from_nothing():
     for text, nodes, depth in (([], 4, 4), ([1], 0, 4), ([1], 4, 0), ([7], 4, 4)):
         columns, belief = one.grow(np.array(text, dtype=np.int32), accept_rates, nodes, depth=depth)
         assert (columns.shape, len(belief)) == ((3, 0), 0)
-    with pytest.raises(IntegrityError, match="odds are needed"):
+    with pytest.raises(IntegrityError, match="accept rates are needed"):
         one.grow(np.array([1], dtype=np.int32), accept_rates[1:], 4)
 
 

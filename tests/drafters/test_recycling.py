@@ -11,9 +11,8 @@ from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
-from draftwood.drafters.recycling.drafter import RecyclingDrafter
+from draftwood.drafters.recycling.drafter import PRIOR, RecyclingDrafter
 from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K
-from draftwood.drafters.recycling.prior import PRIOR
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import ToyTarget, check_drafter
@@ -22,7 +21,7 @@ from draftwood.verify.exact import SampleAndMatch
 
 SIZE_AND_KIND = K * BUCKETS
 NOTHING = np.empty(0, dtype=np.int32)
-ODDS = np.full(CLASSES, 0.1, dtype=np.float32)
+RATES = np.full(CLASSES, 0.1, dtype=np.float32)
 """Of all classes alike, so that every child of the root comes before what is deeper."""
 
 
@@ -34,9 +33,9 @@ def taught(tree, path, emitted, ids, probabilities):
 
 def next_tokens(session, nodes=16):
     """Children of the root: token -> (tokens of context, kind of row)."""
-    tree = session.draft(nodes, 0, ODDS)
+    tree = session.draft(nodes, 0, RATES)
     tree.check_integrity()
-    assert tree.belief.tolist() == ODDS[tree.evidence].tolist()
+    assert tree.belief.tolist() == RATES[tree.evidence].tolist()
     roots = np.flatnonzero(tree.parents < 0)
     half = tree.evidence[roots] % (CLASSES // 2) // SIZE_AND_KIND
     return {
@@ -83,7 +82,7 @@ def test_rows_of_the_prompt_are_learnt_in_whatever_pieces_they_come(cut):
     pieces.observe(0, ids[:cut], shares[:cut])
     pieces.observe(cut, ids[cut:], shares[cut:])
     assert next_tokens(whole) == next_tokens(pieces) == {1: (3, 0), 2: (3, 0)}
-    assert whole.draft(16, 0, ODDS).tokens.tolist() == pieces.draft(16, 0, ODDS).tokens.tolist()
+    assert whole.draft(16, 0, RATES).tokens.tolist() == pieces.draft(16, 0, RATES).tokens.tolist()
 
 
 def test_with_context_of_one_it_tells_places_by_the_last_token_alone():
@@ -193,7 +192,7 @@ def test_reading_the_noise_takes_more_tokens_per_pass():
 
 def test_the_same_row_is_another_draft_in_another_place_and_the_one_that_the_rule_takes_there():
     target = ToyTarget(vocab_size=8, order=1, sharpness=0.5)
-    firsts, right, first = [], 0, ODDS.copy()
+    firsts, right, first = [], 0, RATES.copy()
     first[np.arange(CLASSES) % SIZE_AND_KIND < BUCKETS] = 0.5  # what the row would choose in this place
     (drafter,) = load("recycling:context=1")
     with open_sequences(target, [drafter], [Request([1], 300, SAMPLED)], SampleAndMatch()) as (row,):

@@ -11,22 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers import feedback
 
-from draftwood.contracts import Feedback
 from draftwood.drafters.suffix.drafter import FLOORS, MOST_NODES, PRIOR, SuffixDrafter
 from draftwood.drafters.suffix.naive import NaiveSuffix
 from draftwood.errors import UsageError
 from draftwood.testing import check_drafter
-from draftwood.tree import TokenTree
 
 TEXT = st.lists(st.integers(0, 3), max_size=50)
 CHAIN = SuffixDrafter(branches=1)
-
-
-def feedback(*emitted):
-    tree = TokenTree.empty()
-    none = np.empty(0, dtype=np.int32)
-    return Feedback(tree, tree, none, (), emitted, np.array([-1], dtype=np.int32))
 
 
 def draft(session, nodes=16, drafter=CHAIN):

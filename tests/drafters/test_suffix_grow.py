@@ -18,7 +18,7 @@ from draftwood.errors import IntegrityError
 
 TEXT = letters(1) | letters(2) | letters(3) | letters(8) | PERIODIC | WIDE
 FLAT = np.full(CLASSES, 0.5, dtype=np.float32)
-ODDS = st.just(FLAT) | st.builds(
+RATES = st.just(FLAT) | st.builds(
     lambda seed: np.random.default_rng(seed).random(CLASSES, dtype=np.float32), st.integers(0, 9)
 )
 
@@ -31,7 +31,7 @@ def grown(automaton, accept_rates=FLAT, nodes=16, depth=16, branches=8, least=1)
 
 @settings(max_examples=300, deadline=None)
 @given(
-    text=TEXT, accept_rates=ODDS, nodes=st.integers(0, 20), depth=st.integers(0, 12), branches=st.integers(1, 9),
+    text=TEXT, accept_rates=RATES, nodes=st.integers(0, 20), depth=st.integers(0, 12), branches=st.integers(1, 9),
     least=st.integers(1, 4),
 )  # fmt: skip
 def test_agrees_with_the_twin(text, accept_rates, nodes, depth, branches, least):
@@ -93,7 +93,7 @@ def test_nothing_to_go_by():
 
 
 @settings(max_examples=60, deadline=None)
-@given(text=letters(2) | letters(60) | PERIODIC, cut=st.integers(0, 70), accept_rates=ODDS)
+@given(text=letters(2) | letters(60) | PERIODIC, cut=st.integers(0, 70), accept_rates=RATES)
 def test_pieces_copies_and_cuts_make_no_difference(text, cut, accept_rates):
     whole, pieces = SuffixAutomaton(text), SuffixAutomaton()
     for start in range(0, len(text), 7):

@@ -1,4 +1,4 @@
-"""One call of a door with random settings: what it must give, what it gives, and whether that is the same."""
+"""One call of a public function with random settings: what it must give, and what it gives."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Call:
     """What is asked, with what objects; drawn before it is run, so that several can run at once."""
 
     model: Any = field(repr=False)
-    door: str
+    function: str
     prompts: list[list[int]]
     limit: int
     processors: list[str] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Call:
 
     def rule(self, number: int) -> Rule:
         """How the text of a prompt is chosen."""
-        if self.door != "decode_with":
+        if self.function != "decode_with":
             return Rule(self.made(), Sampling(**self.sampling))
         warped = {name: v for name, v in self.sampling.items() if name != "seed"}
         sampling = Sampling(temperature=float(bool(warped)), seed=self.sampling.get("seed", 0))
@@ -111,9 +111,9 @@ class Call:
 
     def given(self) -> list[list[int]]:
         """Run it; the text of each prompt."""
-        if self.door == "decode_with":
+        if self.function == "decode_with":
             return self._decoded()
-        if self.door == "generate":
+        if self.function == "generate":
             return [one.ids for one in draftwood.generate(self.model, self.prompts, **self._settings())]
         stream = self.stream()
         list(stream)

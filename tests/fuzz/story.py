@@ -119,16 +119,21 @@ class Story:
         return made, seed
 
     def _call(
-        self, doors: tuple[str, ...] = ("generate", "generate", "decode_with", "decode_with", "stream")
+        self, functions: tuple[str, ...] = ("generate", "generate", "decode_with", "decode_with", "stream")
     ) -> Call:
         rng = self.rng
-        door = rng.choice(doors)
-        prompts = [draw_prompt(rng) for _ in range(1 if door == "stream" else rng.choice([1, 1, 2, 3]))]
+        function = rng.choice(functions)
+        prompts = [draw_prompt(rng) for _ in range(1 if function == "stream" else rng.choice([1, 1, 2, 3]))]
         names = rng.sample(list(PROCESSORS), rng.choice([0, 0, 0, 1, 2]))
         call = Call(
-            rng.choice(self.models), door, prompts, rng.choice([1, 4, 8, 14]), sorted(names), draw_sampling(rng)
+            rng.choice(self.models),
+            function,
+            prompts,
+            rng.choice([1, 4, 8, 14]),
+            sorted(names),
+            draw_sampling(rng),
         )
-        if door == "decode_with":
+        if function == "decode_with":
             decoding, seed = rng.choice(self.decodings)
             call.objects["decoding"] = decoding
             if call.sampling:
@@ -138,7 +143,7 @@ class Story:
         drafters = rng.choice([rng.choice(DRAFTERS), *self.sets])
         planner = rng.choice([*PLANNERS, *self.planners])
         call.objects = {"drafters": drafters, "planner": planner, **self._sources(drafters)}
-        if door == "generate":
+        if function == "generate":
             call.objects["batch_size"] = rng.choice([1, 2, 8])
         return call
 
@@ -149,7 +154,7 @@ class Story:
     # --- events ----------------------------------------------------------------------------------------------
 
     def call(self) -> None:
-        """One call of one door."""
+        """One call of one public function."""
         call = self._call()
         self._note("call", call)
         self._check(call, call.given)
@@ -231,7 +236,7 @@ class Story:
         self._note(f"cut at line {lines}", call)
 
         def run() -> list[list[int]]:
-            if call.door == "stream":
+            if call.function == "stream":
                 stream = None
                 try:
                     with interrupted(lines):

@@ -22,7 +22,7 @@ SAMPLINGS = {"greedy": GREEDY, "sampled": SAMPLED}
 
 @dataclass(frozen=True)
 class OnlyLookahead(SameDrafter):
-    """The right continuation, every token of it a probe."""
+    """The right continuation, every token of it a lookahead node."""
 
     name: ClassVar[str] = "only-lookahead"
 
@@ -32,7 +32,7 @@ class OnlyLookahead(SameDrafter):
 
 @dataclass(frozen=True)
 class BothWays(SameDrafter):
-    """The right continuation as a draft, and once more as probes beside it."""
+    """The right continuation as a draft, and once more as lookahead nodes beside it."""
 
     name: ClassVar[str] = "both-ways"
 
@@ -46,7 +46,7 @@ class BothWays(SameDrafter):
 
 @pytest.mark.parametrize("planner", PLANNERS)
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_a_probe_is_not_emitted_even_where_it_is_right(sampling, planner):
+def test_a_lookahead_node_is_not_emitted_even_where_it_is_right(sampling, planner):
     target, sampling = ToyTarget(), SAMPLINGS[sampling]
     written = write(target, [OnlyLookahead(target, sampling)], PLANNERS[planner](), sampling=sampling, limit=12)
     assert written.ids == sampled_truth(target, sampling, limit=12)
@@ -57,7 +57,7 @@ def test_a_probe_is_not_emitted_even_where_it_is_right(sampling, planner):
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
-def test_a_draft_above_right_probes_is_accepted_alone(planner):
+def test_a_draft_above_right_lookahead_nodes_is_accepted_alone(planner):
     target = ToyTarget()
     written = write(target, [WindowDrafter(target)], PLANNERS[planner]())
     assert written.ids == greedy_truth(target)
@@ -65,7 +65,7 @@ def test_a_draft_above_right_probes_is_accepted_alone(planner):
     assert any(step.lookahead_scored == 5 for step in written.steps[:3])
 
 
-def test_probes_are_in_no_rate():
+def test_lookahead_nodes_are_in_no_rate():
     target = ToyTarget()
     rates = Rates.of(write(target, [OnlyLookahead(target)]).steps)
     assert (rates.drafted, rates.accepted, rates.acceptance_rate, rates.draft_coverage) == (0, 0, 0, 0)
@@ -74,7 +74,7 @@ def test_probes_are_in_no_rate():
     assert (rates.drafted, rates.accepted, rates.acceptance_rate) == (12, 12, 1)
 
 
-def test_probes_are_in_no_count_of_their_source():
+def test_lookahead_nodes_are_in_no_count_of_their_source():
     target = ToyTarget()
     for step in write(target, [OnlyLookahead(target)]).steps:
         (own,) = step.by_source
@@ -83,7 +83,7 @@ def test_probes_are_in_no_count_of_their_source():
 
 
 @pytest.mark.parametrize("first", ["window_drafter", "drafter"])
-def test_where_one_probes_what_another_drafts_the_draft_counts_and_its_source_alone(first):
+def test_where_one_looks_ahead_at_what_another_drafts_the_draft_counts_and_its_source_alone(first):
     target = ToyTarget()
     both = [OnlyLookahead(target), SameDrafter(target)]
     window_drafter, drafter = (0, 1) if first == "window_drafter" else (1, 0)
@@ -96,7 +96,7 @@ def test_where_one_probes_what_another_drafts_the_draft_counts_and_its_source_al
         assert step.by_source[window_drafter].lookahead_nodes == 4
 
 
-def test_a_source_that_drafts_and_probes_the_same_has_drafted_it():
+def test_a_source_that_drafts_and_looks_ahead_at_the_same_has_drafted_it():
     target = ToyTarget()
     for step in write(target, [BothWays(target)], 3, limit=21).steps:
         (own,) = step.by_source
@@ -105,7 +105,7 @@ def test_a_source_that_drafts_and_probes_the_same_has_drafted_it():
 
 
 @pytest.mark.parametrize("drafters", EVERY)
-def test_counts_hold_beside_probes_of_another(drafters):
+def test_counts_hold_beside_lookahead_nodes_of_another(drafters):
     target = ToyTarget()
     made = [*EVERY[drafters](target, GREEDY), OnlyLookahead(target)]
     for step in write(target, made, 6).steps:
@@ -114,7 +114,7 @@ def test_counts_hold_beside_probes_of_another(drafters):
         assert step.by_source[-1].accepted == step.by_source[-1].kept == 0
 
 
-def test_a_target_of_chains_gets_no_probes():
+def test_a_target_of_chains_gets_no_lookahead_nodes():
     target = ToyTarget(trees=False)
     written = write(target, [WindowDrafter(target)])
     assert written.ids == greedy_truth(target)

@@ -51,7 +51,7 @@ PROPOSALS: dict[str, Any] = {
     "belief above one": TokenTree.build([0], belief=1.5),
     "negative belief": TokenTree.build([0], belief=-0.5),
     "belief is no number": TokenTree.build([0], belief=float("nan")),
-    "a draft below a probe": TokenTree.build([0, 0], lookahead=[True, False]),
+    "a draft below a lookahead node": TokenTree.build([0, 0], lookahead=[True, False]),
     "tokens of another type": changed(tokens=np.zeros(2, dtype=np.int64)),
     "columns of other lengths": changed(belief=np.ones(3, dtype=np.float32)),
     "a column as a list": changed(parents=[-1, 0]),

@@ -56,7 +56,7 @@ def llama():
     return build("llama")
 
 
-@pytest.mark.parametrize("settings", [{}, {"drafters": "spine"}, {"planner": PLANNERS[1]}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"drafters": "copy-and-recycle"}, {"planner": PLANNERS[1]}], ids=str)
 def test_one_decode_with_serves_several_threads(llama, settings):
     alone = [llama.generate(**batch([prompt]), **GREEDY)[0].tolist() for prompt in PROMPTS]
     decoding = draftwood.decode_with(**settings)
@@ -254,7 +254,7 @@ def test_threads_that_see_a_model_first_make_one_target():
 
 def test_interleaved_streams_keep_their_texts(llama):
     """Two answers under way in one thread, a piece of one, a piece of the other, with the same objects."""
-    planner, drafters = load_planner("goodput"), EVERY["spine"](ToyTarget(), Sampling())
+    planner, drafters = load_planner("goodput"), EVERY["copy-and-recycle"](ToyTarget(), Sampling())
     whole = [draftwood.generate(llama, prompt, max_new_tokens=40, drafters="none").ids for prompt in PROMPTS]
     settings = {"max_new_tokens": 40, "drafters": drafters, "planner": planner}
     streams = [draftwood.stream(llama, prompt, **settings) for prompt in PROMPTS]

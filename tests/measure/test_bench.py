@@ -63,7 +63,7 @@ def test_every_arm_answers_every_prompt_in_every_round():
     seen: list = []
     work, writer, arms = bench(seen=seen)
     work.run(2)
-    answers = writer.rows.answers
+    answers = writer.records.answers
     assert len({a.key for a in answers}) == len(answers) == 3 * 2 * 2
     assert [a.id for a in answers] == list(range(12))
     assert [s[:2] for s in seen] == [(i, 12) for i in range(12)]
@@ -81,7 +81,7 @@ def test_every_arm_answers_every_prompt_in_every_round():
 def test_texts_agree_and_the_table_says_so():
     work, writer, _ = bench()
     work.run(2)
-    rows = {(r["task"], r["drafter"]): r for r in table(writer.rows)}
+    rows = {(r["task"], r["drafter"]): r for r in table(writer.records)}
     assert set(rows) == {(t, d) for t in ("toy", "other") for d in ("none", "suffix")}
     row = rows["toy", "suffix"]
     assert row["identical"] is True
@@ -91,7 +91,7 @@ def test_texts_agree_and_the_table_says_so():
     assert [dot["name"] for dot in row["per_prompt"]] == ["a", "b"]
     assert rows["other", "suffix"]["speedup_interval"] is None, "one prompt has no spread"
     assert rows["toy", "none"]["speedup"] == pytest.approx(1)
-    assert list(differences(writer.rows, None, "float32")) == []
+    assert list(differences(writer.records, None, "float32")) == []
 
 
 def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path):
@@ -100,7 +100,7 @@ def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path):
     work, writer, _ = bench(path=path, seen=seen)
     ran = work.answer
     work.answer = lambda *what: (
-        ran(*what) if len(writer.rows.answers) < 5 else (_ for _ in ()).throw(KeyboardInterrupt)
+        ran(*what) if len(writer.records.answers) < 5 else (_ for _ in ()).throw(KeyboardInterrupt)
     )
     with pytest.raises(KeyboardInterrupt):
         work.run(2)
@@ -138,11 +138,11 @@ def test_what_an_arm_learns_is_its_own_and_plain_pays_for_no_planner():
 def test_a_temperature_for_all_prompts():
     work, writer, _ = bench(temperature=0.7, seed=5)
     work.run(1)
-    assert {tuple(a.sampling.items()) for a in writer.rows.answers} == {(("temperature", 0.7),)}
-    assert {a.seed for a in writer.rows.answers} == {5}
+    assert {tuple(a.sampling.items()) for a in writer.records.answers} == {(("temperature", 0.7),)}
+    assert {a.seed for a in writer.records.answers} == {5}
     work, writer, _ = bench(temperature=0.0)
     work.run(1)
-    assert {tuple(a.sampling) for a in writer.rows.answers} == {()}
+    assert {tuple(a.sampling) for a in writer.records.answers} == {()}
     assert BenchSettings().sampling(JOBS[2]) == {"temperature": 1.0}
 
 
@@ -153,7 +153,7 @@ def test_peers_stand_beside_us_with_their_own_clock():
     arms[-1].close()
     assert peer.asked[-1] == "closed"
     assert peer.asked[0][0] == 4, "warmed up with a few tokens"
-    row = next(r for r in table(writer.rows) if r["drafter"] == "llama.cpp")
+    row = next(r for r in table(writer.records) if r["drafter"] == "llama.cpp")
     assert row["engine"] == "llama.cpp"
     assert (row["tpot"], row["ttft"], row["p95_itl"]) == (0.5, 1.0, 0.5)
     assert (row["mean_acceptance_length"], row["acceptance_rate"]) == (1.0, 0.5)
@@ -165,17 +165,17 @@ def test_peers_stand_beside_us_with_their_own_clock():
 def test_what_differs_is_told_with_its_margin():
     work, writer, _ = bench(jobs=JOBS[:1])
     work.run(2)
-    for answer in writer.rows.answers:
+    for answer in writer.records.answers:
         if answer.arm == "suffix":
             answer.output_ids = [*answer.output_ids[:7], (answer.output_ids[7] + 1) % 8, *answer.output_ids[8:]]
-    found = list(differences(writer.rows, ToyTarget(order=2, seed=3), "float32"))
+    found = list(differences(writer.records, ToyTarget(order=2, seed=3), "float32"))
     assert len(found) == 1, "the same text in the next round is no news"
     assert found[0]["index"] == 7
     assert found[0]["margin"] > 0
     assert found[0]["near_tie"] is False
-    assert next(r for r in table(writer.rows) if r["drafter"] == "suffix")["identical"] is False
+    assert next(r for r in table(writer.records) if r["drafter"] == "suffix")["identical"] is False
     writer.other(found[0])
-    assert list(differences(writer.rows, None, "float32")) == []
+    assert list(differences(writer.records, None, "float32")) == []
 
 
 def test_sampled_texts_of_other_engines_are_held_against_nothing():
@@ -252,8 +252,8 @@ def test_tokens_that_came_with_the_prompt_are_no_decoding():
 def test_a_drafter_that_failed_is_counted():
     work, writer, _ = bench(jobs=JOBS[:1])
     work.run(1)
-    next(a for a in writer.rows.answers if a.arm == "suffix").steps[0].by_source[0].failed = True
-    assert [r["failed"] for r in table(writer.rows)] in ([0, 1], [1, 0])
+    next(a for a in writer.records.answers if a.arm == "suffix").steps[0].by_source[0].failed = True
+    assert [r["failed"] for r in table(writer.records)] in ([0, 1], [1, 0])
 
 
 def test_another_prompt_under_the_same_name_is_refused(tmp_path):
@@ -263,10 +263,10 @@ def test_another_prompt_under_the_same_name_is_refused(tmp_path):
     with pytest.raises(UsageError, match="holds another prompt named toy a: choose another -o"):
         bench(path=tmp_path / "r.jsonl", jobs=[Job("toy", "a", [1, 2, 3])])
     work, writer, _ = bench(path=tmp_path / "r.jsonl")
-    assert writer.rows.of_kind("resumed") == [], "nothing was measured yet"
+    assert writer.records.of_kind("resumed") == [], "nothing was measured yet"
     work.run(2)
     writer.close()
-    assert len(writer.rows.of_kind("resumed")) == 1
+    assert len(writer.records.of_kind("resumed")) == 1
 
 
 def test_looped_tails_are_left_out_of_the_headline():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -13,13 +14,12 @@ from hypothesis import strategies as st
 
 from draftwood.cli.explain_tables import show_arms, show_step
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.explain.accept_rates import accept_rates
 from draftwood.measure.explain.account import Account, accounts
-from draftwood.measure.explain.cost import costs
 from draftwood.measure.explain.document import arm, by_arm, detail, steps_of
 from draftwood.measure.explain.files import chosen, explainable
 from draftwood.measure.explain.sentences import sentences
 from draftwood.measure.explain.summary import Summary
+from draftwood.measure.explain.tables import accept_rates, costs
 from draftwood.measure.explain.why import Reason, reason, share, words
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
@@ -100,19 +100,19 @@ def test_every_choice_of_a_planner_has_its_reason(said, why):
 
 def test_a_policy_is_named_only_where_all_that_it_let_through_was_scored():
     held = planned(candidates=2, asked=2, policies=[["thermal", "43.0 °C"], ["battery", "no battery here"]])
-    held.held = ("thermal",)
+    held = replace(held, held=("thermal",))
     assert told(held) == (Reason.HELD, "thermal (43.0 °C) held it to 2 nodes")
     roomy = planned(policies=[["thermal", "43.0 °C"]])
-    roomy.held = ("thermal",)
+    roomy = replace(roomy, held=("thermal",))
     assert told(roomy)[0] is Reason.PART
     stopped = planned(candidates=0, chosen=0, asked=0)
-    stopped.held = ("backoff",)
+    stopped = replace(stopped, held=("backoff",))
     assert told(stopped) == (Reason.HELD, "backoff stopped drafting")
 
 
 def test_the_last_token_is_not_called_a_rest():
     last = planned(candidates=0, chosen=0, asked=0)
-    last.finish = "length"
+    last = replace(last, finish="length")
     assert told(last) == (Reason.END, "one token was left to write")
 
 
@@ -149,7 +149,7 @@ def test_whatever_a_plan_holds_a_step_is_explained(nonsense):
 @given(st.dictionaries(st.sampled_from(sorted(TRACE)), columns | anything, max_size=3) | anything)
 def test_whatever_a_trace_holds_a_step_is_explained(nonsense):
     step = planned()
-    step.trace = TRACE | nonsense if isinstance(nonsense, dict) else nonsense
+    step = replace(step, trace=TRACE | nonsense if isinstance(nonsense, dict) else nonsense)
     assert_explained(step)
 
 
@@ -174,9 +174,9 @@ def assert_explained(step):
 )  # fmt: skip
 def test_trees_that_make_no_sense_are_in_no_accept_rates(broken):
     step = planned()
-    step.trace = TRACE | broken
+    step = replace(step, trace=TRACE | broken)
     assert accept_rates([step]) == {}
-    step.trace = {key: value for key, value in TRACE.items() if key not in broken}
+    step = replace(step, trace={key: value for key, value in TRACE.items() if key not in broken})
     assert accept_rates([step]) == {}
 
 
@@ -239,7 +239,7 @@ def test_passes_that_requests_share_are_in_no_forecast_and_no_cost():
 
 def test_policies_are_said_with_what_they_saw():
     held = planned(candidates=2, asked=2, policies=[["thermal", "43.0 °C"], ["battery", "no battery here"]])
-    held.held = ("thermal",)
+    held = replace(held, held=("thermal",))
     said = list(sentences(Summary.of(accounts([held, planned()]))))
     assert "thermal held the draft to 2 nodes for 50 % of the steps (43.0 °C)." in said
     assert "battery held no draft back: no battery here." in said
@@ -259,10 +259,10 @@ def test_accept_rates_count_only_nodes_that_the_pass_told_about():
         (0, 3): (2, 2, 1.2), (0, 4): (2, 0, 1.0)
     }  # fmt: skip
     ended = planned()
-    ended.emitted = (5,)  # the accepted token ended the text: nobody knows what comes after it
+    ended = replace(ended, emitted=(5,))  # the accepted token ended the text: nobody knows what comes after it
     assert set(accept_rates([ended])) == {(0, 3)}
     unknown = planned(chosen=0)
-    unknown.trace = {"right": True}
+    unknown = replace(unknown, trace={"right": True})
     assert accept_rates([unknown, counted()]) == {}
 
 
@@ -332,7 +332,7 @@ def test_files_that_hold_nothing_to_explain_are_refused(tmp_path):
         explainable(save(tmp_path / "none.jsonl", []))
     with pytest.raises(UsageError, match="plain decoding only"):
         explainable(save(tmp_path / "plain.jsonl", answers()[:1]))
-    for verb, said in (("lookahead", "decodes unchanged"), ("profile", "is a profile")):
+    for verb, said in (("probe", "decodes unchanged"), ("profile", "is a profile")):
         with pytest.raises(UsageError, match=said):
             explainable(save(tmp_path / f"{verb}.jsonl", answers(), verb))
     with pytest.raises(RecordError, match="line 2"):

@@ -32,7 +32,7 @@ LOOKUP = LookupDrafter(max_ngram=8, min_ngram=2, length=1)
 TEXTS = st.lists(st.integers(0, 3), min_size=2, max_size=60)
 
 
-def lookahead_scored(target, prompt, limit, drafter=LOOKUP) -> Answer:
+def probed(target, prompt, limit, drafter=LOOKUP) -> Answer:
     return probe(target, drafter, Request(prompt, limit), Answer(0, "toy", "a", "lookup"))
 
 
@@ -54,7 +54,7 @@ def naive_probe(prompt, output, least=2, most=8):
 def test_decoding_is_unchanged_and_every_token_is_a_target():
     target = ToyTarget(order=2, seed=4)
     plain = write(target, [], 0, limit=50)
-    answer = lookahead_scored(target, PROMPT, 50)
+    answer = probed(target, PROMPT, 50)
     assert answer.output_ids == plain.ids
     assert answer.finish_reason == "length"
     assert [s.drafted for s in answer.steps] == [0] * 49
@@ -67,7 +67,7 @@ def test_decoding_is_unchanged_and_every_token_is_a_target():
 @given(TEXTS, TEXTS)
 @settings(max_examples=60, deadline=None)
 def test_the_probe_is_its_definition(prompt, output):
-    answer = lookahead_scored(ReplayTarget(prompt, output, vocab_size=4), prompt, len(output))
+    answer = probed(ReplayTarget(prompt, output, vocab_size=4), prompt, len(output))
     truth = naive_probe(prompt, output)
     counts = ProbeCounts.of([answer])
     assert counts.targets == len(truth)
@@ -82,8 +82,7 @@ def test_the_probe_is_its_definition(prompt, output):
 @settings(max_examples=60, deadline=None)
 def test_simulated_with_a_draft_of_one_the_hits_are_the_probes_at_the_positions_it_visits(prompt, output):
     right = [
-        bool(s.trace and s.trace["right"])
-        for s in lookahead_scored(ReplayTarget(prompt, output), prompt, len(output)).steps
+        bool(s.trace and s.trace["right"]) for s in probed(ReplayTarget(prompt, output), prompt, len(output)).steps
     ]
     (simulated,) = simulate([Trace("t", "a", prompt, output)], [LOOKUP], "fixed:1")
     position, hits = 0, 0  # among the decode tokens
@@ -110,7 +109,7 @@ def test_counts_as_rates():
 
 def test_a_failing_drafter_proposes_nothing_and_changes_nothing():
     target = ToyTarget(order=2, seed=4)
-    answer = lookahead_scored(target, PROMPT, 20, RaisingDrafter("draft"))
+    answer = probed(target, PROMPT, 20, RaisingDrafter("draft"))
     assert answer.output_ids == write(target, [], 0, limit=20).ids
     assert ProbeCounts.of([answer]).proposals == 0
 

@@ -10,9 +10,8 @@ import pytest
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.profile import memory_speed
-from draftwood.measure.profile.file import write_profile
 from draftwood.measure.profile.plot import picture_of_characters, save_picture
-from draftwood.measure.profile.rows import Case, Profile, spread
+from draftwood.measure.profile.rows import Case, Profile, spread, write_profile
 from draftwood.measure.profile.sweep import CONTEXTS, ROUNDS, SAMPLING, SIZES, profile
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.testing import ToyTarget

@@ -71,7 +71,7 @@ def test_a_run_that_was_cut_off_goes_on_after_its_last_whole_answer(tmp_path, na
     with path.open("rb+") as file:
         file.truncate(max(whole, path.stat().st_size - lost))
     writer = RecordsWriter(path, HEADER)
-    assert [a.id for a in writer.rows.answers] == [0]
+    assert [a.id for a in writer.records.answers] == [0]
     assert writer.next_id == 1
     writer.answer(answer(1))
     writer.other({"row": "difference", "answer": 1})
@@ -259,4 +259,4 @@ def test_without_a_path_rows_are_kept_in_memory():
     writer.answer(answer(0))
     writer.other({"row": "difference"})
     writer.close()
-    assert len(writer.rows.answers) == 1
+    assert len(writer.records.answers) == 1

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -181,7 +182,7 @@ def test_the_worst_task_comes_first_and_the_mean_last(rows):
     text = Reader(page).text
     assert "toy (float32, 2 threads, Slow One) answered 4 prompts of 2 tasks, plainly and with suffix." in text
     assert "1.24 times as fast as plain decoding Worst task: chat, 0.64" in text
-    assert Standings.of(gather([rows]).rows).tasks == ["chat", "edit"]
+    assert Standings.of(gather([rows]).records).tasks == ["chat", "edit"]
 
 
 def test_met_targets_are_marked_and_intervals_stand_beside_the_speedup(rows):
@@ -447,11 +448,11 @@ def test_looped_tails_are_reported(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "machine", "said"),
     [
-        ({"dtype": "bfloat16"}, {}, "rows of toy float32 and of toy bfloat16 cannot stand in one table"),
-        ({"model": "other"}, {}, "rows of toy float32 and of other float32 cannot stand"),
+        ({"dtype": "bfloat16"}, {}, "records of toy float32 and of toy bfloat16 cannot stand in one table"),
+        ({"model": "other"}, {}, "records of toy float32 and of other float32 cannot stand"),
         ({"threads": 4}, {}, "toy float32 on 2 threads and of toy float32 on 4 threads"),
         ({}, {"processor": "Fast One"}, "toy float32 on Slow One and of toy float32 on Fast One"),
-        ({"max_new_tokens": 9}, {}, "rows with max_new_tokens 8 and with 9 cannot"),
+        ({"max_new_tokens": 9}, {}, "records with max_new_tokens 8 and with 9 cannot"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_by_name(rows, tmp_path, settings, machine, said):
@@ -482,9 +483,9 @@ def test_two_runs_become_more_rounds_and_their_differences_keep_their_answers(ro
     difference = {"row": "difference", "answer": 1, "against": 0, "index": 2, "margin": None, "near_tie": None}
     other = save(tmp_path / "other.jsonl", bench(), [difference])
     found = gather([rows, other])
-    assert [a.id for a in found.rows.answers] == list(range(16))
-    assert [a.round for a in found.rows.answers] == [0] * 8 + [1] * 8
-    assert found.rows.of_kind("difference") == [difference | {"answer": 9, "against": 8}]
+    assert [a.id for a in found.records.answers] == list(range(16))
+    assert [a.round for a in found.records.answers] == [0] * 8 + [1] * 8
+    assert found.records.of_kind("difference") == [difference | {"answer": 9, "against": 8}]
     assert "were not interleaved" in made(rows, other)
 
 
@@ -493,7 +494,7 @@ def test_arms_of_several_planners_are_told_apart(rows, tmp_path):
     for a in answers:
         a.planner = "fixed:2"
     other = save(tmp_path / "other.jsonl", answers, settings=SETTINGS | {"planner": "fixed:2"})
-    assert {a.arm for a in gather([rows, other]).rows.answers} == {"none", "suffix fixed:4", "suffix fixed:2"}
+    assert {a.arm for a in gather([rows, other]).records.answers} == {"none", "suffix fixed:4", "suffix fixed:2"}
 
 
 def test_files_without_anything_to_show_are_refused(tmp_path):
@@ -522,15 +523,16 @@ def test_a_profile_alone_makes_a_page(tmp_path):
 
 
 def test_a_probe_is_counted_beside_the_table(rows, tmp_path):
-    lookahead_scored = answer(0, "edit", "one", "lookup", 1.0)
-    for each in lookahead_scored.steps:
-        each.by_source = (SourceStep(1, proposed=1, match_length=3),)
-        each.trace = {"right": each.index == 3}
-        each.drafted = each.accepted = each.depth = 0
+    probed = answer(0, "edit", "one", "lookup", 1.0)
+    source = (SourceStep(1, proposed=1, match_length=3),)
+    nothing = {"drafted": 0, "accepted": 0, "depth": 0}
+    probed.steps = [
+        replace(each, by_source=source, trace={"right": each.index == 3}, **nothing) for each in probed.steps
+    ]
     path = save(
         tmp_path / "probe.jsonl",
-        [lookahead_scored],
-        verb="lookahead",
+        [probed],
+        verb="probe",
         settings={"model": "toy", "dtype": "float32"},
     )
     page = made(path)
@@ -630,12 +632,13 @@ def test_jinja2_is_imported_only_when_a_page_is_made_and_named_where_it_is_missi
 
 
 def test_a_probe_alone_opens_with_what_it_counted(tmp_path):
-    lookahead_scored = answer(0, "edit", "one", "lookup", 1.0)
-    for each in lookahead_scored.steps:
-        each.by_source = (SourceStep(1, proposed=1, match_length=3),)
-        each.trace = {"right": each.index == 3}
-        each.drafted = each.accepted = each.depth = 0
-    page = made(save(tmp_path / "probe.jsonl", [lookahead_scored], verb="lookahead", settings={"model": "toy"}))
+    probed = answer(0, "edit", "one", "lookup", 1.0)
+    source = (SourceStep(1, proposed=1, match_length=3),)
+    nothing = {"drafted": 0, "accepted": 0, "depth": 0}
+    probed.steps = [
+        replace(each, by_source=source, trace={"right": each.index == 3}, **nothing) for each in probed.steps
+    ]
+    page = made(save(tmp_path / "probe.jsonl", [probed], verb="probe", settings={"model": "toy"}))
     said = Reader(opening(page)).text
     assert "25 % of the tokens would have been drafted right" in said
     assert '<details class="fold" id="probe" open>' in page

@@ -61,9 +61,8 @@ def test_no_sensor_is_not_zero(tmp_path):
 
 
 def test_processor_use_is_told_in_cores(tmp_path, monkeypatch):
-    monkeypatch.setattr("draftwood.measure.sensors.perf_counter", iter([0.0, 10.0, 14.0]).__next__)
-    times = iter([SimpleNamespace(user=1.0, system=0.0), SimpleNamespace(user=2.0, system=1.0)])
-    monkeypatch.setattr(psutil, "Process", lambda: SimpleNamespace(cpu_times=times.__next__))
+    monkeypatch.setattr("draftwood.measure.sensors.perf_counter", iter([10.0, 14.0]).__next__)
+    monkeypatch.setattr("draftwood.measure.sensors.process_time", iter([1.0, 3.0]).__next__)
     sensors = Sensors(tmp_path)
     sensors.start()
     assert sensors.read().cpu_share == pytest.approx(2.0 / 4.0)
@@ -104,11 +103,9 @@ def test_libraries_that_are_missing_or_fail(tmp_path, monkeypatch):
         raise OSError("no such thing")
 
     monkeypatch.setattr(psutil, "sensors_temperatures", fails, raising=False)
-    monkeypatch.setattr(psutil, "Process", fails)
     monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(nvmlInit=lambda: None, nvmlDeviceGetCount=fails))
     sensors = Sensors(tmp_path)
-    sensors.start()
-    assert sensors.read() == Reading()
-    monkeypatch.setitem(sys.modules, "psutil", None)
-    sensors.start()
-    assert sensors.read() == Reading()
+    for psutil_or_none in (psutil, None):
+        monkeypatch.setitem(sys.modules, "psutil", psutil_or_none)
+        sensors.start()
+        assert (sensors.read().joules, sensors.read().temperature) == (None, None)

@@ -13,7 +13,6 @@ from draftwood.models.find import model_folder
 from draftwood.models.machine import machine, processor
 from draftwood.models.profile_place import (
     Setting,
-    cached_profile,
     curve_of,
     newest_profile,
     profile_path,
@@ -42,11 +41,10 @@ def test_profiles_stay_apart(cache):
     paths = [profile_path(*key) for key in keys]
     assert len(set(paths)) == len(keys)
     assert {path.parent for path in paths} == {cache / "profiles"}
-    assert cached_profile(*keys[0]) is None
+    assert not profile_path(*keys[0]).is_file()
     paths[0].parent.mkdir()
     paths[0].write_text("")
-    assert cached_profile(*keys[0]) == paths[0]
-    assert [cached_profile(*key) for key in keys[1:]] == [None] * (len(keys) - 1)
+    assert [profile_path(*key).is_file() for key in keys] == [True] + [False] * (len(keys) - 1)
     assert newest_profile("smollm2") == paths[0]
     assert newest_profile("owner/model") is None
 

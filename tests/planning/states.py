@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.helpers import trees
 
 from draftwood.contracts import Capabilities, Drafter
-from draftwood.declared import declared
-from draftwood.step import SourceStep, Step
+from draftwood.drafters.declaring import declared
+from draftwood.step import RunningStep, SourceStep
 
 
 @dataclass(eq=False)
@@ -25,7 +25,7 @@ class FakeState:
     greedy: bool = True
     traced: bool = False
     ids: Sequence[int] = ()
-    step: Step = field(default_factory=lambda: Step(0, 50))
+    step: RunningStep = field(default_factory=lambda: RunningStep(0, 50))
     capabilities: Capabilities = field(init=False)
 
     def __post_init__(self) -> None:

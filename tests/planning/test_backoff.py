@@ -16,7 +16,7 @@ from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.backoff import Backoff
-from draftwood.step import Step
+from draftwood.step import RunningStep
 from draftwood.testing import EmptyDrafter, RandomDrafter, SameDrafter, ToyTarget
 from draftwood.verify.exact import SampleAndMatch
 
@@ -27,7 +27,7 @@ def make_step(policy, state, accepted=0, depth=5, emitted=None):
     drafted = depth if limit is None else min(depth, limit)
     accepted = min(accepted, drafted)
     tokens = accepted + 1 if emitted is None else emitted
-    state.step = Step(0, 50, emitted=(1,) * tokens, drafted=drafted, depth=drafted, accepted=accepted)
+    state.step = RunningStep(0, 50, emitted=(1,) * tokens, drafted=drafted, depth=drafted, accepted=accepted)
     policy.learn(state)
     return drafted
 
@@ -74,7 +74,7 @@ def test_requests_are_judged_apart_and_forgotten_with_their_end():
     assert (policy.limit(lucky, 2, 9).nodes, policy.limit(poor, 2, 9).nodes) == (None, 0)
     del lucky, poor
     gc.collect()
-    assert len(policy._lucks) == 0
+    assert len(policy._turns) == 0
 
 
 def test_it_says_why():
@@ -82,7 +82,7 @@ def test_it_says_why():
     policy.limit(state, 1, 9)
     assert policy.limit(state, 1, 9).why == "nothing drafted yet"
     make_step(policy, state, accepted=2)
-    assert policy.limit(state, 1, 9).why == "the last draft was worth it"
+    assert policy.limit(state, 1, 9).why == "the last draft was accepted"
     make_step(policy, state)
     assert policy.limit(state, 1, 9).why == "1 draft in a row failed"
     for _ in range(5):
@@ -96,7 +96,7 @@ def test_it_says_why():
     policy.limit(state, 1, 9)
     assert policy.limit(state, 1, 9).why == "a pause is over, the next draft decides"
     make_step(policy, state, accepted=2)
-    assert policy.limit(state, 1, 9).why == "the last draft was worth it"
+    assert policy.limit(state, 1, 9).why == "the last draft was accepted"
 
 
 def test_the_next_turn_of_a_conversation_begins_afresh():
@@ -113,10 +113,10 @@ def test_a_turn_that_is_as_long_as_the_last_one_is_known_by_its_first_step():
     policy, state = Backoff(pause=4), FakeState()
     for index in (0, 1, 2, 3):
         policy.limit(state, 1, 9)
-        state.step = Step(index, 50, emitted=(1,), drafted=5 * (index < 3), depth=5)
+        state.step = RunningStep(index, 50, emitted=(1,), drafted=5 * (index < 3), depth=5)
         policy.learn(state)
     assert policy.limit(state, 1, 9).nodes == 0
-    state.step = Step(0, 50, emitted=(1,))
+    state.step = RunningStep(0, 50, emitted=(1,))
     policy.learn(state)
     assert policy.limit(state, 1, 9).nodes is None
 

@@ -1,4 +1,4 @@
-"""Choosing among sources by what each would have given."""
+"""Choosing among drafters by what each would have given."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def run(bandit: Bandit, rates: list[float], steps: int, *, kind: str = "text", s
         arm, luck = bandit.arm(kind), draw.uniform(0, 2)
         arms.append(arm)
         if arm == ALL:
-            bandit.together(kind, [(rate * luck, 1.0) for rate in rates])
+            bandit.learn_all(kind, [(rate * luck, 1.0) for rate in rates])
         else:
-            bandit.alone(kind, arm, rates[arm] * luck, 1.0)
+            bandit.learn_one(kind, arm, rates[arm] * luck, 1.0)
     return arms
 
 
@@ -42,7 +42,7 @@ def test_a_steady_state_costs_at_most_two_percent():
     assert sum(rates[arm] for arm in arms) > 0.98 * max(rates) * len(arms)
 
 
-def test_trials_grow_rarer():
+def test_comparisons_grow_rarer():
     arms = run(Bandit(2), [2.0, 1.0, 2.5], 8000)
     assert arms[FIRST:2000].count(ALL) > 2 * arms[6000:].count(ALL)
 
@@ -81,9 +81,9 @@ def test_what_an_arm_really_gives_corrects_its_credit():
     for _ in range(4000):
         arms.append(bandit.arm("text"))
         if arms[-1] == ALL:
-            bandit.together("text", [(one, 1.0) for one in credited])
+            bandit.learn_all("text", [(one, 1.0) for one in credited])
         else:
-            bandit.alone("text", 1, real, 1.0)
+            bandit.learn_one("text", 1, real, 1.0)
     assert 1 in arms
     assert arms[-1000:].count(ALL) > 900
 
@@ -93,31 +93,31 @@ def test_an_arm_that_nothing_is_told_of_is_unknown_and_the_others_are_learnt():
     for _ in range(FIRST + DWELL):
         arms.append(bandit.arm("text"))
         if arms[-1] == ALL:
-            bandit.together("text", [(2.0, 1.0), (1.0, 1.0), None, (2.5, 1.0)])
+            bandit.learn_all("text", [(2.0, 1.0), (1.0, 1.0), None, (2.5, 1.0)])
         else:
-            bandit.alone("text", arms[-1], 2.5, 1.0)
+            bandit.learn_one("text", arms[-1], 2.5, 1.0)
     assert arms == [ALL] * FIRST + [3] * DWELL
 
 
 def test_a_few_lucky_steps_do_not_make_an_arm_known():
     bandit = Bandit(2)
     for step in range(FIRST):
-        bandit.together("text", [(2.0, 1.0), (2.5, 1.0), (9.0, 1.0) if step < 15 else None])
+        bandit.learn_all("text", [(2.0, 1.0), (2.5, 1.0), (9.0, 1.0) if step < 15 else None])
     assert bandit.arm("text") == 1
 
 
-def test_steps_in_which_nobody_was_asked_change_no_value_and_shorten_no_trial():
+def test_steps_in_which_nobody_was_asked_change_no_value_and_shorten_no_comparison():
     bandit = Bandit(2)
     for _ in range(FIRST - 1):
-        bandit.together("text", [(2.0, 1.0), (1.0, 1.0), (2.5, 1.0)])
+        bandit.learn_all("text", [(2.0, 1.0), (1.0, 1.0), (2.5, 1.0)])
     for _ in range(500):
         assert bandit.arm("text") == ALL
         bandit.idle("text")
-    bandit.together("text", [(2.0, 1.0), (1.0, 1.0), (2.5, 1.0)])
+    bandit.learn_all("text", [(2.0, 1.0), (1.0, 1.0), (2.5, 1.0)])
     assert bandit.arm("text") == 2
 
 
-def test_a_source_that_rests_while_it_is_in_use_gets_a_trial_against_the_others():
+def test_a_drafter_in_use_that_is_not_asked_is_compared_with_the_others():
     bandit = Bandit(2)
     assert run(bandit, [2.0, 1.0, 2.5], FIRST + DWELL)[-1] == 2
     arms = []
@@ -143,6 +143,6 @@ def test_no_tokens_and_no_seconds_upset_it(steps):
         assert bandit.arm(kind) == arm
         if arm == ALL and told:
             last = (tokens if odd else 0.0, 2 * seconds)
-            bandit.together(kind, [(tokens, seconds), None if odd else (1.0, seconds), last])
+            bandit.learn_all(kind, [(tokens, seconds), None if odd else (1.0, seconds), last])
         else:
-            bandit.alone(kind, arm, tokens, seconds)
+            bandit.learn_one(kind, arm, tokens, seconds)

@@ -96,7 +96,7 @@ def test_a_charge_that_is_too_old_is_unknown():
     for clock.now, limit in ((60, 0), (61, None)):
         policy.learn(FakeState())
         assert policy.limit(FakeState(), 1, 9).nodes == limit
-    assert policy.limit(FakeState(), 1, 9).why == "the last charge is too old"
+    assert policy.limit(FakeState(), 1, 9).why == "the last answer of the battery is too old"
 
 
 def test_in_the_loop_it_stops_drafts_and_changes_no_text():

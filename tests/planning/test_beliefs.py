@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import weakref
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from draftwood.contracts import Feedback
-from draftwood.drafters.load import load
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.planning.beliefs import Beliefs, Rates, labels
 from draftwood.tree import NO_CLAIM, TokenTree, merge
@@ -145,41 +141,3 @@ def test_beliefs_keep_no_drafter_alive_and_remember_what_it_taught():
     del drafter
     assert seen() is None
     assert beliefs.rates(NgramDrafter(context=((4, 5),)), greedy=True) is rates
-
-
-# Written down and taken up again
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=200))
-def test_rates_come_back_as_they_were(labels):
-    prior = np.linspace(0.1, 0.9, 10, dtype=np.float32)
-    rates = Rates(prior)
-    for which, right in labels:
-        rates.learn([which], [right])
-    again = Rates(prior, json.loads(json.dumps(rates.to_json())))
-    assert np.array_equal(again.accept_rates, rates.accept_rates)
-    assert np.array_equal(again.hits, rates.hits)
-    rates.learn([1], [True])
-    again.learn([1], [True])
-    assert np.array_equal(again.accept_rates, rates.accept_rates)
-
-
-def test_rates_of_other_classes_are_left_alone():
-    prior = np.full(4, 0.5, dtype=np.float32)
-    assert not Rates(prior, {"classes": 5, "drift": 1.0, "labels": [[0, 1.0, 1.0]]}).totals.any()
-
-
-def test_kept_beliefs_are_taken_up_where_nothing_is_known():
-    (ngram,), (other,) = load("ngram"), load("ngram:length=5")
-    before, after = Beliefs(), Beliefs()
-    before.rates(ngram, greedy=True).learn([0, 3, 3, 600], [True, False, True, True])
-    before.rates(ngram, greedy=False).learn([5], [True])
-    mine = after.rates(ngram, greedy=False)
-    mine.learn([1], [True])
-    after.take(before.to_json())
-    assert {entry["greedy"] for entry in after.to_json()} == {True, False}  # what nobody asked for yet is kept too
-    assert np.array_equal(after.accept_rates(ngram, greedy=True), before.accept_rates(ngram, greedy=True))
-    assert after.rates(ngram, greedy=False) is mine
-    assert mine.totals.sum() == 1
-    assert not after.rates(other, greedy=True).totals.any()
-    assert Beliefs().to_json() == []

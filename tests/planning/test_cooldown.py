@@ -34,7 +34,7 @@ def test_what_saves_nothing_is_asked_ever_more_rarely():
     assert 5 <= sum(steps(rest, 100, 0.0)) <= 9, "a quarter of a percent of the time: one step in 13"
 
 
-def test_one_step_that_saves_much_ends_the_rest():
+def test_one_step_that_saves_much_ends_the_cooldown():
     rest, state = Cooldown(), FakeState()
     steps(rest, 100, 0.0, state)
     steps(rest, 20, 0.02, state)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from draftwood.errors import UnknownNameError, UsageError
-from draftwood.planning.fixed import FixedPlanner, OffPlanner
+from draftwood.planning.fixed import FixedPlanner, OffPlanner, ThresholdPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import load
-from draftwood.planning.threshold import ThresholdPlanner
 
 
 @pytest.mark.parametrize(

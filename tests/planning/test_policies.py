@@ -21,7 +21,7 @@ from draftwood.planning.policies.deadline import Deadline
 from draftwood.planning.policies.load_limit import LoadLimit
 from draftwood.planning.policies.sensors import Charge
 from draftwood.planning.policies.thermal import Thermal
-from draftwood.step import Step
+from draftwood.step import RunningStep
 from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
 
 
@@ -49,9 +49,9 @@ def test_no_policy_raises_whatever_a_step_says(make, steps):
     for score, learn, drafted, accepted, rows in steps:
         limit = policy.limit(state, rows, 9)
         assert limit.nodes is None or limit.nodes >= 0
-        assert limit.sources is None
+        assert limit.drafters is None
         assert limit.why
-        state.step = Step(0, 9, emitted=(1,), drafted=drafted, depth=drafted, accepted=accepted)
+        state.step = RunningStep(0, 9, emitted=(1,), drafted=drafted, depth=drafted, accepted=accepted)
         state.step.score_s, state.step.learn_s = score, learn
         policy.learn(state)
 

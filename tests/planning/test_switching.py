@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from tests.helpers import greedy_truth, write
 from tests.planning.states import FakeState
 
-from draftwood.declared import declared
+from draftwood.drafters.declaring import declared
 from draftwood.errors import UsageError
 from draftwood.planning.bandit import DWELL, FIRST
 from draftwood.planning.base import Limit
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.load import load
 from draftwood.planning.policies.switching import SwitchingPolicy
-from draftwood.step import SourceStep, Step
+from draftwood.step import RunningStep, SourceStep
 from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
 
 GOOD, BAD = RandomDrafter(), RandomDrafter(seed=1)
@@ -29,14 +29,14 @@ def after(
     policy: SwitchingPolicy, state: FakeState, *, accepted: tuple[int, ...] = (3, 0), rests: tuple[int, ...] = ()
 ) -> list[bool] | None:
     """One step, in which a pass over n tokens takes n + 10 ms; returns the mask of its asking."""
-    mask = policy.limit(state, 1, 9).sources
+    mask = policy.limit(state, 1, 9).drafters
     asked = [i not in rests and (mask is None or mask[i]) for i in range(len(accepted))]
     sources = tuple(
         SourceStep(calls=int(on), asked=4, proposed=4 * on, kept=4 * on, accepted=n * on)
         for n, on in zip(accepted, asked, strict=True)
     )
     taken, kept = max(s.accepted for s in sources), sum(s.kept for s in sources)
-    state.step = Step(
+    state.step = RunningStep(
         0, state.length, emitted=(1,) * (1 + taken), drafted=kept, accepted=taken, by_source=sources,
         score_s=0.001 * (11 + kept),
     )  # fmt: skip
@@ -65,14 +65,14 @@ def test_the_kind_is_recognised_once_in_so_many_tokens():
     for state.length in (100, 130, 163, 164, 200, 50):  # the last: the next turn of an edited chat
         policy.limit(state, 1, 9)
     assert seen == [256] * 3
-    assert policy.limit(state, 1, 9).why == "code: all sources"
+    assert policy.limit(state, 1, 9).why == "code: all drafters"
 
 
 def test_without_a_tokenizer_all_text_is_of_one_kind():
     policy = SwitchingPolicy()
     assert (
         policy.limit(FakeState(drafters=[GOOD, BAD]), 1, 9).why
-        == "text: all sources, all text taken for alike: no tokenizer"
+        == "text: all drafters, without a tokenizer all text counts as one kind"
     )
 
 
@@ -82,7 +82,7 @@ def test_a_tokenizer_that_raises_stops_nothing():
 
     policy = SwitchingPolicy(decode=decode)
     limit = policy.limit(FakeState(drafters=[GOOD, BAD]), 1, 9)
-    assert limit.sources is None
+    assert limit.drafters is None
     assert limit.why.startswith("text")
 
 
@@ -93,7 +93,7 @@ def test_one_drafter_leaves_nothing_to_choose(drafters):
 
     policy = SwitchingPolicy(decode=decode)
     state = FakeState(drafters=drafters)
-    assert policy.limit(state, 1, 9).sources is None
+    assert policy.limit(state, 1, 9).drafters is None
     policy.learn(state)
     assert policy.limit(state, 1, 9).why == "one drafter: nothing to choose"
 
@@ -103,7 +103,7 @@ def test_all_draft_where_the_chosen_one_was_disabled():
     while after(policy, state, accepted=(3, 0, 0)) is None:
         pass
     state.drafters = [None, BAD, BAD]
-    assert policy.limit(state, 1, 9).sources is None
+    assert policy.limit(state, 1, 9).drafters is None
 
 
 def test_with_a_source_that_is_never_asked_it_learns_from_the_others():
@@ -126,7 +126,7 @@ def test_each_request_of_a_batch_has_its_own_reason():
     states = [FakeState(drafters=[GOOD, BAD], ids=[1]), FakeState(drafters=[GOOD, BAD], ids=[2])]
     states.append(FakeState(drafters=[GOOD, None]))
     reasons = [policy.limit(state, 3, 9).why for state in states]
-    assert reasons == ["code: all sources", "prose: all sources", "one drafter: nothing to choose"]
+    assert reasons == ["code: all drafters", "prose: all drafters", "one drafter: nothing to choose"]
     policy.learn(states[0])
     assert policy._rows == 3
 
@@ -144,8 +144,8 @@ def test_sets_of_drafters_are_judged_apart():
     for _ in range(FIRST + DWELL // 2):
         state = FakeState(drafters=[GOOD, BAD])
         after(policy, state)
-    assert list(policy.limit(FakeState(drafters=[GOOD, BAD]), 1, 9).sources) == [True, False]
-    assert policy.limit(FakeState(drafters=[BAD, GOOD]), 1, 9).sources is None
+    assert list(policy.limit(FakeState(drafters=[GOOD, BAD]), 1, 9).drafters) == [True, False]
+    assert policy.limit(FakeState(drafters=[BAD, GOOD]), 1, 9).drafters is None
 
 
 def test_the_next_turn_may_have_other_drafters():
@@ -153,7 +153,7 @@ def test_the_next_turn_may_have_other_drafters():
     for _ in range(FIRST + DWELL // 2):
         after(policy, state)
     state.drafters = [declared(drafter) for drafter in (GOOD, BAD, BAD)]
-    assert policy.limit(state, 1, 9).sources is None
+    assert policy.limit(state, 1, 9).drafters is None
     after(policy, state, accepted=(3, 0, 0))
 
 

@@ -84,7 +84,7 @@ def test_a_sensor_that_raises_is_none():
         raise OSError("gone")
 
     policy = Thermal(sensor=scripted(read))
-    assert policy.limit(FakeState(), 1, 9).why == "temperature not read yet"
+    assert policy.limit(FakeState(), 1, 9).why == "temperature sensor not read yet"
     policy.learn(FakeState())
     assert policy.limit(FakeState(), 1, 9).nodes is None
     assert policy.limit(FakeState(), 1, 9).why == "no temperature sensor here"
@@ -201,7 +201,7 @@ def test_an_answer_older_than_a_minute_is_unknown_until_the_next():
     policy.learn(state)
     assert (policy.limit(state, 1, 9).nodes, policy.limit(FakeState(), 1, 9).why) == (
         None,
-        "the last temperature is too old",
+        "the last answer of the temperature sensor is too old",
     )
     jobs.pop()()
     policy.learn(state)

@@ -9,8 +9,7 @@ from tests.helpers import greedy_truth, write
 from tests.planning.states import PROPOSALS, STATES, FakeState
 
 from draftwood.errors import UsageError
-from draftwood.planning.fixed import FixedPlanner
-from draftwood.planning.threshold import ThresholdPlanner
+from draftwood.planning.fixed import FixedPlanner, ThresholdPlanner
 from draftwood.testing import SameDrafter, ToyTarget
 from draftwood.tree import TokenTree
 

@@ -48,8 +48,8 @@ def test_equal_siblings_are_walked_once():
     assert verdict == Verdict((0,), (1, 2))
 
 
-def test_probes_are_never_accepted():
-    #  root ─┬─ 0:(1) ─── 1:(2)     round: probes
+def test_lookahead_nodes_are_never_accepted():
+    #  root ─┬─ 0:(1) ─── 1:(2)     round: a lookahead node
     #        └─ 2:[3] ─── 3:(4)
     tree = TokenTree.build([1, 2, 3, 4], [-1, 0, -1, 2], lookahead=[True, True, False, True])
     assert opened().verify(tree, taking(1, 2, 0, 0, 0), never) == Verdict((), (1,))

@@ -1,4 +1,4 @@
-"""A conversation: each turn reads only what is new, for the target's cache and the drafters alike."""
+"""A conversation, whose turns read only what is new."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 
 
 class Conversation:
-    """Keeps one text and its sessions open across turns.
+    """Keeps one text, the model's cache of it and the drafters open across turns.
 
-    The template is rendered anew for each turn and compared with what the cache holds: the longest common
-    prefix stays, the rest is cut and read. So edits of earlier messages are allowed.
+    For each turn the chat template is rendered anew and compared with the cached text: the longest common prefix
+    is kept, and the rest is read. So earlier messages may be edited.
 
-    It writes one answer at a time. A thread that asks while another one's answer is being written is refused with
-    a `UsageError`; in one thread the next question ends an answer that was not read to its end.
+    It writes one answer at a time. While a thread reads an answer, questions of other threads raise a
+    `UsageError`; a question of the same thread ends the answer.
 
     Parameters
     ----------
     model, tokenizer, drafters, planner
         As in `generate`.
     system
-        A system message, or None for the template's own.
+        A system message; None leaves it to the template.
     prediction
         Text that is expected in every answer; `say` takes one for a single answer.
     memory, corpus, context
@@ -49,7 +49,7 @@ class Conversation:
     messages : list of dict
         The history; edit it freely between turns.
     read
-        Tokens that the last turn had to read.
+        How many tokens the last turn had to read.
     generation
         The last answer.
     """
@@ -76,25 +76,25 @@ class Conversation:
         self._settings = settings
         self._system = system
         self._open = ExitStack()
-        self._row: ActiveSequence | None = None
-        self._contents: Any = None  # of the model, when the row was opened
+        self._sequence: ActiveSequence | None = None
+        self._contents: Any = None  # of the model when the sequence was opened
         self._lock = Lock()
-        self._answer: tuple[int, ref[Generator[Piece]]] | None = None  # the last one, and the thread that asked
+        self._answer: tuple[int, ref[Generator[Piece]]] | None = None  # the thread that asked last, and its answer
         self.messages: list[dict[str, str]] = []
         self.read = 0
         self.generation = Generation()
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything that was said."""
+        """Forget all messages but the system message."""
         with self._lock:
             self._end_answer()
         self._open.close()
-        self._row = None
+        self._sequence = None
         self.messages = [{"role": "system", "content": self._system}] if self._system is not None else []
 
     def undo(self) -> bool:
-        """Take the last question and its answer back; False if there is none."""
+        """Remove the last question and its answer; False if there is none."""
         self._end_answer()
         asked = [i for i, message in enumerate(self.messages) if message["role"] == "user"]
         if asked:
@@ -102,30 +102,20 @@ class Conversation:
         return bool(asked)
 
     def say(self, text: str, *, prediction: Prediction | None = None) -> Generator[Piece]:
-        """Say something; yields the answer piece by piece.
+        """Send a message; yields the answer piece by piece.
 
-        Closing the generator, or an interrupt, ends the answer and keeps what was written in the history.
-        ``prediction`` is text expected in this answer, in place of what is expected in all.
-
-        Raises
-        ------
-        UsageError
-            While another thread reads an answer of this conversation.
+        Closing the generator, or an interrupt, ends the answer; what was written stays in ``messages``.
+        ``prediction`` is text expected in this answer, in place of what is expected in every one. `UsageError`
+        while another thread reads an answer of this conversation.
         """
         answer = self._say(text, prediction)
         with self._lock:
             self._end_answer()
-            self._answer = get_ident(), ref(answer)  # a weak one: dropped by its reader, the answer ends at once
+            self._answer = get_ident(), ref(answer)  # weak, so that an answer that its reader drops ends at once
         return answer
 
     def _end_answer(self) -> None:
-        """End the answer under way, if there is one; what was written of it is in the history.
-
-        Raises
-        ------
-        UsageError
-            If another thread reads it, or it is running right now.
-        """
+        """End the answer under way, if there is one; `UsageError` if another thread reads it or it is running."""
         thread, answer = (0, None) if self._answer is None else (self._answer[0], self._answer[1]())
         if answer is None or getgeneratorstate(answer) == GEN_CLOSED:
             return
@@ -139,13 +129,13 @@ class Conversation:
     def _say(self, text: str, prediction: Prediction | None) -> Generator[Piece]:
         self.messages.append({"role": "user", "content": text})
         try:
-            row = self._turn(prediction)
+            sequence = self._turn(prediction)
         except BaseException:
-            self.messages.pop()  # nothing was said
+            self.messages.pop()  # the message was not answered
             raise
-        self.generation = Generation(prompt_tokens=row.length, seed=row.request.sampling.seed)
+        self.generation = Generation(prompt_tokens=sequence.length, seed=sequence.request.sampling.seed)
         try:
-            yield from pieces(self._setup, [row], [self.generation])
+            yield from pieces(self._setup, [sequence], [self.generation])
         finally:
             self.messages.append({"role": "assistant", "content": self.generation.text or ""})
 
@@ -155,22 +145,22 @@ class Conversation:
         request = self._setup.request(ids, drafters=drafters, **self._settings)
         changed = self._setup.refresh()
         contents = self._setup.contents()
-        if self._row is not None and (changed or contents != self._contents):  # rows are of another model
+        if self._sequence is not None and (changed or contents != self._contents):  # the cache is another model's
             self._open.close()
-            self._row = None
-        if self._row is None:
-            (self._row,) = self._open.enter_context(self._setup.open([request]))
+            self._sequence = None
+        if self._sequence is None:
+            (self._sequence,) = self._open.enter_context(self._setup.open([request]))
             self.read, self._contents = len(ids), contents
         else:
-            self.read = self._row.turn(request)
-        return self._row
+            self.read = self._sequence.turn(request)
+        return self._sequence
 
     def close(self) -> None:
-        """Close every session, and save the memory if it was given as a file."""
+        """End the answer, free the cache, and save the memory if it was given as a file."""
         self._end_answer()
         with self._setup.saving():
             self._open.close()
-            self._row = None
+            self._sequence = None
 
     def __enter__(self) -> Self:
         return self

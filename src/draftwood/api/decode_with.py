@@ -1,4 +1,4 @@
-"""The door into scripts that call ``model.generate``: one argument more, and the same text comes faster."""
+"""The function `decode_with`, whose result makes transformers' ``model.generate`` draft."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from draftwood.api.defaults import stop_strings as check_stop
-from draftwood.api.generation import Generation, noted
+from draftwood.api.generation import Generation, recorded
 from draftwood.api.given import check_tokenizer_kind
 from draftwood.api.learned import learned, planner_of
 from draftwood.api.setup import DrafterSpec, affordable
@@ -52,9 +52,9 @@ def decode_with(
 ) -> CustomGenerate:
     """Make ``model.generate`` draft: ``model.generate(..., custom_generate=draftwood.decode_with())``.
 
-    Settings, logits processors, stopping criteria, left-padded batches, ``num_return_sequences``, a given cache,
-    a streamer and ``return_dict_in_generate`` mean what they mean without it. What cannot be honoured (beam
-    search, assisted generation at the same time, ...) is refused before the first token.
+    Settings, logits processors, stopping criteria, left-padded batches, ``num_return_sequences``, a given cache, a
+    streamer and ``return_dict_in_generate`` work as without it. What draftwood cannot do (beam search, assisted
+    generation at the same time, ...) raises an error before the first token.
 
     Parameters
     ----------
@@ -63,27 +63,27 @@ def decode_with(
     streamer
         A streamer of transformers; it may be given to ``model.generate`` as well.
     tokenizer, stop_strings
-        Stop strings, which transformers does not hand to a callable, and the tokenizer that reads them. The text
-        ends with the token that completes one, as there. Predictions and context as text need it, too.
+        Stop strings and the tokenizer for them, as transformers does not pass its own on. As there, the text ends
+        with the token that completes a stop string. Predictions and context as text need a tokenizer, too.
     seed
-        Keys a sampled text; by default drawn from torch's generator, so that ``torch.manual_seed`` rules.
+        Of sampled texts; by default drawn from torch's generator, so that ``torch.manual_seed`` decides.
     prediction, memory, corpus, context
-        As in `generate`; a memory that is a file is saved after every call. In a list of predictions for a batch,
-        sequences of one prompt share an entry; a list with None or lists of texts in it is one, even for a batch
-        of one. A text is read once, in the first call.
+        As in `generate`; a memory file is saved after every call. A list of predictions has an entry per prompt of
+        a batch, for all its returned sequences; for a batch of one, only if it contains None or a list of texts. A
+        text is tokenized once, in the first call.
 
     Returns
     -------
     CustomGenerate
-        A callable, to be used as often as one likes, by several threads too; its ``generations`` tell each thread
-        how its own last text was written.
+        A callable for any number of calls, by several threads too; its ``generations`` tell each thread how its
+        last texts were written.
 
     Raises
     ------
     UnknownNameError, UsageError
-        For names and options that nobody knows, and sources that are not there.
+        For unknown names and options and missing files.
     FileFormatError, VocabularyError
-        For files of sources that are damaged, or of another tokenizer.
+        For files that are damaged or belong to another tokenizer.
     """
     return CustomGenerate(
         drafters, planner, UserTexts(prediction, memory, corpus, context),
@@ -92,27 +92,24 @@ def decode_with(
 
 
 Bound = dict[tuple[int, int], tuple[Any, tuple[Drafter, ...]]]
-"""Drafters that know a prediction, by its identity (which it keeps alive) and the size of the vocabulary."""
+"""By identity of a prediction and vocabulary size: the prediction (kept alive) and the drafters with its text."""
 
 
 class CustomGenerate:
-    """A callable for the argument ``custom_generate`` of ``model.generate``; see `decode_with`.
-
-    Threads may share it: a call keeps nothing on it but what the next call of the same thread replaces.
-    """
+    """A callable for the argument ``custom_generate`` of ``model.generate``; threads may share it."""
 
     def __init__(
         self,
         drafters: DrafterSpec,
         planner: str | Planner,
-        sources: UserTexts,
+        texts: UserTexts,
         *,
         streamer: Any,
         tokenizer: Any,
         stop_strings: str | Sequence[str] | None,
         seed: int | None,
     ) -> None:
-        load_planner(planner)  # wrong names are told at once
+        load_planner(planner)  # a wrong name raises at once
         check_tokenizer_kind(tokenizer)
         if streamer is not None and not (hasattr(streamer, "put") and hasattr(streamer, "end")):
             raise UsageError(f"streamer is a {type(streamer).__name__}: give a streamer of transformers")
@@ -120,26 +117,23 @@ class CustomGenerate:
             raise UsageError(f"seed must be a whole number, got {seed!r:.80}")
         if stop_strings is not None:
             stop_strings = check_stop(None, stop_strings)
-        self._spec, self._planner, self._sources = drafters, planner, sources
+        self._spec, self._planner, self._texts = drafters, planner, texts
         self._planners: WeakKeyDictionary[Any, tuple[Learned, Planner]] = WeakKeyDictionary()
-        self._lock = Lock()  # of the planners, while one is looked up or made
-        chosen = sources.complete(load_drafters(drafters))
-        opened = sources.opened(chosen)
-        self._kept = sources.to_save(opened)
+        self._lock = Lock()  # held while a planner is looked up or made
+        chosen = texts.complete(load_drafters(drafters))
+        opened = texts.opened(chosen)
+        self._memory = texts.to_save(opened)
         self._drafters = opened.bind(chosen, tokenizer, None)
         check_tokenizer(self._drafters, tokenizer)
         self._streamer, self._tokenizer, self._stop, self._seed = streamer, tokenizer, stop_strings, seed
-        self._bound: Bound = {}  # of the predictions of the last call; replaced as a whole
-        self._fits: set[int] = set()  # sizes of vocabularies that the context was found to lie in
-        self._feeding = Lock()  # held while the streamer that was given here is fed
+        self._bound: Bound = {}  # of the last call; replaced as a whole, since threads read it
+        self._fits: set[int] = set()  # vocabulary sizes for which the ids of the context were checked
+        self._feeding = Lock()  # held while a call uses the streamer that was given here
         self._last = local()
 
     @property
     def generations(self) -> list[Generation]:
-        """What the last call of this thread wrote, one per row, and how; also after an error or an interrupt.
-
-        Empty in a thread that has called nothing.
-        """
+        """The texts of this thread's last call and how they were written, also after an error or an interrupt."""
         return list(getattr(self._last, "generations", ()))
 
     def __call__(
@@ -151,12 +145,9 @@ class CustomGenerate:
         generation_config: Any = None,
         **model_kwargs: Any,
     ) -> Any:
-        """Write the texts of one call of ``model.generate``, which alone need call this.
+        """Write the texts of one call of ``model.generate``, which calls this.
 
-        Raises
-        ------
-        DraftwoodError
-            For what cannot be honoured, before the first token; in mid-text where a text cannot go on.
+        `DraftwoodError` for what draftwood cannot do, before the first token, and if a text cannot go on.
         """
         from draftwood.engines.transformers.plugin.call import GenerateCall
         from draftwood.engines.transformers.plugin.frame import kept_back
@@ -175,18 +166,12 @@ class CustomGenerate:
                 kept,
             )
             feed.prompt(input_ids)
-            with saving(self._kept):
+            with saving(self._memory):
                 return self._write(model, call, feed)
 
     @contextmanager
     def _streaming(self) -> Iterator[None]:
-        """Keep the streamer that was given here for one call at a time.
-
-        Raises
-        ------
-        UsageError
-            If it is being fed.
-        """
+        """Reserve the streamer that was given here for this call; `UsageError` if another call uses it."""
         if self._streamer is None:
             yield
             return
@@ -206,25 +191,25 @@ class CustomGenerate:
         target = shared_target(model)
         drafters, planner = self._drafters, self._planner_of(model)
         self._check_context(target.capabilities.vocab_size)
-        drafters = affordable(self._spec, drafters, target.capabilities, given=bool(self._sources.given))
+        drafters = affordable(self._spec, drafters, target.capabilities, given=bool(self._texts.given))
         names = [drafter.name for drafter in drafters]
         requests = self._expecting(call.requests, call.sequences, target.capabilities.vocab_size)
-        source = call.target(target)
+        reading = call.target(target)  # the target, reading through the caller's cache where one was given
         written = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in requests]
         self._last.generations = written
-        with open_sequences(source, drafters, requests, SampleAndMatch()) as rows:
-            for row, generation in zip(rows, written, strict=True):
-                generation.prefill_s = row.prefill_s
-            for emission in decode_sequences(source, planner, rows):
-                for token, _ in noted(emission, names, written[emission.row]):
+        with open_sequences(reading, drafters, requests, SampleAndMatch()) as sequences:
+            for sequence, generation in zip(sequences, written, strict=True):
+                generation.prefill_s = sequence.prefill_s
+            for emission in decode_sequences(reading, planner, sequences):
+                for token, _ in recorded(emission, names, written[emission.row]):
                     feed.token(token)
-                if emission.error is not None:  # as generate does, which has no place for it in a tensor
+                if emission.error is not None:  # the returned tensor has no place for it
                     raise emission.error
-            call.hand_back(target, rows)
+            call.hand_back(target, sequences)
         return call.answer([generation.ids for generation in written])
 
     def _planner_of(self, model: Any) -> Planner:
-        """Return the planner of this model: what passes cost, and how often sources are right, is its own."""
+        """Return the planner of this model, as pass times and acceptance rates differ between models."""
         known = learned(model)
         with self._lock:
             made = self._planners.get(model)
@@ -233,10 +218,10 @@ class CustomGenerate:
             return made[1]
 
     def _expecting(self, requests: Sequence[Request], sequences: int, vocab_size: int) -> Sequence[Request]:
-        """Return the requests, each with drafters that know what is expected of its prompt."""
-        if self._sources.prediction is None:
+        """Return the requests, each with drafters that copy from the prediction of its prompt."""
+        if self._texts.prediction is None:
             return requests
-        prompts, prediction = len(requests) // sequences, self._sources.prediction
+        prompts, prediction = len(requests) // sequences, self._texts.prediction
         known, bound = self._bound, Bound()
         found: list[Request] = []
         listed = prompts > 1 or _nested(prediction)
@@ -251,9 +236,9 @@ class CustomGenerate:
         return found
 
     def _check_context(self, vocab_size: int) -> None:
-        """Raise `UsageError` for ids of the context that this model does not have."""
-        if self._sources.context is not None and vocab_size not in self._fits:
-            read_texts(self._sources.context, "context", self._tokenizer, vocab_size)
+        """Raise `UsageError` for token ids of the context that are outside this model's vocabulary."""
+        if self._texts.context is not None and vocab_size not in self._fits:
+            read_texts(self._texts.context, "context", self._tokenizer, vocab_size)
             self._fits.add(vocab_size)
 
 
@@ -266,16 +251,10 @@ def _nested(prediction: Any) -> bool:
 
 
 def generate_with(model: Any, *inputs: Any, drafters: DrafterSpec, planner: str | Planner, **settings: Any) -> Any:
-    """Call ``generate`` of a model's class, drafting: what `draftwood export-custom-generate` writes calls this.
+    """Call ``model.generate(*inputs, **settings)`` with drafting, for what ``export-custom-generate`` writes.
 
-    Parameters
-    ----------
-    model
-        A model of transformers.
-    inputs, settings
-        As in ``model.generate``; ``streamer``, ``tokenizer`` and ``stop_strings`` mean what they mean there.
-    drafters, planner
-        As in `generate`.
+    ``streamer``, ``tokenizer`` and ``stop_strings`` work as in transformers; ``drafters`` and ``planner`` are
+    those of `generate`.
     """
     from draftwood.engines.transformers.plugin.folder import call_generate
 

@@ -1,4 +1,4 @@
-"""What a model's generation config says: defaults that we take over, settings that we must refuse."""
+"""Reads a model's generation config: settings that become defaults, and settings that must be refused."""
 
 from __future__ import annotations
 
@@ -12,82 +12,43 @@ from draftwood.api.given import check_whole
 from draftwood.errors import UsageError
 
 NEW_TOKENS = 256
-"""Most tokens to write where nobody says."""
-
-HONOURED = frozenset(
-    {
-        "eos_token_id",
-        "max_length",
-        "max_new_tokens",
-        "max_time",
-        "min_p",
-        "repetition_penalty",
-        "stop_strings",
-        "top_k",
-        "top_p",
-    }
-)
-"""Settings that fill in what the caller leaves open."""
-
-WITHOUT_EFFECT = frozenset(
-    {
-        # The caller says it: greedy, unless he gives a temperature.
-        "do_sample", "temperature",
-        # They say nothing of one text that is written token by token, without its own speculation.
-        "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight",
-        "assistant_lookbehind", "bos_token_id", "decoder_start_token_id", "early_stopping", "is_assistant",
-        "length_penalty", "low_memory",
-        "max_matching_ngram_size", "num_assistant_tokens", "num_assistant_tokens_schedule", "pad_token_id",
-        "prompt_lookup_num_tokens", "renormalize_logits", "speculation_type", "target_lookbehind",
-        "transformers_version", "use_mtp",
-        # How it is computed, or what is told of it beside the text.
-        "cache_config", "compile_config", "continuous_batching_config", "disable_compile", "max_cache_len",
-        "output_attentions", "output_hidden_states", "output_logits", "output_scores", "prefill_chunk_size",
-        "return_dict_in_generate", "use_cache",
-    }
-)  # fmt: skip
-"""Settings that change no text of ours; `draftwood.decode_with` is the door that returns what they ask for."""
+"""Most tokens to write if neither the caller nor the generation config sets a limit."""
 
 REFUSED: dict[str, tuple[Any, ...]] = {
-    "bad_words_ids": (),
-    "begin_suppress_tokens": (),
-    "constraints": (),
-    "diversity_penalty": (0,),
-    "dola_layers": (),
-    "encoder_no_repeat_ngram_size": (0,),
-    "encoder_repetition_penalty": (1,),
-    "exponential_decay_length_penalty": (),
-    "force_words_ids": (),
-    "forced_bos_token_id": (),
-    "forced_eos_token_id": (),
-    "guidance_scale": (1,),
-    "min_length": (0,),
-    "min_new_tokens": (0,),
-    "no_repeat_ngram_size": (0,),
-    "num_beam_groups": (1,),
-    "num_beams": (1,),
-    "num_return_sequences": (1,),
-    "penalty_alpha": (0,),
-    "remove_invalid_values": (False,),
-    "sequence_bias": (),
-    "suppress_tokens": (),
-    "token_healing": (False,),
-    "watermarking_config": (),
-}
+    **dict.fromkeys(
+        (
+            "bad_words_ids", "begin_suppress_tokens", "constraints", "dola_layers",
+            "exponential_decay_length_penalty", "force_words_ids", "forced_bos_token_id", "forced_eos_token_id",
+            "sequence_bias", "suppress_tokens", "watermarking_config",
+        ),
+        (),
+    ),
+    **dict.fromkeys(
+        (
+            "diversity_penalty", "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens",
+            "no_repeat_ngram_size", "penalty_alpha",
+        ),
+        (0,),
+    ),
+    **dict.fromkeys(
+        ("encoder_repetition_penalty", "guidance_scale", "num_beam_groups", "num_beams", "num_return_sequences"),
+        (1,),
+    ),
+    **dict.fromkeys(("remove_invalid_values", "token_healing"), (False,)),
+}  # fmt: skip
+"""Settings that change the text and that we do not apply, each with those of its values that change nothing."""
+
 REFUSED_SAMPLED: dict[str, tuple[Any, ...]] = {
-    "epsilon_cutoff": (0,),
-    "eta_cutoff": (0,),
-    "top_h": (),
-    "typical_p": (1,),
-}
-"""Settings that change the text of ``model.generate`` and that we do not apply, with the values that do not."""
+    "epsilon_cutoff": (0,), "eta_cutoff": (0,), "top_h": (), "typical_p": (1,)
+}  # fmt: skip
+"""The same for settings that change sampled texts only."""
 
 REFUSED_VALUES: dict[str, tuple[Any, ...]] = {"cache_implementation": ("quantized",)}
-"""The same, with the values that do."""
+"""Settings with the values that change the text; all others change nothing."""
 
 
 def end_ids(config: Any) -> frozenset[int]:
-    """End-of-sequence tokens of a generation config (None has none)."""
+    """Return the end-of-sequence tokens of a generation config, or of None, which has none."""
     end = getattr(config, "eos_token_id", None)
     if end is None:
         return frozenset()
@@ -100,21 +61,10 @@ def end_ids(config: Any) -> frozenset[int]:
 
 
 def new_tokens(config: Any, given: int | None, prompt: int) -> int:
-    """Most tokens to write: what the caller says, else the config, else `NEW_TOKENS`.
+    """Return how many tokens to write at most: ``given`` by the caller, else by the config, else `NEW_TOKENS`.
 
-    Parameters
-    ----------
-    config
-        A generation config; None has none.
-    given
-        By the caller.
-    prompt
-        Tokens of the prompt, which ``max_length`` counts too.
-
-    Raises
-    ------
-    UsageError
-        If it is no whole number from 1 on, or ``max_length`` leaves no room behind the prompt.
+    ``prompt`` is the length of the prompt, which ``max_length`` includes. `UsageError` if the number is not a
+    whole number above 0, or ``max_length`` leaves no room after the prompt.
     """
     if given is not None:
         return check_whole("max_new_tokens", given)
@@ -125,14 +75,14 @@ def new_tokens(config: Any, given: int | None, prompt: int) -> int:
         return NEW_TOKENS
     if longest <= prompt:
         raise UsageError(
-            f"the model's generation config sets max_length={longest}, which leaves no room behind a prompt of "
+            f"the model's generation config sets max_length={longest}, which leaves no room after a prompt of "
             f"{prompt} tokens: pass max_new_tokens"
         )
     return int(longest) - prompt
 
 
 def stop_strings(config: Any, given: str | Sequence[str] | None) -> list[str]:
-    """Texts that end the answer: the caller's, else the config's; `UsageError` for what is no text."""
+    """Return the texts that end the answer: the caller's, else the config's; `UsageError` if one is not text."""
     found = given if given is not None else getattr(config, "stop_strings", None)
     if not found:
         return []
@@ -143,18 +93,18 @@ def stop_strings(config: Any, given: str | Sequence[str] | None) -> list[str]:
 
 
 def fill_sampling(config: Any, sampling: dict[str, Any]) -> None:
-    """Fill in what the caller left open from the config."""
+    """Fill settings of ``sampling`` that the caller left open from the config."""
     for name in ("top_k", "top_p", "min_p", "repetition_penalty"):
         if sampling.get(name) is None:
             sampling[name] = getattr(config, name, None)
-            if name == "top_k" and sampling[name] == 0:  # how transformers writes "none"
+            if name == "top_k" and sampling[name] == 0:  # transformers' way to say "no limit"
                 sampling[name] = None
     if sampling["repetition_penalty"] is None:
         sampling["repetition_penalty"] = 1.0
 
 
 def refuse_settings(config: Any, *, sampled: bool) -> None:
-    """Raise `UsageError` for a setting of the config that changes the text and that we would ignore."""
+    """Raise `UsageError` if the config sets something that changes the text and that we do not apply."""
     neutral = REFUSED | REFUSED_SAMPLED if sampled else REFUSED
     for name in (*neutral, *REFUSED_VALUES):
         value = getattr(config, name, None)

@@ -1,4 +1,4 @@
-"""What a request gave: text, sources, steps, and how pieces of it are written down while they come."""
+"""The record of an answer, and how it is filled while its pieces arrive."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _SHOWN = 60  # characters of the text in a Generation's repr
 
 @dataclass(slots=True, repr=False)
 class Generation:
-    """What was written, and how.
+    """An answer and how it was written.
 
     Attributes
     ----------
     ids
-        New tokens only, an end-of-sequence token included.
+        The new tokens, an end-of-sequence token included.
     text
         Their text, cut before a stop string; None without a tokenizer.
     sources
-        Per token the name of the drafter that proposed it, ``"model"`` where the model had to write it itself.
+        For each token the name of the drafter that proposed it, ``"model"`` if no drafter did.
     steps
         One record per pass; the first token comes from reading the prompt and belongs to none.
     finish_reason
-        ``"eos"``, ``"stop"``, ``"length"``, ``"error"``, or None where decoding was cut short from outside.
+        ``"eos"``, ``"stop"``, ``"length"``, ``"error"``, or None if decoding was interrupted.
     error
-        Where the text could not go on, a sentence that says why: broken scores, a processor that failed.
+        Why the text could not go on (broken scores, a processor that failed), if it could not.
     prompt_tokens
         Length of the prompt.
     prefill_s
         Seconds spent reading the prompt.
     seed
-        The seed that gives this text again.
+        The seed with which the same text is written again.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -56,11 +56,11 @@ class Generation:
 
     @property
     def stats(self) -> Rates:
-        """Rates derived from the steps."""
+        """Speed and acceptance rates, computed from the steps."""
         return Rates.of(self.steps)
 
     def __repr__(self) -> str:
-        """One line, as a notebook shows it: how the text begins, how long it is, how fast it came."""
+        """Return one line for notebooks: how the text begins, how long it is, how fast it was written."""
         stats, said = self.stats, []
         if self.text is not None:
             said.append(repr(self.text if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "..."))
@@ -75,46 +75,45 @@ class Generation:
 
 def pieces(
     setup: Setup,
-    rows: Sequence[ActiveSequence],
+    sequences: Sequence[ActiveSequence],
     generations: Sequence[Generation],
     first: int = 0,
     *,
     many: bool = False,
 ) -> Generator[Piece]:
-    """Decode opened rows into ``generations``, one per row, yielding their text as it becomes certain.
+    """Decode opened sequences into ``generations``, one each, yielding their text as it becomes certain.
 
-    The rows answer the prompts from number ``first`` on. What one of them fails on is raised, or, with ``many``,
+    The first of them answers the prompt with index ``first``. The error of a sequence is raised or, with ``many``,
     left to its `Generation.error`.
     """
     names = setup.names
-    pairs = zip(rows, generations, strict=True)
-    writers = {row.number: _Writer(setup, row, generation, first + row.number) for row, generation in pairs}
+    pairs = zip(sequences, generations, strict=True)
+    writers = {s.number: _Writer(setup, s, generation, first + s.number) for s, generation in pairs}
     try:
-        for emission in decode_sequences(setup.target, setup.planner, rows):
+        for emission in decode_sequences(setup.target, setup.planner, sequences):
             yield from writers[emission.row].take(emission, names)
     except Exception as error:
-        if not many or all(error is not row.error for row in rows):
+        if not many or all(error is not sequence.error for sequence in sequences):
             raise
     finally:
-        rest = [writer.finish() for writer in writers.values()]
-    for shown in rest:
+        held_back = [writer.finish() for writer in writers.values()]
+    for shown in held_back:
         yield from shown
 
 
 class _Writer:
-    """Writes one row's emissions into its generation."""
+    """Writes one sequence's emissions into its generation."""
 
-    def __init__(self, setup: Setup, row: ActiveSequence, generation: Generation, prompt: int) -> None:
+    def __init__(self, setup: Setup, sequence: ActiveSequence, generation: Generation, prompt: int) -> None:
         self._generation = generation
         self._builder: TextBuilder | None = None
         if setup.tokenizer:
-            self._builder = TextBuilder(decoder(setup.tokenizer), row.request.stop, prompt)
+            self._builder = TextBuilder(decoder(setup.tokenizer), sequence.request.stop, prompt)
         self._last = "model"
-        generation.prefill_s = row.prefill_s
+        generation.prefill_s = sequence.prefill_s
 
     def take(self, emission: Emission, names: Sequence[str]) -> Iterator[Piece]:
-        """Note what came; yields what can be shown of it."""
-        for token, source in noted(emission, names, self._generation):
+        for token, source in recorded(emission, names, self._generation):
             self._last = source
             if self._builder is not None:
                 shown = self._builder.push(token, source)
@@ -122,16 +121,15 @@ class _Writer:
                 yield from shown
 
     def finish(self) -> list[Piece]:
-        """Nothing more comes; returns what was held back."""
         if self._builder is None:
             return []
-        rest = self._builder.finish(self._last)
+        held_back = self._builder.finish(self._last)
         self._generation.text = self._builder.text
-        return rest
+        return held_back
 
 
-def noted(emission: Emission, names: Sequence[str], generation: Generation) -> Iterator[tuple[int, str]]:
-    """Note what came, token by token, and yield each with its source: what a reader fails on came before it."""
+def recorded(emission: Emission, names: Sequence[str], generation: Generation) -> Iterator[tuple[int, str]]:
+    """Record an emission in the generation and yield each token, once recorded, with its source."""
     if emission.step is not None:
         generation.steps.append(emission.step)
     for token, source in zip(emission.tokens, emission.sources, strict=True):

@@ -1,4 +1,4 @@
-"""Checks of what was given as model, tokenizer and number, before anything is done with it."""
+"""Checks what was given as model, tokenizer and number, before anything is done with it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from draftwood.errors import UnsupportedModelError, UsageError
 
 
 def check_model(model: Any) -> None:
-    """Refuse what is plainly no model; what kind of model it is comes later.
+    """Raise an error for what is plainly no model; whether it is one that draftwood can run is checked later.
 
-    Raises
-    ------
-    UsageError
-        For a tokenizer, a tuple, a class, None.
-    UnsupportedModelError
-        For objects that are neither a model of transformers nor a `Target`.
+    `UsageError` for a tokenizer, a tuple, a class or None, `UnsupportedModelError` for other objects that are
+    neither a model of transformers nor a `Target`.
     """
     if isinstance(model, type):
         raise UsageError(f"model is the class {model.__name__}: give an object of it, or a model's name")
@@ -38,26 +34,19 @@ def check_model(model: Any) -> None:
 
 
 def check_tokenizer_kind(tokenizer: Any) -> None:
-    """Raise `UsageError` for what cannot turn text into ids and back; None is no tokenizer."""
+    """Raise `UsageError` for what cannot turn text into ids and back; None (no tokenizer) is allowed."""
     if tokenizer is None:
         return
-    kind = isinstance(tokenizer, type)
-    if kind or not (callable(tokenizer) and hasattr(tokenizer, "decode") and hasattr(tokenizer, "__len__")):
-        name = tokenizer.__name__ if kind else type(tokenizer).__name__
+    is_class = isinstance(tokenizer, type)
+    if is_class or not (callable(tokenizer) and hasattr(tokenizer, "decode") and hasattr(tokenizer, "__len__")):
+        name = f"the class {tokenizer.__name__}" if is_class else f"a {type(tokenizer).__name__}"
         raise UsageError(
-            f"tokenizer is {'the class ' if kind else 'a '}{name}: give a tokenizer of transformers, as in "
-            "model, tokenizer = draftwood.load(...)"
+            f"tokenizer is {name}: give a tokenizer of transformers, as in model, tokenizer = draftwood.load(...)"
         )
 
 
 def check_whole(name: str, value: Any) -> int:
-    """Return a whole number from 1 on.
-
-    Raises
-    ------
-    UsageError
-        For anything else.
-    """
+    """Return the value as int; `UsageError` if it is not a whole number above 0."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise UsageError(f"{name} is {value!r:.80}: it must be a whole number")
     if value < 1:

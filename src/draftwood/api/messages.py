@@ -1,4 +1,4 @@
-"""Chat messages: checked, their text parts joined, and rendered with the tokenizer's template."""
+"""Chat messages as token ids: checks them, joins their text parts, and renders the tokenizer's chat template."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from draftwood.errors import PromptError, UsageError
 
 
 def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
-    """Token ids of a conversation, up to where the assistant's next answer begins.
+    """Return the token ids of a conversation, up to where the assistant's next answer begins.
 
-    Raises
-    ------
-    PromptError
-        For messages that cannot be read, or that the template refuses.
-    UsageError
-        If there is no tokenizer, or it has no chat template.
+    `PromptError` for messages that cannot be read or that the template refuses, `UsageError` without a tokenizer
+    or if it has no chat template.
     """
     plain = [_plain(message, number) for number, message in enumerate(messages, 1)]
     if not getattr(needed(tokenizer), "chat_template", None):
@@ -34,13 +30,7 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
 
 
 def needed(tokenizer: Any) -> Any:
-    """Return the tokenizer.
-
-    Raises
-    ------
-    UsageError
-        If there is none.
-    """
+    """Return the tokenizer; `UsageError` if there is none."""
     if tokenizer is None:
         raise UsageError("text and chat messages need a tokenizer: pass tokenizer=, or give token ids")
     return tokenizer
@@ -49,8 +39,9 @@ def needed(tokenizer: Any) -> Any:
 def _plain(message: Any, number: int) -> dict[str, Any]:
     """Return a message with its content as one string."""
     if not isinstance(message, Mapping):
+        kind = type(message).__name__
         raise PromptError(
-            f"message {number} is {_a(message)}: write each message as a dict with 'role' and 'content'"
+            f"message {number} is of type {kind}: write each message as a dict with 'role' and 'content'"
         )
     if not isinstance(message.get("role"), str):
         raise PromptError(f"message {number} has no role: add 'role': 'user', 'assistant' or 'system'")
@@ -61,7 +52,8 @@ def _plain(message: Any, number: int) -> dict[str, Any]:
         raise PromptError(f"message {number} ({message['role']}) has no content: add 'content' with its text")
     if not isinstance(content, str):
         if not isinstance(content, Sequence) or isinstance(content, bytes):
-            raise PromptError(f"the content of message {number} is {_a(content)}: give text (str)")
+            kind = type(content).__name__
+            raise PromptError(f"the content of message {number} is of type {kind}: give text (str)")
         content = "".join(_text(part, number) for part in content)
     return {**message, "content": content}
 
@@ -77,7 +69,3 @@ def _text(part: Any, number: int) -> str:
             "({'type': 'text', 'text': ...}) only, so leave the others out"
         )
     return text
-
-
-def _a(thing: Any) -> str:
-    return f"of type {type(thing).__name__}"

@@ -1,4 +1,4 @@
-"""Making a model ready, and choosing how its passes run."""
+"""Prepares a model for decoding, and chooses how its passes run."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from draftwood.errors import UsageError
 
 
 def prepare(model: Any, *, pack: bool = True, release: bool = False) -> Capabilities:
-    """Make a model ready, so that the first answer does not wait for it, and say how it will be run.
+    """Make a model ready for decoding and say how it will be run.
 
-    Every door does this by itself when it first sees a model; call it to choose otherwise, or to know.
+    `generate` and the others do this by themselves in their first call with a model. Call it so that the first
+    answer need not wait, to choose otherwise, or to see the capabilities.
 
     Parameters
     ----------
     model
         A causal language model of transformers.
     pack
-        On a CPU, run linear layers on a second copy of their weights in a layout that is read faster, where
-        processor and free memory allow it. Stays chosen until `prepare` is called again. False needs half the
+        On a CPU, run linear layers on a second copy of their weights in a layout that is read faster, if
+        processor and free memory allow it. The choice holds until `prepare` is called again. False needs half the
         memory and takes about twice the time per token.
     release
-        Let go of the original weights once they are packed, so that the copy costs no memory. The model can then
-        be used through draftwood only, until it is loaded again.
+        Free the original weights once they are packed, so that the copy needs no further memory. The model can
+        then be used through draftwood only, until it is loaded again.
 
     Returns
     -------
@@ -34,9 +35,9 @@ def prepare(model: Any, *, pack: bool = True, release: bool = False) -> Capabili
     Raises
     ------
     UnsupportedModelError
-        If the model cannot be run in any way that draftwood knows.
+        If draftwood cannot run the model in any way.
     UsageError
-        For what is no model, or if its weights are to be released and passes need more than the packed ones.
+        For what is no model, and with ``release`` for a model whose passes need the original weights, too.
     """
     check_model(model)
     if hasattr(model, "capabilities"):

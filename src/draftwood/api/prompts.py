@@ -1,4 +1,4 @@
-"""Whatever a user calls a prompt, as token ids."""
+"""Reads prompts of all kinds as token ids."""
 
 from __future__ import annotations
 
@@ -18,12 +18,8 @@ _KINDS = "give text, token ids or chat messages"
 def as_prompts(given: Any, tokenizer: Any) -> tuple[bool, list[list[int]]]:
     """Return whether several prompts were given, and the ids of each.
 
-    Raises
-    ------
-    PromptError
-        For what is empty or cannot be read as a prompt.
-    UsageError
-        If text or messages come without a tokenizer.
+    `PromptError` for what is empty or cannot be read as a prompt, `UsageError` for text and messages without a
+    tokenizer.
     """
     if _is_encoding(given):
         given, several = _unpadded(given)
@@ -41,7 +37,7 @@ def as_prompts(given: Any, tokenizer: Any) -> tuple[bool, list[list[int]]]:
 
 
 def as_ids(prompt: Any, tokenizer: Any) -> list[int]:
-    """Token ids of one prompt; chat messages are rendered with the tokenizer's template."""
+    """Return the token ids of one prompt; chat messages are rendered with the tokenizer's template."""
     if isinstance(prompt, str):
         if not prompt:
             raise PromptError("the prompt is empty: give some text")
@@ -67,7 +63,7 @@ def as_ids(prompt: Any, tokenizer: Any) -> list[int]:
 
 
 def decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
-    """Token ids to text without special tokens, spaces as they are."""
+    """Return a function from token ids to text, without special tokens and without cleaning up spaces."""
 
     def decode(ids: Sequence[int]) -> str:
         text: str = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -87,7 +83,7 @@ def _is_one(given: Any) -> bool:
 
 
 def _is_encoding(given: Any) -> bool:
-    """True for what a tokenizer returns: a mapping with ``input_ids``."""
+    """Whether this is what a tokenizer returns, a mapping with ``input_ids``."""
     return isinstance(given, Mapping) and "input_ids" in given
 
 
@@ -102,12 +98,12 @@ def _unpadded(encoding: Mapping[str, Any]) -> tuple[list[Any], bool]:
     masks = [_listed(row) for row in mask] if several else [mask]
     if [len(row) for row in masks] != [len(row) for row in rows]:
         raise PromptError("attention_mask and input_ids differ in shape: give both as the tokenizer returned them")
-    return [_shown(*pair, number) for number, pair in enumerate(zip(rows, masks, strict=True), 1)], several
+    return [_kept(*pair, number) for number, pair in enumerate(zip(rows, masks, strict=True), 1)], several
 
 
-def _shown(ids: list[Any], mask: list[Any], number: int) -> list[Any]:
-    """Return the ids that the mask shows, which must follow each other."""
-    places = [place for place, shown in enumerate(mask) if shown]
+def _kept(ids: list[Any], mask: list[Any], number: int) -> list[Any]:
+    """Return the ids that the mask keeps, which must be adjacent."""
+    places = [place for place, keep in enumerate(mask) if keep]
     if places and places[-1] - places[0] >= len(places):
         raise PromptError(f"row {number} of attention_mask has holes: only padding at an end can be left out")
     return [ids[place] for place in places]

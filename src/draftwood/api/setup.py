@@ -1,4 +1,4 @@
-"""What every door builds before it decodes: target, drafters, planner, requests."""
+"""Builds what decoding needs from what the user gave: target, drafters, planner, requests."""
 
 from __future__ import annotations
 
@@ -31,31 +31,16 @@ from draftwood.verify.sampling import check_sampling
 DrafterSpec = str | Drafter | Sequence["str | Drafter"]
 
 SETTINGS = frozenset({"max_new_tokens", "stop", "logits_processor", "trace", *(f.name for f in fields(Sampling))})
-"""What `Setup.request` takes of whoever calls a door."""
+"""The keywords that `Setup.request` takes from users."""
 
 
 class Setup:
-    """Everything that requests share.
+    """What the requests of one call share: model, tokenizer, target, drafters with the user's texts, planner.
 
-    Parameters
-    ----------
-    model
-        A model of transformers, a `Target`, or a name that `draftwood.load` takes.
-    tokenizer
-        Comes with a model given by name.
-    drafters, planner
-        Names or objects.
-    sources
-        What the drafters draft from beside the prompt; files are opened before a model is loaded.
-
-    Raises
-    ------
-    UnknownNameError, UsageError
-        For names and options that nobody knows, and sources that are not there; before a model is loaded.
-    FileFormatError
-        For files of sources that are damaged.
-    VocabularyError
-        If tokenizer and model, or tokenizer and sources, do not belong together.
+    The model is one of transformers, a `Target`, or a name that `draftwood.load` takes, which brings its
+    tokenizer. Names and files are checked before a model is loaded: `UnknownNameError` and `UsageError` for
+    unknown names and options and missing files, `FileFormatError` for damaged files. `VocabularyError` if the
+    model or a file belongs to another tokenizer.
     """
 
     def __init__(
@@ -64,12 +49,12 @@ class Setup:
         tokenizer: Any,
         drafters: DrafterSpec,
         planner: str | Planner,
-        sources: UserTexts = UserTexts(),  # noqa: B008 - frozen
+        texts: UserTexts = UserTexts(),  # noqa: B008 - frozen
     ) -> None:
-        self.drafters = sources.complete(load_drafters(drafters))
-        load_planner(planner)  # wrong names are told before a model is loaded
-        opened = sources.opened(self.drafters)
-        self._kept = sources.to_save(opened)
+        self.drafters = texts.complete(load_drafters(drafters))
+        load_planner(planner)  # a wrong name raises before a model is loaded
+        opened = texts.opened(self.drafters)
+        self._memory = texts.to_save(opened)
         if isinstance(model, str | os.PathLike):
             from draftwood.models import load
 
@@ -78,41 +63,38 @@ class Setup:
         check_model(model)
         check_tokenizer_kind(tokenizer)
         self.model, self.tokenizer = model, tokenizer
-        self.target = _target(model, now=False)  # for questions; passes are of the model as it is when they begin
+        self.target = _target(model, now=False)  # for its capabilities; `refresh` prepares the model
         self.planner = planner_of(planner, learned(self.model), tokenizer)
-        self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(sources.given))
-        rows = self.target.capabilities.vocab_size
-        if tokenizer is not None and len(tokenizer) > rows:
+        self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(texts.given))
+        vocab_size = self.target.capabilities.vocab_size
+        if tokenizer is not None and len(tokenizer) > vocab_size:
             raise VocabularyError(
-                f"the tokenizer knows {len(tokenizer)} tokens and the model {rows}: they do not belong "
+                f"the tokenizer knows {len(tokenizer)} tokens and the model {vocab_size}: they do not belong "
                 "together; take both from one place"
             )
-        self.drafters = opened.bind(self.drafters, tokenizer, rows)
+        self.drafters = opened.bind(self.drafters, tokenizer, vocab_size)
         check_tokenizer(self.drafters, tokenizer)
 
     @property
     def names(self) -> list[str]:
-        """Names of the sources, by index."""
+        """Names of the drafters, by index."""
         return [d.name for d in self.drafters]
 
     def predicting(self, prediction: Any) -> tuple[Drafter, ...] | None:
-        """Return the drafters for a request of which this is expected; None: those that all requests share."""
+        """Return the drafters for a request with this prediction; None without one (it uses the shared ones)."""
         if prediction is None:
             return None
         self.drafters = UserTexts(prediction).complete(self.drafters)
         return predicting(self.drafters, prediction, self.tokenizer, self.target.capabilities.vocab_size)
 
     def saving(self) -> AbstractContextManager[None]:
-        """Save a memory that was given as a file on the way out, however that is taken."""
-        return saving(self._kept)
+        """Return a context that saves a memory that was given as a file when it ends, with or without an error."""
+        return saving(self._memory)
 
     def refresh(self) -> bool:
-        """Take the model as it is now; returns whether that takes another target than before.
+        """Prepare the model as it is now; returns whether its target is another one than before.
 
-        Raises
-        ------
-        CapabilityError
-            If the drafters ask for more than the model, as it is now, can give.
+        `CapabilityError` if the drafters need more than the model, as it is now, can give.
         """
         before, self.target = self.target, _target(self.model, now=True)
         if self.target is before:
@@ -121,7 +103,10 @@ class Setup:
         return True
 
     def contents(self) -> Any:
-        """What must be equal for rows that were read before to be the model's still; None where none is known."""
+        """Return a value that changes with the model's weights and code, which makes its cache invalid.
+
+        None for a user's own `Target`.
+        """
         if hasattr(self.model, "capabilities"):
             return None
         from draftwood.engines.transformers.shared import contents
@@ -129,7 +114,7 @@ class Setup:
         return contents(self.model, self.target)  # type: ignore[arg-type]
 
     def open(self, requests: Sequence[Request]) -> AbstractContextManager[list[ActiveSequence]]:
-        """Open rows for these requests, on the model as it is now."""
+        """Return a context with the opened sequences of these requests, on the model as it is now."""
         self.refresh()
         return open_sequences(self.target, self.drafters, requests, SampleAndMatch())
 
@@ -144,9 +129,9 @@ class Setup:
         drafters: Sequence[Drafter] | None = None,
         **sampling: Any,
     ) -> Request:
-        """Fill in what the model's generation config says and check the settings.
+        """Return a request with checked settings, filled up from the model's generation config.
 
-        ``trace`` keeps every tree; ``drafters`` are those of `predicting`.
+        ``trace`` keeps the trees of all steps; ``drafters`` are those of `predicting`.
         """
         config = getattr(self.model, "generation_config", None)
         fill_sampling(config, sampling)
@@ -180,8 +165,8 @@ class Setup:
     def _processors(self, processors: Any) -> Sequence[Processor]:
         if processors is None:
             return []
-        alone = callable(processors) and not isinstance(processors, list)
-        given = [processors] if alone or not isinstance(processors, Iterable) else list(processors)
+        single = callable(processors) and not isinstance(processors, list)  # LogitsProcessorList is callable, too
+        given = [processors] if single or not isinstance(processors, Iterable) else list(processors)
         if odd := [one for one in given if not callable(one)]:
             raise UsageError(f"{odd[0]!r:.80} is no logits processor: give callables (scores of a row in and out)")
         device = getattr(self.target, "device", None)
@@ -195,10 +180,10 @@ class Setup:
 def affordable(
     spec: DrafterSpec, drafters: tuple[Drafter, ...], capabilities: Capabilities, *, given: bool = False
 ) -> tuple[Drafter, ...]:
-    """Return the drafters; of the default set those that the target can serve, which may be none of them.
+    """Return the drafters, of the default set only those that the target can serve, which may be none.
 
-    Drafters that were asked for by name stay, and are refused when a text is opened. So are all where sources were
-    ``given`` and nobody could draft from them: who gives a source wishes for drafts.
+    Drafters that were named are all returned; opening a request raises an error for those that it cannot serve. So
+    it does if the user gave texts to copy from (``given``) and no drafter of the default set can be served.
     """
     if spec != "default":
         return drafters
@@ -206,15 +191,9 @@ def affordable(
     return drafters if given and not able else able
 
 
-def refuse_unknown(settings: Iterable[str], door: Callable[..., Any]) -> None:
-    """Refuse settings that nobody knows, before anything is loaded; the door's own keywords are named beside them.
-
-    Raises
-    ------
-    UnknownNameError
-        Names the nearest setting.
-    """
-    own = {name for name, p in inspect.signature(door).parameters.items() if p.kind is p.KEYWORD_ONLY}
+def refuse_unknown(settings: Iterable[str], call: Callable[..., Any]) -> None:
+    """Raise `UnknownNameError` for settings that are neither in `SETTINGS` nor keywords of ``call``."""
+    own = {name for name, p in inspect.signature(call).parameters.items() if p.kind is p.KEYWORD_ONLY}
     for name in settings:
         if name not in SETTINGS:
             raise UnknownNameError("setting", name, SETTINGS | own)

@@ -1,4 +1,4 @@
-"""The front doors: generate() and stream()."""
+"""The functions `generate` and `stream`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from draftwood.errors import UsageError
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 
 BATCH_SIZE = 8
-"""How many prompts of a list are written together where nobody says."""
+"""Default number of prompts of a list that are answered together."""
 
 
 def generate(
@@ -45,45 +45,45 @@ def generate(
     corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
     context: Text | Sequence[Text] | None = None,
 ) -> Any:
-    """Write answers, faster, without changing a token.
+    """Write answers faster by speculative decoding, without changing a token.
 
     Parameters
     ----------
     model
         A causal language model of transformers, a `Target`, or a model's name or folder.
     prompts
-        Text, token ids, a tensor of ids, what a tokenizer returns (its padding is left out), chat messages
+        Text, token ids, a tensor of ids, what a tokenizer returns (without its padding), chat messages
         (``[{"role": ..., "content": ...}]``), or a list of these. A list or a batch gives a list of answers.
     tokenizer
-        For text in or out and for ``stop``; comes with a model given by name.
+        For text in or out and for ``stop``; a model given by name brings its own.
     drafters
         ``"default"``, ``"suffix+lookup:max_ngram=3"``, Drafter objects, or a list of these; ``"none"`` is
         plain decoding through the same loop.
     planner
-        How much is drafted: ``"goodput"`` as much as pays, ``"fixed:16"``, ``"off"``, or a Planner.
-        Policies follow the name: ``"goodput+thermal"``.
+        How much is drafted: ``"goodput"`` as much as makes decoding fastest, ``"fixed:16"``, ``"off"``, or a
+        Planner. Policies follow the name: ``"goodput+thermal"``.
     max_new_tokens
         Most tokens to write; by default what the model's generation config says, else 256.
     temperature, top_k, top_p, min_p, repetition_penalty
         See `Sampling`; 0 is greedy. None means what the model's generation config says.
     seed
-        The same seed gives the same text, drafting on or off. None draws one.
+        The same seed gives the same text, with drafting on or off. None draws one.
     stop
         Text that ends the answer and is left out of it.
     logits_processor
-        Logits processors of transformers (a list of them); each request gets its own copy.
+        A list of logits processors of transformers; each request gets its own copy.
     batch_size
-        Of a list of prompts, so many are written together, sharing each pass; every text is the one that it would
-        be alone. Targets that take one text per pass write one after another.
+        How many prompts of a list are answered together, in shared passes; each text is the same as alone. Targets
+        that take one text per pass answer one after another.
     prediction
-        Text (or token ids) that you expect in the answer: what of it comes is copied. A list has alternatives;
-        with a list of prompts it has an entry per prompt: a text, a list of texts or None.
+        Text (or token ids) that you expect in the answer and that drafts copy. A list has alternatives; with a
+        list of prompts it has an entry per prompt: a text, a list of texts or None.
     memory
-        A `Memory` of earlier answers, in which these are remembered too, or its file, saved at the end.
+        A `Memory` of earlier answers to copy from, to which these are added, or its file, saved at the end.
     corpus
-        A `Corpus`, the file of one (see ``draftwood corpus build``), or several.
+        A `Corpus` to copy from, its file (see ``draftwood corpus build``), or several.
     context
-        Further texts to copy from, such as sources that are not in the prompt; text or token ids.
+        Further texts to copy from that are not in the prompt, as text or token ids.
 
     Returns
     -------
@@ -94,8 +94,8 @@ def generate(
     UsageError, PromptError, ModelError, CapabilityError, FileFormatError
         Before the first token, with a sentence that says what to do.
     DraftwoodError
-        In mid-text, where the model's scores are broken or a processor fails (its own error comes through). A list
-        of prompts raises no such error: that answer ends with ``finish_reason="error"`` and says why in ``error``,
+        In mid-text if the model's scores are broken; a processor's own error is raised as it is. With a list of
+        prompts neither is raised: that answer ends with ``finish_reason="error"`` and the reason in ``error``, and
         the others are written to their end.
     """
     streamed = Stream(
@@ -117,13 +117,13 @@ def stream(model: Any, prompt: Prompt, **settings: Any) -> Stream:
     -------
     Stream
         Iterate over its `Piece` objects; ``stream.generation`` holds what was written so far, also after an
-        interrupt. Closing it early (or leaving its ``with`` block) closes every session.
+        interrupt. Close it, or use it in a ``with`` block, to end the answer early.
     """
     return Stream(model, prompt, **settings)
 
 
 class Stream(Iterator[Piece]):
-    """Answers under way: an iterator over pieces, a context manager, and the record of what was written."""
+    """Answers that are being written: an iterator over their pieces, and a context manager that ends them."""
 
     def __init__(
         self,
@@ -144,12 +144,11 @@ class Stream(Iterator[Piece]):
     ) -> None:
         refuse_unknown(settings, Stream)
         batch_size = check_whole("batch_size", batch_size)
-        sources = UserTexts(prediction, memory, corpus, context)
-        setup = Setup(model, tokenizer, drafters, planner, sources)
+        setup = Setup(model, tokenizer, drafters, planner, UserTexts(prediction, memory, corpus, context))
         self.many, read = as_prompts(prompts, setup.tokenizer)
         settings |= {"stop": stop, "logits_processor": logits_processor}
         expected = per_prompt(prediction, len(read) if self.many else None)
-        bound = {id(one): setup.predicting(one) for one in expected}  # what all share is indexed once
+        bound = {id(one): setup.predicting(one) for one in expected}  # a shared prediction is indexed once
         requests = [
             setup.request(ids, drafters=bound[id(one)], **settings)
             for ids, one in zip(read, expected, strict=True)
@@ -176,7 +175,7 @@ class Stream(Iterator[Piece]):
         self.close()
 
     def close(self) -> None:
-        """Stop and close every session; what was written stays in `generation`."""
+        """End the answers; what was written stays in `generation`."""
         self._refuse_another_thread()
         self._pieces.close()
 
@@ -188,10 +187,10 @@ class Stream(Iterator[Piece]):
 def _written(
     setup: Setup, requests: Sequence[Request], generations: Sequence[Generation], batch_size: int, *, many: bool
 ) -> Generator[Piece]:
-    """Write the texts, some at a time. It holds no stream, so one that is dropped is closed at once."""
+    """Write the texts in batches; without a reference to the stream, so that a dropped stream ends at once."""
     width = batch_size if setup.target.capabilities.batch else 1
     with setup.saving():
         for start in range(0, len(requests), width):
             some = slice(start, start + width)
-            with setup.open(requests[some]) as rows:
-                yield from pieces(setup, rows, generations[some], start, many=many)
+            with setup.open(requests[some]) as sequences:
+                yield from pieces(setup, sequences, generations[some], start, many=many)

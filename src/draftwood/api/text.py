@@ -1,4 +1,4 @@
-"""From tokens to text while they come: no half characters, no stop strings, each piece with its source."""
+"""Turns tokens into text as they arrive: no half characters, no stop strings, each piece with its source."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Decode = Callable[[Sequence[int]], str]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some text and where its tokens came from: the name of a drafter, or ``"model"``.
+    """Some text and its source: the name of the drafter that proposed its tokens, or ``"model"``.
 
-    ``prompt`` is the number of the prompt that it answers, where several are written together.
+    ``prompt`` is the index of the prompt that it answers, in a list of prompts.
     """
 
     text: str
@@ -25,29 +25,23 @@ class Piece:
 class TextBuilder:
     """Turns tokens into pieces whose texts, joined, are the text of all tokens up to a stop string.
 
-    Parameters
-    ----------
-    decode
-        Token ids to text.
-    stop
-        Stop strings; what may turn out to begin one is held back.
-    prompt
-        Number of the prompt that the pieces answer.
+    ``decode`` turns token ids into text. Text that may be the beginning of a stop string is held back. ``prompt``
+    is the index of the prompt that the pieces answer.
     """
 
     def __init__(self, decode: Decode, stop: StopStrings | None = None, prompt: int = 0) -> None:
         self._decode, self._stop, self._prompt = decode, stop, prompt
         self._ids: list[int] = []
-        self._prefix = self._read = 0  # ids[prefix:read] give the context in which the next token is decoded
+        self._prefix = self._read = 0  # ids[prefix:read] are decoded again as context of the next token
         self._shown = 0
-        self._marks: list[tuple[int, str]] = []  # text up to this offset came from this source
+        self._marks: list[tuple[int, str]] = []  # (end, source) of text that was not shown yet
         self.text = ""
 
     def push(self, token: int, source: str) -> list[Piece]:
-        """Take in a token; returns what can be shown now."""
+        """Add a token; returns what can be shown now."""
         self._ids.append(token)
         now = self._decode(self._ids[self._prefix :])
-        if now.endswith("\ufffd"):  # in the middle of a character
+        if now.endswith("\ufffd"):  # the token ends within a character
             return []
         self._take(now, source)
         if self._stop is None:
@@ -56,9 +50,10 @@ class TextBuilder:
         return self._show(min(before_stop, len(self.text) - self._stop.held_back(self.text)))
 
     def finish(self, source: str) -> list[Piece]:
-        """No more tokens come; returns what was held back, cut before a stop string.
+        """Return what was held back, cut before a stop string, once no more tokens come.
 
-        After an interrupt in `push`, too: state changes in one statement each, between which no signal is handled.
+        It works after an interrupt in `push`, too, as each change of state is one statement, which no signal
+        splits.
         """
         self._take(self._decode(self._ids[self._prefix :]), source)
         if self._stop is not None:
@@ -66,7 +61,7 @@ class TextBuilder:
         return self._show(len(self.text))
 
     def _take(self, now: str, source: str) -> None:
-        """Take in what the tokens from ``prefix`` on say beyond those that were read."""
+        """Add the text ``now`` of the tokens from ``prefix`` on, less that of the tokens already read."""
         new = now[len(self._decode(self._ids[self._prefix : self._read])) :]
         text, read = self.text + new, len(self._ids)
         marks = [*self._marks, (len(text), source)] if new else self._marks

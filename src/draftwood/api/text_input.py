@@ -1,12 +1,12 @@
-"""Texts that users bring beside the prompt, as token ids."""
+"""Reads texts that users give besides the prompt (predictions, context) as token ids."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
 
-from draftwood.api.prediction_text import predictions
 from draftwood.errors import UsageError
 
 Text = str | Sequence[int]
@@ -15,20 +15,11 @@ Ids = tuple[int, ...]
 
 
 def per_prompt(prediction: Any, prompts: int | None) -> list[Any]:
-    """Return what is expected of each prompt.
+    """Return the prediction of each prompt.
 
-    Parameters
-    ----------
-    prediction
-        One text (or the token ids of one), which is for every prompt; else a list. For a single prompt it has
-        alternatives; for a list of prompts an entry per prompt: a text, a list of alternatives, or None.
-    prompts
-        How many prompts the list has; None is a single one.
-
-    Raises
-    ------
-    UsageError
-        If there are not as many entries as prompts.
+    One text (or the token ids of one) is for every prompt. For a single prompt (``prompts`` is None) a list holds
+    alternatives. For a list of prompts it holds an entry per prompt: a text, a list of alternatives, or None;
+    `UsageError` if the number of entries differs.
     """
     if prompts is None:
         return [prediction]
@@ -44,29 +35,40 @@ def per_prompt(prediction: Any, prompts: int | None) -> list[Any]:
 
 
 def read_prediction(given: Any, tokenizer: Any, vocab_size: int | None = None) -> tuple[Ids, ...]:
-    """Return the token ids of what is expected of one prompt, in all forms it may take; empty texts have none.
+    """Return the token ids of the prediction of one prompt, text in all its `variants`; empty texts are left out.
 
-    Raises
-    ------
-    UsageError
-        For what is no text, text without a tokenizer, and ids outside the vocabulary.
+    Raises `UsageError` as `read_texts` does.
     """
     texts: list[Ids] = []
     for one in several(given, "prediction"):
         if isinstance(one, str):
-            texts += predictions(one, _needed(tokenizer, "prediction"))
+            texts += variants(one, _needed(tokenizer, "prediction"))
         else:
             texts += [ids] if (ids := _ids(one, "prediction", tokenizer, vocab_size)) else []
     return tuple(dict.fromkeys(texts))
 
 
+def variants(text: str, tokenizer: Any) -> tuple[Ids, ...]:
+    """Return the token ids of a text as it is, after a space, and inside a JSON string, where these differ.
+
+    A first token that differs (after a newline, in a code fence) costs the drafter one step, but newlines and
+    quotes that are escaped, as in the arguments of a tool call, change tokens on every line.
+    """
+    forms = [text]
+    if text[:1].strip():  # the chat template may leave a space to the answer
+        forms.append(" " + text)
+    escaped = json.dumps(text, ensure_ascii=False)[1:-1]
+    if escaped != text:
+        forms.append(escaped)
+    ids = (tuple(tokenizer(form, add_special_tokens=False)["input_ids"]) for form in forms)
+    return tuple(dict.fromkeys(form for form in ids if form))
+
+
 def read_texts(given: Any, what: str, tokenizer: Any, vocab_size: int | None) -> tuple[Ids, ...]:
     """Return the token ids of one text or several; empty ones are left out.
 
-    Raises
-    ------
-    UsageError
-        For what is no text, text without a tokenizer, and ids outside the vocabulary.
+    `UsageError` for anything but texts and token ids, for text without a tokenizer, and for ids outside the
+    vocabulary; the message calls the texts ``what``.
     """
     texts = (_ids(one, what, tokenizer, vocab_size) for one in several(given, what))
     return tuple(text for text in texts if text)

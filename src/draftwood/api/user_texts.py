@@ -1,4 +1,4 @@
-"""What users bring to draft from beside the prompt: predictions, a memory, corpora, further texts."""
+"""The user's texts that drafters copy from besides the prompt: predictions, a memory, corpora, context."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.api.text_input import Prediction, Text, read_prediction, read_texts, several
-from draftwood.contracts import Drafter, DraftTexts, TokenFile
+from draftwood.contracts import Drafter, DraftTexts
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.declaring import files_of, takes_of
 from draftwood.drafters.load import load as load_drafters
@@ -27,43 +27,27 @@ CorpusGiven = Corpus | str | PathLike[str]
 log = logging.getLogger("draftwood")
 
 _OWN = {"prediction": "prediction", "memory": "memory", "corpus": "corpus", "context": "ngram"}
-"""The drafter that is added for what no drafter of the set takes."""
+"""The drafter that is added for a kind of text that no drafter of the set takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserTexts:
-    """What was given; None is nothing.
+    """What the user gave; None is nothing."""
 
-    Attributes
-    ----------
-    prediction
-        Texts that the user expects, as text or token ids; see `per_prompt`.
-    memory
-        A `Memory`, or its file: loaded if it is there, and saved when the call ends.
-    corpus
-        A `Corpus` or the file of one, or several of these.
-    context
-        Further texts to copy from, as text or token ids; one or several.
-    """
-
-    prediction: Prediction | None = None
-    memory: MemoryGiven | None = None
+    prediction: Prediction | None = None  # texts that the user expects; see `per_prompt`
+    memory: MemoryGiven | None = None  # a file is loaded if it exists and saved when the call ends
     corpus: CorpusGiven | Sequence[CorpusGiven] | None = None
-    context: Text | Sequence[Text] | None = None
+    context: Text | Sequence[Text] | None = None  # further texts to copy from
 
     @property
     def given(self) -> list[str]:
         """Names of what was given."""
-        names = ("prediction", "memory", "corpus", "context")
-        return [name for name in names if getattr(self, name) is not None]
+        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
 
     def complete(self, drafters: tuple[Drafter, ...]) -> tuple[Drafter, ...]:
-        """Return the drafters, and behind them one more for each source that none of them drafts from.
+        """Return the drafters, followed by one for each kind of text given here that none of them takes.
 
-        Raises
-        ------
-        UsageError
-            If there are no drafters at all: plain decoding drafts from nothing.
+        `UsageError` if there are texts and no drafters: plain decoding copies from nothing.
         """
         given = self.given
         if given and not drafters:
@@ -78,26 +62,22 @@ class UserTexts:
         return (*drafters, *added)
 
     def label(self, spec: str) -> str:
-        """Return the name of these drafters with what `complete` adds: ``suffix+prediction``."""
+        """Return the names of the drafters including those that `complete` adds, as in ``suffix+prediction``."""
         if not self.given:
             return spec
         drafters = load_drafters(spec)
         return "+".join([spec, *(d.name for d in self.complete(drafters)[len(drafters) :])])
 
     def opened(self, drafters: Iterable[Drafter] = ()) -> UserTexts:
-        """Return the same with files opened; ``drafters`` may say how many tokens a memory holds.
+        """Return the same texts with files opened; ``drafters`` may declare how many tokens a memory holds.
 
-        Raises
-        ------
-        UsageError
-            For what is no source, and files that are not there; a memory need not be.
-        FileFormatError
-            For files that are no memory or corpus, or damaged.
+        `UsageError` for what is neither file nor object and for missing files, though a memory's need not exist;
+        `FileFormatError` for files of another kind and damaged ones.
         """
         return replace(self, memory=self._memory(drafters), corpus=self._corpora())
 
     def said(self) -> dict[str, str]:
-        """Return what tells these sources from others, for the header of a measurement."""
+        """Return what identifies these texts, by digests, for the header of a measurement."""
         opened, found = self.opened(), {}
         for name in ("prediction", "context"):
             if getattr(self, name) is not None:
@@ -112,7 +92,7 @@ class UserTexts:
         return found
 
     def to_save(self, opened: UserTexts) -> Memory | None:
-        """Return the memory of ``opened`` that was given as a file here, if one was."""
+        """Return the memory of ``opened`` if it was given as a file here, else None."""
         return opened.memory if isinstance(opened.memory, Memory) and opened.memory is not self.memory else None
 
     def _memory(self, drafters: Iterable[Drafter]) -> Memory | None:
@@ -122,7 +102,7 @@ class UserTexts:
         sizes = {size for drafter in drafters if (size := takes_of(drafter).memory_tokens) is not None}
         if len(sizes) > 1:
             said = " and ".join(f"tokens={size}" for size in sorted(sizes))
-            raise UsageError(f"one memory is given, and its drafters say {said}: give the same everywhere")
+            raise UsageError(f"one memory is given, and its drafters ask for {said}: give all of them the same")
         return Memory.open(path, *sizes)
 
     def _corpora(self) -> tuple[Corpus, ...] | None:
@@ -133,14 +113,17 @@ class UserTexts:
         return tuple(c if isinstance(c, Corpus) else Corpus.open(_path(c, "corpus")) for c in files)
 
     def bind(self, drafters: tuple[Drafter, ...], tokenizer: Any, vocab_size: int | None) -> tuple[Drafter, ...]:
-        """Return the drafters with everything `opened` at hand, but predictions, which belong to a prompt."""
+        """Return the drafters with the texts that each takes, except predictions, which belong to one prompt.
+
+        Called on what `opened` returned.
+        """
         context = () if self.context is None else read_texts(self.context, "context", tokenizer, vocab_size)
         brought = DraftTexts(memory=self.memory, corpus=self.corpus or (), context=context)  # type: ignore[arg-type]
         return tuple(_with(drafter, brought) for drafter in drafters)
 
 
 def _with(drafter: Any, brought: DraftTexts) -> Drafter:
-    """Return the drafter with those texts that it takes; the same object where it takes none of them."""
+    """Return the drafter with those texts that it takes; the same object if it takes none of them."""
     takes, fitting = takes_of(drafter), {}
     for field in fields(brought):
         value = getattr(brought, field.name)
@@ -153,23 +136,17 @@ def _with(drafter: Any, brought: DraftTexts) -> Drafter:
 def predicting(
     drafters: tuple[Drafter, ...], prediction: Any, tokenizer: Any, vocab_size: int | None = None
 ) -> tuple[Drafter, ...]:
-    """Return the drafters, those that take a prediction bound to the texts of one prompt."""
+    """Return the drafters, those that take a prediction with that of one prompt."""
     texts = () if prediction is None else read_prediction(prediction, tokenizer, vocab_size)
     every: tuple[Any, ...] = drafters
     return tuple(d.with_user_texts(DraftTexts(prediction=texts)) if takes_of(d).prediction else d for d in every)
 
 
 def check_tokenizer(drafters: Iterable[Drafter], tokenizer: Any) -> None:
-    """Compare the tokenizer in use with those of the files that drafters declare, however these came there.
+    """Raise `VocabularyError` if a file that a drafter has opened holds the token ids of another tokenizer.
 
-    Ids of an unknown tokenizer are not compared, nor is a tokenizer that does not give its vocabulary.
-
-    Raises
-    ------
-    VocabularyError
-        If a file holds the ids of another tokenizer.
-    UsageError
-        If a file tells its tokenizer and there is none to compare it with.
+    `UsageError` if a file names its tokenizer and ``tokenizer`` is None. Files that do not name theirs are not
+    checked, nor is a tokenizer without ``get_vocab``.
     """
     files = [file for drafter in drafters for file in files_of(drafter)]
     if tokenizer is None:
@@ -181,20 +158,17 @@ def check_tokenizer(drafters: Iterable[Drafter], tokenizer: Any) -> None:
     elif files and hasattr(tokenizer, "get_vocab"):
         from draftwood.models.fingerprint import tokenizer_fingerprint
 
+        fingerprint = tokenizer_fingerprint(tokenizer)
         for file in files:
-            _compare(file, tokenizer_fingerprint(tokenizer))
-
-
-def _compare(file: TokenFile, fingerprint: str) -> None:
-    compare_tokenizers(file.name, file.tokenizer, fingerprint)
-    if file.accept is not None:
-        file.accept(fingerprint)
+            compare_tokenizers(file.name, file.tokenizer, fingerprint)
+            if file.accept is not None:
+                file.accept(fingerprint)
 
 
 def detached(drafters: Iterable[Drafter]) -> tuple[Drafter, ...]:
-    """Return drafters that know what these know now, write no file and teach nobody else what they learn.
+    """Return copies of the drafters that learn for themselves and write no file.
 
-    Those that share a memory share its copy.
+    Drafters that share a memory share its copy.
     """
     copies: dict[int, Any] = {}
 
@@ -208,9 +182,9 @@ def detached(drafters: Iterable[Drafter]) -> tuple[Drafter, ...]:
 
 @contextmanager
 def saving(memory: Memory | None) -> Iterator[None]:
-    """Save a memory on the way out, however that is taken, if something came into it.
+    """Save a memory that has changed when the context ends, with or without an error.
 
-    Where that fails a warning is logged: who has the text must not lose it.
+    If saving fails a warning is logged; an error would cost the user the text.
     """
     try:
         yield

@@ -1,64 +1,127 @@
-"""Writing one answer onto the screen, as several verbs do; what was produced survives an interrupt."""
+"""Writes one answer onto the screen, plainly or compared; what was produced survives an interrupt."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any, Self
 
-from draftwood.cli.render import Writer, console
+from draftwood.cli import screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from rich.console import Console
+
     from draftwood.api.generation import Generation
     from draftwood.api.text import Piece
     from draftwood.cli.options import Loaded
+    from draftwood.cli.render import Writer
+    from draftwood.measure.compare import Comparison
+    from draftwood.measure.records.records import Answer
 
 
-def write(
-    loaded: Loaded, content: Any, settings: dict[str, Any], writer: Writer | None
-) -> tuple[Generation, bool]:
-    """Write an answer; returns it as far as it came, and whether it was interrupted.
+def write(loaded: Loaded, content: Any, writer: Writer | None, *, trace: bool = False) -> tuple[Generation, bool]:
+    """Write an answer to a prompt; returns it as far as it came, and whether it was interrupted.
 
-    Parameters
-    ----------
-    loaded, content, settings
-        Model, prompt and settings as `draftwood.stream` takes them.
-    writer
-        Shows the pieces as they come; None shows nothing.
+    ``writer`` shows the pieces as they come; ``trace`` keeps the tree of each step.
     """
     from draftwood.api.stream import stream
 
-    with Waiting(loaded.model) as waiting, stream(loaded.model, content, **loaded.objects, **settings) as pieces:
-        try:
+    settings = loaded.objects | loaded.given.settings
+    with Waiting(loaded.model) as waiting, stream(loaded.model, content, trace=trace, **settings) as pieces:
+        with screen.CtrlC() as stop:
             for piece in waiting.until_first(pieces, pieces.generation.prompt_tokens):
                 if writer is not None:
                     writer.piece(piece)
-        except KeyboardInterrupt:
-            return pieces.generation, True
-    return pieces.generation, False
+        return pieces.generation, stop.pressed
+
+
+def recorded(
+    loaded: Loaded, generation: Generation, number: int = 0, task: str = "live", name: str = "answer", **more: Any
+) -> Answer:
+    """Return an answer as files of records hold it."""
+    from draftwood.measure.records.records import Answer
+    from draftwood.measure.records.texts import token_texts
+
+    ids, given = generation.ids, loaded.given
+    return Answer(
+        number, task, name, given.label, drafters=loaded.names, planner=given.planner, output_ids=ids,
+        pieces=token_texts(ids, loaded.tokenizer), steps=generation.steps,
+        finish_reason=generation.finish_reason, seed=generation.seed, **more,
+    )  # fmt: skip
+
+
+class Answering:
+    """An answer under way; what was produced survives an interrupt. ``quiet`` shows nothing."""
+
+    def __init__(self, loaded: Loaded, content: Any, *, quiet: bool = False) -> None:
+        from draftwood.cli.render import Writer
+
+        self.generation: Generation | None = None
+        self.comparison: Comparison | None = None
+        self._loaded, self._content = loaded, content
+        self._writer = None if quiet else Writer(loaded.names)
+
+    def write(self, *, trace: bool = False) -> bool:
+        """Write the answer; returns whether it was interrupted."""
+        self.generation, interrupted = write(self._loaded, self._content, self._writer, trace=trace)
+        return interrupted
+
+    def compare(self, rounds: int) -> bool:
+        """Write the answer several times, plainly and drafted; returns whether it was interrupted."""
+        from draftwood.cli.render import Rounds
+        from draftwood.measure.compare import Comparison, compare
+
+        self.comparison = Comparison()
+        settings = self._loaded.objects | self._loaded.given.settings
+        with screen.CtrlC() as stop, Rounds(rounds, self._writer) as progress:
+            compare(
+                self._loaded.model, self._content, rounds=rounds, into=self.comparison,
+                on_round=progress.begin, on_piece=progress.piece, **settings,
+            )  # fmt: skip
+        self.generation = next(iter(self.comparison.drafted), None)
+        return stop.pressed
+
+    def end_line(self) -> None:
+        """End the line of what was written so far."""
+        if self._writer is not None:
+            self._writer.line()
+
+    def finish(self, to: Console | None = None, *, iterations: bool = False) -> None:
+        """Write the rest of the text, the iterations if they are asked for, legend and summary."""
+        from draftwood.cli.iterations import print_iterations
+        from draftwood.cli.render import people, print_flow, print_summary, verdict
+
+        if self.generation is None or self._writer is None:
+            return
+        self._writer.end(self.generation.text)
+        if not self.generation.ids:  # interrupted while the prompt was read
+            return
+        to = to or people()
+        if iterations:
+            print_iterations(to, self.generation, self._loaded.names, self._loaded.tokenizer)
+        print_summary(to, self.generation, self._loaded.names)
+        if self.comparison is not None and self.comparison.rounds:
+            print_flow(to, verdict(self.comparison).split(", "), ", ")
 
 
 class Waiting:
     """Shows on a terminal what is going on until the first piece of an answer comes.
 
-    Parameters
-    ----------
-    model
-        Whose target counts the tokens that it reads.
+    The model's target counts the tokens that it reads.
     """
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self._what, self._before = "preparing", 0
         self._tokens: int | None = None
-        self._status = console(sys.stderr).status(self) if sys.stderr.isatty() else None
+        self._status = screen.console(sys.stderr).status(self) if sys.stderr.isatty() else None
 
     def until_first(self, pieces: Iterable[Piece], tokens: int | None = None) -> Iterator[Piece]:
         """Yield the pieces; before the first one a prompt of so many tokens is read (None: unknown)."""
         self._what, self._tokens, self._before = "reading", tokens, self._read
         for piece in pieces:
-            self._stop()
+            self.__exit__()
             yield piece
 
     def __rich__(self) -> str:
@@ -75,14 +138,11 @@ class Waiting:
 
         return getattr(known_target(self._model), "tokens_read", 0)
 
-    def _stop(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-
     def __enter__(self) -> Self:
         if self._status is not None:
             self._status.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
+        if self._status is not None:
+            self._status.stop()

@@ -1,20 +1,22 @@
-"""``draftwood bench``: drafters and peers side by side on the same prompts."""
+"""``draftwood bench``: compares drafters, and other engines, on the same prompts."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places
+from draftwood.cli import early, measuring, options, screen
+from draftwood.cli.early import check_sampling
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
     from draftwood.api.setup import Setup
     from draftwood.measure.bench.arms import Arm
-    from draftwood.measure.bench.run import Bench
+    from draftwood.measure.bench.run import Bench, BenchSettings
+    from draftwood.measure.prompt_files import Job
     from draftwood.measure.records.writer import RecordsWriter
 
 Tasks = Annotated[
@@ -25,17 +27,22 @@ Tasks = Annotated[
 ]
 Peers = Annotated[
     str | None,
-    typer.Option(metavar="PEER,PEER", help="Others on the same weights: transformers:lookup, llama.cpp:all."),
+    typer.Option(
+        metavar="PEER,PEER", help="Other engines on the same weights: transformers:lookup, llama.cpp:all."
+    ),
 ]
 Planner = Annotated[str | None, typer.Option(help="How much is drafted. [default: goodput]")]
 Draft = Annotated[int | None, typer.Option(min=0, help="Short for --planner fixed:N.")]
 Temperature = Annotated[
-    float | None, typer.Option(help="For every prompt. [default: what the task says, else greedy]")
+    float | None, typer.Option(help="Temperature for every prompt. [default: the task's own, else greedy]")
 ]
 Rounds = Annotated[int, typer.Option(min=1, help="Runs of each arm on each prompt.")]
-Seed = Annotated[int, typer.Option(help="Of sampling, and of the order of runs.")]
+Seed = Annotated[int, typer.Option(help="Seed of sampling and of the order of runs.")]
 Sustain = Annotated[
-    float | None, typer.Option(min=1, metavar="SECONDS", help="Instead, repeat one answer for so long: the trend.")
+    float | None,
+    typer.Option(
+        min=1, metavar="SECONDS", help="Instead, repeat one answer for this long and show how its speed changes."
+    ),
 ]
 
 
@@ -63,60 +70,55 @@ def bench(
 ) -> None:
     """Compare drafters, and peers, on the same prompts.
 
-    Every arm of ours but none drafts from what --prediction, --memory, --corpus and --context give. A memory
-    carries over from prompt to prompt within an arm; every round begins with what its file holds, which is
-    not written to.
+    Every arm of draftwood except none drafts from what --prediction, --memory, --corpus and --context give.
+    Within an arm, a memory carries over from prompt to prompt; each round starts with what the memory's file
+    holds, and the file is not changed.
     """
     from draftwood.cli.bench_table import show
     from draftwood.measure.bench.differences import differences
     from draftwood.measure.bench.run import BenchSettings
     from draftwood.measure.bench.table import table
 
-    chosen = measuring.planner_of(planner, draft, options.PLANNER_DEFAULT)
+    if planner is not None and draft is not None:
+        raise UsageError(f"--draft {draft} means --planner fixed:{draft}: give one of them")
+    chosen = f"fixed:{draft}" if draft is not None else planner or options.PLANNER_DEFAULT
     _check(call, chosen, temperature, sustain)
     specs = _arms(drafters, chosen, texts.sources)
     jobs = measuring.jobs_of(tasks, prompts, limit, chat)
     settings = BenchSettings(chosen, max_new_tokens, temperature, seed)
     run = _Run(loading, specs, peers, settings, output, texts.sources)
-    measuring.check_jobs(jobs, loading.model)
-    run.load()
-    jobs = measuring.as_asked(jobs, prompts is not None, run.tokenizer, chat, quiet=as_json)
+    jobs = run.load(jobs, chat, own=prompts is not None, quiet=as_json)
     try:
-        with measuring.progress() as bar:
+        with screen.progress() as bar:
             work = run.prepare(jobs, bar)
             if sustain is not None:
                 interrupted = run.sustain(work, jobs[0], sustain, bar)
             else:
-                interrupted = run.rounds(work, rounds)
-                for row in differences(run.writer.rows, run.target, run.names["dtype"]):
+                with screen.CtrlC() as stop:
+                    work.run(rounds)
+                interrupted = stop.pressed
+                for row in differences(run.writer.records, run.target, run.names["dtype"]):
                     run.writer.other(row)
     finally:
         run.close()
-    rows = table(run.writer.rows)
-    if as_json:
-        others = {k: run.writer.rows.of_kind(k) for k in ("difference", "sustained")}
-        print(json.dumps({"rows": rows, **others, "header": run.writer.rows.header, "interrupted": interrupted}))
-    else:
-        show(rows, run.writer.rows)
-    if interrupted:
-        raise typer.Exit(130)
+    kept, rows = run.writer.records, table(run.writer.records)
+    others = {kind: kept.of_kind(kind) for kind in ("difference", "sustained")}
+    document = {"rows": rows, **others, "header": kept.header, "interrupted": interrupted}
+    screen.finish(document, lambda: show(rows, kept), as_json=as_json, interrupted=interrupted)
 
 
 def _check(call: typer.Context, planner: str, temperature: float | None, sustain: float | None) -> None:
-    """Refuse at once what would be refused, or be without effect, after the model is loaded."""
-    from draftwood.cli.early import check_sampling
-    from draftwood.errors import UsageError
+    """Refuse, before the model is loaded, settings that are wrong or would have no effect."""
     from draftwood.planning.load import load as load_planner
 
     load_planner(planner)
     check_sampling({"temperature": temperature})
-    source = call.get_parameter_source("rounds")
-    if sustain is not None and source is not None and source.name == "COMMANDLINE":
+    if sustain is not None and options.was_given(call, "rounds"):
         raise UsageError("--sustain repeats one answer for so long, which --rounds cannot count: leave one out")
 
 
 def _arms(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
-    """Return plain decoding and the sets of drafters, their files opened once."""
+    """Return plain decoding and the sets of drafters, after opening their files once as a check."""
     from draftwood.drafters.load import arms
 
     specs = list(dict.fromkeys(["none", *(spec for spec, _ in arms(drafters))]))
@@ -128,11 +130,11 @@ def _arms(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
 
 
 class _Run:
-    """Model, arms and rows of one bench."""
+    """Model, arms and records of one bench."""
 
     def __init__(
-        self, loading: options.Loading, specs: list[str], peers: str | None, settings: Any, output: Path | None,
-        sources: dict[str, Any],
+        self, loading: options.Loading, specs: list[str], peers: str | None, settings: BenchSettings,
+        output: Path | None, sources: dict[str, Any],
     ) -> None:  # fmt: skip
         from draftwood.api.user_texts import UserTexts
         from draftwood.engines.peers import peer_names
@@ -140,7 +142,7 @@ class _Run:
         if peers:
             engines = [peer.engine for peer in peer_names(peers)]
             peers = ",".join([*dict.fromkeys(engines), peers])  # each with its engine's plain decoding beside it
-        places.check_rows(output, "bench")
+        early.check_rows(output, "bench")
         self.names = {"model": loading.model, "dtype": loading.dtype}
         self._loading, self._specs, self._peers = loading, specs, peers
         self._sources = UserTexts(**sources)
@@ -149,13 +151,14 @@ class _Run:
         self.writer: RecordsWriter
         self.target: Any = None
 
-    def load(self) -> None:
-        """Load the model."""
-        self._model, self.tokenizer = self._loading.load()
+    def load(self, jobs: list[Job], chat: bool | None, *, own: bool, quiet: bool) -> list[Job]:
+        """Load the model; returns the prompts, in its chat template where that applies."""
+        self._model, self._tokenizer, jobs = measuring.load(self._loading, jobs, chat, own=own, quiet=quiet)
         self.names["dtype"] = options.dtype_of(self._model)
+        return jobs
 
-    def prepare(self, jobs: list[Any], bar: Any) -> Bench:
-        """Open the rows file, make the arms."""
+    def prepare(self, jobs: list[Job], bar: Any) -> Bench:
+        """Open the records file, make the arms."""
         from draftwood.api.setup import Setup
         from draftwood.engines.peers import load_peers
         from draftwood.measure.bench.arms import PeerArm
@@ -164,66 +167,47 @@ class _Run:
         from draftwood.measure.records.records import header
         from draftwood.measure.records.writer import RecordsWriter
 
-        setup = Setup(self._model, self.tokenizer, "none", self._settings.planner)
+        setup = Setup(self._model, self._tokenizer, "none", self._settings.planner)
         self.target = setup.target
         threads = measuring.torch_threads(self._loading.threads)
-        said = {
-            **self.names,
-            "threads": threads,
-            "planner": self._settings.planner,
-            "max_new_tokens": self._settings.max_new_tokens,
-            "temperature": self._settings.temperature,
-            "seed": self._settings.seed,
-        }
+        said: dict[str, Any] = {**self.names, "threads": threads, **asdict(self._settings)}
         if not self._loading.pack:
             said["pack"] = False
         if self._loading.device is not None:
             said["device"] = self._loading.device
         said |= self._sources.said()
         self.writer = RecordsWriter(self._output, header("bench", said, provenance(**self.names, threads=threads)))
-        self.arms = [*self._ours(setup)]
+        self.arms = self._ours(setup)
         if self._peers:
-            found = load_peers(self._peers, self._model, self.tokenizer, self.names["model"], threads)
+            found = load_peers(self._peers, self._model, self._tokenizer, self.names["model"], threads)
             self.arms += [PeerArm(peer) for peer in found]
         return Bench(setup, self.arms, jobs, self._settings, self.writer, bar)
 
-    def _ours(self, setup: Setup) -> Iterator[Arm]:
-        """Yield the arms of ours; what two of them have become alike is one."""
+    def _ours(self, setup: Setup) -> list[Arm]:
+        """Return draftwood's arms; drafters that come to the same label are one arm."""
         from draftwood.api.user_texts import UserTexts
         from draftwood.measure.bench.arms import OurArm
 
-        seen: set[str] = set()
+        found: dict[str, Arm] = {}
         for spec in self._specs:
             sources = self._sources if spec != "none" else UserTexts()
             label = sources.label(spec)
-            if label not in seen:
-                seen.add(label)
-                yield OurArm(label, setup, self._settings.planner, sources, spec)
+            if label not in found:
+                found[label] = OurArm(label, setup, self._settings.planner, sources, spec)
+        return [*found.values()]
 
-    def rounds(self, work: Bench, rounds: int) -> bool:
-        """Run; returns whether it was interrupted."""
-        try:
-            work.run(rounds)
-        except KeyboardInterrupt:
-            return True
-        return False
-
-    def sustain(self, work: Bench, job: Any, seconds: float, bar: Any) -> bool:
+    def sustain(self, work: Bench, job: Job, seconds: float, bar: Any) -> bool:
         """Repeat one answer; returns whether it was interrupted."""
         from draftwood.measure.bench.sustain import Sustained, sustain
 
         found: list[Sustained] = []
-        interrupted = False
-        try:
+        with screen.CtrlC() as stop:
             sustain(work, self.arms, job, seconds, found, lambda arm, at: bar(int(at), int(seconds), arm))
-        except KeyboardInterrupt:
-            interrupted = True
         for each in found:
             self.writer.other(each.to_json())
-        return interrupted
+        return stop.pressed
 
     def close(self) -> None:
-        """Close arms and file."""
         for arm in self.arms:
             arm.close()
         if hasattr(self, "writer"):

@@ -1,15 +1,14 @@
-"""How ``draftwood bench`` shows what it measured: the table, worst first, and what a table does not say."""
+"""Prints what ``draftwood bench`` measured: the table, worst task first, and notes below it."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Column, Table
+from rich.table import Table
 
-from draftwood.cli.measuring import number, percent, plain_table
-from draftwood.cli.render import console
+from draftwood.cli import screen
+from draftwood.cli.screen import number, percent
 from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, geometric_mean
 
 if TYPE_CHECKING:
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
 
     from draftwood.measure.records.records import Records
 
-_GAP = 2  # columns between two columns of a table
+_UNLIMITED = 10_000  # characters in a line
 
 Cell = Callable[[dict[str, Any]], str]
 
 
 def show(rows: list[dict[str, Any]], kept: Records) -> None:
     """Print the table of `measure.bench.table.table`, the means, trends and differences."""
-    to = console(sys.stdout)
+    to = screen.console()
     if rows:
         to.print(_table(rows, to), soft_wrap=False)
         to.print(
@@ -52,6 +51,13 @@ def _interval(row: dict[str, Any]) -> str:
     return f"{interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
 
 
+def _overhead(row: dict[str, Any]) -> str:
+    """Return the share of time spent outside the target's passes."""
+    seconds = row["seconds"]
+    total = sum(seconds.values()) if seconds else 0.0
+    return percent(1 - seconds["score"] / total) if total else ""
+
+
 _CELLS: dict[str, Cell] = {
     "accept. length": _length,
     "accept. rate": lambda r: percent(r["acceptance_rate"]),
@@ -67,21 +73,15 @@ _CELLS: dict[str, Cell] = {
     "ITL p95 ms": lambda r: number(r["p95_itl"], 1, 1000),
     "CPUs": lambda r: number(r["cpu_share"], 1),
     "J/token": lambda r: number(r["joules_per_token"]),
-    "overhead": lambda r: _overhead(r["seconds"]),
+    "overhead": _overhead,
 }
-
-
-def _overhead(seconds: dict[str, float] | None) -> str:
-    """Share of everything but the target's passes."""
-    total = sum(seconds.values()) if seconds else 0.0
-    return percent(1 - seconds["score"] / total) if seconds and total else ""
 
 
 _DISPENSABLE = (
     "overhead", "J/token", "CPUs", "ITL p95 ms", "TPOT ms", "TTFT ms", "3+ accepted", "whole", "coverage",
     "accept. rate", "interval", "acc./cycle",
 )  # fmt: skip
-"""Columns that narrow terminals leave out, the first ones first."""
+"""Columns that narrow terminals leave out, in this order."""
 
 
 def _table(rows: list[dict[str, Any]], to: Console) -> Table:
@@ -89,21 +89,21 @@ def _table(rows: list[dict[str, Any]], to: Console) -> Table:
     cells = {name: cell for name, cell in _CELLS.items() if any(map(cell, rows))}
     table = _filled(rows, cells, tall=False)
     for name in ("", *_DISPENSABLE):
-        if _width(table) <= to.width:
-            break
+        if _excess(table, to) <= 0:
+            return table
         cells.pop(name, None)
         table = _filled(rows, cells, tall=True)
-    else:  # names alone are too long
-        if (excess := _width(table) - to.width) > 0:
-            arm = table.columns[1]
-            arm.width, arm.overflow = max(1, _column(arm) - excess), "fold"
+    if (excess := _excess(table, to)) > 0:  # names alone are too long
+        arm = table.columns[1]
+        widest = max(len(row["drafter"]) for row in rows)
+        arm.width, arm.overflow = max(1, widest - excess), "fold"
     return table
 
 
 def _filled(rows: list[dict[str, Any]], cells: dict[str, Cell], *, tall: bool) -> Table:
     """Return the table with these columns, their headers in two lines if ``tall``."""
     first, arm, *columns, last = (_two_lines(n) if tall else n for n in ("task", "arm", *cells, "identical"))
-    table = plain_table(first, arm, *columns, last=last)
+    table = screen.table(first, arm, *columns, last=last)
     table.columns[1].justify = "left"
     for row in sorted(rows, key=_place):
         same = {True: "yes", False: "NO", None: ""}[row["identical"]]
@@ -116,18 +116,13 @@ def _two_lines(header: str) -> str:
     return f"{before}\n{last}"
 
 
-def _width(table: Table) -> int:
-    return sum(_column(column) + _GAP for column in table.columns) - _GAP
-
-
-def _column(column: Column) -> int:
-    """Characters of a column's widest line."""
-    lines = [line for cell in (column.header, *column.cells) for line in str(cell).split("\n")]
-    return max(map(len, lines))
+def _excess(table: Table, to: Console) -> int:
+    """Characters by which a table is wider than the console."""
+    return to.measure(table, options=to.options.update(max_width=_UNLIMITED)).maximum - to.width
 
 
 def _place(row: dict[str, Any]) -> tuple[bool, str, bool, float]:
-    """Ours first, then engine by engine, each with its worst task first."""
+    """Sort key: draftwood first, then engine by engine, each with its worst task first."""
     speedup = row["speedup_unlooped"]
     return row["engine"] != "draftwood", row["engine"], speedup is None, speedup or 0.0
 

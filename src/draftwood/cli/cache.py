@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from draftwood.cli import measuring, options, places
+from draftwood.cli import early, options, screen
+from draftwood.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
-    from draftwood.cli.cache_texts import Tokens
     from draftwood.drafters.llama_cpp.ngram_counts_file import CountsFile
 
 Texts = Annotated[
@@ -46,19 +46,12 @@ Level = Annotated[
 Chunk = Annotated[int, typer.Option(min=3, metavar="N", help="Longest text replayed; longer ones are cut.")]
 Draft = Annotated[int, typer.Option(min=1, max=1 << 16, metavar="N", help="Most tokens of a draft.")]
 
-app = typer.Typer(
-    name="cache",
-    help="Counts of what followed n-grams: make, add up and inspect what the drafter ngram-cache reads.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
+_ENDINGS = (".jsonl", ".jsonl.zst")
+_SHOWN = 5  # reasons why files were left out
+
+app = options.group(
+    "cache", "Counts of what followed n-grams: make, add up and inspect what the drafter ngram-cache reads."
 )
-
-
-@app.callback()
-def top(context: typer.Context) -> None:
-    """Counts of what followed n-grams: make, add up and inspect what the drafter ngram-cache reads."""
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @app.command()
@@ -71,19 +64,18 @@ def create(
     as_json: options.Json = False,
 ) -> None:
     """Count what follows each n-gram of some texts."""
-    from draftwood.cli.cache_texts import Tokens, say_skipped
     from draftwood.drafters.llama_cpp.ngram_counts_file import write_counts
 
     wanted = _sizes(sizes)
     _refuse_to_replace(output)
     from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
 
-    counts, known, read = NgramCounts(wanted), Tokens(tokenizer), 0
-    with measuring.progress() as bar:
+    counts, known, read = NgramCounts(wanted), _Tokens(tokenizer), 0
+    with screen.progress() as bar:
         for ids in known.texts(texts, bar):
             counts.read(ids, fresh=True)
             read += len(ids)
-    say_skipped(known.skipped)
+    screen.say_skipped(known.skipped, _SHOWN)
     written = write_counts(output, counts.records(), format=format, tokenizer=known.fingerprint)
     _tell(written, as_json, {"tokens_read": read})
 
@@ -91,7 +83,6 @@ def create(
 @app.command()
 def merge(files: Files, output: Output, format: Format = "draftwood", as_json: options.Json = False) -> None:
     """Add up the counts of several files; FILE may be one of them."""
-    from draftwood.cli.render import busy
     from draftwood.drafters.llama_cpp.ngram_counts_file import common_tokenizer, read_counts, write_counts
 
     _refuse_to_replace(output)
@@ -100,7 +91,7 @@ def merge(files: Files, output: Output, format: Format = "draftwood", as_json: o
     from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
 
     counts = NgramCounts()
-    with busy(f"adding up {len(found)} files"):
+    with screen.busy(f"adding up {len(found)} files"):
         for file in found:
             counts.add(file.records)
         written = write_counts(output, counts.records(), format=format, tokenizer=tokenizer)
@@ -117,28 +108,105 @@ def stats(
     draft: Draft = 8,
     as_json: options.Json = False,
 ) -> None:
-    """Say what a file holds; with texts, how much of them it would have drafted.
+    """Show what a file holds and, given texts, how much of them it would have drafted.
 
-    Each text, in pieces, is replayed as if a model had written it; what was replayed joins the dynamic level.
+    Each text is cut into pieces and replayed as if a model had written it; replayed pieces join the dynamic level.
     """
     from draftwood.drafters.llama_cpp.ngram_counts_file import read_counts
 
     found = read_counts(file)
     facts = _facts(found)
     if texts:
-        from draftwood.cli.cache_texts import Tokens
-
         level = level or ("static" if set(facts["ngrams"]) == {"2"} else "dynamic")
-        facts["replay"] = _replay(found, texts, Tokens(tokenizer), level, chunk, draft)
-    if as_json:
-        print(json.dumps(facts))
-    else:
-        _show(facts)
+        facts["replay"] = _replay(found, texts, _Tokens(tokenizer), level, chunk, draft)
+    screen.finish(facts, lambda: _show(facts), as_json=as_json)
+
+
+class _Tokens:
+    """Reads files of text, of records or of ids.
+
+    ``tokenizer`` names the model or folder whose tokenizer reads text; it is loaded when there is some, and is by
+    default that of the default model.
+    """
+
+    def __init__(self, tokenizer: str | None) -> None:
+        self._name, self._known = tokenizer, None
+        self.skipped: Counter[str] = Counter()
+
+    def texts(self, paths: list[Path], progress: Callable[[int, int, str], None]) -> Iterator[list[int]]:
+        """Yield the ids of each text: a file, or a record of a file of records that is named itself.
+
+        Folders are walked; in them every file is text, and those are left out that a corpus would leave out.
+        Raises UsageError for a path that cannot be read or a file without text, RecordError for a broken record.
+        """
+        from draftwood.corpora.texts import documents
+        from draftwood.corpora.walk import MAX_BYTES, sources
+
+        found = sources(paths, MAX_BYTES, self.skipped)
+        for number, source in enumerate(found):
+            progress(number, len(found), source.name)
+            if source.path in paths and source.path.name.endswith(_ENDINGS):
+                yield from self._records(source.path)
+            else:
+                yield from (self._ids(text) for _, text in documents(source, (), self.skipped))
+        progress(len(found), len(found), "")
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer; loaded now if it was not needed yet."""
+        if self._known is None:
+            self._known = options.load_tokenizer(self._name or options.MODEL_DEFAULT)
+        return self._known
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Fingerprint of the tokenizer; None where ids were read and none was named."""
+        from draftwood.models.fingerprint import tokenizer_fingerprint
+
+        if self._known is None and self._name is None:
+            return None
+        return tokenizer_fingerprint(self.tokenizer)
+
+    def _records(self, path: Path) -> Iterator[list[int]]:
+        from draftwood.measure.records.lines import read_lines
+        from draftwood.measure.records.traces import read_traces
+
+        empty = True
+        for number, row in read_lines(path):
+            if row.get("row") == "header":  # what draftwood recorded: of several answers to a prompt, one
+                yield from (trace.prompt_ids + trace.output_ids for trace in read_traces(path))
+                return
+            try:
+                yield self._record(row)
+            except ValueError as error:
+                raise RecordError(f"{path}, line {number}: {error}") from error
+            empty = False
+        if empty:
+            raise UsageError(f"{path} is empty: give a file with texts")
+
+    def _record(self, row: Mapping[str, Any]) -> list[int]:
+        for names in (("ids",), ("prompt_ids", "output_ids"), ("text",), ("prompt", "output")):
+            if all(name in row for name in names):
+                return [token for name in names for token in self._part(name, row[name])]
+        raise ValueError(
+            "has neither text, nor prompt and output, nor ids, nor prompt_ids and output_ids: add one"
+        )
+
+    def _part(self, name: str, value: Any) -> list[int]:
+        if not name.endswith("ids"):
+            if not isinstance(value, str):
+                raise ValueError(f"{name} is no text")
+            return self._ids(value)
+        if not isinstance(value, list) or not all(type(i) is int and 0 <= i < 1 << 31 for i in value):
+            raise ValueError(f"{name} is no list of token ids (whole numbers from 0)")
+        return value
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        return ids
 
 
 def _sizes(text: str) -> tuple[int, int]:
-    from draftwood.errors import UsageError
-
     written = re.fullmatch(r"([1-4])(?:-([1-4]))?", text.strip())
     low, high = (int(written[1]), int(written[2] or written[1])) if written else (1, 0)
     if low > high:
@@ -147,12 +215,10 @@ def _sizes(text: str) -> tuple[int, int]:
 
 
 def _refuse_to_replace(path: Path) -> None:
-    """Replace nothing but counts, be they llama.cpp's."""
+    """Refuse to replace anything but a file of counts, draftwood's or llama.cpp's."""
     from draftwood.drafters.llama_cpp.ngram_counts_file import KIND, read_counts
-    from draftwood.files.format import refuse_to_replace
 
-    refuse_to_replace(path, KIND, read_counts)
-    places.check_writable(path)
+    early.check_replaceable(path, KIND, read_counts)
 
 
 def _facts(file: CountsFile) -> dict[str, Any]:
@@ -175,17 +241,15 @@ def _facts(file: CountsFile) -> dict[str, Any]:
 
 
 def _replay(
-    file: CountsFile, texts: list[Path], tokens: Tokens, level: str, chunk: int, draft: int
+    file: CountsFile, texts: list[Path], tokens: _Tokens, level: str, chunk: int, draft: int
 ) -> dict[str, Any]:
-    from draftwood.cli.cache_texts import say_skipped
     from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
-    from draftwood.errors import UsageError
     from draftwood.measure.records.traces import Trace
     from draftwood.measure.simulate import row, simulate
 
-    with measuring.progress() as bar:
+    with screen.progress() as bar:
         read = list(tokens.texts(texts, bar))
-        say_skipped(tokens.skipped)
+        screen.say_skipped(tokens.skipped, _SHOWN)
         if tokens.fingerprint is not None:
             file.check_tokenizer(tokens.fingerprint)
         pieces = [ids[at : at + chunk] for ids in read for at in range(0, len(ids), chunk)]
@@ -200,6 +264,7 @@ def _replay(
             bar(len(answers), len(traces), "replaying")
     found = row(answers)
     steps = [step.by_source[0] for answer in answers for step in answer.steps if step.by_source]
+    rates = ("acceptance_rate", "draft_coverage", "mean_acceptance_length", "drafting_us_per_step")
     return {
         "level": level,
         "pieces": len(traces),
@@ -207,43 +272,34 @@ def _replay(
         "passes": found["verifier_passes"],
         "drafted": sum(step.kept for step in steps),
         "accepted": sum(step.accepted for step in steps),
-        "acceptance_rate": found["acceptance_rate"],
-        "draft_coverage": found["draft_coverage"],
-        "mean_acceptance_length": found["mean_acceptance_length"],
-        "drafting_us_per_step": found["drafting_us_per_step"],
+        **{name: found[name] for name in rates},
     }
 
 
 def _tell(file: CountsFile, as_json: bool, more: dict[str, Any]) -> None:
     facts = _facts(file) | more
-    if as_json:
-        print(json.dumps(facts))
-        return
     ngrams, continuations = (sum(facts[name].values()) for name in ("ngrams", "continuations"))
-    print(f"{file.path}: {ngrams:,} n-grams with {continuations:,} continuations, {facts['bytes'] / 1e6:,.1f} MB")
+    held = f"{ngrams:,} n-grams with {continuations:,} continuations"
+    line = f"{file.path}: {held}, {facts['bytes'] / 1e6:,.1f} MB"
+    screen.finish(facts, lambda: print(line), as_json=as_json)
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from draftwood.cli.render import console
-
-    to = console(sys.stdout)
+    to = screen.console()
     made_for = f"tokenizer {facts['tokenizer']}" if facts["tokenizer"] else "tokenizer unknown"
     to.print(f"{facts['file']}: format of {facts['format']}, {facts['bytes'] / 1e6:,.1f} MB, {made_for}")
-    table = measuring.plain_table("tokens", "n-grams", "continuations", "counted")
-    for size in facts["ngrams"]:
-        table.add_row(size, *(f"{facts[name][size]:,}" for name in ("ngrams", "continuations", "counted")))
-    to.print(table)
-    if "replay" in facts:
-        _show_replay(to, facts["replay"])
-
-
-def _show_replay(to: Any, found: dict[str, Any]) -> None:
-    rate, length = measuring.percent(found["acceptance_rate"]), measuring.number(found["mean_acceptance_length"])
+    held = ("ngrams", "continuations", "counted")
+    rows = [(size, *(f"{facts[name][size]:,}" for name in held)) for size in facts["ngrams"]]
+    to.print(screen.table("tokens", "n-grams", "continuations", "counted", rows=rows))
+    if "replay" not in facts:
+        return
+    found = facts["replay"]
+    rate, length = screen.percent(found["acceptance_rate"]), screen.number(found["mean_acceptance_length"])
     to.print(
         f"as {found['level']} level, {found['tokens']:,} tokens replayed in {found['pieces']:,} pieces: "
         f"{found['drafted']:,} tokens drafted, {found['accepted']:,} accepted ({rate or 'none'})"
     )
     to.print(
         f"{found['passes']:,} passes, {length} tokens emitted per pass, a draft in "
-        f"{measuring.percent(found['draft_coverage'])} of them, {found['drafting_us_per_step']:.0f} us to draft"
+        f"{screen.percent(found['draft_coverage'])} of them, {found['drafting_us_per_step']:.0f} us to draft"
     )

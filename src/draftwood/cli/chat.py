@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from draftwood.cli import options, typed
+from draftwood.cli.answering import Waiting
 from draftwood.cli.options import Given, Loaded
+from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
 
 if TYPE_CHECKING:
     from draftwood.api.conversation import Conversation
@@ -25,48 +27,34 @@ _COMMAND = re.compile(r"/[A-Za-z?]*")  # "/usr/bin holds what?" is a question, n
 
 
 @options.shared
-def chat(
-    given: Given,
-    system: options.System = None,
-    forget: Forget = False,
-) -> None:
-    """Talk with a model; /help lists what else can be said."""
+def chat(given: Given, system: options.System = None, forget: Forget = False) -> None:
+    """Chat with a model; /help lists the commands."""
     loaded = given.load()
     from draftwood.api.conversation import Conversation
     from draftwood.api.messages import render
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
     with Conversation(loaded.model, system=system, **loaded.objects, **given.settings) as conversation:
-        Talk(conversation, Room(given, loaded, forget), loaded).run()
+        Talk(conversation, Room(loaded, forget), loaded).run()
 
 
 class Room:
-    """The room that a model's longest text leaves a conversation.
+    """Keeps a conversation within the longest text that the model takes.
 
-    Parameters
-    ----------
-    given, loaded
-        Flags and model.
-    forget
-        Drop the oldest turns where an answer would not fit.
+    ``forget`` drops the oldest turns where an answer would not fit.
     """
 
-    def __init__(self, given: Given, loaded: Loaded, forget: bool) -> None:
+    def __init__(self, loaded: Loaded, forget: bool) -> None:
         from draftwood.engines.transformers.shared import known_target
 
-        self._given, self._loaded, self._forget = given, loaded, forget
+        self._loaded, self._forget = loaded, forget
         self._most = known_target(loaded.model).capabilities.max_positions
 
     def make(self, messages: list[dict[str, str]], question: str) -> int:
         """Make room for a question and its answer; returns how many turns were dropped for it.
 
-        Raises
-        ------
-        PromptError
-            If the question is too long, or the conversation is full and nothing may be dropped.
+        Raises PromptError if the question is too long, or the conversation is full and nothing may be dropped.
         """
-        from draftwood.errors import PromptError
-
         systems = [message for message in messages if message["role"] == "system"]
         if (tokens := len(self._ids(systems, question))) >= self._most:
             raise PromptError(
@@ -86,9 +74,9 @@ class Room:
         return dropped
 
     def _is_short(self, messages: list[dict[str, str]], question: str) -> bool:
-        """Return whether the room is too short for an answer: all of it, or half of what the model takes."""
+        """Return whether less room is left than the answer's limit, or than half of what the model takes."""
         ids = self._ids(messages, question)
-        wanted = self._loaded.request(self._given, ids).limit
+        wanted = self._loaded.request(ids).limit
         return len(ids) + min(wanted, self._most // 2) > self._most
 
     def cut(self, answer: Generation) -> bool:
@@ -105,7 +93,7 @@ class Room:
 class Talk:
     """The loop of questions, answers and commands.
 
-    On a terminal, errors are shown and the talk goes on; where a script speaks, the first one ends it.
+    On a terminal, errors are shown and the chat goes on; where questions are piped in, the first error ends it.
     """
 
     def __init__(self, conversation: Conversation, room: Room, loaded: Loaded) -> None:
@@ -121,9 +109,7 @@ class Talk:
         }
 
     def run(self) -> None:
-        """Talk until somebody leaves."""
-        from draftwood.errors import DraftwoodError
-
+        """Answer questions until the user leaves."""
         with ExitStack() as stack:
             if self._interactive:
                 from draftwood.models import cache_folder
@@ -141,8 +127,6 @@ class Talk:
 
     def _typed(self) -> Iterator[str]:
         """Yield what is typed on a terminal; Ctrl-C twice in a row leaves."""
-        from draftwood.errors import PromptError
-
         warned = False
         while True:
             try:
@@ -171,13 +155,10 @@ class Talk:
             self._answer(line)
             return
         if word not in self._commands:
-            from draftwood.errors import UnknownNameError
-
             raise UnknownNameError("command", word, self._commands)
         self._commands[word][1]()
 
     def _answer(self, question: str) -> None:
-        from draftwood.cli.answering import Waiting
         from draftwood.cli.render import Writer, people, print_summary
 
         conversation = self._conversation
@@ -212,7 +193,7 @@ class Talk:
             self._stopped("(stopped; what was said is kept)")
 
     def _note(self, note: str) -> None:
-        """Say something about the conversation, which a script's answers must not mix with."""
+        """Print a note about the conversation, on standard error where answers are piped."""
         print(note, file=sys.stdout if self._interactive else sys.stderr)
 
     def _stopped(self, note: str) -> None:
@@ -253,4 +234,4 @@ class Talk:
 
 
 class _Left(Exception):  # noqa: N818 - no error
-    """Somebody said /exit."""
+    """The user typed /exit."""

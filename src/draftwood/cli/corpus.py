@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places
+from draftwood.cli import early, options, screen
+from draftwood.cli.prompt import read_prompt
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftwood.corpora.build import Built
     from draftwood.drafters.corpus.corpus import Corpus
 
 Paths = Annotated[
@@ -37,23 +36,12 @@ Field = Annotated[
 MaxFile = Annotated[
     float, typer.Option("--max-file", min=0, metavar="MB", help="Leave out larger files of folders.")
 ]
-Next = Annotated[int, typer.Option("--next", min=1, metavar="N", help="Successors that are shown.")]
+Next = Annotated[int, typer.Option("--next", min=1, metavar="N", help="Most continuations that are shown.")]
 Text = Annotated[str, typer.Argument(metavar="TEXT|@FILE|-", help="The text that is looked up.")]
 
-app = typer.Typer(
-    name="corpus",
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+app = options.group("corpus", "Text to draft from: build and inspect what the drafter corpus reads.")
 
 _LARGEST = 8.0  # of a folder's files, in MB
-
-
-@app.callback()
-def top(context: typer.Context) -> None:
-    """Text to draft from: build and inspect what the drafter corpus reads."""
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @app.command()
@@ -91,44 +79,38 @@ def add(
 
 @app.command()
 def stats(file: File, as_json: options.Json = False) -> None:
-    """Say what a corpus holds, having read it through."""
-    from draftwood.cli.render import busy
+    """Show what a corpus holds, after reading it through."""
     from draftwood.drafters.corpus.corpus import Corpus
 
     corpus = Corpus.open(file)
-    with busy(f"reading {file}"):
+    with screen.busy(f"reading {file}"):
         if corpus.header is not None:
             corpus.header.verify()
     found = _facts(corpus)
-    if as_json:
-        print(json.dumps(found))
-        return
-    for name, value in found.items():
-        print(f"{name.replace('_', ' '):<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value}")
+
+    def show() -> None:
+        for name, value in found.items():
+            print(f"{name.replace('_', ' '):<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value}")
+
+    screen.finish(found, show, as_json=as_json)
 
 
 @app.command()
 def query(
-    file: File,
-    text: Text,
-    next_: Next = 10,
-    tokenizer: KnownTokenizer = None,
-    as_json: options.Json = False,
+    file: File, text: Text, next_: Next = 10, tokenizer: KnownTokenizer = None, as_json: options.Json = False
 ) -> None:
-    """Look up a text, and what follows it; of one that does not occur, its longest end that does."""
+    """Look up a text and what follows it; if it does not occur, its longest end that does."""
     from draftwood.cli.corpus_query import answer, show
-    from draftwood.cli.prompt import read_prompt
     from draftwood.drafters.corpus.corpus import Corpus
+    from draftwood.models.fingerprint import tokenizer_fingerprint
 
     given = read_prompt(text)
     corpus = Corpus.open(file)
-    known = _tokenizer(tokenizer or _model_of(corpus))
-    _check(corpus, known)
+    known = options.load_tokenizer(tokenizer or _model_of(corpus))
+    if corpus.header is not None:
+        corpus.header.check_tokenizer(tokenizer_fingerprint(known))
     found = answer(corpus, known, given, next_)
-    if as_json:
-        print(json.dumps(found))
-    else:
-        show(found)
+    screen.finish(found, lambda: show(found), as_json=as_json)
 
 
 def _make(
@@ -138,24 +120,20 @@ def _make(
     from draftwood.corpora.build import Choice
     from draftwood.corpora.build import build as make
 
-    known = _tokenizer(tokenizer)
+    known = options.load_tokenizer(tokenizer)
     choice = Choice(tuple(field or ()), int(max_file * 1e6))
-    with measuring.progress() as bar:
+    with screen.progress() as bar:
         built = make(paths, output, known, model=tokenizer, choice=choice, base=base, progress=bar)
-    if as_json:
-        print(json.dumps(_facts(built.corpus) | {"read": built.read, "skipped": dict(built.skipped)}))
-    else:
-        _summarise(output, built)
-
-
-def _summarise(output: Path, built: Built) -> None:
     facts = _facts(built.corpus)
-    n = facts["documents"]
-    documents = f"{n:,} document{'s' * (n != 1)}"
-    print(f"{output}: {facts['tokens']:,} tokens of {documents}, {facts['bytes'] / 1e6:,.1f} MB")
-    if built.skipped:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in built.skipped.most_common())
-        print(f"left out: {reasons}", file=sys.stderr)
+
+    def show() -> None:
+        n = facts["documents"]
+        documents = f"{n:,} document{'s' * (n != 1)}"
+        print(f"{output}: {facts['tokens']:,} tokens of {documents}, {facts['bytes'] / 1e6:,.1f} MB")
+        screen.say_skipped(built.skipped)
+
+    document = facts | {"read": built.read, "skipped": dict(built.skipped)}
+    screen.finish(document, show, as_json=as_json)
 
 
 def _facts(corpus: Corpus) -> dict[str, Any]:
@@ -171,33 +149,14 @@ def _facts(corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _tokenizer(name: str) -> Any:
-    from draftwood.cli.render import busy
-    from draftwood.models import load_tokenizer
-
-    with busy(f"loading the tokenizer of {name}"):
-        return load_tokenizer(name)
-
-
-def _check(corpus: Corpus, tokenizer: Any) -> None:
-    from draftwood.models.fingerprint import tokenizer_fingerprint
-
-    if corpus.header is not None:
-        corpus.header.check_tokenizer(tokenizer_fingerprint(tokenizer))
-
-
 def _model_of(corpus: Corpus) -> str:
-    from draftwood.errors import UsageError
-
     if corpus.model is None:
         raise UsageError(f"{corpus.path} does not say whose tokenizer it needs: give --tokenizer")
     return corpus.model
 
 
 def _refuse_to_replace(path: Path) -> None:
-    """Replace nothing but a corpus."""
+    """Refuse to replace anything but a corpus."""
     from draftwood.drafters.corpus.file import KIND
-    from draftwood.files.format import refuse_to_replace
 
-    refuse_to_replace(path, KIND)
-    places.check_writable(path)
+    early.check_replaceable(path, KIND)

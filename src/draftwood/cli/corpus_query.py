@@ -1,17 +1,17 @@
 """``draftwood corpus query``: where a text stands in a corpus, and what follows it.
 
-A corpus holds tokens, and the same letters are other tokens elsewhere: in ``main():`` the bracket of ``main(`` is
-part of a token ``():``. So a text may begin and end within a token, and every way to write it in tokens is tried.
+A corpus holds tokens, and the same characters may be other tokens elsewhere: in ``main():`` the bracket of
+``main(`` is part of a token ``():``. So a text may begin and end within a token, and every way to write it in
+tokens is tried.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from draftwood.cli import measuring
+from draftwood.cli import screen
 from draftwood.drafters.corpus.corpus import COUNTED
 
 if TYPE_CHECKING:
@@ -23,16 +23,9 @@ _ALL = 1 << 30
 
 @dataclass(slots=True)
 class Found:
-    """Where a text occurs.
+    """How often a text occurs, what follows it and how often, and where: names of documents, first tokens.
 
-    Attributes
-    ----------
-    count
-        How often.
-    following
-        What comes behind it -> how often: the rest of a token that begins in the text, or the next token.
-    places
-        Names of documents, and the token where it begins.
+    What follows is the rest of a token that begins in the text, or the next token.
     """
 
     count: int = 0
@@ -41,15 +34,7 @@ class Found:
 
 
 class Search:
-    """Looks up texts in a corpus.
-
-    Parameters
-    ----------
-    corpus, tokenizer
-        What is searched, and the tokenizer it was built with.
-    most
-        Most places that are listed.
-    """
+    """Looks up texts in a corpus."""
 
     def __init__(self, corpus: Corpus, tokenizer: Any, most: int) -> None:
         self._corpus, self._tokenizer, self._most = corpus, tokenizer, most
@@ -162,9 +147,7 @@ def answer(corpus: Corpus, tokenizer: Any, text: str, most: int) -> dict[str, An
 
 def show(found: dict[str, Any]) -> None:
     """Print what was found."""
-    from draftwood.cli.render import console
-
-    to = console(sys.stdout)
+    to = screen.console()
     times = "once" if found["count"] == 1 else f"{found['count']:,} times"
     if found["whole"]:
         to.print(f"{found['text']!r} occurs {times}")
@@ -173,10 +156,10 @@ def show(found: dict[str, Any]) -> None:
     else:
         to.print(f"{found['text']!r} does not occur, nor does its last token")
         return
-    table = measuring.plain_table("what follows", "count", "share")
+    table = screen.table("what follows", "count", "share")
     for row in found["next"]:
         table.add_row(
-            repr(row["text"]), f"{row['count']:,}", measuring.percent(row["count"] / max(found["count"], 1))
+            repr(row["text"]), f"{row['count']:,}", screen.percent(row["count"] / max(found["count"], 1))
         )
     to.print(table)
     for document in found["documents"]:

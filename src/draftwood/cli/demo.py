@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 
-from draftwood.cli import options
+from draftwood.cli import measuring, options, screen
+from draftwood.cli.answering import Answering, recorded
+from draftwood.cli.options import Given, Loaded
+from draftwood.cli.screen import number, percent
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from draftwood.measure.compare import Comparison
+    from draftwood.step import Step
     from draftwood.tasks import Prompt
-
-MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens per answer.")]
 
 PLAIN = "draftwood generate @prompt.txt --drafters none"
 COMPARED = "draftwood generate @prompt.txt --compare"
@@ -24,145 +24,126 @@ STEP = "draftwood explain --live @prompt.txt --step"
 TABLE = "draftwood bench --tasks code-edit,grammar,chat --limit 1"
 
 _MODEL = "smollm2"
-_CHOSEN = (("code-edit", "fnmatch.filter"), ("grammar", "meeting"), ("chat", "list-or-tuple"))
+_CHOSEN = {"code-edit": "fnmatch.filter", "grammar": "meeting", "chat": "list-or-tuple"}
 _ROUNDS = 2
 _SHOWN_LINES = 6
+_MOST_NODES = 24  # of a tree that fits a screen
 
 
 def demo(
-    max_new_tokens: MaxNewTokens = 96, device: options.Device = None, threads: options.Threads = None
+    max_new_tokens: measuring.MaxNewTokens = 96, device: options.Device = None, threads: options.Threads = None
 ) -> None:
-    """Show it all: three answers plainly and drafted, one step's token tree, and the table."""
-    loaded = options.load_model(_MODEL, "float32", threads, device=device)
-    results: list[tuple[str, Comparison]] = []
-    interrupted = False
-    try:
-        _show(results, *loaded, max_new_tokens)
-    except KeyboardInterrupt:
-        interrupted = True
+    """Show three answers plainly and drafted, one step's token tree, and the table of speedups."""
+    planner, limit = options.PLANNER_DEFAULT, max_new_tokens
+    loaded = Given(model=_MODEL, planner=planner, max_new_tokens=limit, device=device, threads=threads).load()
+    results: dict[str, Comparison] = {}
+    with screen.CtrlC() as stop:
+        _show_answers(loaded, results)
     if results:
         _show_table(results)
-    if interrupted:
+    if stop.pressed:
         raise typer.Exit(130)
 
 
-def _show(results: list[tuple[str, Comparison]], model: Any, tokenizer: Any, most: int) -> None:
+def _show_answers(loaded: Loaded, results: dict[str, Comparison]) -> None:
     """Show all parts but the table, of which ``results`` are filled."""
-    from draftwood.cli import demo_step
+    from draftwood.tasks import prompts
 
-    prompts = [_prompt(kind, name) for kind, name in _CHOSEN]
+    chosen = [next(p for p in prompts(kind) if p.name == name) for kind, name in _CHOSEN.items()]
     _head(f"{_MODEL}, plainly: one token per pass", PLAIN)
-    _plain(prompts[0], model, tokenizer, most)
+    plain = replace(loaded, given=replace(loaded.given, drafters="none", planner="off"), names=[])
+    answer = _asked(chosen[0], plain)
+    _end(answer, answer.write())
     _head(f"drafted, and timed against plain decoding, {_ROUNDS} times each in turns: the same tokens", COMPARED)
-    for prompt in prompts:
-        result = _compared(prompt, model, tokenizer, most)
-        results.append((prompt.task, result))
-    found = demo_step.written(prompts[1], model, tokenizer, most)
-    number = demo_step.telling(found.steps)
-    if number is not None:
-        _head(
-            "one step of the second answer: what was drafted, and the path that was accepted", f"{STEP} {number}"
-        )
-        demo_step.show(found, number, tokenizer)
+    for prompt in chosen:
+        answer = _asked(prompt, loaded)
+        _end(answer, answer.compare(_ROUNDS))
+        answer.finish(screen.console())
+        if answer.comparison is not None:
+            results[prompt.task] = answer.comparison
+    _show_step(loaded, chosen[1])
+
+
+def _show_step(loaded: Loaded, prompt: Prompt) -> None:
+    """Write an answer silently, and show its most instructive step."""
+    from draftwood.cli import explain_tables
+    from draftwood.measure.explain.account import Account
+    from draftwood.measure.explain.document import detail
+
+    answer = Answering(loaded, list(prompt.messages), quiet=True)
+    _end(answer, answer.write(trace=True))
+    if answer.generation is None or (step := telling(answer.generation.steps)) is None:
+        return
+    _head("one step of the second answer: what was drafted, and the path that was accepted", f"{STEP} {step}")
+    record = recorded(loaded, answer.generation)
+    found = detail(record, Account(step, record.steps[step - 1]))
+    to = screen.console()
+    to.print()
+    explain_tables.show_head(to, found)
+    explain_tables.show_tree(to, found, record, screen.shower(loaded.tokenizer))
+
+
+def telling(steps: Sequence[Step]) -> int | None:
+    """Return the number, from 1, of the most instructive step; None if none drafted.
+
+    Trees with branches come before chains, longer accepted paths before shorter ones.
+    """
+    from draftwood.measure.explain.tree import Tree
+
+    best = (False, False, -1), 0
+    for position, step in enumerate(steps, start=1):
+        tree = Tree.of(step)
+        if tree is not None:
+            branches = len(set(tree.parents)) < len(tree.parents)
+            best = max(best, ((len(tree.tokens) <= _MOST_NODES, branches, len(tree.path)), -position))
+    return -best[1] or None
 
 
 def _head(what: str, command: str) -> None:
-    """Begin a part: what it shows, and the command that shows it of other texts."""
-    from rich.text import Text
-
-    from draftwood.cli.render import console
-
-    to = console(sys.stdout)
-    to.print(Text(f"\n── {what}", "bold"))
-    to.print(Text(f"   {command}", "dim"))
+    """Print the head of a part: what it shows, and the command that shows it for other texts."""
+    to = screen.console()
+    to.print(f"\n── {what}", style="bold")
+    to.print(f"   {command}", style="dim")
 
 
-def _prompt(kind: str, name: str) -> Prompt:
-    from draftwood.tasks import prompts
-
-    return next(prompt for prompt in prompts(kind) if prompt.name == name)
-
-
-def _asked(prompt: Prompt) -> None:
-    from rich.text import Text
-
-    from draftwood.cli.render import console
-
-    to = console(sys.stdout)
-    to.print(Text(f"\n{prompt.task}: {_shortened(prompt.messages[-1]['content'])}", "bold"), soft_wrap=False)
+def _asked(prompt: Prompt, loaded: Loaded) -> Answering:
+    """Show a prompt, shortened; return its answer, which is not written yet."""
+    lines = prompt.messages[-1]["content"].strip().splitlines()
+    shown = "\n".join(lines[:_SHOWN_LINES]) + (" …" if len(lines) > _SHOWN_LINES else "")
+    to = screen.console()
+    to.print(f"\n{prompt.task}: {shown}", style="bold", soft_wrap=False)
     to.print("\nanswer:\n")
+    return Answering(loaded, list(prompt.messages))
 
 
-def _plain(prompt: Prompt, model: Any, tokenizer: Any, most: int) -> None:
-    """Write an answer at the pace of plain decoding."""
-    from draftwood.cli.answering import write
-    from draftwood.cli.render import Writer
-
-    _asked(prompt)
-    writer = Writer([])
-    loaded = options.Loaded(model, tokenizer, "none", "off", [], {})
-    _, interrupted = write(loaded, list(prompt.messages), {"max_new_tokens": most}, writer)
-    writer.line()
+def _end(answer: Answering, interrupted: bool) -> None:
+    """End an answer's line, and the demo where it was interrupted."""
+    answer.end_line()
     if interrupted:
         raise KeyboardInterrupt
 
 
-def _compared(prompt: Prompt, model: Any, tokenizer: Any, most: int) -> Comparison:
-    from draftwood.cli.render import Rounds, Writer, console, print_flow, print_summary, verdict
-    from draftwood.drafters.load import load
-    from draftwood.measure.compare import compare
+def _show_table(results: dict[str, Comparison]) -> None:
+    from draftwood.measure.bench.table import geometric_mean
 
-    to, names = console(sys.stdout), [d.name for d in load(options.DRAFTERS_DEFAULT)]
-    _asked(prompt)
-    writer = Writer(names)
-    with Rounds(_ROUNDS, writer) as progress:
-        try:
-            result = compare(
-                model, list(prompt.messages), tokenizer=tokenizer, drafters=options.DRAFTERS_DEFAULT,
-                rounds=_ROUNDS, max_new_tokens=most, on_round=progress.begin, on_piece=progress.piece,
-            )  # fmt: skip
-        finally:
-            writer.line()
-    first = result.drafted[0]
-    writer.end(first.text)
-    print_summary(to, first, names)
-    print_flow(to, verdict(result).split(", "), ", ")
-    return result
-
-
-def _shortened(question: str) -> str:
-    lines = question.strip().splitlines()
-    return "\n".join(lines[:_SHOWN_LINES]) + (" …" if len(lines) > _SHOWN_LINES else "")
-
-
-def _show_table(results: list[tuple[str, Comparison]]) -> None:
-    from draftwood.cli.render import console
-
-    to = console(sys.stdout)
-    ranked = sorted(results, key=lambda result: result[1].speedup or 0.0)
+    ranked = sorted(results.items(), key=lambda result: result[1].speedup or 0.0)
     _head("the table, worst kind first", TABLE)
-    to.print()
-    to.print(_table(ranked), soft_wrap=False)
-    ratios = [(result.speedup, kind) for kind, result in ranked if result.speedup]
-    if ratios:
-        mean = math.exp(sum(math.log(ratio) for ratio, _ in ratios) / len(ratios))
-        worst, kind = min(ratios)
-        to.print(
-            f"\n{mean:.2f} times as fast (geometric mean), worst {worst:.2f} ({kind}); "
-            "reading the prompt is in no figure"
-        )
-
-
-def _table(results: list[tuple[str, Comparison]]) -> Table:
-    from draftwood.cli.measuring import number, percent, plain_table
-
     columns = ("tokens", "passes", "accept. length", "accept. rate", "plain s", "drafted s", "speedup")
-    table = plain_table("kind", *columns, last="identical")
-    for kind, result in results:
+    table = screen.table("kind", *columns, last="identical")
+    for kind, result in ranked:
         rates = result.drafted[0].stats
         table.add_row(
             kind, str(len(result.drafted[0].ids)), str(rates.passes), number(rates.mean_acceptance_length),
             percent(rates.acceptance_rate), number(result.plain_seconds), number(result.drafted_seconds),
             number(result.speedup), {True: "yes", False: "NO", None: ""}[result.identical],
         )  # fmt: skip
-    return table
+    to = screen.console()
+    to.print()
+    to.print(table, soft_wrap=False)
+    ratios = [(result.speedup, kind) for kind, result in ranked if result.speedup]
+    if ratios:
+        worst, kind = min(ratios)
+        to.print(
+            f"\n{geometric_mean(ratio for ratio, _ in ratios):.2f} times as fast (geometric mean), worst "
+            f"{worst:.2f} ({kind}); reading the prompt is in no figure"
+        )

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options
+from draftwood.cli import measuring, options, screen
+from draftwood.cli.early import check_sampling
+from draftwood.cli.prompt import read_prompt
+from draftwood.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rich.table import Table
 
     from draftwood.measure.drift import Drift
     from draftwood.measure.prompt_files import Job
@@ -23,15 +22,10 @@ if TYPE_CHECKING:
 _TASKS = "code-edit,summary,chat"
 
 PromptText = Annotated[
-    str | None,
-    typer.Argument(metavar="[PROMPT|@FILE|-]", help="One prompt instead of the tasks."),
+    str | None, typer.Argument(metavar="[PROMPT|@FILE|-]", help="One prompt instead of the tasks.")
 ]
 Tasks = Annotated[str | None, typer.Option(help=f"Tasks, with commas between. [default: {_TASKS}]")]
-Prompts = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Prompts of your own, JSONL or blocks of text.")
-]
 Limit = Annotated[int | None, typer.Option(min=1, help="Prompts of each task. [default: 1; all of a file]")]
-MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens per answer.")]
 Temperature = Annotated[float | None, typer.Option(help="0 is greedy. [default: what the task is meant for]")]
 Against = Annotated[
     str | None,
@@ -39,7 +33,7 @@ Against = Annotated[
 ]
 
 _ROUNDING = {"float32": 1e-6, "bfloat16": 1e-2, "float16": 1e-3}
-"""KL below which a difference is no more than passes of different widths round differently, in nats."""
+"""KL, in nats, that rounding alone may cause, since passes of different widths round differently."""
 
 
 @options.shared
@@ -48,13 +42,13 @@ def drift(
     loading: options.Loading,
     prompt: PromptText = None,
     tasks: Tasks = None,
-    prompts: Prompts = None,
+    prompts: measuring.Prompts = None,
     chat: options.Chat = None,
     limit: Limit = None,
     drafters: options.Drafters = options.DRAFTERS_DEFAULT,
     planner: options.PlannerName = options.PLANNER_DEFAULT,
     against_dtype: Against = None,
-    max_new_tokens: MaxNewTokens = 64,
+    max_new_tokens: measuring.MaxNewTokens = 64,
     temperature: Temperature = None,
     seed: options.Seed = None,
     as_json: options.Json = False,
@@ -67,82 +61,47 @@ def drift(
     settings: dict[str, Any] = {"drafters": load_drafters(drafters), "planner": planner}
     _check(call, loading.dtype, against_dtype, temperature, drafters, planner)
     jobs = _jobs(prompt, tasks, prompts, limit, chat)
-    measuring.check_jobs(jobs, loading.model)
-    loaded, tokenizer = loading.load()
     own = prompt is not None or prompts is not None
-    jobs = measuring.as_asked(jobs, own, tokenizer, chat, quiet=as_json)
+    loaded, tokenizer, jobs = measuring.load(loading, jobs, chat, own=own, quiet=as_json)
     settings |= {"tokenizer": tokenizer, "max_new_tokens": max_new_tokens, "seed": seed}
     if temperature is not None:
         settings["temperature"] = temperature
     dtype = options.dtype_of(loaded)
     if against_dtype is not None:
-        settings["other"] = replace(loading, dtype=against_dtype).load()[0]
+        settings["other"] = replace(loading, dtype=against_dtype).load_model()[0]
         against_dtype = options.dtype_of(settings["other"])
         _refuse_same(dtype, against_dtype)
-    run = _Run(_Sides(loading.model, dtype, against_dtype, drafters, planner))
-    interrupted = run.measure(loaded, jobs, settings)
-    if as_json:
-        print(json.dumps(run.document()))
-    elif run.found:
-        run.show()
-    if interrupted:
-        raise typer.Exit(130)
+    run = _Run(loading.model, dtype, against_dtype, drafters, planner)
+    with screen.CtrlC() as stop:
+        run.measure(loaded, jobs, settings)
+    screen.finish(run.document(), run.show, as_json=as_json, interrupted=stop.pressed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
-    """What is compared."""
+@dataclass(slots=True)
+class _Run:
+    """What is compared, and the comparison under way; what was found survives an interrupt."""
 
     model: str
     dtype: str
     against: str | None
     drafters: str
     planner: str
-
-    @property
-    def sentence(self) -> str:
-        """Say it in one line."""
-        if self.against is not None:
-            return f"{self.model}: plain decoding in {self.dtype}, and {self.against} reading the same text"
-        return (
-            f"{self.model}, {self.dtype}: drafted decoding ({self.drafters}, {self.planner}), "
-            "and plain decoding reading the same text"
-        )
-
-    @property
-    def rounding(self) -> float:
-        """KL that differences of rounding alone may come to."""
-        return max(_ROUNDING.get(name, 0.0) for name in (self.dtype, self.against or self.dtype))
-
-
-@dataclass(slots=True)
-class _Run:
-    """The comparison under way; what was found survives an interrupt."""
-
-    sides: _Sides
     found: list[tuple[Job, Drift]] = field(default_factory=list)
 
-    def measure(self, model: Any, jobs: list[Job], settings: dict[str, Any]) -> bool:
-        """Go through the prompts; returns whether it was interrupted."""
-        from draftwood.cli.render import busy
-        from draftwood.measure.drift import Drift
-        from draftwood.measure.drift import drift as compare
+    def measure(self, model: Any, jobs: list[Job], settings: dict[str, Any]) -> None:
+        from draftwood.measure.drift import Drift, drift
 
         for number, job in enumerate(jobs, 1):
             part = Drift()
             try:
-                with busy(f"{job.task} {job.name} ({number} of {len(jobs)})"):
-                    compare(model, job.prompt, into=part, **(job.sampling | settings))
-            except KeyboardInterrupt:
-                return True
+                with screen.busy(f"{job.task} {job.name} ({number} of {len(jobs)})"):
+                    drift(model, job.prompt, into=part, **(job.sampling | settings))
             finally:
                 if part.tokens:
                     self.found.append((job, part))
-        return False
 
     @property
     def total(self) -> Drift:
-        """All texts together."""
         from draftwood.measure.drift import Drift
 
         return Drift.total([part for _, part in self.found])
@@ -151,13 +110,12 @@ class _Run:
         """Return what ``--json`` prints."""
         from draftwood.measure.records.provenance import provenance
 
-        sides = self.sides
         return {
-            "model": sides.model,
-            "dtype": sides.dtype,
-            "against_dtype": sides.against,
-            "drafters": None if sides.against else sides.drafters,
-            "planner": None if sides.against else sides.planner,
+            "model": self.model,
+            "dtype": self.dtype,
+            "against_dtype": self.against,
+            "drafters": None if self.against else self.drafters,
+            "planner": None if self.against else self.planner,
             "total": self.total.to_json(),
             "prompts": [
                 {"task": job.task, "name": job.name, **part.to_json(positions=True)} for job, part in self.found
@@ -166,23 +124,34 @@ class _Run:
         }
 
     def show(self) -> None:
-        """Print the table and what it means."""
-        from draftwood.cli.render import console
-
-        to = console(sys.stdout)
-        to.print(self.sides.sentence)
-        to.print(_table(self.found, self.total), soft_wrap=False)
+        """Print what was compared, the table and what it means."""
+        if not self.found:
+            return
+        to, total = screen.console(), self.total
+        if self.against is not None:
+            sides = f"plain decoding in {self.dtype}, and {self.against} reading the same text"
+        else:
+            drafted = f"drafted decoding ({self.drafters}, {self.planner})"
+            sides = f"{drafted}, and plain decoding reading the same text"
+        to.print(f"{self.model}{': ' if self.against else f', {self.dtype}: '}{sides}")
+        table = screen.table(
+            "\ntext", "\ntokens", "KL\nmean", "\nlargest", "perplexity\nplain", "\nother", "same\nchoice",
+            "first\ndifference",
+            rows=[(f"{job.task} {job.name}", *_cells(part)) for job, part in self.found],
+        )  # fmt: skip
+        if len(self.found) > 1:
+            table.add_row("all", *_cells(total)[:-1], "")
+        to.print(table, soft_wrap=False)
         to.print()
-        for line in _sentences(self.total, self.sides):
+        rounding = max(_ROUNDING.get(name, 0.0) for name in (self.dtype, self.against or self.dtype))
+        for line in _sentences(total, rounded=total.kl_max <= rounding):
             to.print(line)
 
 
 def _check(
     call: typer.Context, dtype: str, against: str | None, temperature: float | None, drafters: str, planner: str
 ) -> None:
-    """Refuse at once what loading the models or the first prompt would, and what compares equal things."""
-    from draftwood.cli.early import check_sampling
-    from draftwood.errors import UnknownNameError, UsageError
+    """Refuse, before the models are loaded, wrong settings and comparisons of equal sides."""
     from draftwood.models.load import DTYPES
 
     check_sampling({"temperature": temperature})
@@ -193,14 +162,11 @@ def _check(
         raise UnknownNameError("dtype", against, DTYPES)
     _refuse_same(dtype, against)
     for name in ("drafters", "planner"):
-        source = call.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if options.was_given(call, name):
             raise UsageError(f"--against-dtype compares plain decoding, without --{name}: leave one of them out")
 
 
 def _refuse_same(dtype: str, against: str) -> None:
-    from draftwood.errors import UsageError
-
     if dtype == against:
         raise UsageError(f"both sides would be computed in {dtype}: give --against-dtype another number format")
 
@@ -208,8 +174,6 @@ def _refuse_same(dtype: str, against: str) -> None:
 def _jobs(
     prompt: str | None, tasks: str | None, prompts: Path | None, limit: int | None, chat: bool | None
 ) -> list[Job]:
-    from draftwood.cli.prompt import read_prompt
-    from draftwood.errors import UsageError
     from draftwood.measure.prompt_files import Job
 
     if sum(given is not None for given in (prompt, tasks, prompts)) > 1:
@@ -221,45 +185,29 @@ def _jobs(
     return measuring.jobs_of(tasks or _TASKS, None, limit or 1, chat)
 
 
-def _table(found: list[tuple[Job, Drift]], total: Drift) -> Table:
-    table = measuring.plain_table(
-        "\ntext", "\ntokens", "KL\nmean", "\nlargest", "perplexity\nplain", "\nother", "same\nchoice",
-        "first\ndifference",
-    )  # fmt: skip
-    for job, part in found:
-        table.add_row(f"{job.task} {job.name}", *_cells(part))
-    if len(found) > 1:
-        table.add_row("all", *_cells(total)[:-1], "")
-    return table
-
-
 def _cells(part: Drift) -> list[str]:
     where = "none" if part.first_difference is None else f"token {part.first_difference}"
-    return [
-        str(part.tokens),
-        f"{part.kl_mean:.1e}",
-        f"{part.kl_max:.1e}",
-        f"{part.perplexity_plain:.4f}",
-        f"{part.perplexity_other:.4f}",
-        f"{100 * (part.equal_share or 0):.1f} %",
-        where,
-    ]
+    kl = (f"{value:.1e}" for value in (part.kl_mean, part.kl_max))
+    perplexity = (f"{value:.4f}" for value in (part.perplexity_plain, part.perplexity_other))
+    return [str(part.tokens), *kl, *perplexity, f"{100 * (part.equal_share or 0):.1f} %", where]
 
 
-def _sentences(total: Drift, sides: _Sides) -> Iterator[str]:
+def _sentences(total: Drift, *, rounded: bool) -> Iterator[str]:
+    """Say what the figures mean; ``rounded`` if rounding alone can explain the differences."""
     yield (
-        "KL: how many nats more a next token drawn from the plain side surprises who expects the other side; "
-        "0 is equal. Perplexity: the text is as hard to guess as so many equally likely tokens."
+        "KL: the extra surprise, in nats, of a token drawn from the plain side for a reader who expects the other "
+        "side; 0 is equal. Perplexity: the text is as hard to guess as this many equally likely tokens."
     )
     if not total.text_identical:
         apart = total.same.count(False)
-        why = "near-ties, since their probabilities differ by no more than rounding"
-        why = why if total.kl_max <= sides.rounding else "their probabilities differ by more than rounding"
+        near_ties = "near-ties, since their probabilities differ by no more than rounding"
+        why = near_ties if rounded else "their probabilities differ by more than rounding"
         yield (
             f"The sides choose differently at {apart} of {total.tokens} tokens ({why}): from the first one on, in "
             "each text, the side that reads would have written something else."
         )
-    elif total.kl_max <= sides.rounding:
-        yield "Both sides choose every token alike, and their probabilities differ by no more than rounding."
-    else:
-        yield "Both sides choose every token alike, though their probabilities differ by more than rounding."
+        return
+    differ = (
+        "and their probabilities differ by no more" if rounded else "though their probabilities differ by more"
+    )
+    yield f"Both sides choose every token alike, {differ} than rounding."

@@ -1,30 +1,31 @@
-"""``draftwood explain``: why each step drafted as much as it did, of rows or of an answer written now."""
+"""``draftwood explain``: why each step drafted as much as it did, in recorded answers or in one written now."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import options
+from draftwood.cli import options, screen
+from draftwood.cli.answering import recorded, write
 from draftwood.cli.options import Given, Loaded
+from draftwood.cli.prompt import as_asked, check_chat, read_prompt
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftwood.api.generation import Generation
     from draftwood.measure.records.records import Answer
 
 Records = Annotated[
-    Path | None, typer.Argument(metavar="ROWS", help="A file that generate, bench or simulate wrote with -o.")
+    Path | None, typer.Argument(metavar="RECORDS", help="A file that generate, bench or simulate wrote with -o.")
 ]
 Live = Annotated[
     str | None,
-    typer.Option(metavar="PROMPT|@FILE|-", help="Instead of ROWS: answer this prompt and explain that."),
+    typer.Option(metavar="PROMPT|@FILE|-", help="Instead of RECORDS: answer this prompt and explain that."),
 ]
 AnswerNumber = Annotated[
-    int | None, typer.Option("--answer", min=0, metavar="N", help="Explain this answer of ROWS, step by step.")
+    int | None, typer.Option("--answer", min=0, metavar="N", help="Explain this answer of RECORDS, step by step.")
 ]
 StepNumber = Annotated[
     int | None, typer.Option("--step", min=1, metavar="K", help="Show all that is known of one step, from 1.")
@@ -46,11 +47,8 @@ def explain(
     as_json: options.Json = False,
 ) -> None:
     """Say why each step drafted as much as it did."""
-    from draftwood.cli.prompt import as_asked, check_chat, read_prompt
-    from draftwood.errors import UsageError
-
     if (rows is None) == (live is None):
-        raise UsageError("explain takes a file of rows, or a prompt with --live: give one of them")
+        raise UsageError("explain takes a file of records, or a prompt with --live: give one of them")
     if live is None:
         _refuse_flags_of_live(call)
         if rows is not None:
@@ -62,22 +60,17 @@ def explain(
     options.refuse_plain(given.drafters, given.planner, "explain says why so much was drafted")
     text = read_prompt(live)
     loaded = given.load(text)
-    _explain_live(given, loaded, as_asked(text, loaded.tokenizer, chat, system, quiet=as_json), step, as_json)
+    _explain_live(loaded, as_asked(text, loaded.tokenizer, chat, system, quiet=as_json), step, as_json)
 
 
 def _refuse_flags_of_live(call: typer.Context) -> None:
-    """A flag of generation that a file would silently ignore is a mistake."""
-    from draftwood.errors import UsageError
-
+    """Refuse a flag of generation, which would be ignored where recorded answers are explained."""
     for parameter in call.command.params:
-        name = parameter.name or ""
-        source = call.get_parameter_source(name)
-        if name not in _OF_ROWS and source is not None and source.name == "COMMANDLINE":
+        if parameter.name not in _OF_ROWS and options.was_given(call, parameter.name or ""):
             raise UsageError(f"{parameter.opts[0]} is for an answer written now: give it with --live")
 
 
 def _explain_records(path: Path, number: int | None, step: int | None, as_json: bool) -> None:
-    from draftwood.errors import UsageError
     from draftwood.measure.explain.files import chosen, explainable
     from draftwood.measure.report.steps import Pieces
 
@@ -88,37 +81,22 @@ def _explain_records(path: Path, number: int | None, step: int | None, as_json: 
     _show(answers if answer is None else [answer], answer, step, as_json, Pieces(answers).text)
 
 
-def _explain_live(given: Given, loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
-    from draftwood.cli.answering import write
+def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
     from draftwood.cli.render import Writer
 
     writer = None if as_json else Writer(loaded.names)
-    generation, interrupted = write(loaded, content, given.settings | {"trace": True}, writer)
+    generation, interrupted = write(loaded, content, writer, trace=True)
     if writer is not None:
         writer.end(generation.text)
         print()
     if generation.steps:
-        from draftwood.api.prompts import decoder
-
-        answer, decode = _recorded(given, loaded, generation), decoder(loaded.tokenizer)
-        _show([answer], answer, step, as_json, lambda token: decode([token]) or f"#{token}")
-    elif as_json:
-        print(json.dumps({"arms": [], "answer": None, "steps": []}))
+        answer = recorded(loaded, generation)
+        _show([answer], answer, step, as_json, screen.shower(loaded.tokenizer))
     else:
-        print("nothing to explain: no pass was made beyond reading the prompt")
+        nothing = "nothing to explain: no pass was made beyond reading the prompt"
+        screen.finish({"arms": [], "answer": None, "steps": []}, lambda: print(nothing), as_json=as_json)
     if interrupted:
         raise typer.Exit(130)
-
-
-def _recorded(given: Given, loaded: Loaded, generation: Generation) -> Answer:
-    from draftwood.measure.records.records import Answer
-    from draftwood.measure.records.texts import token_texts
-
-    return Answer(
-        0, "live", "answer", given.label, drafters=loaded.names, planner=given.planner,
-        output_ids=generation.ids, pieces=token_texts(generation.ids, loaded.tokenizer), steps=generation.steps,
-        finish_reason=generation.finish_reason, seed=generation.seed,
-    )  # fmt: skip
 
 
 def _show(
@@ -126,32 +104,24 @@ def _show(
 ) -> None:
     """Show one step, one answer, or what the answers of each arm amount to."""
     from draftwood.cli import explain_tables
+    from draftwood.measure.explain.account import Account
     from draftwood.measure.explain.document import arm, by_arm, detail, steps_of
 
     if answer is not None and step is not None:
-        account = _account(answer, step)
-        found = detail(answer, account)
-        if as_json:
-            print(json.dumps(found))
-        else:
-            explain_tables.show_step(found, answer, text)
+        if step > len(answer.steps):
+            raise UsageError(f"there is no step {step}: the answer's steps have numbers 1 to {len(answer.steps)}")
+        found = detail(answer, Account(step, answer.steps[step - 1]))
+        screen.finish(found, lambda: explain_tables.show_step(found, answer, text), as_json=as_json)
         return
     arms = [arm(members) for members in by_arm(answers).values()]
     steps = list(steps_of(answer)) if answer is not None else None
-    if as_json:
-        print(json.dumps({"arms": arms, "answer": answer.id if answer else None, "steps": steps}))
-        return
-    explain_tables.show_arms(arms)
-    if answer is not None and steps is not None:
-        explain_tables.show_steps(steps, answer)
-    else:
-        explain_tables.show_answers(answers)
 
+    def show() -> None:
+        explain_tables.show_arms(arms)
+        if answer is not None and steps is not None:
+            explain_tables.show_steps(steps, answer)
+        else:
+            explain_tables.show_answers(answers)
 
-def _account(answer: Answer, step: int) -> Any:
-    from draftwood.errors import UsageError
-    from draftwood.measure.explain.account import Account
-
-    if step > len(answer.steps):
-        raise UsageError(f"there is no step {step}: the answer's steps have numbers 1 to {len(answer.steps)}")
-    return Account(step, answer.steps[step - 1])
+    document = {"arms": arms, "answer": answer.id if answer else None, "steps": steps}
+    screen.finish(document, show, as_json=as_json)

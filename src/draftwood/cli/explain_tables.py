@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from draftwood.cli.measuring import number, percent, plain_table
-from draftwood.cli.render import console, styles
-from draftwood.measure.report.markup import clean
+from draftwood.cli import screen
+from draftwood.cli.render import styles
+from draftwood.cli.screen import number, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,54 +27,48 @@ _TEXT, _SHORT = 32, 16
 
 def show_arms(arms: Sequence[dict[str, Any]]) -> None:
     """Print what the answers of each arm amount to."""
-    to = console(sys.stdout)
+    to = screen.console()
     for arm in arms:
         n = len(arm["answers"])
         planner = f", planner {arm['planner']}" if arm["planner"] else ""
-        to.print(_bold(to, f"{arm['drafters']}{planner}: {n} answer{'s' * (n != 1)}"))
+        to.print(f"{arm['drafters']}{planner}: {n} answer{'s' * (n != 1)}", style="bold")
         for sentence in arm["words"]:
             to.print(f"- {sentence}")
         to.print()
-        _show_cost(to, arm["cost"])
-        _show_accept_rates(to, arm["accept_rates"])
+        _print(to, ("draft nodes", "ms believed", "passes", "ms taken"), map(_cost, arm["cost"]))
+        by_source: dict[str, list[dict[str, Any]]] = {}
+        for row in arm["accept_rates"]:
+            by_source.setdefault(row["source"], []).append(row)
+        shown = [_accept_rate(row) for rows in by_source.values() for row in rows[:_CLASSES]]
+        left = len(arm["accept_rates"]) - len(shown)
+        note = f"{left} rarer classes are left out; --json has them all" if left else ""
+        _print(to, ("source", "evidence class", "nodes", "believed", "came true"), shown, note)
 
 
-def _show_cost(to: Console, rows: Sequence[dict[str, Any]]) -> None:
-    if not rows:
-        return
-    table = plain_table("draft nodes", "ms believed", "passes", "ms taken")
-    for row in rows:
-        low, high = row["nodes"]
-        nodes = str(high) if low == high else f"{low} to {high}"
-        passes = str(row["passes"]) if row["passes"] else ""
-        table.add_row(nodes, number(row["believed_ms"], 1), passes, number(row["ms"], 1))
-    to.print(table, soft_wrap=False)
-    to.print()
+def _print(to: Console, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> None:
+    """Print a table, a note and an empty line; nothing for no rows."""
+    if rows := list(rows):
+        to.print(screen.table(*columns, rows=rows), soft_wrap=False)
+        to.print(note, end="\n\n" if note else "\n")
 
 
-def _show_accept_rates(to: Console, rows: Sequence[dict[str, Any]]) -> None:
-    if not rows:
-        return
-    table = plain_table("source", "evidence class", "nodes", "believed", "came true")
-    shown: dict[str, int] = {}
-    for row in rows:
-        source = row["source"]
-        shown[source] = shown.get(source, 0) + 1
-        if shown[source] <= _CLASSES:
-            rates = percent(row["believed"]), percent(row["came_true"])
-            table.add_row(source, str(row["evidence"]), str(row["nodes"]), *rates)
-    to.print(table, soft_wrap=False)
-    if left := sum(max(0, n - _CLASSES) for n in shown.values()):
-        to.print(f"{left} rarer classes are left out; --json has them all")
-    to.print()
+def _cost(row: dict[str, Any]) -> list[str]:
+    low, high = row["nodes"]
+    nodes = str(high) if low == high else f"{low} to {high}"
+    return [nodes, number(row["believed_ms"], 1), str(row["passes"] or ""), number(row["ms"], 1)]
+
+
+def _accept_rate(row: dict[str, Any]) -> list[str]:
+    rates = (percent(row[name]) for name in ("believed", "came_true"))
+    return [row["source"], str(row["evidence"]), str(row["nodes"]), *rates]
 
 
 def show_answers(answers: Sequence[Answer]) -> None:
     """Print a line per answer, and how to see more of one."""
     from draftwood.measure.records.timing import rates
 
-    to = console(sys.stdout)
-    table = plain_table("answer", "tokens", "passes", "accept. length", "accept. rate", "coverage", last="prompt")
+    to = screen.console()
+    table = screen.table("answer", "tokens", "passes", "accept. length", "accept. rate", "coverage", last="prompt")
     for answer in answers:
         found = rates([answer])
         cells = [str(found.tokens), str(found.passes), number(found.mean_acceptance_length)]
@@ -88,10 +81,10 @@ def show_answers(answers: Sequence[Answer]) -> None:
 
 def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
     """Print a line per step; narrow terminals get the columns that matter most."""
-    to = console(sys.stdout)
+    to = screen.console()
     wide = to.width >= _WIDE
     columns = ("context", "text", "asked", "candidates", "scored", "accepted", "tokens", "ms")
-    table = plain_table("step", *(columns if wide else ("text", "accepted", "ms")), last="why")
+    table = screen.table("step", *(columns if wide else ("text", "accepted", "ms")), last="why")
     table.columns[0].justify = "right"
     table.columns[2 if wide else 1].justify = "left"
     for column in table.columns[:-1]:
@@ -99,7 +92,8 @@ def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
     for row, text in zip(rows, _texts(answer, _TEXT if wide else _SHORT), strict=True):
         ms = f"{_of(row['expected_ms'])}{row['ms']:.1f}"
         if wide:
-            counts = [_known(row[name]) for name in ("asked", "candidates", "drafted", "accepted")]
+            names = ("asked", "candidates", "drafted", "accepted")
+            counts = ["" if row[name] is None else str(row[name]) for name in names]
             tokens = f"{_of(row['expected_tokens'])}{len(row['emitted'])}"
             table.add_row(str(row["step"]), str(row["context"]), text, *counts, tokens, ms, row["why"])
         else:
@@ -107,10 +101,6 @@ def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
             table.add_row(str(row["step"]), text, accepted, ms, row["why"])
     to.print(table, soft_wrap=False)
     to.print(f"{'tokens, ms' if wide else 'ms'}: expected / came. All that is known of one step: --step K")
-
-
-def _known(value: int | None) -> str:
-    return "" if value is None else str(value)
 
 
 def _of(expected: float | None) -> str:
@@ -127,7 +117,7 @@ def _texts(answer: Answer, most: int) -> Iterator[Text]:
     for step in answer.steps:
         text = Text()
         for piece, source in zip(pieces[at:], step.sources, strict=False):
-            text.append(_visible(piece), looks[names[source] if 0 <= source < len(names) else "model"])
+            text.append(screen.visible(piece), looks[names[source] if 0 <= source < len(names) else "model"])
         at += len(step.emitted)
         text.truncate(most, overflow="ellipsis")
         yield text
@@ -135,10 +125,12 @@ def _texts(answer: Answer, most: int) -> Iterator[Text]:
 
 def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> None:
     """Print all that is known of one step."""
-    to = console(sys.stdout)
+    to = screen.console()
     show_head(to, found)
     to.print()
-    _show_sources(to, found["sources"])
+    names = ("asked", "proposed", "kept", "accepted", "match_length")
+    sources = [[r["source"], *(str(r[n]) for n in names), number(r["draft_ms"])] for r in found["sources"]]
+    _print(to, ("source", "asked", "proposed", "scored", "accepted", "match length", "ms"), sources)
     _show_alternatives(to, found)
     for policy in found["policies"]:
         held = "held this draft" if policy["held"] else "did not hold it"
@@ -150,9 +142,9 @@ def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str])
 
 def show_head(to: Console, found: dict[str, Any]) -> None:
     """Print what a step wrote, why it drafted as much, and its time."""
-    written = _visible(found["text"] or " ".join(f"#{t}" for t in found["emitted"]))
+    written = screen.visible(found["text"] or " ".join(f"#{t}" for t in found["emitted"]))
     of = ", ".join(f"{name} {ms:.2f}" for name, ms in found["ms_of"].items() if ms)
-    to.print(_bold(to, f"Step {found['step']}, after {found['context']} tokens: {written}"))
+    to.print(f"Step {found['step']}, after {found['context']} tokens: {written}", style="bold")
     to.print(f"{found['why']}; {found['ms']:.1f} ms{f' ({of})' if of else ''}")
 
 
@@ -160,25 +152,16 @@ def show_tree(to: Console, found: dict[str, Any], answer: Answer, text: Callable
     """Print the tree that a step scored, if one is known."""
     if found["tree"]:
         to.print(_tree(found["tree"], answer, text), soft_wrap=False)
-        to.print("percentages: how likely the planner took each token to be right; ✓: accepted, ?: a probe")
-
-
-def _show_sources(to: Console, rows: Sequence[dict[str, Any]]) -> None:
-    if not rows:
-        return
-    table = plain_table("source", "asked", "proposed", "scored", "accepted", "match length", "ms")
-    for row in rows:
-        counts = [str(row[name]) for name in ("asked", "proposed", "kept", "accepted", "match_length")]
-        table.add_row(row["source"], *counts, number(row["draft_ms"]))
-    to.print(table, soft_wrap=False)
-    to.print()
+        to.print(
+            "percentages: how likely the planner took each token to be right; ✓: accepted, ?: a lookahead node"
+        )
 
 
 def _show_alternatives(to: Console, found: dict[str, Any]) -> None:
     rows, plan = found["alternatives"], found["plan"]
     if not rows:
         return
-    table = plain_table("draft nodes", "expected tokens", "ms", "tokens/s", "of the best", last="")
+    table = screen.table("draft nodes", "expected tokens", "ms", "tokens/s", "of the best", last="")
     best = max(row["tokens_per_second"] for row in rows) or 1.0
     scored = plan.get("pooled", plan.get("chosen"))
     for row in rows:
@@ -224,17 +207,6 @@ def _run(nodes: Sequence[int], trace: dict[str, Any], answer: Answer, text: Call
         source = sources[node] if node < len(sources) else -1
         look = looks.get(names[source] if 0 <= source < len(names) else "model", "")
         said.append(f"{'  ' if said else ''}{mark}")
-        said.append(re.sub("^ | $", "·", _visible(text(trace["tokens"][node]))), look)
+        said.append(re.sub("^ | $", "·", screen.visible(text(trace["tokens"][node]))), look)
         said.append(f" {percent(beliefs[node])}" if node < len(beliefs) else "", "dim")
     return said
-
-
-def _visible(text: str) -> str:
-    """Return text on one line, without characters that a terminal would obey."""
-    return clean(text).replace("\n", "↵").replace("\t", "⇥")
-
-
-def _bold(to: Console, words: str) -> Text:
-    from rich.text import Text
-
-    return Text(words, "bold" if to.color_system is not None else "")

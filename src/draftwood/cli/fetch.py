@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Annotated
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated, Any
 
 import typer
 
-from draftwood.cli import options
+from draftwood.cli import options, screen
 
 Name = Annotated[str, typer.Argument(help="A name of `draftwood models`.")]
 Force = Annotated[bool, typer.Option("--force", help="Fetch again even though it is there and whole.")]
-
-Report = Callable[[str, int, int], None]
 
 
 def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
@@ -24,13 +21,15 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
 
     if name in CATALOGUE and CATALOGUE[name].terms:
         print(CATALOGUE[name].terms, file=sys.stderr)
-    stages: list[str] = []
-    with _progress(name) as show:
+    stages: dict[str, Any] = {}  # each with its bar
+    with _bars() as bars:
 
         def report(stage: str, done: int, total: int) -> None:
             if stage not in stages:
-                stages.append(stage)
-            show(stage, done, total)
+                said = _sentence(stage, name, total)
+                stages[stage] = bars.add_task(said, total=total or None) if bars else print(said, file=sys.stderr)
+            if bars:
+                bars.update(stages[stage], completed=done)
 
         folder = bring(name, progress=report, force=force)
     if "downloading" not in stages:
@@ -38,38 +37,14 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
     print(folder)
 
 
-@contextmanager
-def _progress(name: str) -> Iterator[Report]:
-    """A bar per stage on a terminal, a line per stage elsewhere; both on standard error."""
-    from draftwood.cli.render import console
-
+def _bars() -> AbstractContextManager[Any]:
+    """Return a bar per stage on a terminal, None elsewhere, where a stage is a line; both on standard error."""
     if not sys.stderr.isatty():
-        yield _Lines(name).report
-        return
-    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+        return nullcontext()
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console(sys.stderr)) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def report(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = progress.add_task(_sentence(stage, name, total), total=total or None)
-            progress.update(tasks[stage], completed=done)
-
-        yield report
-
-
-class _Lines:
-    """One line per stage, for logs."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._last = name, ""
-
-    def report(self, stage: str, _done: int, total: int) -> None:
-        if stage != self._last:
-            print(_sentence(stage, self._name, total), file=sys.stderr, flush=True)
-            self._last = stage
+    return Progress(*columns, console=screen.console(sys.stderr))
 
 
 def _sentence(stage: str, name: str, total: int) -> str:

@@ -1,4 +1,4 @@
-"""``draftwood info``: what a bug report should say about this machine."""
+"""``draftwood info``: what a bug report should contain about this machine."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _torch() -> dict[str, Any]:
 
 
 def _multiplies(device: str, dtype: str) -> bool:
-    """Find out by trying: names of devices and systems promise too much or too little."""
+    """Return whether the device multiplies in this format; tried, since names of devices do not tell."""
     import torch
 
     try:

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from draftwood.cli.render import styles
+from draftwood.cli import options, screen
+from draftwood.cli.render import count, styles
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,14 +29,8 @@ _HEAD = "pass   new  fixed  guesses, [those that were right] → what the model 
 class Iteration:
     """One pass over a block of guesses.
 
-    Attributes
-    ----------
-    guesses
-        Token ids, in the order of the text, but for last ones that another drafter is credited with.
-    right
-        How many of them, from the first on, are text now.
-    written
-        Tokens of the text that this pass fixed beyond them.
+    ``guesses`` are token ids in the order of the text, without last ones that another drafter is credited with.
+    The first ``right`` of them are text now; the model wrote the tokens ``written`` behind them.
     """
 
     guesses: tuple[int, ...]
@@ -46,18 +41,14 @@ class Iteration:
 def planner_for(call: typer.Context, drafters: str, planner: str) -> str:
     """Return the planner that shows most: one that always scores the whole block, unless the user named one.
 
-    Raises
-    ------
-    UsageError
-        If ``jacobi`` is not among the drafters.
+    Raises UsageError if ``jacobi`` is not among the drafters.
     """
     from draftwood.drafters.load import load
 
     blocks = [getattr(drafter, "block", 0) for drafter in load(drafters) if drafter.name == NAME]
     if not blocks:
         raise UsageError("--show-iterations shows the guesses of jacobi: give --drafters jacobi as well")
-    source = call.get_parameter_source("planner")
-    return planner if source is not None and source.name == "COMMANDLINE" else f"fixed:{max(blocks)}"
+    return planner if options.was_given(call, "planner") else f"fixed:{max(blocks)}"
 
 
 def iterations(steps: Sequence[Step], drafters: Sequence[str]) -> list[Iteration]:
@@ -86,49 +77,43 @@ def print_iterations(to: Console, generation: Generation, drafters: Sequence[str
     """Print a line per pass, and one that sums them up."""
     shown = _shower(tokenizer)
     passes = iterations(generation.steps, drafters)
-    colour = to.color_system is not None
     right = styles(drafters)[NAME]
-    to.print(Text(_HEAD, "dim" if colour else ""))
+    to.print(_HEAD, style="dim")
     fixed = min(1, len(generation.ids))
     to.print(Text(f"   -  {fixed:4}  {fixed:5}  → {'│'.join(map(shown, generation.ids[:fixed]))}"))
     for number, one in enumerate(passes, 1):
         new = one.right + len(one.written)
         fixed += new
-        line = _line(one, shown, right, colour=colour)
-        to.print(Text.assemble(f"{number:4}  {new:4}  {fixed:5}  ", line))
-    to.print(_sum(len(passes), fixed - min(1, len(generation.ids))))
+        to.print(Text.assemble(f"{number:4}  {new:4}  {fixed:5}  ", _line(one, shown, right)))
+    tokens = fixed - min(1, len(generation.ids))
+    if not passes:
+        to.print("no pass was made: reading the prompt gave all that was asked for")
+        return
+    to.print(
+        f"{count(len(passes), 'pass', 'passes')}, {count(tokens, 'token')}, {tokens / len(passes):.2f} tokens per "
+        "pass; there are never more passes than tokens (the first one, which reading the prompt gave, is not "
+        "counted)"
+    )
 
 
-def _line(one: Iteration, shown: Callable[[int], str], right: Style, *, colour: bool) -> Text:
+def _line(one: Iteration, shown: Callable[[int], str], right: Style) -> Text:
     """The guesses of one pass and what the model wrote itself."""
     texts = [shown(token) for token in one.guesses]
     parts = []
     if one.right:
         parts.append(Text(f"[{'│'.join(texts[: one.right])}]", right))
     if texts[one.right :]:
-        parts.append(Text("│".join(texts[one.right :]), "dim" if colour else ""))
+        parts.append(Text("│".join(texts[one.right :]), "dim"))
     if one.written:
-        parts.append(Text(f"→ {'│'.join(map(shown, one.written))}", "bold" if colour else ""))
+        parts.append(Text(f"→ {'│'.join(map(shown, one.written))}", "bold"))
     return Text(" ").join(parts)
-
-
-def _sum(passes: int, tokens: int) -> str:
-    if not passes:
-        return "no pass was made: reading the prompt gave all that was asked for"
-    many = f"{passes} pass{'es' if passes > 1 else ''}, {tokens} token{'s' if tokens > 1 else ''}"
-    return (
-        f"{many}, {tokens / passes:.2f} tokens per pass; there are never more passes than tokens "
-        "(the first one, which reading the prompt gave, is not counted)"
-    )
 
 
 def _shower(tokenizer: Any) -> Callable[[int], str]:
     """Return what shows a token on one line, without characters that a terminal would obey."""
-    from draftwood.measure.report.markup import clean
 
     def shown(token: int) -> str:
         text = tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        text = clean(text).replace("\n", "↵").replace("\t", "⇥")
-        return re.sub("^ | $", "·", text) or f"#{token}"
+        return re.sub("^ | $", "·", screen.visible(text)) or f"#{token}"
 
     return shown

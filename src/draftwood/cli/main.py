@@ -1,4 +1,4 @@
-"""The command ``draftwood``: its verbs, and the one place where errors become sentences and exit codes."""
+"""The command ``draftwood``: its verbs, and the one place where errors become messages and exit codes."""
 
 from __future__ import annotations
 
@@ -10,30 +10,13 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from draftwood import __version__
-from draftwood.cli import (
-    bench,
-    cache,
-    chat,
-    corpus,
-    demo,
-    drift,
-    explain,
-    export,
-    fetch,
-    generate,
-    info,
-    models,
-    probe,
-    profile,
-    report,
-    simulate,
-    streams,
-)
+from draftwood.cli import cache, corpus, streams
 from draftwood.errors import DraftwoodError
 
 app = typer.Typer(
@@ -44,23 +27,12 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help, plain errors: nothing that a pipe would garble
     pretty_exceptions_enable=False,
 )
-for verb in (
-    generate.generate,
-    chat.chat,
-    demo.demo,
-    probe.probe,
-    simulate.simulate,
-    profile.profile,
-    bench.bench,
-    drift.drift,
-    report.report,
-    explain.explain,
-    export.export_custom_generate,
-    fetch.fetch,
-    models.models,
-    info.info,
-):
-    app.command()(verb)
+VERBS = (
+    "generate", "chat", "demo", "probe", "simulate", "profile", "bench", "drift", "report", "explain",
+    "export_custom_generate", "fetch", "models", "info",
+)  # fmt: skip
+for verb in VERBS:  # each is a function in a module of its name
+    app.command()(getattr(import_module(f"draftwood.cli.{verb}"), verb))
 app.add_typer(cache.app)
 app.add_typer(corpus.app)
 
@@ -82,7 +54,7 @@ def top(
 
 
 class _Warnings(logging.Handler):
-    """What draftwood logs, for instance a drafter that failed, as one line."""
+    """Prints what draftwood logs, for instance that a drafter failed, as one line on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         streams.complain(f"{record.levelname.lower()}: {self.format(record)}")
@@ -108,11 +80,11 @@ def run(arguments: Sequence[str]) -> int:
     _prepare(debug)
     with warnings.catch_warnings():
         if not debug and not sys.warnoptions:
-            warnings.simplefilter("ignore")  # those of other libraries are not for who types a command
+            warnings.simplefilter("ignore")  # warnings of other libraries tell the user nothing
         try:
             code = app(args=list(arguments), prog_name="draftwood", standalone_mode=False)
             sys.stdout.flush()
-        except BrokenPipeError:  # whoever read our output has gone (``| head``): be quiet
+        except BrokenPipeError:  # the reader of our output has gone (``| head``)
             streams.abandon()
             return 1
         except KeyboardInterrupt:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from draftwood.cli import options
+from draftwood.cli import options, screen
 
 if TYPE_CHECKING:
     from draftwood.models import Installed
@@ -22,14 +22,12 @@ def models(as_json: options.Json = False) -> None:
         return
     from rich.table import Table
 
-    from draftwood.cli.render import console
-
     table = Table("model", "state", "size", "licence", "what it is", box=None, pad_edge=False)
     for model in found:
         here = model.state != "missing"
         size = f"{model.size / 1e6:.0f} MB" if here else f"{model.download_size / 1e6:.0f} MB to download"
         table.add_row(model.name, model.state, size, model.licence, model.description)
-    to = console(sys.stdout)
+    to = screen.console()
     to.print(table, soft_wrap=False)
     to.print(f"folder: {cache_folder() / 'models'}")
     for model in found:
@@ -42,12 +40,5 @@ def models(as_json: options.Json = False) -> None:
 
 def as_dict(model: Installed) -> dict[str, Any]:
     """Return a JSON-ready dictionary of one model."""
-    return {
-        "name": model.name,
-        "state": model.state,
-        "description": model.description,
-        "licence": model.licence,
-        "folder": str(model.path),
-        "size": model.size,
-        "download_size": model.download_size,
-    }
+    found = asdict(model)
+    return found | {"folder": str(found.pop("path"))}

@@ -1,4 +1,4 @@
-"""Flags that several verbs share, each written once. Imports nothing heavy: ``--help`` must be instant."""
+"""Flags that several verbs share. Imports nothing heavy: ``--help`` must be instant."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from draftwood.cli import early, screen
+from draftwood.cli.prompt import read_given
+from draftwood.errors import UsageError
+
 if TYPE_CHECKING:
     from draftwood.decoding.request import Request
 
-# Written here once more, since their homes import numpy; a test holds both together.
+# Repeated here, since the modules that define them import numpy; a test compares both.
 MODEL_DEFAULT = "smollm2"
 DRAFTERS_DEFAULT = "default"
 PLANNER_DEFAULT = "goodput"
@@ -23,8 +27,7 @@ Model = Annotated[
     str, typer.Option("--model", "-m", help="A name of `draftwood models`, a folder, or a hub name.")
 ]
 Drafters = Annotated[
-    str,
-    typer.Option(help="Drafters joined by +, options after colons: suffix+lookup:max_ngram=3; none is plain."),
+    str, typer.Option(help="Drafters joined by +, options after colons: suffix+lookup:max_ngram=3; none is plain.")
 ]
 PlannerName = Annotated[
     str,
@@ -35,8 +38,7 @@ PlannerName = Annotated[
     ),
 ]
 MaxNewTokens = Annotated[
-    int | None,
-    typer.Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]"),
+    int | None, typer.Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
 ]
 Temperature = Annotated[float, typer.Option(help="0 is greedy.")]
 TopK = Annotated[int | None, typer.Option(help="Sample from the K best tokens.")]
@@ -106,9 +108,22 @@ class _MachineFlags:
 class Loading(_MachineFlags, _ModelFlag):
     """Which model, and how it is run."""
 
-    def load(self, *, release: bool = False) -> tuple[Any, Any]:
-        """Load the model and make it ready; returns model and tokenizer."""
-        return load_model(self.model, self.dtype, self.threads, self.pack, device=self.device, release=release)
+    def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
+        """Load the model and make it ready; returns model and tokenizer.
+
+        ``release`` lets go of weights of which packed copies are enough: nobody else uses the model.
+        """
+        from draftwood.api.prepare import prepare
+        from draftwood.models import load
+
+        with screen.busy(f"loading {self.model}"):
+            loaded = load(self.model, dtype=self.dtype, device=self.device, threads=self.threads)
+        with screen.busy(f"preparing {self.model}"):
+            try:
+                prepare(loaded[0], pack=self.pack, release=release and self.pack)
+            except UsageError:  # its passes need the weights that were to be released
+                prepare(loaded[0], pack=self.pack)
+        return loaded
 
 
 @dataclass(frozen=True)
@@ -123,8 +138,6 @@ class SourceFlags:
     @cached_property
     def sources(self) -> dict[str, Any]:
         """The keyword arguments of `draftwood.generate`; files of text are read, others only named."""
-        from draftwood.cli.prompt import read_given
-
         return {
             "prediction": [read_given(text, "prediction") for text in self.prediction or ()] or None,
             "memory": self.memory,
@@ -152,15 +165,14 @@ class _WritingFlags:
 
 
 @dataclass(frozen=True)
-class Given(_MachineFlags, _WritingFlags, SourceFlags, _DraftingFlags, _ModelFlag):
+class Given(Loading, _WritingFlags, SourceFlags, _DraftingFlags, _ModelFlag):
     """Everything that decides how an answer is written."""
 
     @property
     def settings(self) -> dict[str, Any]:
         """What `draftwood.stream` and `draftwood.Conversation` call settings."""
-        return {name: getattr(self, name) for name in _WritingFlags.__dataclass_fields__} | {
-            "stop": self.stop or None
-        }
+        found = {name: getattr(self, name) for name in _WritingFlags.__dataclass_fields__}
+        return found | {"stop": self.stop or None}
 
     @property
     def label(self) -> str:
@@ -171,7 +183,6 @@ class Given(_MachineFlags, _WritingFlags, SourceFlags, _DraftingFlags, _ModelFla
 
     def load(self, prompt: str | None = None) -> Loaded:
         """Check everything that can be checked without a model, among it the ``prompt``, then load the model."""
-        from draftwood.cli import early
         from draftwood.planning.load import load as load_planner
 
         names = check_sources(self.drafters, self.sources)
@@ -180,37 +191,34 @@ class Given(_MachineFlags, _WritingFlags, SourceFlags, _DraftingFlags, _ModelFla
         early.check_stop(self.stop)
         if prompt is not None:
             early.check_lengths(self.model, {"": prompt})
-        loading = Loading(self.model, self.dtype, self.device, self.threads, self.pack)
-        model, tokenizer = loading.load(release=True)
-        return Loaded(model, tokenizer, self.drafters, self.planner, names, self.sources)
+        return Loaded(self, *self.load_model(release=True), names)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A model ready to answer, and the names of the drafters, those that the sources add among them."""
 
+    given: Given
     model: Any
     tokenizer: Any
-    drafters: str
-    planner: str
     names: list[str]
-    sources: dict[str, Any]
 
     @property
     def objects(self) -> dict[str, Any]:
         """Tokenizer, drafters, planner and sources as keyword arguments of `draftwood.stream`."""
-        return {"tokenizer": self.tokenizer, "drafters": self.drafters, "planner": self.planner} | self.sources
+        given = self.given
+        return {"tokenizer": self.tokenizer, "drafters": given.drafters, "planner": given.planner} | given.sources
 
-    def request(self, given: Given, ids: list[int]) -> Request:
-        """Return what these flags ask for, the model's own settings filled in."""
+    def request(self, ids: list[int]) -> Request:
+        """Return what the flags ask for, the model's own settings filled in."""
         from draftwood.api.setup import Setup
 
-        setup = Setup(self.model, self.tokenizer, self.drafters, self.planner)
-        return setup.request(ids, **given.settings)
+        setup = Setup(self.model, self.tokenizer, self.given.drafters, self.given.planner)
+        return setup.request(ids, **self.given.settings)
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the flags of every parameter whose type is a dataclass, which it is called with, filled in."""
+    """Replace each parameter of a verb that is a dataclass by one flag per field; the verb gets it filled in."""
     hints = get_type_hints(verb, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     parameters: list[Parameter] = []
@@ -237,16 +245,27 @@ def shared(verb: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def refuse_plain(drafters: str, planner: str, purpose: str) -> None:
-    """Refuse drafters or a planner that draft nothing; ``purpose`` begins the sentence.
+def group(name: str, help: str) -> typer.Typer:
+    """Return a verb that only has verbs below it; without one of them it prints its help."""
+    app = typer.Typer(name=name, help=help, invoke_without_command=True, rich_markup_mode=None)
 
-    Raises
-    ------
-    UsageError
-        For ``--drafters none`` and planners that never draft.
-    """
+    @app.callback(help=help)
+    def top(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            print(context.get_help())
+
+    return app
+
+
+def was_given(call: typer.Context, name: str) -> bool:
+    """Return whether the user gave this flag."""
+    source = call.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def refuse_plain(drafters: str, planner: str, purpose: str) -> None:
+    """Refuse, by UsageError, drafters or a planner that draft nothing; ``purpose`` begins the sentence."""
     from draftwood.drafters.load import load as load_drafters
-    from draftwood.errors import UsageError
 
     if not load_drafters(drafters):
         raise UsageError(f"{purpose}, and --drafters {drafters} is plain decoding: name drafters")
@@ -257,7 +276,6 @@ def refuse_plain(drafters: str, planner: str, purpose: str) -> None:
 def check_sources(drafters: str, sources: dict[str, Any]) -> list[str]:
     """Open every file once, before a model is loaded; return the names of the drafters."""
     from draftwood.api.user_texts import UserTexts
-    from draftwood.cli import places
     from draftwood.drafters.load import load as load_drafters
 
     given = UserTexts(**sources)
@@ -265,7 +283,7 @@ def check_sources(drafters: str, sources: dict[str, Any]) -> list[str]:
     given.opened(complete)
     memory = sources.get("memory")
     if memory is not None and not memory.exists():
-        places.check_writable(memory, "--memory")
+        early.check_writable(memory, "--memory")
     return [d.name for d in complete]
 
 
@@ -274,24 +292,9 @@ def dtype_of(model: Any) -> str:
     return str(model.dtype).rpartition(".")[2]
 
 
-def load_model(
-    name: str, dtype: str, threads: int | None, pack: bool = True, *, device: str | None = None,
-    release: bool = False,
-) -> tuple[Any, Any]:  # fmt: skip
-    """Load a model and make it ready, showing on a terminal that this takes a moment.
+def load_tokenizer(name: str) -> Any:
+    """Load a model's tokenizer, showing on a terminal that this takes a moment."""
+    from draftwood.models import load_tokenizer
 
-    ``release`` lets go of weights of which packed copies are enough: nobody else uses the model.
-    """
-    from draftwood.api.prepare import prepare
-    from draftwood.cli.render import busy
-    from draftwood.errors import UsageError
-    from draftwood.models import load
-
-    with busy(f"loading {name}"):
-        model, tokenizer = load(name, dtype=dtype, device=device, threads=threads)
-    with busy(f"preparing {name}"):
-        try:
-            prepare(model, pack=pack, release=release and pack)
-        except UsageError:  # its passes need the weights that were to be released
-            prepare(model, pack=pack)
-    return model, tokenizer
+    with screen.busy(f"loading the tokenizer of {name}"):
+        return load_tokenizer(name)

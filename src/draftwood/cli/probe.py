@@ -1,17 +1,18 @@
-"""``draftwood probe``: would drafting help? Decoding unchanged, a drafter counted silently."""
+"""``draftwood probe``: counts how often a drafter would have been right, decoding unchanged."""
 
 from __future__ import annotations
 
-import json
-import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places
+from draftwood.cli import early, measuring, options, screen
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
+    from draftwood.drafters.lookup.drafter import LookupDrafter
     from draftwood.measure.prompt_files import Job
     from draftwood.measure.records.records import Answer
 
@@ -43,41 +44,34 @@ def probe(
     max_new_tokens: measuring.MaxNewTokens = 64,
     trace: Trace = None,
     text: Text = False,
-    force: places.Force = False,
+    force: early.Force = False,
     output: measuring.RecordsOut = None,
     as_json: options.Json = False,
 ) -> None:
     """Count how often a proposal would have been right, decoding unchanged."""
     from draftwood.drafters.lookup.drafter import LookupDrafter
-    from draftwood.errors import UsageError
 
     if ngram_min > ngram_max:
         raise UsageError(f"--ngram-min {ngram_min} is above --ngram-max {ngram_max}: give a smaller one")
     if trace is not None:
-        places.check_place(trace, force, "--trace")
-    places.check_rows(output, "probe")
+        early.check_place(trace, force, "--trace")
+    early.check_rows(output, "probe")
     drafter = LookupDrafter(max_ngram=ngram_max, min_ngram=ngram_min, length=1)
     jobs = _jobs(prompts, prompt_ids_file, suite, limit, chat)
-    measuring.check_jobs(jobs, loading.model)
-    run = _Run(loading, drafter, max_new_tokens)
-    jobs = measuring.as_asked(jobs, prompts is not None, run.tokenizer, chat, quiet=as_json)
-    with measuring.progress() as bar:
-        interrupted = run.answer(jobs, output, bar)
-    document = run.document() | {"interrupted": interrupted}
-    if as_json:
-        print(json.dumps(document))
-    else:
-        _show(document)
+    own = prompts is not None
+    loaded, tokenizer, jobs = measuring.load(loading, jobs, chat, own=own, quiet=as_json)
+    run = _Run(loading, loaded, tokenizer, drafter, max_new_tokens)
+    with screen.progress() as bar, screen.CtrlC() as stop:
+        run.answer(jobs, output, bar)
     if trace is not None and run.answers:
         run.write_trace(trace, text)
-    if interrupted:
-        raise typer.Exit(130)
+    document = run.document() | {"interrupted": stop.pressed}
+    screen.finish(document, lambda: _show(document), as_json=as_json, interrupted=stop.pressed)
 
 
 def _jobs(
     prompts: Path | None, ids: Path | None, suite: str | None, limit: int | None, chat: bool | None
 ) -> list[Job]:
-    from draftwood.errors import UsageError
     from draftwood.measure.prompt_files import read_prompt_ids
 
     if sum(given is not None for given in (prompts, ids, suite)) > 1:
@@ -95,13 +89,14 @@ def _jobs(
 class _Run:
     """The answers so far."""
 
-    def __init__(self, loading: options.Loading, drafter: Any, max_new_tokens: int) -> None:
+    def __init__(
+        self, loading: options.Loading, model: Any, tokenizer: Any, drafter: LookupDrafter, max_new_tokens: int
+    ) -> None:
         from draftwood.api.setup import Setup
 
-        self._drafter, self._limit = drafter, max_new_tokens
-        loaded, self.tokenizer = loading.load()
-        self._setup = Setup(loaded, self.tokenizer, "none", options.PLANNER_DEFAULT)
-        self.settings = {
+        self._drafter, self._limit, self._tokenizer = drafter, max_new_tokens, tokenizer
+        self._setup = Setup(model, tokenizer, "none", options.PLANNER_DEFAULT)
+        self._settings = {
             "model": loading.model,
             "dtype": loading.dtype,
             "threads": measuring.torch_threads(loading.threads),
@@ -111,78 +106,66 @@ class _Run:
         }
         self.answers: list[Answer] = []
 
-    def answer(self, jobs: list[Job], output: Path | None, bar: Any) -> bool:
-        """Probe every prompt; returns whether it was interrupted."""
+    def answer(self, jobs: list[Job], output: Path | None, bar: Any) -> None:
+        """Probe every prompt; an interrupted answer is counted and shown, but a file holds whole ones only."""
+        from draftwood.measure.probe import probe
         from draftwood.measure.records.records import Answer, header
+        from draftwood.measure.records.texts import token_texts
         from draftwood.measure.records.writer import RecordsWriter
 
         settings = {"max_new_tokens": self._limit, "temperature": 0.0, "seed": 0}
-        # What cannot be written is told before anything is.
+        # Prompts that cannot be answered are refused before any is answered.
         requests = [job.request(self._setup, **settings) for job in jobs]
-        writer = RecordsWriter(output, header("probe", self.settings, self._provenance()))
-        self.answers = writer.rows.answers
+        writer = RecordsWriter(output, header("probe", self._settings, self._provenance()))
+        self.answers = writer.records.answers
         done = {answer.key for answer in self.answers}
         arm = f"lookup:min_ngram={self._drafter.min_ngram}:max_ngram={self._drafter.max_ngram}"
-        try:
+        with closing(writer):
             for number, (job, request) in enumerate(zip(jobs, requests, strict=True)):
                 writer.refuse_another_prompt(job.task, job.name, request.prompt)
                 if (job.task, job.name, arm, 0) in done:
                     continue
                 bar(number, len(jobs), f"{job.task} {job.name}")
                 answer = Answer(writer.next_id, job.task, job.name, arm, planner="silent", limit=request.limit)
-                if self._probe(request, answer):
-                    return True
+                try:
+                    probe(self._setup.target, self._drafter, request, answer)
+                except KeyboardInterrupt:
+                    self.answers.append(answer)
+                    raise
+                answer.pieces = token_texts(answer.output_ids, self._tokenizer)
+                answer.prompt_pieces = token_texts(answer.prompt_ids, self._tokenizer)
                 writer.answer(answer)
-        finally:
-            writer.close()
-        return False
-
-    def _probe(self, request: Any, answer: Answer) -> bool:
-        from draftwood.measure.probe import probe as probe_one
-        from draftwood.measure.records.texts import token_texts
-
-        try:
-            probe_one(self._setup.target, self._drafter, request, answer)
-        except KeyboardInterrupt:
-            self.answers.append(answer)  # counted and shown, not kept: a file holds whole answers only
-            return True
-        answer.pieces = token_texts(answer.output_ids, self.tokenizer)
-        answer.prompt_pieces = token_texts(answer.prompt_ids, self.tokenizer)
-        return False
 
     def _provenance(self) -> dict[str, Any]:
         from draftwood.measure.records.provenance import provenance
 
-        return provenance(model=self.settings["model"], dtype=self.settings["dtype"])
+        return provenance(model=self._settings["model"], dtype=self._settings["dtype"])
 
     def write_trace(self, path: Path, text: bool) -> None:
-        """Write what was answered, to be replayed."""
         from draftwood.api.prompts import decoder
         from draftwood.measure.records.traces import Trace, write_traces
 
-        decode = decoder(self.tokenizer)
+        decode = decoder(self._tokenizer)
         traces = []
         for answer in self.answers:
             ids = (answer.prompt_ids, answer.output_ids)
             words = map(decode, ids) if text else ()
             if answer.output_ids:
                 traces.append(Trace(answer.task, answer.name, *ids, answer.limit, answer.finish_reason, *words))
-        write_traces(path, traces, self._provenance(), self.tokenizer)
+        write_traces(path, traces, self._provenance(), self._tokenizer)
 
     def document(self) -> dict[str, Any]:
         """Return the counts of every prompt, and of all together."""
         from draftwood.measure.probe import ProbeCounts
 
         each = [{"task": a.task, "name": a.name, **ProbeCounts.of([a]).to_json()} for a in self.answers]
-        return {**self.settings, "prompts": each, **ProbeCounts.of(self.answers).to_json()}
+        return {**self._settings, "prompts": each, **ProbeCounts.of(self.answers).to_json()}
 
 
 def _show(document: dict[str, Any]) -> None:
-    from draftwood.cli.render import console
-
-    to = console(sys.stdout)
+    to = screen.console()
     words = ("targets", "proposals", "accepted", "proposal_rate", "acceptance_rate", "accepted_per_target")
-    table = measuring.plain_table("prompt", *words)
+    table = screen.table("prompt", *words)
     for row in document["prompts"]:
         table.add_row(f"{row['task']} {row['name']}", *_cells(row))
     table.add_row("total", *_cells(document))
@@ -198,4 +181,4 @@ def _show(document: dict[str, Any]) -> None:
 def _cells(row: dict[str, Any]) -> list[str]:
     counts = [str(row[name]) for name in ("targets", "proposals", "accepted")]
     rates = ("proposal_rate", "acceptance_rate", "accepted_per_target")
-    return counts + [measuring.number(row[name], 3) for name in rates]
+    return counts + [screen.number(row[name], 3) for name in rates]

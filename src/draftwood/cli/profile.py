@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places
+from draftwood.cli import early, measuring, options, screen
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,12 +27,14 @@ Contexts = Annotated[
 Rounds = Annotated[
     int | None, typer.Option(min=1, help="Passes of each kind. [default: as many as --seconds allow]")
 ]
-Seconds = Annotated[float, typer.Option(min=1, help="What the rounds may take together.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write the rows here.")]
+Seconds = Annotated[float, typer.Option(min=1, help="Time for all rounds together.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")
+]
 Plot = Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the curves into a picture.")]
 
 _WIDE = 100
-_SECONDS = 90.0  # as in measure.profile, whose import would take a moment; a test holds both together
+_SECONDS = 90.0  # as in measure.profile, whose import is slow; a test compares both
 
 
 @options.shared
@@ -46,7 +46,7 @@ def profile(
     seconds: Seconds = _SECONDS,
     output: Output = None,
     plot: Plot = None,
-    force: places.Force = False,
+    force: early.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Measure what a pass over n tokens costs here.
@@ -56,136 +56,107 @@ def profile(
     asked = {"sizes": _numbers("--sizes", sizes), "contexts": _numbers("--contexts", contexts)}
     _check_packages(picture=plot is not None, characters=not as_json)
     _check_places(output, plot, force)
-    loaded, tokenizer = loading.load()
-    run = _Run.of(loading.model, loaded, tokenizer)
-    interrupted = run.measure({k: v for k, v in asked.items() if v}, rounds, seconds)
+    loaded, tokenizer = loading.load_model()
+    run = _Run(loading.model, loaded, tokenizer)
+    with screen.CtrlC() as stop:
+        run.measure({k: v for k, v in asked.items() if v}, rounds, seconds)
     if not run.measured.rounds:
         print("interrupted before the first round was finished: nothing was measured", file=sys.stderr)
         raise typer.Exit(130)
-    if as_json:
-        print(json.dumps(run.document()))
-    else:
-        run.show()
     chosen = {
         "--sizes": sizes,
         "--contexts": contexts,
         "--rounds": rounds,
-        "--no-pack": None if loading.pack else 1,
+        "--no-pack": None if loading.pack else True,
     }
-    partial = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * interrupted
+    partial = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * stop.pressed
     run.write(output, plot, into_cache=not partial)
     if partial:
         hint = "" if output is not None else "; with -o FILE.jsonl it is kept for simulate --profile FILE.jsonl"
         print(f"not kept in the cache folder, because of {', '.join(partial)}{hint}", file=sys.stderr)
-    if interrupted:
-        raise typer.Exit(130)
+    screen.finish(run.document(), run.show, as_json=as_json, interrupted=stop.pressed)
 
 
-@dataclass(slots=True)
 class _Run:
     """A profile under way, and where it goes."""
 
-    model: Any
-    target: Any
-    settings: dict[str, Any]
-    measured: Profile
-
-    @classmethod
-    def of(cls, name: str, model: Any, tokenizer: Any) -> _Run:
+    def __init__(self, name: str, model: Any, tokenizer: Any) -> None:
         from draftwood.api.setup import Setup
         from draftwood.measure.profile.rows import Profile
 
-        target = Setup(model, tokenizer, "none", "fixed:0").target
-        settings = {
+        self._model, self._target = model, Setup(model, tokenizer, "none", "fixed:0").target
+        self._settings: dict[str, Any] = {
             "model": name,
             "dtype": options.dtype_of(model),
             "threads": measuring.torch_threads(None) or os.cpu_count(),
             "device": model.device.type,
         }
-        return cls(model, target, settings, Profile())
+        self._title = "{model}, {dtype}, {threads} threads on {device}".format(**self._settings)
+        self.measured = Profile()
 
-    def measure(self, asked: dict[str, Any], rounds: int | None, seconds: float) -> bool:
-        """Fill the profile; returns whether it was interrupted."""
+    def measure(self, asked: dict[str, Any], rounds: int | None, seconds: float) -> None:
         from draftwood.measure.profile.sweep import profile as measure
 
-        with _progress(f"profiling {self.settings['model']}") as show:
-            try:
-                measure(
-                    self.target, model=self.model, rounds=rounds, seconds=seconds,
-                    threads=self.settings["threads"], into=self.measured, on_progress=show, **asked,
-                )  # fmt: skip
-            except KeyboardInterrupt:
-                return True
-        return False
+        with screen.progress(f"profiling {self._settings['model']}") as bar:
+            measure(
+                self._target, model=self._model, rounds=rounds, seconds=seconds,
+                threads=self._settings["threads"], into=self.measured,
+                on_progress=lambda what, share: bar(int(100 * share), 100, what), **asked,
+            )  # fmt: skip
 
     def show(self) -> None:
         """Print the table, the curves and what else was measured."""
-        from draftwood.cli.render import console
         from draftwood.measure.profile.plot import picture_of_characters
 
-        to = console(sys.stdout)
-        settings = self.settings
-        to.print(
-            f"{settings['model']}, {settings['dtype']}, {settings['threads']} threads on {settings['device']}"
-        )
+        to = screen.console()
+        to.print(self._title)
         to.print(_table(self.measured, ratios=to.width >= _WIDE), soft_wrap=False)
         to.print()
         colour = to.color_system is not None
         print(picture_of_characters(self.measured, min(to.width, 100), colour=colour))
-        for line in _sentences(self.measured, settings["threads"]):
+        for line in _sentences(self.measured, self._settings["threads"]):
             to.print(line)
 
     def document(self) -> dict[str, Any]:
-        """Return what ``--json`` prints: the rows of a file, by kind."""
+        """Return what ``--json`` prints: the records of a file, by kind."""
         from draftwood.measure.records.provenance import provenance
 
         by_kind: dict[str, list[dict[str, Any]]] = {}
         for row in self.measured.rows():
             by_kind.setdefault(row["row"], []).append({k: v for k, v in row.items() if k != "row"})
-        return {**self.settings, "rounds": self.measured.rounds, **by_kind, "provenance": provenance()}
+        return {**self._settings, "rounds": self.measured.rounds, **by_kind, "provenance": provenance()}
 
     def write(self, output: Path | None, plot: Path | None, *, into_cache: bool) -> None:
         """Write the files, and say where they are."""
-        from draftwood.measure.profile.file import write_profile
         from draftwood.measure.profile.plot import save_picture
+        from draftwood.measure.profile.rows import write_profile
         from draftwood.models.profile_place import profile_path
 
         files = [] if output is None else [output]
         if into_cache:
-            known = (self.settings[name] for name in ("model", "dtype", "threads", "device"))
-            files.append(profile_path(*known))
+            files.append(profile_path(*self._settings.values()))
         for place in files:
-            write_profile(place, self.measured, self.settings)
+            write_profile(place, self.measured, self._settings)
         if plot is not None:
-            save_picture(self.measured, plot, self._title())
+            share = self.measured.memory_share
+            speed = f"reads the weights at {100 * (share or 0):.0f} % of this machine's memory speed"
+            title = self._title if share is None else f"{self._title}\na pass over 1 token {speed}"
+            save_picture(self.measured, plot, title)
             files.append(plot)
         for place in files:
             print(f"written: {place}", file=sys.stderr)
 
-    def _title(self) -> str:
-        settings, share = self.settings, self.measured.memory_share
-        first = f"{settings['model']}, {settings['dtype']}, {settings['threads']} threads on {settings['device']}"
-        if share is None:
-            return first
-        return (
-            f"{first}\na pass over 1 token reads the weights at {100 * share:.0f} % of this machine's memory speed"
-        )
-
 
 def _table(measured: Profile, *, ratios: bool) -> Table:
     """Per context length the median and its quartiles, and how many passes over one token it amounts to."""
-    from rich.table import Table
-
     from draftwood.measure.profile.rows import spread
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column("tokens\nper pass", justify="right")
+    table = screen.table("tokens\nper pass")
+    table.columns[0].justify = "right"
     lines = {context: measured.line(context) for context in measured.contexts}
     for context in lines:
-        table.add_column("\nms", justify="right")
-        table.add_column(f"context {context}\nquartiles", justify="right")
-        if ratios:
-            table.add_column("\n/ t(1)", justify="right")
+        for header in ("\nms", f"context {context}\nquartiles", *["\n/ t(1)"] * ratios):
+            table.add_column(header, justify="right")
     for n in sorted({n for line in lines.values() for n in line}):
         cells: list[str] = []
         for line in lines.values():
@@ -221,8 +192,6 @@ def _sentences(measured: Profile, threads: int) -> Iterator[str]:
 
 
 def _numbers(flag: str, given: str | None) -> list[int] | None:
-    from draftwood.errors import UsageError
-
     if given is None:
         return None
     try:
@@ -232,7 +201,7 @@ def _numbers(flag: str, given: str | None) -> list[int] | None:
 
 
 def _check_packages(*, picture: bool, characters: bool) -> None:
-    """Complain before minutes of measuring, not after."""
+    """Refuse what a missing package could not show after minutes of measuring."""
     from draftwood.measure.profile.plot import missing
 
     for package, needed in (("matplotlib", picture), ("plotext", characters)):
@@ -241,39 +210,17 @@ def _check_packages(*, picture: bool, characters: bool) -> None:
 
 
 def _check_places(output: Path | None, plot: Path | None, force: bool) -> None:
-    from draftwood.errors import UsageError
+    from draftwood.measure.profile.plot import picture_kinds
 
     if output is not None and output.suffix == ".zst":
         raise UsageError(f"{output}: a profile is small and stays readable; name it FILE.jsonl")
-    if plot is not None and not plot.suffix:
-        raise UsageError(f"--plot {plot} has no ending that says which kind of picture: name it FILE.png")
     if plot is not None:
-        _check_picture(plot)
+        if not plot.suffix:
+            raise UsageError(f"--plot {plot} has no ending that says which kind of picture: name it FILE.png")
+        if plot.suffix.removeprefix(".").lower() not in (kinds := picture_kinds()):
+            raise UsageError(
+                f"--plot {plot} is no kind of picture that can be drawn: take one of {', '.join(kinds)}"
+            )
     for place, flag in ((output, "-o"), (plot, "--plot")):
         if place is not None:
-            places.check_place(place, force, flag)
-
-
-def _check_picture(plot: Path) -> None:
-    from draftwood.errors import UsageError
-    from draftwood.measure.profile.plot import picture_kinds
-
-    kinds = picture_kinds()
-    if plot.suffix.removeprefix(".").lower() not in kinds:
-        raise UsageError(f"--plot {plot} is no kind of picture that can be drawn: take one of {', '.join(kinds)}")
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Callable[[str, float], None]]:
-    """A bar on a terminal, nothing elsewhere; on standard error."""
-    from draftwood.cli.render import console
-
-    if not sys.stderr.isatty():
-        yield lambda _what, _share: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn(title), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda what, share: bar.update(task, description=what, completed=share)
+            early.check_place(place, force, flag)

@@ -12,28 +12,63 @@ from draftwood.errors import PromptError, UsageError
 def read_prompt(given: str) -> str:
     """Return the prompt: the word itself, the text of ``@FILE``, or standard input for ``-``.
 
-    One line end at the end of a file or of standard input is left out, since editors and ``echo`` add it.
-
-    Raises
-    ------
-    PromptError
-        If it is empty, missing, unreadable or no text.
+    One line end at the end of a file or of standard input is left out, since editors and ``echo`` add it. Raises
+    PromptError if the prompt is empty, missing, unreadable or no text.
     """
     if given == "-":
         if sys.stdin.isatty():
             print("reading the prompt from the terminal; Ctrl-D on a line of its own ends it", file=sys.stderr)
         where, text = "standard input", decoded(sys.stdin.buffer.read(), "standard input", PromptError)
-    elif given.startswith("@"):
-        where = f"the prompt file {given[1:]}"
-        hint = " (to send a text that starts with @, write - and give it on standard input)"
-        text = decoded(_read(given[1:], "prompt", PromptError, hint), where, PromptError)
     else:
-        where, text = "the prompt", _typed(given, "the prompt", PromptError)
+        hint = "to send a text that starts with @, write - and give it on standard input"
+        where, text = _read(given, "prompt", PromptError, hint)
     if not text.strip():
         kind = "has nothing but blanks" if text else "is empty"
         also = "" if given else ", @FILE, or - for standard input"
         raise PromptError(f"{where} {kind}: give some text{also}")
     return text
+
+
+def read_given(given: str, what: str) -> str:
+    """Return a text that goes with the prompt: the word itself, or the text of ``@FILE`` less its last line end.
+
+    ``what`` names it in errors, for example ``"prediction"``. Raises UsageError if it is empty, missing,
+    unreadable or no text.
+    """
+    where, text = _read(given, what, UsageError, "a text that starts with @ must come from a file")
+    if not text:
+        raise UsageError(f"{where} is empty, so nothing can be drafted from it: give some text, or leave it out")
+    return text
+
+
+def _read(given: str, what: str, kind: type[UsageError], hint: str) -> tuple[str, str]:
+    """Return how errors name what was given, and its text."""
+    if not given.startswith("@"):
+        try:
+            given.encode()
+        except UnicodeEncodeError as error:  # Python hides bytes that are no UTF-8 behind characters no text has
+            raise kind(f"the {what} is no UTF-8 text: give text of this encoding") from error
+        return f"the {what}", given
+    where, name = f"the {what} file {given[1:]}", given[1:]
+    try:
+        raw = Path(name).expanduser().read_bytes()
+    except (OSError, RuntimeError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise kind(
+            f"the {what} file {name or '(no name)'} cannot be read ({said}): check its name ({hint})"
+        ) from error
+    return where, decoded(raw, where, kind)
+
+
+def decoded(raw: bytes, where: str, kind: type[UsageError]) -> str:
+    """Return bytes as text, without one line end at their end; ``where`` names them in errors of ``kind``."""
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise kind(f"{where} is no UTF-8 text: give a text file") from error
+    if "\0" in text:
+        raise kind(f"{where} is binary: give a text file")
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def check_chat(chat: bool | None, system: str | None) -> None:
@@ -47,18 +82,8 @@ def as_asked(
 ) -> str | list[dict[str, str]]:
     """Return a prompt as `draftwood.stream` takes it: text to continue, or the messages of a chat.
 
-    Parameters
-    ----------
-    text
-        What was asked.
-    tokenizer
-        Whose chat template decides where ``chat`` is None.
-    chat
-        As ``--chat`` and ``--raw`` say.
-    system
-        A system message; it needs a template.
-    quiet
-        Do not say on standard error that the template was chosen.
+    The tokenizer's chat template decides where ``chat`` (``--chat``, ``--raw``) is None; this is said on standard
+    error unless ``quiet``. A system message needs a template.
     """
     if chat is None and system is None:
         chat = bool(getattr(tokenizer, "chat_template", None))
@@ -73,61 +98,3 @@ def as_asked(
 def say_template() -> None:
     """Say on standard error that prompts go through the chat template."""
     print("using the model's chat template; --raw continues the text instead", file=sys.stderr)
-
-
-def read_given(given: str, what: str) -> str:
-    """Return a text that goes with the prompt: the word itself, or the text of ``@FILE``.
-
-    One line end at the end of a file is left out.
-
-    Parameters
-    ----------
-    given
-        As typed.
-    what
-        What errors call it, for example ``"prediction"``.
-
-    Raises
-    ------
-    UsageError
-        If it is empty, or the file is missing, unreadable or no text.
-    """
-    if given.startswith("@"):
-        hint = " (a text that starts with @ must come from a file)"
-        where = f"the {what} file {given[1:]}"
-        text = decoded(_read(given[1:], what, UsageError, hint), where, UsageError)
-    else:
-        where, text = f"the {what}", _typed(given, f"the {what}", UsageError)
-    if not text:
-        raise UsageError(f"{where} is empty, so nothing can be drafted from it: give some text, or leave it out")
-    return text
-
-
-def _typed(given: str, where: str, kind: type[UsageError]) -> str:
-    """Refuse an argument whose bytes were no UTF-8: Python hides them behind characters that no text has."""
-    try:
-        given.encode()
-    except UnicodeEncodeError as error:
-        raise kind(f"{where} is no UTF-8 text: give text of this encoding") from error
-    return given
-
-
-def _read(name: str, what: str, kind: type[UsageError], hint: str) -> bytes:
-    try:
-        return Path(name).expanduser().read_bytes()
-    except (OSError, RuntimeError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise kind(
-            f"the {what} file {name or '(no name)'} cannot be read ({said}): check its name{hint}"
-        ) from error
-
-
-def decoded(raw: bytes, where: str, kind: type[UsageError]) -> str:
-    """Return bytes as text, without one line end at their end; ``where`` names them in errors of ``kind``."""
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise kind(f"{where} is no UTF-8 text: give a text file") from error
-    if "\0" in text:
-        raise kind(f"{where} is binary: give a text file")
-    return text.removesuffix("\n").removesuffix("\r")

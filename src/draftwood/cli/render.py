@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Self, TextIO
+from collections.abc import Sequence
+from typing import Self
 
 from rich.console import COLOR_SYSTEMS, Console
 from rich.style import Style
@@ -14,44 +12,20 @@ from rich.text import Text
 
 from draftwood.api.generation import Generation
 from draftwood.api.text import Piece
+from draftwood.cli import screen
 from draftwood.measure.compare import Comparison
 
 PALETTE = ("#089c39", "#0c8ae5", "#e54b98", "#a06bea", "#d66705")
-"""Colours of the drafters, in their order: of equal, middle brightness, so that black and white both bear them."""
+"""Colours of the drafters, in their order: of equal, middle brightness, readable on black and on white."""
 
-_PIPE_WIDTH = 200
-# A model may write control characters; a terminal would obey them. Shown as their Unicode pictures instead.
+# A terminal would obey control characters that a model writes: they are shown as their Unicode pictures.
 _HARMLESS = {c: 0x2400 + c for c in range(32) if chr(c) not in "\n\t"} | {0x7F: 0x2421}
 _HARMLESS |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
 
-def console(stream: TextIO) -> Console:
-    """Return a console that styles only on a terminal, and never where NO_COLOR is set."""
-    plain = bool(os.environ.get("NO_COLOR")) or not stream.isatty()
-    return Console(
-        file=stream,
-        color_system=None if plain else "auto",
-        width=None if stream.isatty() else _PIPE_WIDTH,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        soft_wrap=True,
-    )
-
-
 def people() -> Console:
     """Return where words for people go: standard output on a terminal, else standard error."""
-    return console(sys.stdout if sys.stdout.isatty() else sys.stderr)
-
-
-@contextmanager
-def busy(what: str) -> Iterator[None]:
-    """Show on a terminal that something takes a while."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    with console(sys.stderr).status(f"{what} …"):
-        yield
+    return screen.console(sys.stdout if sys.stdout.isatty() else sys.stderr)
 
 
 def styles(drafters: Sequence[str]) -> dict[str, Style]:
@@ -61,17 +35,11 @@ def styles(drafters: Sequence[str]) -> dict[str, Style]:
 
 
 class Writer:
-    """Writes pieces to standard output as they come.
-
-    Parameters
-    ----------
-    drafters
-        Names of the drafters, which decide the colours.
-    """
+    """Writes pieces to standard output as they come; the names of the drafters decide the colours."""
 
     def __init__(self, drafters: Sequence[str]) -> None:
         self._out = sys.stdout
-        look = console(self._out)
+        look = screen.console(self._out)
         self._terminal = self._out.isatty()
         self._colours = None if look.legacy_windows else COLOR_SYSTEMS.get(look.color_system or "")
         self._styles = styles(drafters)
@@ -103,17 +71,12 @@ class Writer:
 class Rounds:
     """Shows which run of a comparison is under way; `begin` and `piece` are for `compare` to call.
 
-    Parameters
-    ----------
-    rounds
-        Runs of each arm.
-    writer
-        Who writes the text of the first drafted run; None if nobody does.
+    ``rounds`` are the runs of each arm; ``writer``, if any, writes the text of the first drafted run.
     """
 
     def __init__(self, rounds: int, writer: Writer | None) -> None:
         self._rounds, self._writer = rounds, writer
-        self._status = console(sys.stderr).status("") if sys.stderr.isatty() else None
+        self._status = screen.console(sys.stderr).status("") if sys.stderr.isatty() else None
 
     def begin(self, arm: str, number: int) -> None:
         """Note that a run begins."""
@@ -128,56 +91,38 @@ class Rounds:
     def piece(self, piece: Piece) -> None:
         """Write a piece of the run that is shown."""
         if self._writer is not None:
-            self._stop()
+            self.__exit__()
             self._writer.piece(piece)
-
-    def _stop(self) -> None:
-        if self._status is not None:
-            self._status.stop()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
+        if self._status is not None:
+            self._status.stop()
 
 
-def coloured(pieces: Sequence[Piece], drafters: Sequence[str]) -> Text:
-    """Return pieces as rich's text, for pictures."""
-    known = styles(drafters)
-    return Text.assemble(*((p.text.translate(_HARMLESS), known.get(p.source, Style())) for p in pieces))
-
-
-def _shares(sources: Sequence[str], drafters: Sequence[str], *, colour: bool) -> list[Text]:
-    """Say of each source that wrote something which share of the tokens is its, in its colour."""
+def shares(sources: Sequence[str], drafters: Sequence[str], *, colour: bool) -> list[Text]:
+    """Say which share of the tokens each source wrote, in its colour."""
     found = []
     for name, style in styles(drafters).items():
-        if count := sources.count(name):
+        if n := sources.count(name):
             who = "written by the model" if name == "model" else f"drafted by {name}"
-            found.append(Text(f"{'■ ' if colour else ''}{who} {100 * count / len(sources):.0f} %", style))
+            found.append(Text(f"{'■ ' if colour else ''}{who} {100 * n / len(sources):.0f} %", style))
     return found
 
 
-def legend(sources: Sequence[str], drafters: Sequence[str], *, colour: bool) -> Text:
-    """Say which share of the tokens each source wrote, in its colour."""
-    return Text(", ").join(_shares(sources, drafters, colour=colour))
-
-
-def _figures(generation: Generation) -> list[str]:
+def figures(generation: Generation) -> list[str]:
+    """Say in a few figures how the answer was made."""
     rates = generation.stats
     drafted = any(step.drafted for step in generation.steps)
     return [
-        _count(len(generation.ids), "token"),
-        _count(rates.passes, "pass", "passes"),
+        count(len(generation.ids), "token"),
+        count(rates.passes, "pass", "passes"),
         f"mean acceptance length {rates.mean_acceptance_length:.2f}",
         f"acceptance rate {100 * rates.acceptance_rate:.0f} %" if drafted else "nothing drafted",
         f"{rates.tokens_per_second:.1f} tokens/s",
     ]
-
-
-def summary(generation: Generation) -> str:
-    """Say in one line how the answer was made."""
-    return " · ".join(_figures(generation))
 
 
 def print_flow(to: Console, parts: Sequence[str | Text], separator: str, style: str = "") -> None:
@@ -199,8 +144,8 @@ def print_summary(to: Console, generation: Generation, drafters: Sequence[str]) 
     colour = to.color_system is not None
     if to.is_terminal:  # the text stands right above
         to.print()
-    print_flow(to, _shares(generation.sources, drafters, colour=colour), ", ")
-    print_flow(to, _figures(generation), " · ", "dim" if colour else "")
+    print_flow(to, shares(generation.sources, drafters, colour=colour), ", ")
+    print_flow(to, figures(generation), " · ", "dim" if colour else "")
     if note := loop_note(generation.ids):
         print_flow(to, note.split(" "), " ")
 
@@ -236,5 +181,6 @@ def sameness(comparison: Comparison) -> str:
     return f"NOT identical: they part at {where}, where the two best scores differ by {comparison.margin:.1e}"
 
 
-def _count(number: int, one: str, many: str = "") -> str:
+def count(number: int, one: str, many: str = "") -> str:
+    """Return ``1 token`` or ``2 tokens``."""
     return f"{number} {one if number == 1 else many or one + 's'}"

@@ -1,4 +1,4 @@
-"""``draftwood report``: rows as one page that anybody can open."""
+"""``draftwood report``: records of measurements as one self-contained page."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ from typing import Annotated
 
 import typer
 
-from draftwood.cli import places
+from draftwood.cli import early
 
 Records = Annotated[
     list[Path],
-    typer.Argument(metavar="ROWS...", help="Files that bench, simulate, probe or profile wrote with -o."),
+    typer.Argument(metavar="RECORDS...", help="Files that bench, simulate, probe or profile wrote with -o."),
 ]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="PAGE.html", help="Write the page here.")]
 Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page. [default: the model]")]
 Answers = Annotated[
-    int | None,
-    typer.Option(min=0, metavar="N", help="Answers shown as text. [default: one per task, at most 6]"),
+    int | None, typer.Option(min=0, metavar="N", help="Answers shown as text. [default: one per task, at most 6]")
 ]
 
 
 def report(
-    rows: Records, output: Output, title: Title = None, answers: Answers = None, force: places.Force = False
+    rows: Records, output: Output, title: Title = None, answers: Answers = None, force: early.Force = False
 ) -> None:
     """Show what was measured as one self-contained HTML page."""
     from draftwood.measure.explain.why import count
     from draftwood.measure.report.build import build, write
 
-    # Over what it reads it is refused anyway, by another sentence.
-    places.check_place(output, force or output.resolve() in {source.resolve() for source in rows})
+    # A page over one of its sources is refused by `write`, with a message of its own.
+    early.check_place(output, force or output.resolve() in {source.resolve() for source in rows})
     page = build(rows, title, answers)
     size = write(output, page, rows)
     print(f"{output}: {size / 1000:,.0f} kB, {count(page.shown, 'answer')} shown as text")

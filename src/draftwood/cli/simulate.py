@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import sys
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftwood.cli import measuring, options, places
+from draftwood.cli import early, measuring, options, screen
+from draftwood.cli.screen import number, percent
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from draftwood.measure.records.records import Answer
     from draftwood.measure.records.traces import Trace
@@ -31,9 +32,9 @@ Planner = Annotated[
         "else fixed:16]"
     ),
 ]
-Batch = Annotated[int, typer.Option(min=1, metavar="N", help="So many answers of a task share each pass.")]
+Batch = Annotated[int, typer.Option(min=1, metavar="N", help="Answers of a task that share each pass.")]
 Uncalibrated = Annotated[
-    bool, typer.Option("--uncalibrated", help="Let planners find out what passes cost, as without a profile.")
+    bool, typer.Option("--uncalibrated", help="Hide the cost of passes from planners, which then learn it.")
 ]
 Tokenizer = Annotated[
     str | None, typer.Option(metavar="MODEL", help="Model or folder whose tokenizer reads traces of text.")
@@ -45,7 +46,8 @@ Profile = Annotated[
     ),
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="ROWS.jsonl[.zst]", help="Write every replayed step here.")
+    Path | None,
+    typer.Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help="Write every replayed step here."),
 ]
 Cost = Annotated[
     str | None, typer.Option(metavar="N=MS,N=MS", help="Cost of a pass in milliseconds: 1=31,4=30,16=53,64=151.")
@@ -66,7 +68,6 @@ def simulate(
     as_json: options.Json = False,
 ) -> None:
     """Replay recorded answers and count the passes that drafting would have taken."""
-    from draftwood.errors import UsageError
     from draftwood.measure.records.traces import read_traces
 
     if planner is not None and draft:
@@ -75,35 +76,33 @@ def simulate(
     if uncalibrated and curve is None:
         raise UsageError("--uncalibrated hides what passes cost: say that with --cost or --profile")
     default = _UNTIMED if curve is None else options.PLANNER_DEFAULT
-    names = [f"fixed:{n}" for n in draft or ()] or [planner or default]
-    planners = {name: _nodes(name) for name in names}
-    places.check_rows(output, "simulate")
+    planners = [f"fixed:{n}" for n in draft or ()] or [planner or default]
+    early.check_rows(output, "simulate")
     _refuse_planners(planners, curve)
-    known = _tokenizer(tokenizer)
+    known = options.load_tokenizer(tokenizer) if tokenizer is not None else None
     found = [trace for path in traces for trace in read_traces(path, known)]
-    run = _Run(found, planners, drafters, curve, known, batch, uncalibrated)
-    with measuring.progress() as bar:
-        interrupted = run.run(bar)
+    run = _Run(found, planners, batch)
+    with screen.progress() as bar, screen.CtrlC() as stop:
+        run.replay(drafters, known, curve, bar, uncalibrated=uncalibrated)
     rows, totals = run.rows(), run.totals()
-    if as_json:
-        print(json.dumps({"rows": rows, "totals": totals, "interrupted": interrupted}))
-    else:
-        _show(rows if len({row["task"] for row in rows}) == 1 else [*rows, *totals], curve is not None)
     if output is not None:
-        run.write(
-            output, {"cost": cost, "profile": str(profile) if profile else None, "uncalibrated": uncalibrated}
-        )
-    if interrupted:
-        raise typer.Exit(130)
+        timed = {"cost": cost, "profile": str(profile) if profile else None, "uncalibrated": uncalibrated}
+        run.write(output, timed)
+    shown = rows if len({row["task"] for row in rows}) == 1 else [*rows, *totals]
+    screen.finish(
+        {"rows": rows, "totals": totals, "interrupted": stop.pressed},
+        lambda: _show(shown, curve is not None),
+        as_json=as_json,
+        interrupted=stop.pressed,
+    )
 
 
 _UNTIMED = "fixed:16"
-"""Where passes take no time there is nothing to weigh."""
+"""The default where passes have no cost, so that goodput has nothing to weigh."""
 
 
-def _refuse_planners(planners: Iterable[str], curve: CostCurve | None) -> None:
-    """Names are checked before anything is read; a planner that goes by time needs passes that take some."""
-    from draftwood.errors import UsageError
+def _refuse_planners(planners: list[str], curve: CostCurve | None) -> None:
+    """Refuse unknown planners, and those that weigh time where no pass takes any."""
     from draftwood.planning.goodput import GoodputPlanner
     from draftwood.planning.load import load
 
@@ -121,66 +120,56 @@ def _nodes(planner: str) -> int | None:
 
 
 def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
-    from draftwood.errors import UsageError
     from draftwood.models.profile_place import newest_profile
     from draftwood.planning.cost_curve import CostCurve
 
     if profile is not None and cost is not None:
         raise UsageError("--profile and --cost both say what a pass costs: give one of them")
-    if profile is not None:
-        known = profile if profile.is_file() else newest_profile(str(profile))
-        if known is None:
-            raise UsageError(
-                f"the profile {profile} cannot be read: there is no such file, and none was kept of a model of "
-                f"this name. Run draftwood profile -m {profile} (without --sizes, --contexts, --rounds and "
-                "--no-pack), or give the file that its -o wrote"
-            )
-        return CostCurve.load(known)
-    return CostCurve.parse(cost) if cost is not None else None
-
-
-def _tokenizer(name: str | None) -> Any:
-    if name is None:
-        return None
-    from draftwood.cli.render import busy
-    from draftwood.models import load_tokenizer
-
-    with busy(f"loading the tokenizer of {name}"):
-        return load_tokenizer(name)
+    if profile is None:
+        return CostCurve.parse(cost) if cost is not None else None
+    known = profile if profile.is_file() else newest_profile(str(profile))
+    if known is None:
+        raise UsageError(
+            f"the profile {profile} cannot be read: there is no such file, and none was kept of a model of "
+            f"this name. Run draftwood profile -m {profile} (without --sizes, --contexts, --rounds and "
+            "--no-pack), or give the file that its -o wrote"
+        )
+    return CostCurve.load(known)
 
 
 class _Run:
-    """Arms x planners over the traces."""
+    """Arms x planners over the traces; what was replayed survives an interrupt."""
 
-    def __init__(
-        self, traces: list[Trace], planners: dict[str, int | None], drafters: str, curve: CostCurve | None,
-        tokenizer: Any, batch: int, uncalibrated: bool,
-    ) -> None:  # fmt: skip
-        from draftwood.api.prompts import decoder
-        from draftwood.drafters.load import arms
-
+    def __init__(self, traces: list[Trace], planners: list[str], batch: int) -> None:
         self._traces, self._planners, self._batch = traces, planners, batch
-        self._labels = [label for label, _ in arms(drafters)]
-        self._settings: dict[str, Any] = {"batch": batch}
-        if curve is not None:
-            self._settings |= {"cost": curve.seconds, "curve": None if uncalibrated else curve}
-        if tokenizer is not None:
-            self._settings |= {"vocab_size": len(tokenizer), "decode": decoder(tokenizer)}
         self._found: dict[tuple[str, str], list[Answer]] = {}
         self._plain: list[Answer] = []
 
-    def run(self, bar: Any) -> bool:
-        """Replay everything; returns whether it was interrupted."""
-        try:
-            if "cost" in self._settings:
-                self._plain = list(self._replay("none", "fixed:0", bar))
-            for planner in self._planners:
-                for label in self._labels:
-                    answers = self._found[label, planner] = []
-                    answers.extend(self._replay(label, planner, bar))  # as they come: an interrupt loses none
-        except KeyboardInterrupt:
-            return True
-        return False
+    def replay(
+        self, drafters: str, tokenizer: Any, curve: CostCurve | None, bar: Any, *, uncalibrated: bool
+    ) -> None:
+        """Replay everything, first plain decoding where passes have a cost."""
+        from draftwood.api.prompts import decoder
+        from draftwood.drafters.load import arms
+        from draftwood.measure.simulate import simulate
+
+        settings: dict[str, Any] = {"batch": self._batch}
+        if tokenizer is not None:
+            settings |= {"vocab_size": len(tokenizer), "decode": decoder(tokenizer)}
+        labels = [label for label, _ in arms(drafters)]
+        if curve is not None:
+            settings |= {"cost": curve.seconds, "curve": None if uncalibrated else curve}
+
+        def answers(label: str, planner: str) -> Iterator[Answer]:
+            for done, answer in enumerate(simulate(self._traces, label, planner, **settings), 1):
+                bar(done, len(self._traces), f"{label}, {planner}")
+                yield answer
+
+        if curve is not None:
+            self._plain = list(answers("none", "fixed:0"))
+        for planner, label in product(self._planners, labels):
+            found = self._found[label, planner] = []
+            found.extend(answers(label, planner))  # as they come: an interrupt loses none
 
     def write(self, path: Path, timed: dict[str, Any]) -> None:
         """Write every replayed answer with its steps; an arm is named with its planner where there are several.
@@ -193,7 +182,7 @@ class _Run:
         from draftwood.measure.records.writer import RecordsWriter
 
         with whole_file(path) as beside:
-            settings = {"planners": list(self._planners), "batch": self._batch, **timed}
+            settings = {"planners": self._planners, "batch": self._batch, **timed}
             writer = RecordsWriter(beside, header("simulate", settings, provenance()), wait=None)
             for (label, planner), answers in self._found.items():
                 for answer in answers:
@@ -201,14 +190,6 @@ class _Run:
                     answer.id = writer.next_id
                     writer.answer(answer)
             writer.close()
-
-    def _replay(self, label: str, planner: str, bar: Any) -> Any:
-        from draftwood.measure.simulate import simulate as replay
-
-        answers = replay(self._traces, label, planner, **self._settings)
-        for number, answer in enumerate(answers):
-            bar(number + 1, len(self._traces), f"{label}, {planner}")
-            yield answer
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per task, arm and planner."""
@@ -228,18 +209,15 @@ class _Run:
             if chosen:
                 names = {(a.task, a.name) for a in chosen}
                 plain = [a for a in self._plain if (a.task, a.name) in names]
-                named = {"drafter": label, "draft": self._planners[planner], "batch": self._batch}
+                named = {"drafter": label, "draft": _nodes(planner), "batch": self._batch}
                 rows.append(row(chosen, plain or None) | named)
         return rows
 
 
 def _show(rows: list[dict[str, Any]], timed: bool) -> None:
-    from draftwood.cli.measuring import number, percent
-    from draftwood.cli.render import console
-
     columns = ["planner", "generated", "verifier passes", "ideal speedup", "without looped tails", "accept. rate",
                "coverage", "drafting us/step"] + ["predicted speedup"] * timed  # fmt: skip
-    table = measuring.plain_table("task", "drafter", *columns)
+    table = screen.table("task", "drafter", *columns)
     table.columns[1].justify = "left"
     for row in rows:
         cells = [row["task"], row["drafter"], row["planner"], str(row["generated"]), str(row["verifier_passes"])]
@@ -247,7 +225,7 @@ def _show(rows: list[dict[str, Any]], timed: bool) -> None:
         cells += [percent(row["acceptance_rate"]), percent(row["draft_coverage"])]
         cells += [number(row["drafting_us_per_step"], 0)]
         table.add_row(*cells, *([number(row["predicted_speedup"])] if timed else []))
-    to = console(sys.stdout)
+    to = screen.console()
     to.print(table, soft_wrap=False)
     to.print(
         "generated: tokens that decoding wrote, the one that reading the prompt pays for left out; ideal speedup: "

@@ -1,4 +1,4 @@
-"""Standard input, output and error, be they closed, full or read by nobody any more."""
+"""Handles standard input, output and error that are closed, full or no longer read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 def open_closed() -> None:
     """Open a stream that was closed before we began (``>&-``) on the null device.
 
-    Else the next file that is opened would take its place, and be written over by whoever prints.
+    Otherwise the next file that is opened would take its place, and prints would be written into it.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is not None:
@@ -35,20 +35,20 @@ def _is_open(number: int) -> bool:
 
 
 def show_any_character() -> None:
-    """Let a terminal of few characters show ? for the others."""
+    """Show ? for characters that the encoding of a stream lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def complain(line: str) -> None:
-    """Print a line on standard error, if anybody hears it."""
+    """Print a line on standard error, if it can be written."""
     with suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
 
 
 def abandon() -> None:
-    """Send what is left in streams that cannot be written to the null device, so that Python ends in silence."""
+    """Send what is left in broken streams to the null device, so that Python exits quietly."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

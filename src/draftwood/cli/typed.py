@@ -1,4 +1,4 @@
-"""Questions as they come: typed on a terminal, with a history and pasted lines, or piped in line by line."""
+"""Reads questions: typed on a terminal, with a history and pasted lines, or piped in line by line."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from draftwood.cli.prompt import decoded
 from draftwood.errors import PromptError
 
 HISTORY = 1000
@@ -22,13 +23,8 @@ _PASTED = 0.03
 def piped() -> Iterator[str]:
     """Yield the questions on standard input, a line each; one that ends in a backslash goes on in the next.
 
-    Raises
-    ------
-    PromptError
-        For bytes that are no UTF-8.
+    Raises PromptError for bytes that are no UTF-8.
     """
-    from draftwood.cli.prompt import decoded
-
     begun = ""
     for number, raw in enumerate(sys.stdin.buffer, 1):
         line = decoded(raw, f"line {number} of standard input", PromptError)
@@ -44,12 +40,7 @@ def piped() -> Iterator[str]:
 def ask(prompt: str) -> str:
     """Read a question from the terminal: a line, with those that a backslash joins or that were pasted with it.
 
-    Raises
-    ------
-    EOFError
-        If the input ends instead.
-    PromptError
-        For bytes that are no UTF-8.
+    Raises EOFError if the input ends instead, PromptError for bytes that are no UTF-8.
     """
     try:
         text = input(prompt)
@@ -66,7 +57,7 @@ def _more_waits() -> bool:
     """Return whether another line is there already, as of a pasted text."""
     try:
         return bool(select.select([sys.stdin], [], [], _PASTED)[0])
-    except (OSError, ValueError, TypeError):  # nothing that can be waited for
+    except (OSError, ValueError, TypeError):  # an input that cannot be waited for
         return False
 
 
@@ -82,7 +73,7 @@ def history(path: Path) -> Iterator[None]:
     except ImportError:
         yield
         return
-    with suppress(Exception):  # of a readline that knows no bracketed paste
+    with suppress(Exception):  # a readline without bracketed paste
         readline.parse_and_bind("set enable-bracketed-paste on")
     readline.clear_history()
     with suppress(OSError):

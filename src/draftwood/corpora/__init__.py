@@ -1,1 +1,1 @@
-"""Building corpora: from folders and records to token ids, and from these to a suffix array in a file."""
+"""Build corpora: read folders and records, turn them into token ids, and sort these into a suffix array."""

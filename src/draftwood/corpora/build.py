@@ -1,4 +1,4 @@
-"""Build a corpus file: documents are tokenised to disk, then sorted in parts that fit into memory."""
+"""Build a corpus file: tokenise documents to disk, then sort them in parts that fit into memory."""
 
 from __future__ import annotations
 
@@ -37,13 +37,8 @@ _MEMORY_SHARE = 0.8  # of the free memory; the rest is for the system and the di
 class Choice:
     """Which contents of the given paths become documents.
 
-    Attributes
-    ----------
-    fields
-        Fields of records that become documents; empty means `draftwood.corpora.texts.FIELDS`. If some are named,
-        the ``.jsonl`` files of folders are read as records too.
-    max_bytes
-        Larger files in folders are left out.
+    Of records these ``fields`` do, by default `draftwood.corpora.texts.FIELDS`; if some are named, the ``.jsonl``
+    files of folders are read as records too. Files in folders that are larger than ``max_bytes`` are left out.
     """
 
     fields: tuple[str, ...] = ()
@@ -52,21 +47,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """Result of a build.
-
-    Attributes
-    ----------
-    corpus
-        The new corpus, opened.
-    read
-        Number of documents read by this run; the others come from ``base``.
-    skipped
-        What was left out, by reason.
-    """
+    """Result of a build: the new corpus, opened, and how many documents were read and left out."""
 
     corpus: Corpus
-    read: int
-    skipped: Counter[str] = field(default_factory=Counter)
+    read: int  # by this run; the other documents come from ``base``
+    skipped: Counter[str] = field(default_factory=Counter)  # by reason
 
 
 def build(
@@ -78,7 +63,6 @@ def build(
     choice: Choice | None = None,
     base: Corpus | None = None,
     progress: Progress = lambda *_: None,
-    memory: int | None = None,
 ) -> Built:
     """Build a corpus file, whole or not at all.
 
@@ -88,18 +72,12 @@ def build(
         Folders, files, and files of records (``.jsonl``).
     output
         Replaced if it exists. Its folder also holds a temporary file of 4 bytes per token.
-    tokenizer
-        A tokenizer of transformers.
-    model
-        The name by which `draftwood.models.load_tokenizer` finds it again.
-    choice
-        Which contents of the paths are taken.
+    tokenizer, model
+        A tokenizer of transformers, and the name by which `draftwood.models.load_tokenizer` finds it again.
     base
         A corpus whose documents are kept, except those that this run reads under the same name.
     progress
         Called with the bytes done, all bytes, and what comes next.
-    memory
-        Most bytes that sorting may take; by default most of the free memory.
 
     Raises
     ------
@@ -113,7 +91,9 @@ def build(
     FileFormatError
         If ``base`` is damaged, or the file cannot be written; what stood there before is untouched.
     """
-    _require_packages()
+    missing = [name for name in ("pathspec", "psutil", "pydivsufsort") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(f'building a corpus needs {", ".join(missing)}: run pip install "draftwood[corpus]"')
     chosen, skipped = choice or Choice(), Counter[str]()
     fingerprint = tokenizer_fingerprint(tokenizer)
     if base is not None:
@@ -138,19 +118,19 @@ def build(
             if base is not None:
                 gathered.keep(base)
             file.flush()
-            _write(output, gathered, {"tokenizer": fingerprint, "model": model}, memory, progress)
+            _write(output, gathered, {"tokenizer": fingerprint, "model": model}, progress)
     except OSError as error:
         raise FileFormatError(f"{output} cannot be written ({error.strerror}): choose another place") from error
     return Built(Corpus.open(output), read, skipped)
 
 
 class _Gathered:
-    """Documents read so far: their ids lie in a file, names and lengths in memory."""
+    """Documents read so far: their ids are in a file, their names and lengths in memory."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.names: list[str] = []
-        self.lengths: list[int] = []  # the border counted
+        self.lengths: list[int] = []  # with the border token
 
     def add(self, name: str, ids: Sequence[int] | Ints) -> None:
         if len(ids):
@@ -183,10 +163,8 @@ def _read(
 
     def flush() -> None:
         if texts:
-            ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)[
-                "input_ids"
-            ]
-            for name, document in zip(names, ids, strict=True):
+            found = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)
+            for name, document in zip(names, found["input_ids"], strict=True):
                 gathered.add(name, document)
         names.clear()
         texts.clear()
@@ -204,13 +182,13 @@ def _read(
     flush()
 
 
-def _write(
-    output: Path, gathered: _Gathered, about: dict[str, Any], memory: int | None, progress: Progress
-) -> None:
+def _write(output: Path, gathered: _Gathered, about: dict[str, Any], progress: Progress) -> None:
+    import psutil
+
     tokens = gathered.tokens()
     used = used_ids(tokens)
     ends = np.cumsum(gathered.lengths, dtype=np.int64)
-    cuts = _cuts(ends, width_of(int(used.sum())), _free() if memory is None else memory)
+    cuts = _cuts(ends, width_of(int(used.sum())), int(psutil.virtual_memory().available))
     edges = [0, *(int(ends[cut - 1]) for cut in cuts)]
     counts = np.diff([0, *cuts]).tolist()
     sizes = [(stop - start, stop - start - n) for (start, stop), n in zip(pairwise(edges), counts, strict=True)]
@@ -243,22 +221,10 @@ def _cuts(ends: NDArray[np.int64], width: int, memory: int) -> list[int]:
     while not cuts or cuts[-1] < len(ends):
         begin = int(ends[cuts[-1] - 1]) if cuts else 0
         even = -(-(total - begin) // max(parts - len(cuts), 1))
-        cut = int(np.searchsorted(ends, begin + even)) + 1  # the document that reaches it, where it fits
+        cut = int(np.searchsorted(ends, begin + even)) + 1  # after the document that reaches the even share
         fits = int(np.searchsorted(ends, begin + most, side="right"))
         cuts.append(min(cut, fits, len(ends)))
     return cuts
-
-
-def _free() -> int:
-    import psutil
-
-    return int(psutil.virtual_memory().available)
-
-
-def _require_packages() -> None:
-    missing = [name for name in ("pathspec", "psutil", "pydivsufsort") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError(f'building a corpus needs {", ".join(missing)}: run pip install "draftwood[corpus]"')
 
 
 def _nothing(paths: Sequence[Path], skipped: Counter[str]) -> UsageError:

@@ -36,29 +36,20 @@ def used_ids(tokens: Ints) -> NDArray[np.bool_]:
 
 
 def width_of(different: int) -> int:
-    """Return how many bytes a token takes while sorting, if there are so many different ids."""
+    """Return how many bytes a token takes while it is sorted, by the number of different ids."""
     return 2 if different < 1 << 16 else 3  # rank 0 is the border's
 
 
 def bytes_per_token(width: int) -> int:
-    """Return the memory that sorting takes, in bytes per token: its bytes, and an int32 for each of them."""
+    """Return the memory that sorting takes per token: its bytes, and an int32 for each of them."""
     return 5 * width
 
 
 def suffix_array(tokens: Ints, used: NDArray[np.bool_] | None = None) -> Ints:
-    """Return the places of all tokens but borders, sorted by what follows.
+    """Return the places, int32[m], of all tokens but borders, sorted by the text from there on.
 
-    Parameters
-    ----------
-    tokens : int32[n]
-        Ids, `BORDER` after each document. At most `MOST_BYTES` over the width.
-    used : bool[...]
-        `used_ids` of these tokens or of more; worked out by default.
-
-    Returns
-    -------
-    int32[m]
-        Sorting can be interrupted by Ctrl-C.
+    ``tokens``, int32[n], are ids with `BORDER` after each document, at most `MOST_BYTES` / `width_of`. ``used``
+    is `used_ids` of these tokens or of more, by default of these. Ctrl-C interrupts the sorting.
     """
     if not len(tokens):
         return np.empty(0, dtype=np.int32)
@@ -81,7 +72,7 @@ def _encoded(tokens: Ints, ranks: Ints, width: int) -> NDArray[np.uint8]:
 
 
 def _thinned(places: Ints, width: int, borders: int) -> Ints:
-    """Keep the places where tokens begin, in the same array: a copy would be the largest array of all."""
+    """Keep the places where tokens begin, in the same array: a copy would take the most memory of all."""
     kept = 0
     for start in range(0, len(places), _PIECE):
         piece = places[start : start + _PIECE]
@@ -92,7 +83,7 @@ def _thinned(places: Ints, width: int, borders: int) -> Ints:
 
 
 def _in_thread(work: Callable[[], Any]) -> Any:
-    """Run something long in a thread that can be abandoned, so that Ctrl-C works although C code runs."""
+    """Run C code in a thread that is abandoned on Ctrl-C, which would otherwise wait for its end."""
     found: list[Any] = []
     failed: list[BaseException] = []
 

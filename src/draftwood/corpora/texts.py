@@ -20,21 +20,9 @@ _SHOWN = 80
 def documents(source: Source, fields: Sequence[str], skipped: Counter[str]) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of each document of a file.
 
-    Parameters
-    ----------
-    source
-        As `draftwood.corpora.walk.sources` lists it.
-    fields
-        Fields of records; each becomes a document. Empty means `FIELDS`.
-    skipped
-        Counts files that are binary (a zero byte, or no UTF-8), unreadable or empty, and records without text.
-
-    Raises
-    ------
-    RecordError
-        For a line of a file of records that is no JSON object, or a field that is no text.
-    UsageError
-        If no record holds any of the fields.
+    Each of ``fields`` (empty: `FIELDS`) of a record is a document. ``skipped`` counts files that are binary (a
+    zero byte, or no UTF-8), unreadable or empty, and records without text. Raises `RecordError` for a line of
+    records that is no JSON object or a field that is no text, and `UsageError` if no record has any of the fields.
     """
     if source.records:
         yield from _records(source, fields, skipped)
@@ -44,22 +32,16 @@ def documents(source: Source, fields: Sequence[str], skipped: Counter[str]) -> I
     except OSError:
         skipped[UNREADABLE] += 1
         return
-    text = _decoded(data)
-    if text is None:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
         skipped[BINARY] += 1
     elif not text:
         skipped[EMPTY] += 1
     else:
         yield source.name, text
-
-
-def _decoded(data: bytes) -> str | None:
-    if b"\0" in data:
-        return None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return None
 
 
 def _records(source: Source, fields: Sequence[str], skipped: Counter[str]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Find the files of a corpus: folders without what ``.gitignore`` names, and counts of what was left out."""
+"""Find the files of a corpus in folders, without what ``.gitignore`` names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,31 +19,19 @@ IGNORED, LINKS, LARGE, BINARY, UNREADABLE, EMPTY = (
 """Why something was left out. An ignored folder counts once."""
 
 MAX_BYTES = 8 << 20
-"""Files of folders that are larger are left out: they are data, and seldom text that an answer copies."""
+"""Larger files of folders are left out: they are data, seldom text that an answer copies."""
 
 Rules = tuple[tuple[Path, Any], ...]  # folder and what its .gitignore says, the deepest last
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to be read.
-
-    Attributes
-    ----------
-    path
-        Where it is.
-    name
-        Name of its document: its path as the user wrote it.
-    size
-        In bytes.
-    records
-        True if it holds one JSON object per line, each of which gives documents of its own.
-    """
+    """A file to be read."""
 
     path: Path
-    name: str
-    size: int
-    records: bool = False
+    name: str  # of its document: the path as the user wrote it
+    size: int  # in bytes
+    records: bool = False  # one JSON object per line, each with documents of its own
 
 
 def sources(
@@ -55,14 +44,13 @@ def sources(
 ) -> list[Source]:
     """List the files of a corpus, sorted within each path, each file once.
 
+    Folders are walked without ``.git``, links, and what ``.gitignore`` files of any level name. A file that is
+    named itself is taken even if it is ignored; one whose name ends in ``.jsonl`` is read as records.
+
     Parameters
     ----------
-    paths
-        Folders and files. Folders are walked: what ``.gitignore`` files of any level name is left out, as are
-        ``.git`` and links. A file that is named itself is taken, whatever ignores it; one whose name
-        ends in ``.jsonl`` is read as records.
     max_bytes
-        Files of folders that are larger are left out.
+        Larger files of folders are left out.
     skipped
         Counts what was left out, by reason.
     records
@@ -73,7 +61,7 @@ def sources(
     Raises
     ------
     UsageError
-        For a path that is not there, cannot be read, or is neither a file nor a folder.
+        For a path that is missing, cannot be read, or is neither a file nor a folder.
     """
     taken = {path.resolve() for path in leave}
     found = []
@@ -119,7 +107,9 @@ def _walk(
         elif entry.is_dir():
             yield from _walk(path, name, rules, max_bytes, skipped, records)
         elif entry.is_file():
-            as_records, size = records and path.suffix == ".jsonl", _size(path)
+            as_records, size = records and path.suffix == ".jsonl", 0
+            with suppress(OSError):  # gone since; reading it will count it
+                size = path.stat().st_size
             if size > max_bytes and not as_records:  # records are read one by one
                 skipped[LARGE] += 1
             else:
@@ -145,13 +135,6 @@ def _rules_above(folder: Path) -> Rules:
     return ()
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:  # gone since; reading it will say so
-        return 0
-
-
 def _rules_of(folder: Path) -> Rules:
     try:
         text = (folder / ".gitignore").read_text(encoding="utf-8", errors="replace")
@@ -167,8 +150,6 @@ def _sound(lines: Iterable[str]) -> Iterator[str]:
     from pathspec import GitIgnoreSpec
 
     for line in lines:
-        try:
+        with suppress(ValueError):
             GitIgnoreSpec.from_lines([line])
-        except ValueError:
-            continue
-        yield line
+            yield line

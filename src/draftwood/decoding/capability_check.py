@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from draftwood.contracts import Capabilities, Drafter
-from draftwood.declared import declared
+from draftwood.drafters.declaring import declared
 from draftwood.errors import CapabilityError
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, Ints, Needs, Noise
-from draftwood.declared import NOTHING, declared
+from draftwood.drafters.declaring import NOTHING, declared
 from draftwood.errors import IntegrityError
-from draftwood.step import SourceStep
+from draftwood.step import RunningSourceStep
 from draftwood.tree import NO_CLAIM, TokenTree, merge
 
 log = logging.getLogger("draftwood")
@@ -40,7 +40,7 @@ class DraftSource:
         self.declared = NOTHING
         self.session: DraftSession | None = None
         self.proposal = TokenTree.empty()
-        self.step = SourceStep()
+        self.step = RunningSourceStep()
         self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
         self._guarded("what it declares", self._declare)
 

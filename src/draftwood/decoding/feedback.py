@@ -9,7 +9,7 @@ import numpy as np
 
 from draftwood.contracts import Feedback, Floats, Ints, Noise, Plan, Sampling, Scores, Verdict
 from draftwood.decoding.draft_source import DraftSource
-from draftwood.step import MODEL, Step
+from draftwood.step import MODEL, RunningStep
 from draftwood.tree import TokenTree
 
 
@@ -64,7 +64,7 @@ def _raw_choice(where: Ints, ids: Ints, probabilities: Floats, sampling: Samplin
     return np.where(probabilities[:, 0] > 0, best, np.int32(-1))
 
 
-def record(step: Step, tree: TokenTree, verdict: Verdict) -> None:
+def record(step: RunningStep, tree: TokenTree, verdict: Verdict) -> None:
     """Write what was scored, accepted and emitted into the step's record."""
     step.emitted, step.finish = verdict.emitted, verdict.finish
     step.lookahead_scored = tree.n_lookahead

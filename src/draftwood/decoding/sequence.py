@@ -30,7 +30,7 @@ from draftwood.decoding.draft_source import DraftSource, propose
 from draftwood.decoding.prompt_scores import Reading
 from draftwood.decoding.request import Emission, Request
 from draftwood.decoding.stopping import Stopping
-from draftwood.step import MODEL, SourceStep, Step
+from draftwood.step import MODEL, RunningSourceStep, RunningStep
 from draftwood.tree import TokenTree
 
 
@@ -46,7 +46,7 @@ class ActiveSequence:
         self.sources: list[DraftSource] = []
         self._engage(drafters if request.drafters is None else request.drafters)
         self.prefill_s = 0.0
-        self.step = Step(0, 0)
+        self.step = RunningStep(0, 0)
         self._rules = rule
         self._session: TargetSession | None = None
         self._scores: Scores | None = None
@@ -185,7 +185,7 @@ class ActiveSequence:
         self._settled = False
         started = perf_counter()
         by_source = tuple(s.step for s in self.sources)
-        self.step = Step(self._index, len(self.ids), replayed=self.session.replay, by_source=by_source)
+        self.step = RunningStep(self._index, len(self.ids), replayed=self.session.replay, by_source=by_source)
         self._index += 1
         vocab = self.capabilities.vocab_size
         trees = propose(self.sources, asks, vocab)
@@ -223,7 +223,7 @@ class ActiveSequence:
             source.learn(lesson)
         outcome.record(step, tree, verdict)
         for source in self.sources:
-            source.step = SourceStep()
+            source.step = RunningSourceStep()
         self._settled = True
         step.verify_s, step.keep_s = verified - started, kept - verified
         step.learn_s = perf_counter() - kept
@@ -239,7 +239,7 @@ class ActiveSequence:
     def emission(self) -> Emission:
         """Return what the last step gave."""
         step = self.step
-        gained = step if step.emitted else None
+        gained = step.finished() if step.emitted else None
         return Emission(self.number, step.emitted, step.sources, gained, self.finish, self.error)
 
     def turn(self, request: Request) -> int:
@@ -279,7 +279,7 @@ class ActiveSequence:
     def open_sources(self) -> None:
         """Let every drafter read the text."""
         for source in self.sources:
-            source.step = SourceStep()
+            source.step = RunningSourceStep()
             source.open(list(self.ids), self.rule.noise)  # a copy: it may be written to
         self._reading.show(self.sources)
 

@@ -1,14 +1,15 @@
-"""What drafters share: a frozen drafter with harmless defaults, and a session that follows the committed text."""
+"""Base classes: a frozen drafter with defaults, and sessions that follow the committed text."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from draftwood.contracts import (
     Drafter,
@@ -44,16 +45,16 @@ class BaseDrafter(ABC):
 
     @property
     def takes(self) -> Takes:
-        return NOTHING_TAKEN
+        return Takes()
 
     @property
     def files(self) -> Sequence[TokenFile]:
         return ()
 
-    def with_user_texts(self, texts: DraftTexts) -> Drafter:  # noqa: ARG002
+    def with_user_texts(self, texts: DraftTexts) -> Drafter:
         return self
 
-    def detached(self, share: Share) -> Drafter:  # noqa: ARG002
+    def detached(self, share: Share) -> Drafter:
         return self
 
     def remember(self, ids: Sequence[int]) -> None:  # noqa: B027 - most drafters remember nothing
@@ -62,8 +63,25 @@ class BaseDrafter(ABC):
     @abstractmethod
     def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession: ...
 
+    def check_range(self, option: str, low: float, high: float) -> None:
+        """Raise `UsageError` if the value of this option is neither None nor between ``low`` and ``high``."""
+        value = getattr(self, option)
+        if value is not None and not low <= value <= high:
+            raise UsageError(f"{self.name}: {option} must lie between {low} and {high}, not {value}")
 
-NOTHING_TAKEN = Takes()
+
+def fixed_rates(rates: ArrayLike) -> Floats:
+    """Return acceptance rates as a read-only float32 array of one dimension."""
+    array = np.array(rates, dtype=np.float32).ravel()
+    array.flags.writeable = False
+    return array
+
+
+def read_rates(module_file: str) -> Floats:
+    """Return the acceptance rates in ``prior.txt`` beside a module, written there in thousandths."""
+    lines = Path(module_file).with_name("prior.txt").read_text(encoding="utf-8").splitlines()
+    numbers = [number for line in lines if not line.startswith("#") for number in line.split()]
+    return fixed_rates(np.array(numbers, dtype=np.float64) / 1000)
 
 
 def draft_tree(
@@ -74,7 +92,7 @@ def draft_tree(
 ) -> TokenTree:
     """Return a tree of draft nodes; without ``parents`` it is a chain.
 
-    The columns that all such trees share are made once per size, since this runs every step.
+    Runs in every step, so the columns that are equal in all such trees are cached by size.
     """
     chain, source, nan, drafts = _shared(len(tokens))
     is_chain = parents is None or bool((parents == chain).all())
@@ -84,7 +102,7 @@ def draft_tree(
 
 @lru_cache(maxsize=256)
 def _shared(n: int) -> tuple[NDArray[np.int32], NDArray[np.int16], Floats, NDArray[np.bool_]]:
-    """Parents of a chain, source, the draft probability that nobody gave, not probes."""
+    """Columns for n nodes: parents of a chain, source 0, unknown draft probability, no lookahead nodes."""
     return (
         np.arange(-1, n - 1, dtype=np.int32),
         np.zeros(n, dtype=np.int16),
@@ -93,7 +111,42 @@ def _shared(n: int) -> tuple[NDArray[np.int32], NDArray[np.int16], Floats, NDArr
     )
 
 
-class TextSession(ABC):
+def best_nodes(tree: TokenTree, nodes: int) -> TokenTree:
+    """Keep the nodes that are likeliest to be reached and accepted."""
+    if len(tree) <= nodes:
+        return tree
+    order = np.argsort(-tree.path_belief, kind="stable")  # a parent is never behind its child
+    return tree.take(np.sort(order[:nodes]))
+
+
+def checked_ids(ids: ArrayLike, what: str) -> NDArray[np.int64]:
+    """Return token ids as an array; raise `UsageError` about ``what`` unless it is one sequence of token ids."""
+    array = np.asarray(ids)
+    known = array.ndim == 1 and (not array.size or array.dtype.kind in "iu")
+    if not known or (array.size and (array.min() < 0 or array.max() >= 1 << 31)):
+        raise UsageError(f"{what} must be a sequence of token ids: tokenise the text first")
+    return array.astype(np.int64)
+
+
+class BaseSession(ABC):
+    """A session for which all tokens are alike, whether they were read or written."""
+
+    match_length = 0
+
+    @abstractmethod
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree: ...
+
+    def learn(self, feedback: Feedback) -> None:
+        self.extend(feedback.emitted)
+
+    @abstractmethod
+    def extend(self, ids: Sequence[int]) -> None: ...
+
+    def begin_answer(self, ids: Sequence[int]) -> None:
+        self.extend(ids)
+
+
+class TextSession(BaseSession):
     """A session that holds the committed text and learns from tokens only.
 
     Subclasses write `draft`, and override `extend`, `truncate` and `fork` where they index the text.
@@ -104,18 +157,10 @@ class TextSession(ABC):
         self._length = 0
         self.extend(ids)
 
-    match_length = 0
-
     @property
     def text(self) -> NDArray[np.int32]:
         """The committed text, int32[length]; a view."""
         return self._buffer[: self._length]
-
-    @abstractmethod
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree: ...
-
-    def learn(self, feedback: Feedback) -> None:
-        self.extend(feedback.emitted)
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
         end = self._length + len(ids)
@@ -125,15 +170,12 @@ class TextSession(ABC):
             self._buffer = bigger
         new = self._buffer[self._length : end]
         new[:] = ids
-        if len(new) and new.min() < 0:  # kernels mark ends of texts by negative numbers
+        if len(new) and new.min() < 0:  # for kernels, negative numbers are the ends of texts
             raise UsageError("token ids must not be negative")
         self._length = end
 
-    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        self.extend(ids)
-
     def truncate(self, length: int) -> None:
-        self._length = min(length, self._length)
+        self._length = max(0, min(length, self._length))
 
     def fork(self) -> Self:
         twin = object.__new__(type(self))
@@ -143,3 +185,34 @@ class TextSession(ABC):
 
     def close(self) -> None:
         self._buffer, self._length = np.empty(0, dtype=np.int32), 0
+
+
+class AnswerSession(TextSession):
+    """Follows the committed text and remembers where the latest answer begins.
+
+    Attributes
+    ----------
+    start
+        Index of the answer's first token; the length of the text while no answer has begun.
+    """
+
+    start = 0
+
+    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        super().extend(ids)
+        self.start = self._length
+
+    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        self.start = self._length
+        super().extend(ids)
+
+    def learn(self, feedback: Feedback) -> None:
+        super().extend(feedback.emitted)
+
+    def truncate(self, length: int) -> None:
+        super().truncate(length)
+        self.start = min(self.start, self._length)
+
+    def close(self) -> None:
+        super().close()
+        self.start = 0

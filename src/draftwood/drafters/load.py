@@ -1,8 +1,8 @@
-"""Names to drafters: ``suffix+lookup:max_ngram=3:length=10``, everywhere the same.
+"""Makes drafters from their names: ``suffix+lookup:max_ngram=3:length=10``.
 
-``+`` combines drafters into one tree, ``,`` lists arms to compare, options follow the name after colons.
-``none`` is plain decoding, ``default`` the set that every door uses. Other packages add drafters by entry
-points of the group ``draftwood.drafters``: the name, and a class (or function) that makes the drafter from
+``+`` combines drafters into one tree, ``,`` lists sets to compare, options follow the name after colons.
+``none`` is plain decoding, ``default`` the set that is used where none is named. Other packages add drafters by
+entry points of the group ``draftwood.drafters``: the name, and a class (or function) that makes the drafter from
 keyword arguments annotated int, float, bool or str, each optionally ``| None``.
 """
 
@@ -62,15 +62,18 @@ DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
 SETS: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "default": ("ngram",),
-    "spine": ("ngram", "logits-extend", "recycling"),
+    "copy-and-recycle": ("ngram", "logits-extend", "recycling"),
 }
 """Names that stand for sets of drafters."""
+
+ALIASES = {"spine": "copy-and-recycle"}
+"""Names of sets in 0.1.0."""
 
 GROUP = "draftwood.drafters"
 
 
 def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
-    """Return the drafters of one arm.
+    """Return a set of drafters.
 
     Parameters
     ----------
@@ -84,14 +87,14 @@ def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
     UsageError
         A value of the wrong type or out of range, a drafter named twice, ``none`` beside others.
     DrafterError
-        A plug-in or object that is no drafter; names it and what is wrong with it.
+        A plug-in or object that is no drafter; the message says what is wrong.
     """
     parts = [spec] if isinstance(spec, str) or not isinstance(spec, Iterable) else list(spec)
     items = [item.strip() for part in parts if isinstance(part, str) for item in part.split("+")]
     if "none" in items and (len(items) > 1 or len(parts) > 1):
         raise UsageError("'none' is plain decoding and cannot be combined with drafters")
     drafters: list[Drafter] = []
-    written: list[bool] = []  # as text
+    written: list[bool] = []  # whether each was given as text
     for part in parts:
         new = [_checked(part, f"drafter {part!r:.80}")] if not isinstance(part, str) else _named(part)
         for drafter in new:
@@ -105,7 +108,7 @@ def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
 
 
 def _alike(one: Any, other: Any, *, bound: bool) -> bool:
-    """Whether two have the same options and, if that is asked, the same texts and objects bound to them."""
+    """Whether two have the same options and, if ``bound``, the same texts and objects."""
     if type(one) is not type(other) or repr(one) != repr(other):
         return False
     names = [f.name for f in fields(one) if f.init and not f.repr] if bound and is_dataclass(one) else []
@@ -114,13 +117,14 @@ def _alike(one: Any, other: Any, *, bound: bool) -> bool:
 
 
 def arms(spec: str) -> list[tuple[str, tuple[Drafter, ...]]]:
-    """Return the arms that ``,`` lists, each as typed and with its drafters. Raises what `load` raises."""
+    """Return the sets that ``,`` separates, each as typed and with its drafters. Raises what `load` raises."""
     return [(label.strip(), load(label.strip())) for label in spec.split(",")]
 
 
 def known() -> dict[str, str]:
-    """Return every name that `load` understands, with a line on what it is, for help texts."""
+    """Return every name that `load` accepts, with a one-line description, for help texts."""
     lines = {name: f"a set: {'+'.join(members)}" for name, members in SETS.items()} | {"none": "plain decoding"}
+    lines |= {alias: f"the name of {name} in 0.1.0" for alias, name in ALIASES.items()}
     lines |= {name: _first_line(make) for name, make in DRAFTERS.items()}
     for name, points in _plugins().items():
         try:
@@ -138,9 +142,10 @@ def _named(part: str) -> list[Drafter]:
         name, *options = (piece.strip() for piece in item.split(":"))
         if not name:
             raise UsageError(f"a drafter's name is missing in {part!r}; known: {', '.join(_names())}")
-        if name in SETS and options:
-            raise UsageError(f"{name!r} takes no options; write them after the drafter that they are meant for")
-        drafters += [_make(member, options) for member in SETS.get(name, (name,))]
+        members = SETS.get(ALIASES.get(name, name))
+        if members is not None and options:
+            raise UsageError(f"{name!r} takes no options; write them after the drafter that they are for")
+        drafters += [_make(member, options) for member in ((name,) if members is None else members)]
     return drafters
 
 
@@ -170,13 +175,13 @@ def _make(name: str, options: list[str]) -> Drafter:
 def _plugins() -> dict[str, list[EntryPoint]]:
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
-        if point.name not in DRAFTERS and point.name not in SETS:
+        if point.name not in {*DRAFTERS, *SETS, *ALIASES}:
             found.setdefault(point.name, []).append(point)
     return found
 
 
 def _names() -> list[str]:
-    return [*SETS, *DRAFTERS, *_plugins()]
+    return [*SETS, *ALIASES, *DRAFTERS, *_plugins()]
 
 
 def _title(name: str, points: list[EntryPoint]) -> str:
@@ -185,7 +190,7 @@ def _title(name: str, points: list[EntryPoint]) -> str:
 
 
 def _plugin(name: str, points: list[EntryPoint]) -> Callable[..., Drafter]:
-    """Import a plug-in and check what can be checked before it makes a drafter."""
+    """Import a plug-in and check its signature."""
     what = _title(name, points)
     if len({point.value for point in points}) > 1:
         values = ", ".join(sorted(point.value for point in points))
@@ -205,7 +210,7 @@ def _plugin(name: str, points: list[EntryPoint]) -> Callable[..., Drafter]:
 
 
 def _checked(drafter: Any, what: str) -> Drafter:
-    """Check everything that a drafter declares, without opening it."""
+    """Check what a drafter declares, without opening it."""
     if isinstance(drafter, type):
         raise DrafterError(f"{what} is a class; give one of its instances: {drafter.__name__}()")
     for attribute in ("name", "prior", "needs", "open"):

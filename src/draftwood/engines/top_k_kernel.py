@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled
+from draftwood.index.compiling import TABLE, compiled
 
 BLOCK = 128
 _INFINITE = 0x7F800000  # bits of infinity; larger ones are NaN
@@ -19,7 +19,7 @@ _C2, _C3, _C4 = np.float32(1 / 2), np.float32(1 / 6), np.float32(1 / 24)
 _C5, _C6 = np.float32(1 / 120), np.float32(1 / 720)  # e**f for |f| below 0.35: to 2e-7
 
 
-@compiled("void(f4[:,::1], i4[:,::1], i4[:,::1], f4[:,::1])", reorder=True)
+@compiled(f"void(Array(float32, 2, 'C', readonly=True), {TABLE}, i4[:,::1], f4[:,::1])", reorder=True)
 def top_k(
     scores: NDArray[np.float32], bits: NDArray[np.int32], ids: NDArray[np.int32], chances: NDArray[np.float32]
 ) -> None:

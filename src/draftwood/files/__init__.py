@@ -1,1 +1,1 @@
-"""Files of users and of ours: paths, whole-or-nothing writing, headers."""
+"""Paths that users name, writing files whole or not at all, and the format of draftwood's own files."""

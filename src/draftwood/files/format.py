@@ -1,4 +1,4 @@
-"""The files of draftwood's own binary formats: a checked header, then the payload; there whole or not at all.
+"""The container of draftwood's own binary files: a checked header, then the payload.
 
 Layout, all numbers little-endian::
 
@@ -8,7 +8,7 @@ Layout, all numbers little-endian::
     8         bytes of the payload, uint64
     16        BLAKE2b of the payload
     16        BLAKE2b of everything else in the header, the description included
-    ...       description: JSON (kind, tokenizer, ...), filled up with blanks to a multiple of 64 bytes in all
+    ...       description: JSON (kind, tokenizer, ...), padded with blanks to a multiple of 64 bytes in all
     ...       payload; it starts aligned, so that arrays in it can be mapped into memory
 """
 
@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
 from draftwood.files.paths import whole_file
 
-MAGIC = b"\x89DWOOD\r\n"  # no text begins so, and who translates line ends breaks it
+MAGIC = b"\x89DWOOD\r\n"  # no text begins like this, and a copy with translated line ends is noticed
 ALIGNMENT = 64
 
 _FIXED = struct.Struct("<8sIIQ16s16s")
@@ -38,35 +38,19 @@ _PIECE = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before the payload, checked.
-
-    Attributes
-    ----------
-    path
-        The file.
-    kind
-        What the file is: ``"ngram counts"``, ``"corpus"``.
-    version
-        Of the kind's format.
-    about
-        The description as it was given to the writer; JSON values.
-    start, length
-        Where the payload begins and its size, in bytes.
-    checksum
-        BLAKE2b of the payload, 16 bytes.
-    """
+    """What stands before the payload, checked."""
 
     path: Path
-    kind: str
-    version: int
-    about: Mapping[str, Any]
-    start: int
-    length: int
-    checksum: bytes
+    kind: str  # "ngram counts", "corpus"
+    version: int  # of the kind's format
+    about: Mapping[str, Any]  # the description as it was given to the writer; JSON values
+    start: int  # byte at which the payload begins
+    length: int  # bytes of the payload
+    checksum: bytes  # BLAKE2b of the payload, 16 bytes
 
     @property
     def tokenizer(self) -> str | None:
-        """Fingerprint of the tokenizer whose ids the file holds; None where the writer gave none."""
+        """Fingerprint of the tokenizer whose ids the file holds; None if the writer gave none."""
         return self.about.get("tokenizer")
 
     def check_tokenizer(self, fingerprint: str) -> None:
@@ -74,7 +58,7 @@ class Header:
         compare_tokenizers(str(self.path), self.tokenizer, fingerprint)
 
     def verify(self) -> None:
-        """Read the payload through; raise `FileFormatError` if it is not what was written, or another file's."""
+        """Read the whole payload; raise `FileFormatError` if it is damaged, or the file was replaced."""
         with _opened(self.path) as file:
             fixed = file.read(_FIXED.size)
             file.seek(self.start)
@@ -89,7 +73,7 @@ class Header:
 
 
 def compare_tokenizers(what: str, theirs: str | None, ours: str) -> None:
-    """Raise `VocabularyError` where ``what`` is known to hold the ids of another tokenizer than ours."""
+    """Raise `VocabularyError` if the fingerprints differ; ``theirs`` may be None, which is not compared."""
     if theirs not in (None, ours):
         raise VocabularyError(
             f"{what} holds the ids of another tokenizer ({theirs}, here {ours}): make it again with this one, or "
@@ -106,25 +90,10 @@ def write_file(
     version: int = 1,
     private: bool = False,
 ) -> None:
-    """Write a file of one of our formats, whole or not at all.
+    """Write a file of one of our formats, whole or not at all; raises and replaces as `whole_file` does.
 
-    Parameters
-    ----------
-    path
-        Replaced if it exists, its folder made if it does not.
-    kind, version
-        As the reader will ask for them.
-    about
-        JSON values; ``"tokenizer"`` is the fingerprint that `Header.check_tokenizer` compares.
-    payload
-        Pieces of bytes, or contiguous arrays; taken one by one, so they need not fit into memory together.
-    private
-        As of `whole_file`.
-
-    Raises
-    ------
-    FileFormatError
-        If it cannot be written; what stood there before is untouched.
+    ``about`` holds JSON values; its ``"tokenizer"`` is what `Header.check_tokenizer` compares. ``payload`` yields
+    bytes or contiguous arrays, which are written one by one and need not fit into memory together.
     """
     digest, length = hashlib.blake2b(digest_size=_DIGEST), 0
     with whole_file(path, private=private) as beside, beside.open("wb") as file:
@@ -141,7 +110,7 @@ def write_file(
 
 
 def header_bytes(kind: str, about: Mapping[str, Any], length: int, checksum: bytes, *, version: int = 1) -> bytes:
-    """Return the header of a payload of ``length`` bytes; its size depends on ``kind`` and ``about`` alone."""
+    """Return the header of a payload of ``length`` bytes; its own size depends on ``kind`` and ``about`` alone."""
     text = json.dumps({**about, "kind": kind}, sort_keys=True, separators=(",", ":")).encode()
     text += b" " * (-(_FIXED.size + len(text)) % ALIGNMENT)
     whole = _FIXED.pack(MAGIC, version, len(text), length, checksum, bytes(_DIGEST)) + text
@@ -149,23 +118,10 @@ def header_bytes(kind: str, about: Mapping[str, Any], length: int, checksum: byt
 
 
 def read_header(path: Path, kind: str, *, version: int = 1) -> Header:
-    """Read and check the header; the payload is checked for its size alone (see `Header.verify`).
+    """Read and check the header of a file of this kind; of the payload only the size is checked.
 
-    Parameters
-    ----------
-    path
-        Of the file.
-    kind
-        What it must be.
-    version
-        The newest version of that kind's format that the caller reads.
-
-    Raises
-    ------
-    UsageError
-        If there is no such file, or it may not be read.
-    FileFormatError
-        If it is foreign, cut, damaged, of another kind or of a newer version.
+    Raises `UsageError` if the file is missing or cannot be read, and `FileFormatError` if it is foreign, cut off,
+    damaged, of another kind, or of a newer version than ``version``.
     """
     with open_payload(path, kind, version=version) as (header, _):
         return header
@@ -173,9 +129,9 @@ def read_header(path: Path, kind: str, *, version: int = 1) -> Header:
 
 @contextmanager
 def open_payload(path: Path, kind: str, *, version: int = 1) -> Iterator[tuple[Header, BinaryIO]]:
-    """Give the checked header, and the file open at its payload: of one file, should another replace it meanwhile.
+    """Give the checked header, and the file open at its payload; raises what `read_header` does.
 
-    Raises what `read_header` does.
+    Both are of one file, even if another one replaces it meanwhile.
     """
     with _opened(path) as file:
         header = _read(path, file, version)
@@ -186,9 +142,9 @@ def open_payload(path: Path, kind: str, *, version: int = 1) -> Iterator[tuple[H
 
 
 def kind_of(path: Path) -> str | None:
-    """Return the kind of a file, of whatever version; None where it is not of our formats.
+    """Return the kind of a file of any version, or None if it is not in our format.
 
-    Raises what `read_header` does of files that are cut or damaged.
+    Raises what `read_header` raises for files that are missing, cut off or damaged.
     """
     with _opened(path) as file:
         ours = is_ours(file.read(len(MAGIC)))
@@ -197,17 +153,10 @@ def kind_of(path: Path) -> str | None:
 
 
 def refuse_to_replace(path: Path, kind: str, check: Callable[[Path], object] | None = None) -> None:
-    """Raise `UsageError` where an output would replace something else than a file of its kind, or nothing.
+    """Raise `UsageError` if an output of this kind would replace a file of another kind, or a folder.
 
-    Parameters
-    ----------
-    path
-        Where it is to be written; an empty file is nothing.
-    kind
-        What it will be.
-    check
-        Called for a file that is not of our formats; raises `FileFormatError` unless it is of the kind all the
-        same. By default it is not.
+    An empty file may be replaced. ``check`` is called for a file that is not in our format; it raises
+    `FileFormatError` if that file may not be replaced either. By default it may not.
     """
     try:
         found = path.stat()
@@ -231,11 +180,12 @@ def refuse_to_replace(path: Path, kind: str, check: Callable[[Path], object] | N
 
 
 def _read(path: Path, file: BinaryIO, version: int | None) -> Header:
+    cut = FileFormatError(f"{path} was cut off: copy it again, or make it again")
     fixed = file.read(_FIXED.size)
     if not is_ours(fixed):
         raise FileFormatError(f"{path} is no file of draftwood: give one that it wrote")
     if len(fixed) < _FIXED.size:
-        raise _cut(path)
+        raise cut
     _, found, size, length, checksum, expected = _FIXED.unpack(fixed)
     if version is not None and found > version:
         raise FileFormatError(
@@ -244,12 +194,12 @@ def _read(path: Path, file: BinaryIO, version: int | None) -> Header:
         )
     actual = os.fstat(file.fileno()).st_size - _FIXED.size
     if actual < size:
-        raise _cut(path)
+        raise cut
     text = file.read(size)
     if _digest(fixed + text) != expected:
         raise _damaged(path)
     if actual < size + length:
-        raise _cut(path)
+        raise cut
     if actual > size + length:
         raise FileFormatError(f"{path} goes on after its end: make it again")
     try:
@@ -263,7 +213,7 @@ def _read(path: Path, file: BinaryIO, version: int | None) -> Header:
 
 
 def read_payload(path: Path, kind: str, *, version: int = 1) -> tuple[Header, bytes]:
-    """Return header and payload, both checked. Raises what `read_header` does."""
+    """Return header and payload, both checked; raises what `read_header` does."""
     with open_payload(path, kind, version=version) as (header, file):
         payload = file.read(header.length)
     if hashlib.blake2b(payload, digest_size=_DIGEST).digest() != header.checksum:
@@ -272,12 +222,12 @@ def read_payload(path: Path, kind: str, *, version: int = 1) -> tuple[Header, by
 
 
 def is_ours(start: bytes) -> bool:
-    """Whether a file that starts so is of one of our formats, be it cut off within the first bytes."""
+    """Return whether these first bytes are those of our format; a beginning of `MAGIC` counts, as a cut file."""
     return bool(start) and start[: len(MAGIC)] == MAGIC[: len(start)]
 
 
 def _digest(header: bytes) -> bytes:
-    """Checksum of a header, its own place left out."""
+    """Return the checksum of a header, without the bytes that hold it."""
     hashed = hashlib.blake2b(header[: _FIXED.size - _DIGEST], digest_size=_DIGEST)
     hashed.update(header[_FIXED.size :])
     return hashed.digest()
@@ -288,10 +238,6 @@ def _opened(path: Path) -> BinaryIO:
         return path.open("rb")
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
-
-
-def _cut(path: Path) -> FileFormatError:
-    return FileFormatError(f"{path} was cut off: copy it again, or make it again")
 
 
 def _damaged(path: Path) -> FileFormatError:

@@ -1,4 +1,4 @@
-"""Files as users name them, and writing them whole or not at all."""
+"""Paths as users write them, writing files whole or not at all, and locks between writers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from draftwood.errors import DraftwoodError, FileFormatError
 
 
 def named(given: str | os.PathLike[str]) -> Path:
-    """Return the path of a file that a user named: ``~`` and links followed, so that two spellings are one."""
+    """Return the real path of a file that a user named: ``~`` and links are followed."""
     return Path(os.path.realpath(os.path.expanduser(given)))  # noqa: PTH111 - pathlib's fails without a home
 
 
@@ -20,29 +20,18 @@ def named(given: str | os.PathLike[str]) -> Path:
 def whole_file(
     path: Path, *, error: type[DraftwoodError] = FileFormatError, private: bool = False
 ) -> Iterator[Path]:
-    """Give a place beside ``path`` to write to, renamed afterwards: the file is there whole or not at all.
+    """Give a file beside ``path`` to write to, renamed to it afterwards, so that it appears whole or not at all.
 
-    Parameters
-    ----------
-    path
-        Where it is a link, what that leads to is replaced. A file that is replaced keeps its permissions.
-    error
-        What is raised.
-    private
-        Whether nobody but its owner may read a file that is new.
-
-    Raises
-    ------
-    FileFormatError
-        (or ``error``) if it cannot be written; what stood there before is untouched.
+    If ``path`` is a link, its target is replaced. A replaced file keeps its permissions; of a new one that is
+    ``private`` only the owner can read. Raises ``error`` if it cannot be written; a former file is then untouched.
     """
     to = Path(os.path.realpath(path))
-    # The same suffix, since some writers choose by it.
+    # The suffix stays the same, since some writers choose their format by it.
     beside = to.with_name(f".{os.getpid()}-{threading.get_ident()}.{to.name}")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         mode = to.stat().st_mode & 0o777 if to.exists() else 0o600 if private else None
-        if mode is not None:  # nobody else reads it meanwhile
+        if mode is not None:  # nobody else can read it while it is written
             os.close(os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
         yield beside
         if mode is not None:
@@ -58,24 +47,10 @@ def whole_file(
 
 @contextmanager
 def alone(path: Path, wait: float, *, error: type[DraftwoodError] = FileFormatError) -> Iterator[None]:
-    """Keep other processes and threads that write to ``path`` waiting meanwhile.
+    """Lock ``path``, links followed, against other processes and threads that write to it.
 
-    The lock is held on a file beside ``path``, which is removed afterwards. The operating system frees the lock
-    of a killed process.
-
-    Parameters
-    ----------
-    path
-        Links are followed: two names of a file are one.
-    wait
-        Seconds to wait for the lock.
-    error
-        What is raised.
-
-    Raises
-    ------
-    FileFormatError
-        (or ``error``) if the lock was not free in time, or the folder cannot be written to.
+    The lock is on a file beside it, which is removed afterwards; the system frees the lock of a killed process.
+    Raises ``error`` if the lock is not free within ``wait`` seconds, or the folder cannot be written to.
     """
     from filelock import FileLock, Timeout
 
@@ -101,15 +76,15 @@ def alone(path: Path, wait: float, *, error: type[DraftwoodError] = FileFormatEr
 
 
 def _make(lock: Path) -> None:
-    """Make a lock's file, or raise `OSError`; the lock itself would go on trying until its time is up.
+    """Make a lock's file, or raise `OSError` at once: the lock itself would go on trying until its time is up.
 
-    Tried three times, since on network disks another process that removes the file can make a try fail.
+    Tries three times, since on network disks another process that removes the file can make it fail.
     """
     for left in (2, 1, 0):
         try:
             os.close(os.open(lock, os.O_CREAT | os.O_WRONLY, 0o666))
         except OSError:
-            if lock.exists():  # somebody else's, which the lock can tell
+            if lock.exists():  # another process has made it
                 return
             if not left:
                 raise

@@ -9,7 +9,7 @@ from draftwood.errors import IntegrityError
 
 
 def for_kernel(accept_rates: Floats, classes: int) -> Floats:
-    """Return the accept rates as kernels take them: one per evidence class, float32, writeable (perhaps a copy).
+    """Return the accept rates as kernels take them: one per evidence class, float32 (perhaps a copy).
 
     Raises
     ------
@@ -18,4 +18,5 @@ def for_kernel(accept_rates: Floats, classes: int) -> Floats:
     """
     if len(accept_rates) != classes:
         raise IntegrityError(f"{classes} accept rates are needed, one per evidence class, not {len(accept_rates)}")
-    return np.require(accept_rates, dtype=np.float32, requirements=["C", "W"])
+    accept_rates = np.ascontiguousarray(accept_rates, dtype=np.float32)
+    return accept_rates if accept_rates.flags.aligned else accept_rates.copy()

@@ -1,1 +1,1 @@
-"""Instruments: comparisons and near-ties. Every figure that draftwood prints comes from here or from `rates`."""
+"""Instruments: bench, compare, drift, explain, probe, profile, report, simulate. Rates come from `rates`."""

@@ -1,4 +1,4 @@
-"""Plain against drafted on one prompt: rounds interleaved in one process, medians of decode seconds."""
+"""Times plain against drafted decoding of one prompt: rounds alternate in one process, medians are compared."""
 
 from __future__ import annotations
 
@@ -26,18 +26,11 @@ _WARM_PROMPT, _WARM_TOKENS = 16, 4
 
 @dataclass(slots=True)
 class Comparison:
-    """What the rounds gave so far; the last of an arm may be unfinished after an interrupt.
+    """Results of the rounds so far; after an interrupt the last answer of an arm may be unfinished."""
 
-    Attributes
-    ----------
-    plain, drafted
-        The answers of each arm, one per round.
-    margin
-        Where greedy texts part: by how much the model prefers its best score to its second best there.
-    """
-
-    plain: list[Generation] = field(default_factory=list)
+    plain: list[Generation] = field(default_factory=list)  # one answer per round
     drafted: list[Generation] = field(default_factory=list)
+    # Where greedy texts differ: the model's best score minus its second best at that place.
     margin: float | None = None
 
     @property
@@ -52,7 +45,7 @@ class Comparison:
 
     @property
     def drafted_seconds(self) -> float | None:
-        """The same of the drafted arm."""
+        """Median decode seconds of drafted decoding."""
         return _seconds(self.drafted)
 
     @property
@@ -73,7 +66,7 @@ class Comparison:
         return None if other is None else common_prefix(_finished(self.plain)[0].ids, other)
 
     def differing(self) -> list[int] | None:
-        """Return the first finished text that is not the first plain one; None where there is none."""
+        """Return the first finished text that differs from the first plain one, or None."""
         done = [*_finished(self.plain), *_finished(self.drafted)]
         return next((g.ids for g in done if g.ids != done[0].ids), None)
 
@@ -96,7 +89,7 @@ def compare(
     context: Text | Sequence[Text] | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Write one answer plainly and drafted, in turns.
+    """Write one answer with and without drafting, by turns.
 
     The first round begins with the drafted arm, the next with the plain one, and so on, so that a machine that
     slows down or speeds up favours neither. A few untimed tokens come first.
@@ -106,16 +99,16 @@ def compare(
     model, prompt, tokenizer, drafters, planner, seed, **settings
         As in `draftwood.generate`; both arms get the same seed.
     prediction, memory, corpus, context
-        As there, for the drafted arm. A memory that is a file is read anew for every run and never saved, since a
-        run would else copy the answer of the one before.
+        As there, for the drafted arm. A memory file is read again for every run and never saved; otherwise a run
+        would copy the answer of the one before.
     rounds
         Runs of each arm.
     into
         Filled while the rounds go on, so that an interrupt loses nothing.
     on_round
-        Told the arm (``"plain"`` or ``"drafted"``) and the number of the round before each run.
+        Called before each run with the arm (``"plain"`` or ``"drafted"``) and the number of the round.
     on_piece
-        Given the pieces of the first drafted run.
+        Called with the pieces of the first drafted run.
 
     Raises
     ------
@@ -131,44 +124,40 @@ def compare(
     ids = as_ids(prompt, setup.tokenizer)
     arms = ("drafted", "plain")
 
-    def made() -> DrafterSpec:
+    def fresh_drafters() -> DrafterSpec:
         """Drafters that have seen no text of an earlier run."""
         if not setup.drafters:
             return ()
-        anew = Setup(setup.model, setup.tokenizer, drafters, setup.planner, sources)
-        return detached(anew.predicting(prediction) or anew.drafters)
+        fresh = Setup(setup.model, setup.tokenizer, drafters, setup.planner, sources)
+        return detached(fresh.predicting(prediction) or fresh.drafters)
 
     def run(arm: str, text: list[int], **changed: Any) -> Stream:
         options = {"tokenizer": setup.tokenizer, **settings, **changed}
         if arm == "plain":
             return stream(setup.model, text, drafters="none", planner="off", **options)
-        return stream(setup.model, text, drafters=made(), planner=setup.planner, **options)
+        return stream(setup.model, text, drafters=fresh_drafters(), planner=setup.planner, **options)
 
     for arm in arms:
-        _exhaust(run(arm, ids[:_WARM_PROMPT], max_new_tokens=_WARM_TOKENS))
+        for _ in run(arm, ids[:_WARM_PROMPT], max_new_tokens=_WARM_TOKENS):
+            pass
     for number in range(rounds):
         for arm in arms if number % 2 == 0 else reversed(arms):
             on_round(arm, number)
             with run(arm, ids) as answer:
                 getattr(result, arm).append(answer.generation)
-                _exhaust(answer, on_piece if (arm, number) == ("drafted", 0) else None)
+                for piece in answer:
+                    if (arm, number) == ("drafted", 0):
+                        on_piece(piece)
     result.margin = _margin(setup, ids, result, settings)
     return result
 
 
-def _exhaust(answer: Stream, show: Callable[[Piece], None] | None = None) -> None:
-    for piece in answer:
-        if show is not None:
-            show(piece)
-
-
 def _margin(setup: Setup, ids: list[int], result: Comparison, settings: dict[str, Any]) -> float | None:
-    """How undecided the model was where the texts part, if the raw scores alone decided."""
+    """The margin where the texts differ; None unless the raw scores alone decided."""
     other = result.differing()
     request = setup.request(ids, **settings)
-    if other is None or not request.sampling.greedy or request.sampling.repetition_penalty != 1:
-        return None
-    if request.processors:
+    altered = not request.sampling.greedy or request.sampling.repetition_penalty != 1 or request.processors
+    if other is None or altered:
         return None
     parted = first_difference(setup.target, ids, result.plain[0].ids, other)
     return parted.margin if parted else None

@@ -1,9 +1,9 @@
-"""How far another way of computing strays from plain decoding: another rule, another precision, a wide pass.
+"""How far another way of computing differs from plain decoding: another rule, another precision, a wide pass.
 
-Along a text, position by position, the distributions of the next token are compared: the Kullback-Leibler
-divergence KL(plain || other) = sum over tokens of p log(p / q), in nats (Kullback and Leibler, "On Information and
-Sufficiency", 1951), and the perplexity of the text under each. Distributions are softmax of the raw scores: before
-temperature and truncation, which would make the smallest difference at a border infinite.
+At each position of a text the distributions of the next token are compared: the Kullback-Leibler divergence
+KL(plain || other) = sum over tokens of p log(p / q), in nats (Kullback and Leibler, "On Information and
+Sufficiency", 1951), and the perplexity of the text under each. Distributions are softmax of the raw scores, before
+temperature and truncation: a token that only one side truncates would make the divergence infinite.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from draftwood.api.prompts import Prompt, as_ids
 from draftwood.api.setup import DrafterSpec, Setup
-from draftwood.contracts import Floats, Planner, Rule, Target
+from draftwood.contracts import Ended, Floats, Noise, Planner, Rule, RuleSession, Scores, Target, Verdict
 from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
-from draftwood.measure.watched import Watched, WatchedRule
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
@@ -33,25 +32,14 @@ from draftwood.verify.sampling import choose, penalise
 
 @dataclass(slots=True)
 class Drift:
-    """What was found along one text, or along several (`total`).
+    """What was found along one text, or along several (`total`); lists have an entry per token of the text."""
 
-    Attributes
-    ----------
-    kl
-        KL(plain || other) per token, in nats; never negative.
-    surprise_plain, surprise_other
-        -log probability of each token of the text under each side, in nats.
-    same
-        Per token, whether both sides choose the same one after the same text.
-    ids
-        The text.
-    """
-
-    kl: list[float] = field(default_factory=list)
+    kl: list[float] = field(default_factory=list)  # KL(plain || other) in nats, never negative
+    # -log probability of the token under each side, in nats.
     surprise_plain: list[float] = field(default_factory=list)
     surprise_other: list[float] = field(default_factory=list)
-    same: list[bool] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
+    same: list[bool] = field(default_factory=list)  # whether both sides choose the same token here
+    ids: list[int] = field(default_factory=list)  # the text
 
     @property
     def tokens(self) -> int:
@@ -85,10 +73,7 @@ class Drift:
 
     @property
     def first_difference(self) -> int | None:
-        """Index of the first token that the sides choose differently; None where they never do.
-
-        Up to it both would have written this text, and from it on another one.
-        """
+        """Index of the first token that the sides choose differently; None where they never do."""
         return None if self.text_identical else self.same.index(False)
 
     @property
@@ -108,7 +93,7 @@ class Drift:
 
     @classmethod
     def total(cls, found: Sequence[Drift]) -> Drift:
-        """Put texts together: means over all tokens; the first difference counts through them."""
+        """Join texts: means are over all tokens, ``first_difference`` is an index into all texts in a row."""
         whole = cls()
         for one in found:
             for name in ("kl", "surprise_plain", "surprise_other", "same", "ids"):
@@ -116,7 +101,7 @@ class Drift:
         return whole
 
     def add(self, token: int, plain: Floats, other: Floats, *, same: bool) -> None:
-        """Take in a token of the text and the raw scores, float32[vocab], that each side had for it."""
+        """Add a token of the text with the raw scores, float32[vocab], that each side gave before it."""
         p, q = log_softmax(plain), log_softmax(other)
         self.kl.append(divergence(p, q))
         self.surprise_plain.append(-float(p[token]))
@@ -137,7 +122,7 @@ def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
     """Return KL(p || q) of two log distributions, in nats; infinite where q excludes what p allows."""
     possible = p > -np.inf
     there = p[possible]
-    # Terms cancel, so that equal distributions may come out a rounding below zero, which no divergence is.
+    # Rounding can bring the divergence of nearly equal distributions slightly below zero.
     return max(0.0, float((np.exp(there) * (there - q[possible])).sum()))
 
 
@@ -156,25 +141,24 @@ def drift(
 ) -> Drift:
     """Compare plain decoding with drafted decoding, with another rule, or with another model.
 
-    Without ``other``: the drafted loop writes an answer; the rows of its wide passes, from which each token was
-    taken, are compared with those that single-token passes over the same text give.
-
-    With ``other``: plain decoding by ``model`` writes an answer, and ``other`` (the same model in another
-    precision, for instance) reads the same tokens, one per pass.
+    Without ``other`` the drafted loop writes an answer; the scores of its wide passes, from which each token was
+    taken, are compared with those of single-token passes over the same text. With ``other`` plain decoding by
+    ``model`` writes an answer, and ``other`` reads the same tokens, one per pass.
 
     Parameters
     ----------
     model, prompt, tokenizer, drafters, planner, **settings
         As in `draftwood.generate`; logits processors and stop strings are not taken.
     other
-        Another model or `Target` of the same vocabulary; drafters, planner and rule have then no part in it.
+        Another model or `Target` of the same vocabulary, such as the same model in another precision; drafters,
+        planner and rule are then not used.
     rule
-        What turns scores into tokens in the drafted loop; by default the exact one. Of a lossy rule the rows tell
-        rounding alone: what it does is told by the perplexity of its text and by ``equal_share``.
+        Turns scores into tokens in the drafted loop; by default the exact one. For a lossy rule the KL shows
+        rounding alone; its own effect shows in the perplexity of its text and in ``equal_share``.
     into
         Filled token by token, so that an interrupt loses nothing.
     on_token
-        Told how many tokens were compared.
+        Called with the number of tokens compared so far.
 
     Raises
     ------
@@ -187,58 +171,81 @@ def drift(
     setup = Setup(model, tokenizer, "none" if other is not None else drafters, planner)
     request = setup.request(as_ids(prompt, setup.tokenizer), **settings)
     request.check(setup.target.capabilities)
-    if other is None:
-        _along_the_drafted(setup, request, rule or SampleAndMatch(), result, on_token)
-    else:
-        against = Setup(other, setup.tokenizer, "none", "fixed:0").target
-        _along_the_plain(setup, request, against, result, on_token)
+    recording = _RecordingRule(rule if rule is not None and other is None else SampleAndMatch())
+    reads = setup.target if other is None else _other_target(setup, other)
+    with closing(_Reader(reads, request)) as reader:
+        for _ in decode(setup.target, setup.drafters, setup.planner, recording, [request]):
+            for token, row in recording.take():  # between steps, when the target may be used for something else
+                plain, compared = (reader.row, row) if other is None else (row, reader.row)
+                result.add(token, plain, compared, same=reader.choice() == token)
+                reader.read(token)
+                on_token(result.tokens)
     return result
 
 
-def _along_the_drafted(
-    setup: Setup, request: Request, rule: Rule, result: Drift, on_token: Callable[[int], None]
-) -> None:
-    """The drafted loop writes; plain decoding reads, and says what it would have chosen."""
-    own, seen = _Choices(request), Watched()
-    with closing(_Reader(setup.target, request.prompt, request.limit)) as plain:
-        for _ in decode(setup.target, setup.drafters, setup.planner, WatchedRule(rule, seen), [request]):
-            for token, row in seen.take():  # after the step, so that the target is in the middle of none
-                result.add(token, plain.row, row, same=own.choice(plain.row) == token)
-                own.commit(token)
-                plain.read(token)
-                on_token(result.tokens)
-
-
-def _along_the_plain(
-    setup: Setup, request: Request, against: Target, result: Drift, on_token: Callable[[int], None]
-) -> None:
-    """Plain decoding writes; the other side reads, and says what it would have chosen."""
-    sizes = setup.target.capabilities.vocab_size, against.capabilities.vocab_size
+def _other_target(setup: Setup, other: Any) -> Target:
+    target = Setup(other, setup.tokenizer, "none", "fixed:0").target
+    sizes = setup.target.capabilities.vocab_size, target.capabilities.vocab_size
     if sizes[0] != sizes[1]:
         raise UsageError(
             f"vocabularies of {sizes[0]} and {sizes[1]} tokens cannot be compared: give one model twice"
         )
-    own, seen = _Choices(request), Watched()
-    with closing(_Reader(against, request.prompt, request.limit)) as other:
-        for _ in decode(setup.target, (), setup.planner, WatchedRule(SampleAndMatch(), seen), [request]):
-            for token, row in seen.take():
-                result.add(token, row, other.row, same=own.choice(other.row) == token)
-                own.commit(token)
-                other.read(token)
-                on_token(result.tokens)
+    return target
+
+
+class _RecordingRule:
+    """Delegates to a rule and notes each emitted token with a copy of the scores that decided it."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self._decisions: list[tuple[int, Floats]] = []
+
+    def open(self, *request: Any, **settings: Any) -> RuleSession:
+        return _RecordingSession(self._rule.open(*request, **settings), self._decisions)
+
+    def take(self) -> list[tuple[int, Floats]]:
+        """Return (token, raw scores float32[vocab]) of each decision since the last call."""
+        taken = self._decisions.copy()
+        self._decisions.clear()
+        return taken
+
+
+class _RecordingSession:
+    def __init__(self, session: RuleSession, decisions: list[tuple[int, Floats]]) -> None:
+        self._session, self._decisions = session, decisions
+
+    @property
+    def noise(self) -> Noise | None:
+        return self._session.noise
+
+    def verify(self, tree: TokenTree, scores: Scores, ended: Ended) -> Verdict:
+        verdict = self._session.verify(tree, scores, ended)
+        rows = (0, *(1 + node for node in verdict.path))
+        for token, row in zip(verdict.emitted, rows, strict=False):  # the last node may carry the end of the text
+            self._decisions.append((token, scores.numpy(scores.raw(row)).copy()))
+        return verdict
 
 
 class _Reader:
-    """Reads a text as plain decoding does, a token per pass; `row` is what it says about the next token."""
+    """Reads a text as plain decoding does, a token per pass; `row` has its scores for the next token."""
 
-    def __init__(self, target: Target, prompt: Sequence[int], limit: int) -> None:
-        self._target = target
-        self._last = target.capabilities.max_positions
-        ((self._session, scores),) = target.open([prompt], reserve=limit)
+    def __init__(self, target: Target, request: Request) -> None:
+        self._target, self._sampling = target, request.sampling
+        self._noise = None if request.sampling.greedy else KeyedNoise(request.sampling.seed, request.sequence)
+        self._text = list(request.prompt)
+        ((self._session, scores),) = target.open([request.prompt], reserve=request.limit)
         self.row: Floats = scores.numpy(scores.raw(0))
 
+    def choice(self) -> int:
+        """Return the token that the exact rule takes next."""
+        row = self.row
+        if self._sampling.repetition_penalty != 1:
+            row = penalise(row, np.unique(self._text), self._sampling.repetition_penalty)
+        return choose(row, self._sampling, self._noise, len(self._text))
+
     def read(self, token: int) -> None:
-        if self._session.length >= self._last:  # the text ends at the model's positions
+        self._text.append(token)
+        if self._session.length >= self._target.capabilities.max_positions:  # the text ends here
             return
         (scores,) = self._target.score([(self._session, token, TokenTree.empty())])
         self._session.keep(())
@@ -246,23 +253,6 @@ class _Reader:
 
     def close(self) -> None:
         self._session.close()
-
-
-class _Choices:
-    """What the exact rule would take at each position of a given text."""
-
-    def __init__(self, request: Request) -> None:
-        self._sampling = request.sampling
-        self._noise = None if request.sampling.greedy else KeyedNoise(request.sampling.seed, request.sequence)
-        self._text = list(request.prompt)
-
-    def choice(self, row: Floats) -> int:
-        if self._sampling.repetition_penalty != 1:
-            row = penalise(row, np.unique(self._text), self._sampling.repetition_penalty)
-        return choose(row, self._sampling, self._noise, len(self._text))
-
-    def commit(self, token: int) -> None:
-        self._text.append(token)
 
 
 def _perplexity(surprise: Sequence[float]) -> float | None:

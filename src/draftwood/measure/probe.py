@@ -1,13 +1,12 @@
-"""The probe: decoding unchanged, while a drafter proposes at every token and is only counted.
+"""The probe: decodes plainly while a drafter proposes one token at each step, and counts how many were right.
 
-Source document 0's measurement in its words: targets, proposals, accepted. It tells whether drafting would
-help before anything is verified or skipped.
+Its words are those of source document 0: targets, proposals, accepted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -25,24 +24,12 @@ from draftwood.verify.exact import SampleAndMatch
 
 @dataclass(slots=True)
 class ProbeCounts:
-    """What a probe counted.
+    """What a probe counted."""
 
-    Attributes
-    ----------
-    targets
-        Tokens that decoding wrote; the one that reading the prompt pays for is none.
-    proposals
-        Those for which the drafter had a proposal.
-    accepted
-        Proposals that were the token.
-    by_match
-        Match length of the proposal -> (proposals, accepted).
-    """
-
-    targets: int = 0
-    proposals: int = 0
-    accepted: int = 0
-    by_match: dict[int, tuple[int, int]] = field(default_factory=dict)
+    targets: int = 0  # tokens that decoding wrote, without the one that reading the prompt gives
+    proposals: int = 0  # targets for which the drafter proposed a token
+    accepted: int = 0  # proposals that were equal to the target
+    by_match: dict[int, tuple[int, int]] = field(default_factory=dict)  # match length -> (proposals, accepted)
 
     @classmethod
     def of(cls, answers: Iterable[Answer]) -> ProbeCounts:
@@ -77,27 +64,26 @@ class ProbeCounts:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary: the counts and rates, and under ``per_n`` the same by match length."""
-        per_n = [
-            {"n": n, **ProbeCounts(self.targets, *counts)._said()} for n, counts in sorted(self.by_match.items())
-        ]
-        return self._said() | {"per_n": per_n}
+        matches = sorted(self.by_match.items())
+        per_n = [{"n": n, **ProbeCounts(self.targets, *counts)._figures()} for n, counts in matches]
+        return self._figures() | {"per_n": per_n}
 
-    def _said(self) -> dict[str, Any]:
-        words = ("targets", "proposals", "accepted", "proposal_rate", "acceptance_rate", "accepted_per_target")
-        return {word: getattr(self, word) for word in words}
+    def _figures(self) -> dict[str, Any]:
+        names = ("targets", "proposals", "accepted", "proposal_rate", "acceptance_rate", "accepted_per_target")
+        return {name: getattr(self, name) for name in names}
 
 
 _NOTHING = Ask(0, 0, np.empty(0, np.float32))
 
 
 class SilentPlanner:
-    """Asks for one draft node in every step and lets nothing be scored; notes whether it would have been right."""
+    """Asks for one draft node per step, leaves it out of the pass, and notes whether it was right."""
 
     def __init__(self) -> None:
         self.right: list[bool] = []
 
     def open(self) -> Self:
-        """Return itself: each probe makes its own."""
+        """Return itself: a planner serves one probe only."""
         return self
 
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
@@ -105,7 +91,7 @@ class SilentPlanner:
 
     def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:  # noqa: ARG002
         nowhere = [tuple(np.full(len(tree), -1, np.int32) for tree in trees) for trees in proposals]
-        return [Plan(TokenTree.empty(), rows) for rows in nowhere]
+        return [Plan(TokenTree.empty(), node_map) for node_map in nowhere]
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:  # noqa: ARG002
         (((lesson),),) = feedback
@@ -113,7 +99,7 @@ class SilentPlanner:
 
 
 def probe(target: Target, drafter: DrafterSpec, request: Request, answer: Answer) -> Answer:
-    """Decode one request plainly and count what the drafter would have got right.
+    """Decode one request plainly and note in each step's trace whether the drafter's proposal was ``right``.
 
     Parameters
     ----------
@@ -122,20 +108,20 @@ def probe(target: Target, drafter: DrafterSpec, request: Request, answer: Answer
     drafter
         One drafter.
     request
-        What to write; greedy or not, nothing of it changes.
+        What to write.
     answer
-        Filled while decoding goes on, so that an interrupt loses nothing; each step's trace says whether the
-        proposal was ``right``.
+        Filled while decoding goes on, so that an interrupt loses nothing.
     """
     drafters = load_drafters(drafter)
     answer.drafters = [d.name for d in drafters]
     answer.prompt_ids = list(request.prompt)
     planner = SilentPlanner()
-    with open_sequences(target, drafters, [request], SampleAndMatch()) as rows:
-        for emission in decode_sequences(target, planner, rows):
-            if emission.step is not None and emission.step.by_source[0].proposed:
-                emission.step.trace = {"right": planner.right[-1]}
+    with open_sequences(target, drafters, [request], SampleAndMatch()) as sequences:
+        for emission in decode_sequences(target, planner, sequences):
+            step = emission.step
+            if step is not None and step.by_source[0].proposed:
+                emission = replace(emission, step=replace(step, trace={"right": planner.right[-1]}))
             answer.take(emission)
-        answer.prefill_s = rows[0].prefill_s
+        answer.prefill_s = sequences[0].prefill_s
     answer.decode_s = sum(s.seconds for s in answer.steps)
     return answer

@@ -17,22 +17,12 @@ from draftwood.measure.records.lines import compressed, read_lines
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One prompt to be answered.
-
-    Attributes
-    ----------
-    task, name
-        Which one; unique together.
-    prompt
-        What the doors call a prompt: text, chat messages or token ids.
-    sampling
-        Settings of this prompt that differ from greedy.
-    """
+    """One prompt to be answered; task and name together are unique."""
 
     task: str
     name: str
-    prompt: Any
-    sampling: dict[str, Any] = field(default_factory=dict)
+    prompt: Any  # text, chat messages or token ids
+    sampling: dict[str, Any] = field(default_factory=dict)  # settings of this prompt that differ from greedy
 
     def request(self, setup: Setup, **settings: Any) -> Request:
         """Return the request for this prompt; `PromptError` names the job that cannot be written."""
@@ -45,41 +35,33 @@ class Job:
 
 
 def task_jobs(names: str, limit: int | None = None) -> list[Job]:
-    """Return the prompts of tasks, named with commas between; raises what `draftwood.tasks.prompts` raises."""
+    """Return the prompts of tasks, whose names are joined by commas; raises as `draftwood.tasks.prompts` does."""
     from draftwood.tasks import prompts
 
-    found = [p for name in dict.fromkeys(names.split(",")) for p in prompts(name.strip(), limit)]
-    return [Job(p.task, p.name, p.content, _sampling(p.temperature, p.top_p)) for p in found]
-
-
-def _sampling(temperature: float, top_p: float | None) -> dict[str, Any]:
-    if not temperature:
-        return {}
-    return {"temperature": temperature} | ({"top_p": top_p} if top_p is not None else {})
+    jobs = []
+    for prompt in (p for name in dict.fromkeys(names.split(",")) for p in prompts(name.strip(), limit)):
+        sampling = {"temperature": prompt.temperature, "top_p": prompt.top_p} if prompt.temperature else {}
+        known = {setting: value for setting, value in sampling.items() if value is not None}
+        jobs.append(Job(prompt.task, prompt.name, prompt.content, known))
+    return jobs
 
 
 def read_prompts(path: Path) -> list[Job]:
-    """Read prompts: JSONL where the name says so, else text, one prompt per block between blank lines.
+    """Read prompts: JSONL by the file's ending, else text with one prompt per block between blank lines.
 
-    A line holds ``prompt`` (text) or ``messages``, and may say ``task``, ``name``, ``temperature`` and ``top_p``.
-
-    Raises
-    ------
-    PromptError
-        For a file without prompts, and a line without one, by number.
-    UsageError, RecordError
-        If the file cannot be read.
+    A line holds ``prompt`` (text) or ``messages``, and may hold ``task``, ``name``, ``temperature`` and ``top_p``.
+    Raises `PromptError` for a file or a line without a prompt, `UsageError` or `RecordError` for unreadable files.
     """
     if not (compressed(path) or path.suffix in (".jsonl", ".json", ".ndjson")):
         blocks = re.split(r"\n[ \t]*\n", _text(path))
         jobs = [Job(path.stem, f"block {i}", b.strip("\n")) for i, b in enumerate(blocks, 1) if b.strip()]
     else:
-        jobs = [_job(path, number, row) for number, row in read_lines(path) if row.get("row") != "header"]
+        jobs = [_job(path, number, line) for number, line in read_lines(path) if line.get("row") != "header"]
     return _named_apart(path, jobs)
 
 
 def read_prompt_ids(path: Path) -> list[Job]:
-    """Read token ids, a prompt per line, with commas or spaces between, in brackets or not."""
+    """Read prompts as token ids, one per line, separated by commas or spaces; brackets around them are allowed."""
     jobs = []
     for number, line in enumerate(_text(path).splitlines(), 1):
         words = re.split(r"[,\s]+", line.strip().strip("[]").strip())
@@ -91,12 +73,12 @@ def read_prompt_ids(path: Path) -> list[Job]:
     return _named_apart(path, jobs)
 
 
-def _job(path: Path, number: int, row: Mapping[str, Any]) -> Job:
-    prompt = row.get("messages") or row.get("prompt") or row.get("text") or row.get("prompt_ids")
+def _job(path: Path, number: int, line: Mapping[str, Any]) -> Job:
+    prompt = line.get("messages") or line.get("prompt") or line.get("text") or line.get("prompt_ids")
     if not prompt:
         raise PromptError(f"{path}, line {number}: no prompt: give 'prompt' (text) or 'messages'")
-    sampling = {name: row[name] for name in ("temperature", "top_p") if row.get(name)}
-    return Job(str(row.get("task", path.stem)), str(row.get("name", f"line {number}")), prompt, sampling)
+    sampling = {name: line[name] for name in ("temperature", "top_p") if line.get(name)}
+    return Job(str(line.get("task", path.stem)), str(line.get("name", f"line {number}")), prompt, sampling)
 
 
 def _text(path: Path) -> str:

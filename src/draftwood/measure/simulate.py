@@ -1,12 +1,13 @@
-"""Replays recorded answers through the live loop: what drafting would have done, without a model.
+"""Replays recorded answers to count what drafting would have done, without a model.
 
-All but the target is real: drafters, planner, rule and loop. Where a pass has a cost, time is simulated too, on a
-clock that the planner sees.
+Drafters, planner, rule and loop are the real ones. If a pass is given a cost, time is simulated too, on a clock
+that the planner sees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from draftwood.api.setup import DrafterSpec, affordable
@@ -26,7 +27,6 @@ from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import Decode
 from draftwood.planning.load import load as load_planner
-from draftwood.step import Step
 from draftwood.verify.exact import SampleAndMatch
 
 
@@ -44,36 +44,35 @@ def simulate(
 ) -> Iterator[Answer]:
     """Replay answers, yielding each with its steps.
 
-    What a planner learns is carried from answer to answer within a task and starts afresh with the next, as does
-    what drafters remember of earlier answers: each task begins with what their files or memories hold, and nothing
-    is saved.
+    Within a task, planner and drafters keep what they learn from answer to answer. Each task starts afresh, with
+    what the drafters' files or memories hold; nothing is saved.
 
     Parameters
     ----------
     traces
-        What was recorded.
+        The recorded answers.
     drafters, planner
-        Of this arm, by name; drafters that need scores are refused, and left out of ``"default"``.
+        By name; drafters that need scores are left out of ``"default"``.
     vocab_size
-        Token ids lie below it.
+        Upper bound of the token ids, exclusive.
     cost
-        Seconds of a pass over n tokens at a context length; None leaves passes without a time of their own.
+        Seconds of a pass over n tokens at a context length; None: passes take no simulated time.
     curve
-        What the planner knows beforehand of what passes cost; None: its first passes tell.
+        Cost curve that the planner knows from the start; None: it learns from its first passes.
     batch
-        So many answers of a task share each pass, which costs what the sum of their tokens does; a row that has
-        ended leaves. A step's seconds are then its row's share of the pass and of planning, so that sums hold.
+        Answers of a task that share each pass, which costs as much as the sum of their tokens. A step's seconds
+        are then its sequence's share of the pass and of planning, so that sums hold.
     decode
-        Token ids to text, for policies that look at it.
+        Token ids to text, for policies that read it.
     arm
-        What the answers call this arm; by default the name of the drafters.
+        Name of this arm in the answers; by default that of the drafters.
 
     Raises
     ------
     CapabilityError
-        If a drafter asks for scores, which a recorded answer does not tell.
+        If a drafter asks for scores, which a recorded answer does not have.
     UnknownNameError, UsageError
-        For names that nobody knows, and a batch below 1.
+        For unknown names, and a batch below 1.
     """
     if batch < 1:
         raise UsageError(f"batch is {batch}: replay at least 1 answer at a time")
@@ -84,9 +83,8 @@ def simulate(
         for first in range(0, len(members), batch):
             some = members[first : first + batch]
             clock = ReplayClock()
-            target = ReplayTarget(
-                *_recorded(some[0]), *map(_recorded, some[1:]), vocab_size=vocab_size, cost=cost, clock=clock
-            )
+            recorded = [(trace.prompt_ids, trace.output_ids) for trace in some]
+            target = ReplayTarget(*recorded[0], *recorded[1:], vocab_size=vocab_size, cost=cost, clock=clock)
             able = affordable(drafters, shared, target.capabilities)
             answers = [
                 Answer(
@@ -100,33 +98,25 @@ def simulate(
             yield from answers
 
 
-def _recorded(trace: Trace) -> tuple[list[int], list[int]]:
-    return trace.prompt_ids, trace.output_ids
-
-
 def _replay(
     target: ReplayTarget, drafters: Sequence[Drafter], planner: Planner, traces: Sequence[Trace],
     answers: Sequence[Answer], clock: Callable[[], float],
 ) -> None:  # fmt: skip
     requests = [recorded_request(trace) for trace in traces]
-    with open_sequences(target, drafters, requests, SampleAndMatch()) as rows:
-        for emission in decode_sequences(target, planner, rows, clock):
+    with open_sequences(target, drafters, requests, SampleAndMatch()) as sequences:
+        for emission in decode_sequences(target, planner, sequences, clock):
             answers[emission.row].take(emission)
     for number in range(max(len(a.steps) for a in answers)):
-        _share([a.steps[number] for a in answers if number < len(a.steps)])
+        sharing = [a.steps for a in answers if number < len(a.steps)]
+        for steps in sharing:  # of a shared pass and its planning each sequence bears its part
+            score_s, plan_s = (seconds / len(sharing) for seconds in (steps[number].score_s, steps[number].plan_s))
+            steps[number] = replace(steps[number], score_s=score_s, plan_s=plan_s)
     for answer in answers:
         answer.decode_s = sum(s.seconds for s in answer.steps)
 
 
-def _share(steps: Sequence[Step]) -> None:
-    """Each row of a pass bears its part of what was done once for all of them."""
-    for step in steps:
-        step.score_s /= len(steps)
-        step.plan_s /= len(steps)
-
-
 class _RecordedEnd(StopStrings):
-    """Ends a replay where the record ends, whatever ended it."""
+    """Ends a replay where the recorded answer ends."""
 
     def __init__(self, tokens: int) -> None:
         self._tokens = tokens
@@ -136,7 +126,7 @@ class _RecordedEnd(StopStrings):
 
 
 def recorded_request(trace: Trace) -> Request:
-    """Return the request that gave this answer: drafts reach as far as they did there, to its own limit."""
+    """Return the request that gave this answer, with its token limit, so that drafts may reach as far as then."""
     written = len(trace.output_ids)
     if trace.limit is None or trace.finish_reason not in ("eos", "stop") or trace.limit < written:
         return Request(trace.prompt_ids, written)
@@ -146,15 +136,11 @@ def recorded_request(trace: Trace) -> Request:
 
 
 def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dict[str, Any]:
-    """Return what answers of one task and arm amount to, in the words of docs/words.md.
+    """Return the figures of answers of one task, drafter and planner, under the names of docs/words.md.
 
-    Parameters
-    ----------
-    answers
-        Of one task, drafter and planner.
-    plain
-        The same answers replayed without drafts in the same batch, where passes have a cost: ``predicted_speedup``
-        is their decode seconds over those of ``answers``, drafting and planning at what they took here.
+    ``plain`` are the same answers replayed without drafts in the same batch, if passes have a cost:
+    ``predicted_speedup`` is their decode seconds over those of ``answers``, where drafting and planning take the
+    time that they really took.
     """
     found = rates(answers)
     steps = max(1, found.passes)

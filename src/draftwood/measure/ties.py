@@ -1,7 +1,7 @@
-"""Where two texts part, and whether the model was undecided there.
+"""Where two texts first differ, and whether rounding can explain it.
 
-A wide pass may round differently from a narrow one, so two exact decodings can part where the two best decision
-scores (logit, or log probability plus noise) are closer than the rounding: a near-tie. Anything else is a bug.
+A wide pass may round differently from a narrow one, so two exact decodings can differ where the two best decision
+scores (logit, or logit / temperature plus noise) are closer than the rounding: a near-tie. Anything else is a bug.
 """
 
 from __future__ import annotations
@@ -19,24 +19,12 @@ from draftwood.verify.noise import KeyedNoise
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place where two texts differ.
+    """The first place where two texts differ."""
 
-    Attributes
-    ----------
-    index
-        Which new token; where one text is a prefix of the other, the length of the shorter.
-    tokens
-        What the two texts have there; None past an end.
-    margin
-        By how much the target, asked afresh, prefers its best decision score to its second best.
-    best
-        The best decision score itself.
-    """
-
-    index: int
-    tokens: tuple[int | None, int | None]
-    margin: float
-    best: float = 0.0
+    index: int  # of the new token; if one text is a prefix of the other, the length of the shorter
+    tokens: tuple[int | None, int | None]  # what the two texts have there, None past an end
+    margin: float  # best minus second best decision score of a fresh pass of the target
+    best: float = 0.0  # the best decision score
 
     def near_tie(self, dtype: str) -> bool:
         """Whether rounding in this number format can have decided."""
@@ -45,24 +33,20 @@ class Difference:
 
 _EPSILON = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _UNITS = {"float32": 64, "float16": 2, "bfloat16": 2}
-"""Units in the last place that wide and narrow passes were seen to differ by: in float32 the order of summation
-counts (6e-5 at scores around 20, see LOG.md), in the short formats the rounding of the scores themselves."""
+"""Units in the last place by which wide and narrow passes were seen to differ: in float32 because of the order of
+summation (6e-5 at scores around 20, see LOG.md), in the short formats because scores are rounded."""
 
 
 def rounding(score: float, dtype: str) -> float:
-    """How far two passes may round a score of this size apart; an unknown format counts as float32."""
+    """By how much two passes may round a score of this size differently; an unknown format counts as float32."""
     unit = _EPSILON.get(dtype, _EPSILON["float32"]) * 2.0 ** math.floor(math.log2(max(abs(score), 2.0**-10)))
     return unit * _UNITS.get(dtype, _UNITS["float32"])
 
 
 def first_difference(
-    target: Target,
-    prompt: Sequence[int],
-    a: Sequence[int],
-    b: Sequence[int],
-    sampling: Sampling | None = None,
+    target: Target, prompt: Sequence[int], a: Sequence[int], b: Sequence[int], sampling: Sampling | None = None
 ) -> Difference | None:
-    """Return where ``a`` and ``b``, both written after ``prompt``, part; None if they are equal."""
+    """Return the first place where ``a`` and ``b``, both written after ``prompt``, differ; None if equal."""
     index = common_prefix(a, b)
     if index == len(a) == len(b):
         return None

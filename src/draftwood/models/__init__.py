@@ -1,7 +1,4 @@
-"""Real models: the catalogue, fetching, finding and loading.
-
-Importing this room imports neither torch nor transformers; both wait inside the functions that need them.
-"""
+"""Real models: catalogue, fetching, finding, loading. Importing this imports neither torch nor transformers."""
 
 from draftwood.models.catalogue import CATALOGUE, DEFAULT_MODEL, CatalogueModel, Wheel
 from draftwood.models.fetch import Progress, fetch

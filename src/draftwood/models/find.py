@@ -19,10 +19,7 @@ State = Literal["installed", "missing", "broken"]
 
 
 def cache_folder() -> Path:
-    """Return draftwood's folder for what it can fetch or compute again (it need not exist yet).
-
-    The environment variable ``DRAFTWOOD_CACHE`` moves it.
-    """
+    """Return draftwood's cache folder, which need not exist; ``DRAFTWOOD_CACHE`` in the environment moves it."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return _expand(chosen).absolute()
     import platformdirs
@@ -36,18 +33,13 @@ def model_folder(name: str) -> Path:
 
 
 def find(name: str | os.PathLike[str]) -> Path | str:
-    """Say where a model is.
+    """Return the folder of a model, or its hub name as it came if no such folder exists.
 
     Parameters
     ----------
     name
         A catalogue name (``"smollm2"``), a local folder, or a hub name (``"owner/name"``). A path object
         is always a folder.
-
-    Returns
-    -------
-    Path or str
-        The folder; or the hub name as it came, where no such folder exists.
 
     Raises
     ------
@@ -65,27 +57,18 @@ def find(name: str | os.PathLike[str]) -> Path | str:
     if isinstance(name, str):
         if name in CATALOGUE:
             return _find_fetched(CATALOGUE[name])
-        if _HUB_NAME.fullmatch(name) and not _exists(Path(name)):
+        exists = _exists(Path(name))
+        if _HUB_NAME.fullmatch(name) and not exists:
             return name
-        if not _looks_like_path(name):
+        if not name or not (exists or "/" in name or "\\" in name or name[0] in "~."):
             raise UnknownNameError("model", name, CATALOGUE)
     return _find_folder(_expand(name))
 
 
 def gguf_file(name: str | os.PathLike[str]) -> Path:
-    """Say where the GGUF file with the same weights as a model is; a fetched model keeps the one it was made from.
+    """Return the GGUF file with the weights of a model; a fetched model keeps the one it was converted from.
 
-    Parameters
-    ----------
-    name
-        As `find` takes it.
-
-    Raises
-    ------
-    UsageError
-        There is none, or several.
-    ModelNotFoundError, ModelError, UnknownNameError
-        As `find`.
+    Raises `UsageError` if there is none, or several; else what `find` raises.
     """
     place = find(name)
     files = sorted(place.glob("*.gguf")) if isinstance(place, Path) else []
@@ -110,11 +93,6 @@ def _expand(name: str | os.PathLike[str]) -> Path:
         return Path(name).expanduser()
     except RuntimeError:  # a ``~`` that stands for no home folder
         return Path(name)
-
-
-def _looks_like_path(name: str) -> bool:
-    written_as_path = any(mark in name for mark in ("/", "\\")) or name.startswith(("~", "."))
-    return written_as_path or (bool(name) and _exists(Path(name)))
 
 
 def _find_fetched(model: CatalogueModel) -> Path:
@@ -142,28 +120,14 @@ def _find_folder(folder: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """One line of ``draftwood models``.
-
-    Parameters
-    ----------
-    name, description, licence
-        From the catalogue.
-    state
-        ``"installed"``, ``"missing"`` or ``"broken"``.
-    path
-        Where it is or would be.
-    size
-        Bytes on disk; 0 where missing.
-    download_size
-        Bytes that a fetch downloads.
-    """
+    """A catalogue model and its state on this machine; sizes are in bytes."""
 
     name: str
     description: str
     licence: str
     state: State
-    path: Path
-    size: int
+    path: Path  # where it is or would be
+    size: int  # on disk; 0 if missing
     download_size: int
 
 
@@ -177,12 +141,5 @@ def _inspect(model: CatalogueModel) -> Installed:
     state: State = "missing"
     if folder.exists():
         state = "broken" if fault(folder, model) else "installed"
-    return Installed(
-        name=model.name,
-        description=model.description,
-        licence=model.licence,
-        state=state,
-        path=folder,
-        size=sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder.exists() else 0,
-        download_size=model.download_size,
-    )
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return Installed(model.name, model.description, model.licence, state, folder, size, model.download_size)

@@ -1,4 +1,4 @@
-"""A short hash of a tokenizer's vocabulary, which tells to which tokenizer the ids in a file belong."""
+"""A short hash of a tokenizer's vocabulary; files store it to name the tokenizer whose ids they hold."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ _KNOWN: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
-    """Return a short hash of a tokenizer's vocabulary, added tokens included: equal ids mean equal text.
+    """Return a short hash of a tokenizer's vocabulary, added tokens included: equal hashes mean equal ids.
 
-    Parameters
-    ----------
-    tokenizer
-        A tokenizer of transformers, or anything with ``get_vocab() -> {token: id}`` and a length.
-
-    Returns
-    -------
-    str
-        16 hexadecimal digits: SHA-256 of the (token, id) pairs, sorted by id. The first call takes some 0.1 s
-        for a vocabulary of 150,000; it is remembered per object until tokens are added.
+    The first 16 hexadecimal digits of the SHA-256 of the (token, id) pairs, sorted by id. ``tokenizer`` is one of
+    transformers, or anything with a length and ``get_vocab() -> {token: id}``. The first call takes 0.1 s for a
+    vocabulary of 150,000; the result is remembered until tokens are added.
     """
     size = len(tokenizer)
     try:

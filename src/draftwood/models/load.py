@@ -1,4 +1,4 @@
-"""Loading a model and its tokenizer through transformers."""
+"""Load a model and its tokenizer through transformers."""
 
 from __future__ import annotations
 
@@ -91,34 +91,38 @@ def load(
     target = _device(None if device is None else str(device))
     with quiet_transformers():
         model, tokenizer = _read(place, dtype)
-    _check_vocabulary(place, model, tokenizer)
-    _move(model, target)
+    rows = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > rows:
+        raise VocabularyError(
+            f"the tokenizer of {place} knows {len(tokenizer)} tokens and the model {rows}: "
+            "they do not belong together; take both from one place"
+        )
+    try:
+        model.to(target)
+    except RuntimeError as error:  # out of memory, or no device of that number
+        raise ModelError(
+            f"the model cannot be put on {target} ({_first_line(error)}): choose another device or dtype"
+        ) from error
     return model.eval(), tokenizer
 
 
 def load_tokenizer(name: str | os.PathLike[str] = DEFAULT_MODEL) -> PreTrainedTokenizerBase:
-    """Load a model's tokenizer alone.
-
-    Parameters
-    ----------
-    name
-        As in :func:`load`; a folder that holds a tokenizer and no weights will do.
-
-    Raises
-    ------
-    ModelNotFoundError, ModelError, UnknownNameError
-        As :func:`load`.
-    """
+    """Load a model's tokenizer alone, from a folder without weights too; raises what `load` raises."""
     place = find(name)
     _require_packages()
     from transformers import AutoTokenizer
 
-    local = isinstance(place, Path) or not _hub_answers(place)
     with quiet_transformers():
         try:
-            return AutoTokenizer.from_pretrained(place, local_files_only=local, trust_remote_code=False)
+            return AutoTokenizer.from_pretrained(place, **_settings(place))
         except Exception as error:
             raise _explain(error, place, "tokenizer") from error
+
+
+def _settings(place: Path | str) -> dict[str, bool]:
+    # Without the second setting transformers asks on the terminal whether to run a model's own code.
+    local = isinstance(place, Path) or not _hub_answers(place)
+    return {"local_files_only": local, "trust_remote_code": False}
 
 
 def _require_packages() -> None:
@@ -154,10 +158,7 @@ def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     number_format = "auto" if dtype == "auto" else getattr(torch, dtype)
-    local = isinstance(place, Path) or not _hub_answers(place)
-    # Without the second setting transformers asks on the terminal whether to run a model's own code.
-    settings = {"local_files_only": local, "trust_remote_code": False}
-    what = "configuration"
+    settings, what = _settings(place), "configuration"
     try:
         config = AutoConfig.from_pretrained(place, **settings)
         what = "tokenizer"
@@ -177,26 +178,17 @@ def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
 
 
 def _hub_answers(name: str) -> bool:
-    """Ask the hub once whether it can be reached: transformers would retry for most of a minute."""
+    """Return whether the hub can be reached, asked once: transformers would retry for most of a minute."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
         HfApi().model_info(name, timeout=_HUB_SECONDS)
-    except HfHubHTTPError:  # an answer, if not the one hoped for; transformers says more about it
+    except HfHubHTTPError:  # an answer; transformers' error will say more
         return True
-    except Exception:  # whatever the network library raises: what was downloaded before may still serve
+    except Exception:  # whatever the network library raises; a model in the local cache can still be loaded
         return False
     return True
-
-
-def _move(model: PreTrainedModel, target: torch.device) -> None:
-    try:
-        model.to(target)
-    except RuntimeError as error:  # out of memory, or no device of that number
-        raise ModelError(
-            f"the model cannot be put on {target} ({_first_line(error)}): choose another device or dtype"
-        ) from error
 
 
 def _first_line(error: Exception) -> str:
@@ -217,15 +209,6 @@ def _explain(error: Exception, place: Path | str, what: str) -> ModelError:
             f"the hub gave no model {place!r} ({said}): check name and network, or name a local folder"
         )
     return ModelError(f"the {what} of {place!r} cannot be read ({said}): name another model")
-
-
-def _check_vocabulary(place: Path | str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    rows = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > rows:
-        raise VocabularyError(
-            f"the tokenizer of {place} knows {len(tokenizer)} tokens and the model {rows}: "
-            "they do not belong together; take both from one place"
-        )
 
 
 def _check_threads(threads: int | None) -> None:

@@ -26,7 +26,7 @@ def sha256_of(path: Path, tick: Callable[[int], None] = lambda _: None) -> str:
 
 
 def write_manifest(folder: Path, model: CatalogueModel) -> None:
-    """Describe every file now in ``folder``; written last, so that its presence means completeness."""
+    """List every file in ``folder``. Written last: a folder with a manifest is complete."""
     files = {
         path.name: {"size": path.stat().st_size, "sha256": sha256_of(path)}
         for path in sorted(folder.iterdir())
@@ -41,33 +41,14 @@ def write_manifest(folder: Path, model: CatalogueModel) -> None:
     (folder / MANIFEST).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
-def _read(folder: Path) -> dict[str, Any] | None:
+def fault(folder: Path, model: CatalogueModel, *, checksums: bool = False) -> str | None:
+    """Return what is wrong with the folder of a fetched model, as half a sentence; None if nothing is.
+
+    ``checksums`` also compares the SHA-256 of every file (about a second); otherwise only the sizes.
+    """
     try:
         document = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    return document if isinstance(document, dict) else {}
-
-
-def fault(folder: Path, model: CatalogueModel, *, checksums: bool = False) -> str | None:
-    """Say what is wrong with a fetched folder.
-
-    Parameters
-    ----------
-    folder
-        Where the model lies.
-    model
-        What should lie there.
-    checksums
-        Also read every file and compare its SHA-256 (about a second); otherwise only the sizes.
-
-    Returns
-    -------
-    str or None
-        Half a sentence, or None where nothing is wrong.
-    """
-    document = _read(folder)
-    if document is None:
         return f"{MANIFEST} is missing"
     try:
         return _compare(folder, model, document, checksums)

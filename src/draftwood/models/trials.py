@@ -1,7 +1,7 @@
-"""Which way of running a model passed its trial, remembered from one start to the next.
+"""Remember from one start to the next which way of running a model passed the engine's trial.
 
-One small file in the cache folder. What it says is only a proposal: the engine tries the remembered way again, on
-fewer scores, before it uses it.
+One small file in the cache folder holds all results. The engine does not rely on it: it tries the remembered way
+again, on fewer scores, before it uses it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _MOST_BYTES = 1 << 16
 
 
 def place() -> Path:
-    """Return the file of remembered trials, which need not be there."""
+    """Return the file of remembered trials, which need not exist."""
     return cache_folder() / "trials.json"
 
 
 def remembered(key: str) -> int | None:
-    """Return the number of the way that passed, or None; a file that is broken or missing remembers nothing."""
+    """Return the number of the way that passed; None if it is not known, or the file is broken or missing."""
     return _read().get(key)
 
 
 def remember(key: str, way: int) -> None:
-    """Keep the number of the way that passed; where the file cannot be written, nothing is kept.
+    """Keep the number of the way that passed, if the file can be written.
 
-    Of two processes that write at the same time one loses its entry, and tries anew at its next start.
+    If two processes write at the same time, one loses its entry and tries again at its next start.
     """
     known = _read()
     known.pop(key, None)  # the newest stand last

@@ -1,31 +1,22 @@
-"""An A/B test while decoding: blocks of steps with and without something, compared by tokens per second."""
+"""An A/B test that runs while decoding: alternates between two variants and keeps the one with more tokens/s."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 BLOCK = 24
-"""Steps of one block, all with or all without."""
+"""Steps of one block; a block uses one variant throughout."""
 
-_FIRST, _LONGEST = (
-    2,
-    32,
-)  # blocks of the better variant until the other is tried again, doubled each time
-_KEEP = 0.6  # weight of a variant's earlier blocks when a new block of it ends
+_FIRST, _LONGEST = 2, 32  # blocks before the slower variant is tried again: doubled each time, at most 32
+_KEEP = 0.6  # weight of a variant's earlier blocks in its average
 
 
 @dataclass(slots=True)
 class ABTest:
-    """Compares decoding with and without something; the worse variant is retried ever more rarely.
-
-    Attributes
-    ----------
-    on
-        Whether the variant with it is in use now.
-    """
+    """Compares the tokens per second of decoding with a feature (``on``) and without it, in blocks of steps."""
 
     on: bool = True
-    _rates: dict[bool, float] = field(default_factory=dict)
+    _rates: dict[bool, float] = field(default_factory=dict)  # tokens per second of each variant
     _tokens: int = 0
     _seconds: float = 0.0
     _steps: int = 0
@@ -33,7 +24,7 @@ class ABTest:
     _wait: int = _FIRST
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """Take in the tokens and seconds of a step; one with an impossible time is ignored."""
+        """Record a step that used the variant ``on``; ignored if its time is not positive and finite."""
         if not 0 < seconds < float("inf"):
             return
         self._tokens += tokens
@@ -51,14 +42,14 @@ class ABTest:
             self.on = not self.on
             return
         better = self._rates[True] >= self._rates[False]
-        if self.on != better:  # a retry of the worse variant ends, or the variant in use has become the worse
+        if self.on != better:  # the slower variant was being retried, or the one in use has become the slower
             self.on, self._blocks = better, 0
             self._wait = min(_LONGEST, 2 * self._wait)
         elif self._blocks >= self._wait:
             self.on, self._blocks = not better, 0
 
     def why(self) -> str:
-        """Return the result so far, for people."""
+        """Return the result so far as text, for ``draftwood explain``."""
         if len(self._rates) < 2:
             return "being tried"
         return f"{self._rates[True]:.1f} tokens/s with, {self._rates[False]:.1f} without"

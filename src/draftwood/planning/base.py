@@ -1,4 +1,4 @@
-"""What all planners share: beliefs, the order of candidates, policies. Subclasses decide how many are scored."""
+"""The base of all planners, which asks drafters, ranks candidates and applies policies, and what a policy is."""
 
 from __future__ import annotations
 
@@ -15,71 +15,48 @@ from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking, depth_limit, node_limit, rank
 from draftwood.tree import NO_CLAIM, TokenTree
 
-CHAIN_OF = 4
-"""For a target that scores chains only, a tree this many times as large is asked for and its best chain scored."""
+_CHAIN_OF = 4  # for a target without trees drafters are asked for four times the nodes; the best chain is scored
+NOTHING = Ask(0, 0, TokenTree.empty().belief)
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a policy allows one request in one step, and why.
+    """What a policy allows one request in one step, and why."""
 
-    Attributes
-    ----------
-    nodes
-        Most draft nodes; None: as many as the planner likes.
-    sources
-        Which sources of the set may draft; None: all of them.
-    why
-        The reason in a few words, for people: ``43.0 °C``.
-    """
-
-    nodes: int | None = None
-    sources: Sequence[bool] | None = None
-    why: str = ""
+    nodes: int | None = None  # most draft nodes; None: no limit
+    drafters: Sequence[bool] | None = None  # which drafters of the set may be asked; None: all of them
+    why: str = ""  # the reason in a few words, as in "43.0 °C"
 
 
 class Policy(Protocol):
-    """A rule that makes a planner draft less than it would; of several policies the smallest limit counts.
+    """A rule that makes a planner draft less than it would. Of several policies the smallest limit counts.
 
-    A policy never raises. What it stores about a request must not keep that request alive.
+    A policy never raises, and holds requests by weak references only.
     """
 
     @property
     def name(self) -> str:
-        """As typed after the planner."""
+        """The name that users type after the planner's."""
         ...
 
     def limit(self, state: State, rows: int, nodes: int) -> Limit:
         """Return what this request may draft in the step that begins, and why; called once per step.
 
-        Parameters
-        ----------
-        state
-            The request.
-        rows
-            Requests that share the pass.
-        nodes
-            Draft nodes that the planner, and the policies named before this one, would ask for.
+        ``rows`` requests share the pass. The planner and the policies before this one ask for ``nodes`` draft
+        nodes.
         """
         ...
 
     def learn(self, state: State) -> None:
-        """Take in the finished step; its record is complete except for the planner's own seconds."""
+        """Learn from the finished step, whose record is complete except for the planner's own seconds."""
         ...
 
 
 class TreePlanner(ABC):
     """Asks drafters, ranks what they propose, and scores as much as the subclass says and the policies allow.
 
-    It is planner and session in one: `open` makes a shallow copy, which keeps the state of its own steps. What was
-    learnt is shared by all copies and used under the lock of ``learned``.
-
-    Parameters
-    ----------
-    learned
-        What is known already; by default nothing.
-    policies
-        Limits for every request, see `Policy`.
+    It is planner and session in one: `open` returns a shallow copy, which keeps the state of its own steps. All
+    copies share ``learned`` (acceptance rates and pass times; by default nothing is known) and hold its lock.
     """
 
     name: ClassVar[str]
@@ -87,20 +64,21 @@ class TreePlanner(ABC):
     def __init__(self, learned: Learned | None = None, policies: Sequence[Policy] = ()) -> None:
         self.learned = learned if learned is not None else Learned()
         self.policies = tuple(policies)
-        self._wished = 0  # draft nodes of a request, before policies; of this session's step
-        self._limits: list[list[Limit]] = []  # of this session's step, per request and policy
+        # Of this session's step: the draft nodes of a request before policies, the limits by request and policy.
+        self._wished = 0
+        self._limits: list[list[Limit]] = []
 
     def open(self) -> Self:
-        """Return a session: it shares what was learnt, and keeps its steps to itself."""
+        """Return a session."""
         return copy.copy(self)
 
     @abstractmethod
     def wish(self, states: Sequence[State]) -> int:
-        """Draft nodes worth asking a source for, for each request."""
+        """Return how many draft nodes to ask each drafter for, per request."""
 
     @abstractmethod
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
-        """How many candidates of each ranking to score."""
+        """Return how many candidates of each ranking to score."""
 
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
         with self.learned.lock:
@@ -117,9 +95,9 @@ class TreePlanner(ABC):
         if not nodes:
             return [NOTHING] * len(state.drafters)
         lookahead_nodes = node_limit(state) - nodes if state.capabilities.trees else 0
-        if not state.capabilities.trees:  # one branch is kept, and the best of a bigger tree is a better one
-            nodes *= CHAIN_OF
-        masks = [limit.sources for limit in limits if limit.sources is not None]
+        if not state.capabilities.trees:
+            nodes *= _CHAIN_OF
+        masks = [limit.drafters for limit in limits if limit.drafters is not None]
         return [
             self.ask_one(drafter, state, nodes, lookahead_nodes)
             if drafter is not None and all(mask[i] for mask in masks)
@@ -128,7 +106,7 @@ class TreePlanner(ABC):
         ]
 
     def ask_one(self, drafter: Declaration, state: State, nodes: int, lookahead_nodes: int) -> Ask:
-        """Return what one source is asked for."""
+        """Return what one drafter is asked for."""
         return Ask(nodes, lookahead_nodes, self.learned.beliefs.accept_rates(drafter, greedy=state.greedy))
 
     def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
@@ -156,7 +134,7 @@ class TreePlanner(ABC):
         return [ranking.cut(count) for ranking, count in zip(rankings, counts, strict=True)]
 
     def _held(self, state: State, ranking: Ranking, limits: Sequence[Limit]) -> Ranking:
-        """The ranking, cut to what policies allow; the step records which policies cut it."""
+        """Return the ranking cut to what the policies allow; `Step.held` names the policies that cut it."""
         least = min((limit.nodes for limit in limits if limit.nodes is not None), default=None)
         if least is None:
             return ranking
@@ -166,7 +144,7 @@ class TreePlanner(ABC):
         return replace(ranking, order=ranking.order[:least], worth=ranking.worth[:least])
 
     def _believed(self, drafter: Declaration | None, state: State, tree: TokenTree) -> TokenTree:
-        """Return the tree with the probabilities that were learnt, instead of those that the drafter claims."""
+        """Return the tree with learnt acceptance rates in place of those that the drafter claims."""
         if drafter is None or not len(tree):
             return tree
         belief = self.learned.beliefs.accept_rates(drafter, greedy=state.greedy)[tree.evidence]
@@ -188,22 +166,14 @@ class TreePlanner(ABC):
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         """Learn how often each drafter's nodes were right, and let the policies see the step."""
         with self.learned.lock:
-            self._learn(states, feedback)
-
-    def _learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
-        beliefs = self.learned.beliefs
-        taught: dict[
-            int, tuple[Declaration, bool, list[Feedback]]
-        ] = {}  # by rates: drafters of one kind share them
-        for state, lessons in zip(states, feedback, strict=True):
-            for drafter, lesson in zip(state.drafters, lessons, strict=True):
-                if drafter:
-                    key = id(beliefs.rates(drafter, greedy=state.greedy))
-                    taught.setdefault(key, (drafter, state.greedy, []))[2].append(lesson)
-            for policy in self.policies:
-                policy.learn(state)
-        for drafter, greedy, some in taught.values():
-            beliefs.learn(drafter, some, greedy=greedy)
-
-
-NOTHING = Ask(0, 0, TokenTree.empty().belief)
+            beliefs = self.learned.beliefs
+            by_rates: dict[int, tuple[Declaration, bool, list[Feedback]]] = {}  # drafters of one label share rates
+            for state, lessons in zip(states, feedback, strict=True):
+                for drafter, lesson in zip(state.drafters, lessons, strict=True):
+                    if drafter:
+                        key = id(beliefs.rates(drafter, greedy=state.greedy))
+                        by_rates.setdefault(key, (drafter, state.greedy, []))[2].append(lesson)
+                for policy in self.policies:
+                    policy.learn(state)
+            for drafter, greedy, some in by_rates.values():
+                beliefs.learn(drafter, some, greedy=greedy)

@@ -1,4 +1,4 @@
-"""Cooldown: drafters are not asked for some steps where drafts save less time than asking takes."""
+"""Cooldown: stops asking all drafters for up to 16 steps when drafts save less time than asking takes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from collections.abc import Sequence
 
 from draftwood.contracts import State
 
-_LONGEST = 16  # steps of a cooldown
-_IN_VAIN = 0.0025  # share of the time that asking may take while drafts save nothing
-_KEEP, _KEEP_GAIN = 0.95, 0.9  # weight of earlier steps in the measured overhead, and in the time saved
-_BURST = 16  # what one step saves counts as at most so many times the cost of asking
+_LONGEST = 16  # steps of the longest cooldown
+_IN_VAIN = 0.0025  # share of the decoding time that asking may take while drafts save nothing
+_KEEP, _KEEP_GAIN = 0.95, 0.9  # weights of earlier steps in the average overhead and in the average time saved
+_BURST = 16  # a step's saving is capped at this many times the cost of asking
 
 
 class Cooldown:
-    """Compares the time that drafts save with the time that asking for them takes, over all requests.
+    """Decides in each step whether to ask the drafters, from two averages in seconds per step.
+
+    One is the time that drafts save. The other is the time that asking adds: the overhead of steps with drafters
+    minus that of steps without. A step's overhead is everything but the target's pass, over all its requests.
 
     Attributes
     ----------
     overhead
-        Seconds that a step takes besides its pass when drafters are asked, over all requests of the pass.
+        Average overhead in seconds of a step in which drafters are asked.
     """
 
     def __init__(self) -> None:
@@ -30,12 +33,12 @@ class Cooldown:
 
     @property
     def cost(self) -> float:
-        """Seconds that asking the drafters adds to a step."""
+        """Seconds that asking the drafters adds to a step; 0 while nothing was measured."""
         return max(0.0, self.overhead - self._unasked)
 
     def begin(self, states: Sequence[State], *, asked: bool) -> bool:
         """Measure the last step, in which drafters were ``asked`` or not; return whether to ask them now."""
-        if states and not states[0].traced:  # a trace takes time of its own
+        if states and not states[0].traced:  # writing a trace takes time that other steps do not take
             seconds = sum(s.step.overhead_s - s.step.plan_s for s in states) + max(s.step.plan_s for s in states)
             if asked:
                 self.overhead = _averaged(self.overhead, seconds)
@@ -45,18 +48,12 @@ class Cooldown:
         return not self._left
 
     def learn(self, gain: float, plain: float, *, keep_on: bool) -> None:
-        """Take in how much time the drafts of a step save.
+        """Record that a step's draft saves ``gain`` seconds, and start a cooldown if the average is too low.
 
-        Parameters
-        ----------
-        gain
-            Seconds that plain decoding would need more for the expected tokens.
-        plain
-            Seconds of a plain pass.
-        keep_on
-            Ask again in the next step whatever was saved.
+        ``gain`` is how much longer plain decoding takes for the expected tokens, ``plain`` the seconds of a plain
+        pass. ``keep_on`` asks for drafts in the next step whatever they save.
         """
-        if not self.cost:  # nothing was measured yet
+        if not self.cost:
             return
         gain = min(gain, _BURST * self.cost)
         self._gain = gain if self._gain is None else _KEEP_GAIN * self._gain + (1 - _KEEP_GAIN) * gain
@@ -68,6 +65,7 @@ class Cooldown:
 
 
 def _averaged(known: float, seconds: float) -> float:
+    """Add a time to a running average; one that is not positive and finite is ignored, a long one capped."""
     if not 0 < seconds < math.inf:
         return known
     weight = 1 - _KEEP if known else 1.0

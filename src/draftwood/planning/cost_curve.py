@@ -1,7 +1,7 @@
-"""What one pass costs: seconds over how many tokens it scores, at a context length.
+"""The measured cost of a pass: seconds by how many tokens it scores and by context length.
 
-``draftwood profile`` measures it. The curve is neither flat nor straight (it has cliffs where kernels change), so
-it is kept as measured, with straight lines between its points.
+``draftwood profile`` measures it. The curve has cliffs where kernels change, so the measured points are kept and
+joined by straight lines.
 """
 
 from __future__ import annotations
@@ -23,28 +23,19 @@ from draftwood.errors import RecordError, UsageError
 log = logging.getLogger("draftwood")
 
 FORMAT = 1
-"""Of the files that `load` reads."""
-_BESIDE = ("prefill", "sampling", "memory", "tree")
-"""Rows of a profile that say something else than what a pass costs."""
-_WIDEST = 1 << 20
-"""Bounds the table of a curve; no engine scores as many tokens at once."""
+"""Format number of the files that `CostCurve.load` reads."""
+_OTHER_RECORDS = ("prefill", "sampling", "memory", "tree")  # of a profile, beside those of passes
+_WIDEST = 1 << 20  # tokens of a pass: bounds the curve's table; no engine scores as many at once
+_MAKE_ONE = "give the file that draftwood profile -o NEW.jsonl writes"
 
 
 class CostCurve:
-    """Seconds of one pass over n tokens, the root included, at a context length. Immutable.
+    """Seconds of one pass over n tokens (the root included) at a context length. Immutable.
 
-    Between points in n and between contexts the curve runs straight; beyond the last point it goes on as steep
-    as before, never downwards; before the first one it is flat.
-
-    Parameters
-    ----------
-    points
-        Context length -> {n -> seconds}. One context makes a curve that does not depend on it.
-
-    Raises
-    ------
-    UsageError
-        Without points, or if one is no measurement: n below 1, negative contexts, seconds not above 0.
+    It is made from ``points``, context length -> {n -> seconds}; with a single context it does not depend on the
+    context. Between points and between contexts it is interpolated linearly. Below the first point it is flat;
+    beyond the last it goes on with the slope of the last segment, but never falls. `UsageError` without points,
+    and for an n below 1, a negative context, or seconds that are not above 0.
     """
 
     def __init__(self, points: Mapping[int, Mapping[int, float]]) -> None:
@@ -52,17 +43,16 @@ class CostCurve:
             raise UsageError("a cost curve needs at least one point, as in 1=31 (31 ms for a pass over 1 token)")
         self._points = {c: {n: float(points[c][n]) for n in sorted(points[c])} for c in sorted(points)}
         for context, n, seconds in self.points():
-            if context < 0 or not 1 <= n <= _WIDEST or not 0 < seconds < math.inf:
+            if context < 0 or not _is_cost(n, seconds):
                 raise UsageError(
                     f"a pass over {n} tokens at context {context} cannot take {seconds} s: measure it again"
                 )
         self._contexts = list(self._points)
-        self._first, self._last = self._contexts[0], self._contexts[-1]
-        widest = max(n for _, n, _ in self.points())
-        # Every context's value at each n, so that asking, which happens in every step, is two lookups.
-        self._dense = np.array([_straight(line, widest) for line in self._points.values()])
+        self._widest = max(n for _, n, _ in self.points())
+        # The values at every n are tabulated for each context, as they are looked up in every step: as an array
+        # for `many`, as lists for `seconds`.
+        self._dense = np.array([_tabulated(line, self._widest) for line in self._points.values()])
         self._lists: list[list[float]] = self._dense.tolist()
-        self._widest = widest
         self._slopes = [_slope(line) for line in self._points.values()]
 
     @classmethod
@@ -72,13 +62,7 @@ class CostCurve:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``"1=31,4=30,16=53,64=151"``: tokens = milliseconds, at any context.
-
-        Raises
-        ------
-        UsageError
-            Naming the piece that cannot be read.
-        """
+        """Read ``"1=31,4=30,16=53"`` (tokens=milliseconds, at any context); `UsageError` names a wrong piece."""
         points: dict[int, float] = {}
         for piece in text.split(","):
             size, _, milliseconds = piece.partition("=")
@@ -86,14 +70,11 @@ class CostCurve:
                 n, seconds = int(size), float(milliseconds) / 1000
             except ValueError:
                 n, seconds = 0, 0.0
-            if not 1 <= n <= _WIDEST or not 0 < seconds < math.inf:
-                raise UsageError(
-                    f"cost curve piece {piece.strip()!r} cannot be read: write tokens=milliseconds, as in 1=31"
-                )
+            wrong = f"cost curve piece {piece.strip()!r}"
+            if not _is_cost(n, seconds):
+                raise UsageError(f"{wrong} cannot be read: write tokens=milliseconds, as in 1=31")
             if n in points:
-                raise UsageError(
-                    f"cost curve piece {piece.strip()!r}: {n} tokens were given before; leave one out"
-                )
+                raise UsageError(f"{wrong}: {n} tokens were given before; leave one out")
             points[n] = seconds
         return cls.of(points)
 
@@ -101,53 +82,44 @@ class CostCurve:
     def load(cls, path: str | Path) -> Self:
         """Read the file that ``draftwood profile -o FILE`` wrote.
 
-        Raises
-        ------
-        UsageError
-            If it cannot be opened.
-        RecordError
-            If it is no profile or broken, naming the line.
+        Raises `UsageError` if it cannot be opened, and `RecordError`, which names the line, if it is no profile or
+        broken.
         """
         points: dict[int, dict[int, float]] = {}
-        for number, row in read_profile(path):
-            if row["row"] != "pass":
+        for number, record in read_profile(path):
+            if record["row"] != "pass":
                 continue
             try:
-                context, n, seconds = index(row["context"]), index(row["n"]), float(row["median_s"])
+                context, n, seconds = index(record["context"]), index(record["n"]), float(record["median_s"])
                 CostCurve({context: {n: seconds}})
             except (KeyError, TypeError, ValueError) as error:
+                said = f"{error} is missing" if isinstance(error, KeyError) else str(error).partition(":")[0]
                 raise RecordError(
-                    f"{path}, line {number}: this pass row is broken ({_said(error)}); measure it again "
-                    "with draftwood profile"
+                    f"{path}, line {number}: this pass row is broken ({said}): measure it again"
                 ) from error
             points.setdefault(context, {})[n] = seconds
         if not points:
-            raise RecordError(
-                f"{path} holds no pass rows, so it is no profile: give the file that draftwood profile -o "
-                "NEW.jsonl writes"
-            )
+            raise RecordError(f"{path} holds no pass rows, so it is no profile: {_MAKE_ONE}")
         return cls(points)
 
     def seconds(self, n: int, context: int = 0) -> float:
         """Return the seconds of a pass over ``n`` tokens (the root included) at this context length."""
-        if context <= self._first or len(self._lists) == 1:
+        right, share = self._between(context)
+        if not right:
             return self._at(0, n)
-        right = min(bisect_right(self._contexts, context), len(self._contexts) - 1)
         low, high = self._at(right - 1, n), self._at(right, n)
-        before, after = self._contexts[right - 1], self._contexts[right]
-        found = low + (high - low) * (context - before) / (after - before)
-        return max(found, high) if context > after else found
+        found = low + (high - low) * share[0] / share[1]
+        return max(found, high) if share[0] > share[1] else found
 
     def many(self, n: Sequence[int] | NDArray[Any], context: int = 0) -> NDArray[np.float64]:
-        """Return the same for each of ``n``, float64[len(n)]."""
+        """Return what `seconds` gives for each of ``n``, float64[len(n)]."""
         sizes = np.asarray(n)
-        if context <= self._first or len(self._lists) == 1:
+        right, share = self._between(context)
+        if not right:
             return self._row(0, sizes)
-        right = min(bisect_right(self._contexts, context), len(self._contexts) - 1)
         low, high = self._row(right - 1, sizes), self._row(right, sizes)
-        before, after = self._contexts[right - 1], self._contexts[right]
-        found = low + (high - low) * (context - before) / (after - before)
-        return np.maximum(found, high) if context > after else found
+        found = low + (high - low) * share[0] / share[1]
+        return np.maximum(found, high) if share[0] > share[1] else found
 
     @property
     def contexts(self) -> tuple[int, ...]:
@@ -159,18 +131,6 @@ class CostCurve:
         for context, line in self._points.items():
             yield from ((context, n, seconds) for n, seconds in line.items())
 
-    def to_json(self) -> dict[str, list[list[float]]]:
-        """Return a JSON-ready dictionary: context -> [[n, seconds], ...]."""
-        return {str(c): [[n, seconds] for n, seconds in line.items()] for c, line in self._points.items()}
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Sequence[Sequence[float]]]) -> Self:
-        """Read what `to_json` gave; raises `UsageError` for anything else."""
-        try:
-            return cls({int(c): {int(n): float(s) for n, s in line} for c, line in found.items()})
-        except (AttributeError, TypeError, ValueError) as error:
-            raise UsageError(f"this is no cost curve ({_said(error)}): write it with to_json") from error
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CostCurve) and self._points == other._points
 
@@ -179,6 +139,17 @@ class CostCurve:
 
     def __repr__(self) -> str:
         return f"CostCurve({self._points})"
+
+    def _between(self, context: int) -> tuple[int, tuple[int, int]]:
+        """Return the index of the measured context to the right and how far this one lies from the left one.
+
+        The distance is given as a fraction (tokens, of how many). The index is 0 where the first curve holds.
+        """
+        if context <= self._contexts[0] or len(self._contexts) == 1:
+            return 0, (0, 1)
+        right = min(bisect_right(self._contexts, context), len(self._contexts) - 1)
+        before, after = self._contexts[right - 1], self._contexts[right]
+        return right, (context - before, after - before)
 
     def _at(self, which: int, n: int) -> float:
         if n <= self._widest:
@@ -191,63 +162,49 @@ class CostCurve:
 
 
 def read_profile(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and row of a profile's file, its header first.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be opened.
-    RecordError
-        If it is no profile or broken, naming the line.
-    """
+    """Yield line number and record of each line of a profile, the header first; errors as in `CostCurve.load`."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"the profile {path} cannot be read ({error.strerror}): check its name") from error
     except UnicodeDecodeError as error:
-        raise RecordError(f"{path} is no text: give a file of draftwood profile -o") from error
+        raise RecordError(f"{path} is no text: {_MAKE_ONE}") from error
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
+        place = f"{path}, line {number}"
         try:
-            row = json.loads(line)
-            kind = row["row"]
+            record = json.loads(line)
+            kind = record["row"]
         except (ValueError, KeyError, TypeError) as error:
-            if 1 < number == len(lines) and not text.endswith("\n"):  # as in all files of rows
+            if 1 < number == len(lines) and not text.endswith("\n"):  # the writer was interrupted
                 log.warning("%s ends in a record that was cut off (line %d): it is left out", path, number)
                 return
+            raise RecordError(f"{place}: this is no row of a profile: {_MAKE_ONE}") from error
+        if number == 1 and (kind, record.get("verb"), record.get("format")) != ("header", "profile", FORMAT):
+            raise RecordError(f"{place}: this is no profile of format {FORMAT}: {_MAKE_ONE}")
+        if number > 1 and kind not in ("pass", *_OTHER_RECORDS):
             raise RecordError(
-                f"{path}, line {number}: this is no row of a profile; name a file of draftwood profile -o"
-            ) from error
-        if number == 1 and (kind, row.get("verb"), row.get("format")) != ("header", "profile", FORMAT):
-            raise RecordError(
-                f"{path}, line 1: this is no profile of format {FORMAT}: give the file that draftwood profile -o "
-                "NEW.jsonl writes"
+                f"{place}: this version does not know rows of kind {kind!r}: measure again with draftwood profile"
             )
-        if number > 1 and kind not in ("pass", *_BESIDE):
-            raise RecordError(
-                f"{path}, line {number}: nobody knows rows of kind {kind!r}; written by another version?"
-            )
-        yield number, row
+        yield number, record
 
 
-def _straight(line: Mapping[int, float], widest: int) -> NDArray[np.float64]:
-    """Seconds at 0 .. widest: straight between the points, flat before the first, as steep beyond the last."""
+def _is_cost(n: int, seconds: float) -> bool:
+    return 1 <= n <= _WIDEST and 0 < seconds < math.inf
+
+
+def _tabulated(line: Mapping[int, float], widest: int) -> NDArray[np.float64]:
+    """Return the seconds of passes over 0 to ``widest`` tokens."""
     sizes, seconds = np.array(list(line)), np.array(list(line.values()))
     all_sizes = np.arange(widest + 1)
     return np.interp(all_sizes, sizes, seconds) + np.maximum(all_sizes - sizes[-1], 0) * _slope(line)
 
 
 def _slope(line: Mapping[int, float]) -> float:
-    """Seconds per token beyond the last point: those of the last segment, never downwards."""
+    """Return the seconds per token beyond the last point: those of the last segment, at least 0."""
     if len(line) < 2:
         return 0.0
     (before, low), (after, high) = list(line.items())[-2:]
     return max(0.0, (high - low) / (after - before))
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, KeyError):
-        return f"{error} is missing"
-    return str(error).partition(":")[0] or type(error).__name__

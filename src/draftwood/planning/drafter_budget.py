@@ -1,4 +1,4 @@
-"""Drafter budget: a slow drafter is asked while it saves more time than it takes, and retried now and then."""
+"""Drafter budget: asks a slow drafter only while its drafts save more time than they take."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from draftwood.planning.cost_model import Doubles
 from draftwood.planning.ranking import Ranking
 
 NOTICEABLE = 0.02
-"""A drafter that takes less than this share of a pass is always asked."""
+"""A drafter that takes less than this share of a plain pass is always asked."""
 
-_FIRST = 4  # steps in which a new or retried drafter is asked whatever it saves
-_PAUSE, _LONGEST = 8, 256  # steps without it after it cost more than it saved; doubled each time
-_STALL = 1.0  # one draft counts as taking at most so many passes
-_KEEP = 0.9  # weight of earlier steps in cost and gain
+_FIRST = 4  # steps in which a new or retried drafter is asked before it is judged
+_PAUSE, _LONGEST = 8, 256  # steps without a drafter that costs more than it saves: doubled each time, at most 256
+_STALL = 1.0  # the time of one draft counts as at most this many plain passes
+_KEEP = 0.9  # weight of earlier steps in the averages
 
 
 @dataclass(slots=True)
 class _Account:
-    """Seconds that one drafter takes and saves per step."""
+    """One drafter's average seconds per step taken (``cost``) and saved (``gain``), and its pause in steps."""
 
     cost: float = 0.0
     gain: float = 0.0
@@ -32,18 +32,18 @@ class _Account:
 
 
 class DrafterBudget:
-    """Compares what each slow drafter takes with what it saves, over all requests."""
+    """Decides for each slow drafter whether to ask it, from the seconds it takes and saves over all requests."""
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
 
-    def allows(self, key: str) -> bool:
-        """Return whether to ask this drafter in this step."""
-        account = self._accounts.get(key)
+    def allows(self, label: str) -> bool:
+        """Return whether to ask the drafter with this label in this step."""
+        account = self._accounts.get(label)
         return account is None or not account.waiting
 
-    def waits(self) -> None:
-        """Count down the pauses: a step begins."""
+    def begin(self) -> None:
+        """Count down the pauses at the start of a step."""
         for account in self._accounts.values():
             if account.waiting:
                 account.waiting -= 1
@@ -57,58 +57,52 @@ class DrafterBudget:
         best: int,
         apart: Container[str] = (),
     ) -> None:
-        """Take in how long drafters took for this step, and how much slower the step would be without each.
+        """Update the averages of each drafter that was asked in this step, and start or end its pause.
 
-        Parameters
-        ----------
-        states, rankings
-            Of all requests of the pass.
-        times : float64[n + 1]
-            Seconds of the pass by how many candidates it scores.
-        best
-            How many it will score.
-        apart
-            Drafters that are judged elsewhere.
+        ``times`` (float64[n + 1]) are the seconds of the pass by the number of candidates scored, of which it will
+        score ``best``. Drafters with a label in ``apart`` are left out.
         """
         costs: dict[str, float] = {}
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
-                if drafter is not None and own.calls and (key := drafter.label) not in apart:
-                    costs[key] = costs.get(key, 0.0) + own.draft_s
+                if drafter is not None and own.calls and (label := drafter.label) not in apart:
+                    costs[label] = costs.get(label, 0.0) + own.draft_s
         plain = float(times[0])
-        for key, cost in costs.items():
-            account = self._accounts.get(key)
-            if account is None and cost < NOTICEABLE * plain:
+        for label, cost in costs.items():
+            if label not in self._accounts and cost < NOTICEABLE * plain:
                 continue
-            account = self._accounts.setdefault(key, _Account())
-            mine = [[d is not None and d.label == key for d in state.drafters] for state in states]
-            self._settle(account, min(cost, _STALL * plain), _gain(mine, rankings, times, best), plain)
-
-    @staticmethod
-    def _settle(account: _Account, cost: float, gain: float, plain: float) -> None:
-        account.asked += 1
-        keep = min(_KEEP, 1 - 1 / account.asked)
-        account.cost = keep * account.cost + (1 - keep) * cost
-        account.gain = keep * account.gain + (1 - keep) * gain
-        if account.asked < _FIRST:
-            return
-        if account.cost < NOTICEABLE * plain or account.gain >= account.cost:
-            account.pause = _PAUSE
-        else:
-            account.waiting, account.pause = account.pause + 1, min(_LONGEST, 2 * account.pause)
+            mine = [[d is not None and d.label == label for d in state.drafters] for state in states]
+            account = self._accounts.setdefault(label, _Account())
+            _settle(account, min(cost, _STALL * plain), _gain(mine, rankings, times, best), plain)
 
     def why(self) -> list[str]:
-        """Return which drafters are not asked at present, and why, for people."""
+        """Return which drafters are not asked at present, and why, as text for ``draftwood explain``."""
         return [
-            f"{key.partition(' ')[0]} rests for {own.waiting} steps: "
+            f"{label.partition(' ')[0]} is not asked for {own.waiting} steps: "
             f"drafting takes {1000 * own.cost:.1f} ms and saves {1000 * own.gain:.1f}"
-            for key, own in self._accounts.items()
+            for label, own in self._accounts.items()
             if own.waiting
         ]
 
 
+def _settle(account: _Account, cost: float, gain: float, plain: float) -> None:
+    account.asked += 1
+    keep = min(_KEEP, 1 - 1 / account.asked)
+    account.cost = keep * account.cost + (1 - keep) * cost
+    account.gain = keep * account.gain + (1 - keep) * gain
+    if account.asked < _FIRST:
+        return
+    if account.cost < NOTICEABLE * plain or account.gain >= account.cost:
+        account.pause = _PAUSE
+    else:
+        account.waiting, account.pause = account.pause + 1, min(_LONGEST, 2 * account.pause)
+
+
 def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Doubles, best: int) -> float:
-    """Seconds that this step's tokens would take more without a source; ``mine`` says which it is in each set."""
+    """Return how many seconds longer this step's expected tokens would take without one drafter.
+
+    ``mine`` says per request which drafters of its set are that one.
+    """
     every, others = [], []
     for own, ranking in zip(mine, rankings, strict=True):
         kept = np.zeros(len(ranking.tree) + 1, dtype=np.bool_)

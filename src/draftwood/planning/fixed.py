@@ -1,4 +1,4 @@
-"""The simplest planner: the same number of draft nodes in every step."""
+"""Planners without a cost model: a fixed number of draft nodes per step, a probability threshold, or no drafts."""
 
 from __future__ import annotations
 
@@ -15,23 +15,11 @@ from draftwood.planning.ranking import Ranking
 
 
 class FixedPlanner(TreePlanner):
-    """Scores at most ``nodes`` draft nodes per request and step, after merging; probes whole.
+    """Scores at most ``nodes`` draft nodes per request and step, likeliest first; 0 is plain decoding.
 
-    The likeliest ones are taken, by acceptance rates that are learnt from every pass.
-
-    Parameters
-    ----------
-    nodes
-        0 is plain decoding.
-    floor
-        Nodes with a smaller probability of being reached and accepted are left out; 0 leaves none out.
-    learned, policies
-        As of every planner.
-
-    Raises
-    ------
-    UsageError
-        If ``nodes`` is negative or ``floor`` no probability.
+    Nodes whose probability of being reached and accepted is below ``floor`` are left out. Lookahead nodes do not
+    count. ``learned`` and ``policies`` are those of `TreePlanner`. `UsageError` for a negative ``nodes`` and for a
+    ``floor`` outside [0, 1].
     """
 
     name = "fixed"
@@ -61,8 +49,27 @@ class FixedPlanner(TreePlanner):
         return super().trace(state, ranking, count, rows) | {"nodes": self.nodes, "floor": self.floor}
 
 
+class ThresholdPlanner(FixedPlanner):
+    """Scores at most ``most`` candidates, those with a probability of at least ``p`` to be reached and accepted.
+
+    The published rule of n-gram copying, with learnt probabilities. `UsageError` for a ``p`` outside [0, 1] and
+    for a negative ``most``.
+    """
+
+    name = "threshold"
+
+    def __init__(
+        self, p: float = 0.25, most: int = 64, *, learned: Learned | None = None, policies: Sequence[Policy] = ()
+    ) -> None:
+        if not 0 <= p <= 1:
+            raise UsageError(f"threshold: p is {p}: give a probability between 0 and 1")
+        if most < 0:
+            raise UsageError(f"threshold: most is {most}: use 0 draft nodes or more")
+        super().__init__(most, p, learned=learned, policies=policies)
+
+
 class OffPlanner(FixedPlanner):
-    """Drafts nothing: plain decoding through the same loop; drafters are not asked and still read the text."""
+    """Plain decoding through the same loop: drafters read the text and are never asked for drafts."""
 
     name = "off"
 

@@ -1,8 +1,8 @@
-"""The default planner: scores as many candidates as give the most expected tokens per second.
+"""The default planner: scores the number of candidates that gives the most expected tokens per second.
 
-Candidates are ordered by their probability. For every number of them, from none to all, the expected tokens (from
-beliefs) are divided by the expected seconds (from the cost model); the best number is scored. All are compared
-because costs rise in jumps. Each step is judged by its own rate, not by the average (LOG.md compares both rules).
+Candidates are ordered by their probability. For each number of them, from none to all, the expected tokens (from
+the beliefs) are divided by the expected seconds (from the cost model), and the number with the highest rate is
+scored. All are compared because costs rise in jumps. LOG.md compares this rule with others.
 """
 
 from __future__ import annotations
@@ -26,49 +26,32 @@ from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking
 
 MOST = 64
-"""Most draft nodes of one request, however cheap they are."""
+"""Most draft nodes of one request."""
 
-PROBES = 256
-"""Most lookahead nodes of one drafter."""
-
-EXPLORE = 0.003
-"""Share of the time that may be spent on passes of other widths, to measure their cost."""
-
-_PURSE = 2.0  # exploration budget, in plain passes: at most so much is saved up
-_LEAST = 8  # draft nodes that are asked for at least
-_SHRINK, _SPARE = (
-    0.98,
-    1.5,
-)  # the number asked for shrinks by this per step, to no less than so many times what was scored
-_WORTH = 1.01  # times the speed of plain decoding that a draft must promise
+_MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
+_EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
+_MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
+_LEAST = 8  # a step asks drafters for at least this many draft nodes
+_SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
+_WORTH = 1.01  # times the speed of plain decoding that a draft must promise to be scored
 
 
 @dataclass(slots=True)
 class _Choice:
-    """What was decided for the pass under way."""
+    """The decision for the pass under way: expected seconds and tokens by the number of candidates scored."""
 
     model: CostModel
     context: int
     times: Doubles
     tokens: Doubles
-    best: int
-    count: int
+    best: int  # number of candidates with the highest rate
+    count: int  # number that is scored: ``best``, or another one to measure its cost
 
 
 class GoodputPlanner(TreePlanner):
-    """Drafts as much as pays by expected tokens per second, possibly nothing.
+    """Scores at most ``most`` draft nodes per request, as many as give the most expected tokens per second.
 
-    Parameters
-    ----------
-    most
-        Most draft nodes per request.
-    learned, policies
-        As of every planner.
-
-    Raises
-    ------
-    UsageError
-        If ``most`` is negative.
+    ``learned`` and ``policies`` are those of `TreePlanner`. `UsageError` if ``most`` is negative.
     """
 
     name = "goodput"
@@ -81,10 +64,10 @@ class GoodputPlanner(TreePlanner):
             raise UsageError(f"goodput: most is {most}: use 0 draft nodes or more")
         self.most = most
         self._reach = self._first_reach()
-        self._rest = Cooldown()
-        self._asking = False  # whether sources are asked in this session's step
+        self._cooldown = Cooldown()
+        self._asking = False  # whether drafters are asked in this session's step
         self._budget = DrafterBudget()
-        self._ab_tests: dict[str, ABTest] = {}  # of probes, per source
+        self._ab_tests: dict[str, ABTest] = {}  # of lookahead nodes, by the drafter's label
         self._choice: _Choice | None = None
 
     def open(self) -> Self:
@@ -101,8 +84,8 @@ class GoodputPlanner(TreePlanner):
 
     def wish(self, states: Sequence[State]) -> int:
         self._choice = None
-        self._budget.waits()
-        self._asking = self._rest.begin(states, asked=self._asking)
+        self._budget.begin()
+        self._asking = self._cooldown.begin(states, asked=self._asking)
         return min(self.most, int(self._reach)) if self._asking else 0
 
     def ask_one(self, drafter: Any, state: State, nodes: int, lookahead_nodes: int) -> Ask:
@@ -112,14 +95,14 @@ class GoodputPlanner(TreePlanner):
         ab_test = self._ab_tests.get(key)
         if ab_test is not None and not ab_test.on:
             lookahead_nodes = 0
-        return super().ask_one(drafter, state, nodes, min(lookahead_nodes, PROBES))
+        return super().ask_one(drafter, state, nodes, min(lookahead_nodes, _MOST_LOOKAHEAD))
 
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
         rows, context = len(states), max(state.length for state in states)
         base = rows + sum(state.step.replayed for state in states) + sum(r.n_lookahead for r in rankings)
         model = self.learned.cost(rows)
         worth, owner = _pooled(rankings, self.most)
-        times = _times(model, states[0].capabilities, base, len(worth), context) + self._rest.overhead
+        times = _times(model, states[0].capabilities, base, len(worth), context) + self._cooldown.overhead
         tokens = np.empty(len(worth) + 1)
         tokens[0] = rows
         np.add(np.cumsum(worth, dtype=np.float64), rows, out=tokens[1:])
@@ -129,29 +112,21 @@ class GoodputPlanner(TreePlanner):
         best = int(rates.argmax())
         if rates[best] < _WORTH * rates[0]:
             best = 0
-        self._learn_costs(states, rankings, times, best)
+        in_ab_test = [label for label, ab_test in self._ab_tests.items() if ab_test.on]
+        self._budget.learn(states, rankings, times, best, apart=in_ab_test)
         count = self._explore(model, base, tokens, times, best)
         if self._asking:
             self._adapt(best, rankings)
             gain = float(tokens[best] * times[0] / rows - times[best])
-            self._rest.learn(gain, float(times[0]), keep_on=any(r.n_lookahead for r in rankings))
+            self._cooldown.learn(gain, float(times[0]), keep_on=any(r.n_lookahead for r in rankings))
         self._choice = _Choice(model, context, times, tokens, best, count)
         return [count] if owner is None else np.bincount(owner[:count], minlength=rows).tolist()
 
-    def _learn_costs(
-        self, states: Sequence[State], rankings: Sequence[Ranking], times: Doubles, best: int
-    ) -> None:
-        """Update the budgets of slow drafters, except those whose lookahead nodes are in an A/B test."""
-        in_ab_test = [key for key, ab_test in self._ab_tests.items() if ab_test.on]
-        self._budget.learn(states, rankings, times, best, in_ab_test)
-
     @staticmethod
     def _explore(model: CostModel, base: int, tokens: Doubles, times: Doubles, best: int) -> int:
-        """Return the best number or, paid from the exploration budget, one whose cost was not measured lately."""
-        plain = float(times[0])
-        model.exploration_budget = max(
-            model.exploration_budget, min(_PURSE, model.exploration_budget + EXPLORE * float(times[best]) / plain)
-        )
+        """Return ``best`` or, if the exploration budget allows, a number whose cost was not measured lately."""
+        plain, budget = float(times[0]), model.exploration_budget
+        model.exploration_budget = max(budget, min(_MOST_SAVED, budget + _EXPLORE * float(times[best]) / plain))
         for width in model.stale(base + best, base, base + len(times) - 1):
             count = width - base
             regret = float(times[count] - tokens[count] * times[best] / tokens[best]) / plain
@@ -161,7 +136,7 @@ class GoodputPlanner(TreePlanner):
         return best
 
     def _adapt(self, best: int, rankings: Sequence[Ranking]) -> None:
-        """Ask for more next time if everything proposed was scored, for less if little was."""
+        """Ask for twice as many nodes next time if nearly all were worth scoring, else for slightly fewer."""
         rows, proposed = len(rankings), max(len(r.order) for r in rankings)
         if best >= 0.75 * self._reach * rows and proposed >= int(self._reach):
             self._reach = min(float(self.most), 2 * self._reach)
@@ -180,7 +155,7 @@ class GoodputPlanner(TreePlanner):
             self._learn_lookahead(states)
 
     def _learn_lookahead(self, states: Sequence[State]) -> None:
-        """Feed the A/B tests of lookahead nodes; a drafter whose lookahead nodes were scored first gets a test."""
+        """Update the A/B tests of lookahead nodes; a drafter's test begins when one of its nodes is scored."""
         tokens = sum(len(s.step.emitted) for s in states)
         seconds = states[0].step.score_s + sum(s.step.overhead_s - s.step.plan_s for s in states)
         asked = set()
@@ -199,7 +174,7 @@ class GoodputPlanner(TreePlanner):
             return super().trace(state, ranking, count, rows)
         shown = sorted({n for n in _SHOWN if n < len(choice.times)} | {choice.best, choice.count})
         times, tokens = choice.times.tolist(), choice.tokens.tolist()
-        notes = [f"probes of {key.partition(' ')[0]}: {ab_test.why()}" for key, ab_test in self._ab_tests.items()]
+        notes = [f"lookahead nodes of {label.partition(' ')[0]}: {t.why()}" for label, t in self._ab_tests.items()]
         return super().trace(state, ranking, count, rows) | {
             "most": self.most,
             "pooled": choice.count,
@@ -207,7 +182,7 @@ class GoodputPlanner(TreePlanner):
             "explored": choice.count != choice.best,
             "context": choice.context,
             "alternatives": [[n, round(tokens[n], 3), round(1000 * times[n], 3)] for n in shown],
-            "overhead_ms": round(1000 * self._rest.overhead, 3),
+            "overhead_ms": round(1000 * self._cooldown.overhead, 3),
             "sources": self._budget.why() + notes,
         }
 
@@ -216,7 +191,7 @@ _SHOWN = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 
 
 def _times(model: CostModel, capabilities: Capabilities, base: int, most: int, context: int) -> Doubles:
-    """Seconds of a pass over ``base`` tokens and 0 to ``most`` more, float64[most + 1]."""
+    """Return the seconds of a pass over ``base`` tokens and 0 to ``most`` more, float64[most + 1]."""
     if not capabilities.widths:
         return model.table(base + most, context)[base:]
     stairs = _stairs(capabilities, base + most)[base : base + most + 1]
@@ -225,14 +200,14 @@ def _times(model: CostModel, capabilities: Capabilities, base: int, most: int, c
 
 @lru_cache(maxsize=64)
 def _stairs(capabilities: Capabilities, most: int) -> NDArray[np.intp]:
-    """How wide a pass over 0 to at least ``most`` tokens is, for a power of two of them."""
+    """Return how wide passes over 0 to at least ``most`` tokens are; ``most`` is rounded up to a power of two."""
     if most & (most - 1):
         return _stairs(capabilities, 1 << most.bit_length())
     return np.array([capabilities.filled(tokens) for tokens in range(most + 1)])
 
 
 def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[Floats, NDArray[np.intp] | None]:
-    """Merge the candidates of all requests of the pass, best first, and tell which request each belongs to."""
+    """Return the probabilities of all requests' candidates, best first, and the index of each one's request."""
     if len(rankings) == 1:
         return rankings[0].worth[:most], None
     every = [r.worth[:most] for r in rankings]
@@ -242,8 +217,11 @@ def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[Floats, NDArray[np.
 
 
 def _replay(tokens: Doubles, rows: int, worth: Floats, times: Doubles) -> Doubles:
-    """Seconds lost to a rejected draft on a target that must read the accepted tokens again in its next pass."""
-    whole = np.concatenate(((1.0,), worth)) * (np.arange(len(tokens)) + 1)  # all of a chain was right: no replay
+    """Return the expected seconds for reading accepted tokens again, on a target that restores snapshots.
+
+    It does so in the next pass, unless the whole draft was accepted.
+    """
+    whole = np.concatenate(((1.0,), worth)) * (np.arange(len(tokens)) + 1)
     again = np.maximum(0.0, tokens - rows + 1 - whole)
     slope = (times[-1] - times[0]) / max(1, len(times) - 1)
     return np.asarray(again * max(0.0, float(slope)))

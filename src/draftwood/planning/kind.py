@@ -1,7 +1,8 @@
 """Recognises the kind of a text (code, prose, chat or structured) by the shape of its lines.
 
-Nothing is trained. Each line votes with its length for a record (JSON, tables, logs, markup, output of tools), a
-statement of a program, or words. Where words win, short turns and words of talk tell a chat from prose.
+Regular expressions classify each line as a record (JSON, tables, logs, markup, output of tools), a statement of a
+program, or words; a line counts by its length. If words win, short turns and conversational words tell a chat from
+prose.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Iterator
 KINDS = ("code", "prose", "chat", "structured")
 
 LOOKED_AT = 1200
-"""Characters from the end that count: enough for a dozen lines, few enough for 0.1 ms."""
+"""How many characters from the end are classified: about a dozen lines, in 0.1 ms."""
 
 _ROLE = re.compile(
     r"<\|im_start\|>(\w+)|<\|(?:start_header_id\|>)?(system|user|assistant|tool)\|>"
     r"|^(?:#+ *)?(system|user|assistant|human|tool|q|a)(?::|$)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Where somebody begins to speak, in the usual templates."""
+"""The beginning of a turn, in the usual chat templates."""
 _MARK = re.compile(r"<\|[^|<>]{1,30}\|>|</?s>|\[/?INST\]")
-"""Tokens of templates, which are no text."""
+"""Special tokens of chat templates."""
 
 _RECORD = re.compile(
     r"""(?:
@@ -54,7 +55,7 @@ _STATEMENT = re.compile(
     re.VERBOSE,
 )
 _INNER = re.compile(r"""[=(\[{]\S|\w\(|\w\.\w+\(|[)\]}][,:;]?\s*$""")
-"""In an indented line, what programs have and texts lack."""
+"""What an indented line of a program has and one of prose has not."""
 _DIFF = re.compile(r"^ -\d", re.MULTILINE)
 _TIGHT = re.compile(r"[,;\t|](?=\S)")
 _DELIMITERS = re.compile(r"[,;\t|]")
@@ -66,22 +67,18 @@ _MADE_UP = re.compile(
     r"|sonnet|limerick|obituary|article|review)s?\b",
     re.IGNORECASE,
 )
-"""What people ask to be written: the answer is prose, however short the wish."""
+"""Requests for texts whose answer is prose, however short the request."""
 
-_SHORT_TURN = 400  # characters; who pastes a passage to work on writes more
-_SOME_TALK = 0.03  # words of talk per word
+_SHORT_TURN = 400  # characters; a turn with a pasted passage is longer
+_SOME_TALK = 0.03  # share of conversational words above which a text without turns is a chat
 _FENCE = "```"
-_WIDE = 160  # characters of a line that are looked at
+_WIDE = 160  # characters of a line that are classified
 
 
 def kind_of(text: str) -> str:
-    """Return one of `KINDS`, judging by the end of a text.
+    """Return one of `KINDS` for the end of a text, template tokens included; an empty text is prose.
 
-    Parameters
-    ----------
-    text
-        A prompt's tail and what is written, tokens of templates included; what lies more than `LOOKED_AT`
-        characters back only tells whose turn it is. An empty one is prose.
+    Only the last `LOOKED_AT` characters are classified; those before them tell whose turn it is.
     """
     turns = _turns(text)
     said = "".join(body for _, body in turns)[-LOOKED_AT:]
@@ -98,7 +95,7 @@ def kind_of(text: str) -> str:
 
 
 def _turns(text: str) -> list[tuple[str, str]]:
-    """Who speaks, and what; the system's words, alike for all requests, are left out."""
+    """Return role and text of each turn; system messages are left out, as they are the same in all requests."""
     found = list(_split(text[-3 * LOOKED_AT :]))
     return [turn for turn in found if turn[0] != "system"]
 
@@ -112,7 +109,7 @@ def _split(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _shape(line: str) -> str:
-    """Of one line that is not blank: ``structured``, ``code`` or ``words``."""
+    """Return ``structured``, ``code`` or ``words`` for a line that is not blank."""
     if line.lstrip().startswith(_FENCE):
         return "code"
     sentence, line = line.rstrip()[-1] in ".?!", line[:_WIDE]
@@ -129,13 +126,13 @@ def _shape(line: str) -> str:
 
 
 def _tools(turns: list[tuple[str, str]]) -> bool:
-    """Whether turns hand each other fenced blocks, as where somebody runs commands and shows what they printed."""
+    """Whether the turns exchange fenced blocks, as when commands and their output are sent to and fro."""
     fenced = [role for role, body in turns if _FENCE in body]
     return "tool" in fenced or (len(fenced) >= 3 and {"user", "assistant"} <= set(fenced))
 
 
 def _talks(turns: list[tuple[str, str]], said: str) -> bool:
-    """Whether people talk here rather than work on a passage."""
+    """Whether this is a conversation, not work on a pasted passage or a text to be written."""
     asked = [body for role, body in turns if role in ("user", "human", "q")]
     if asked:
         return max(map(len, asked)) < _SHORT_TURN and not _MADE_UP.search(asked[-1])

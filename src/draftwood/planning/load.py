@@ -1,7 +1,7 @@
-"""Names to planners: ``goodput``, ``fixed:16``, ``goodput+thermal:hot=45+battery``, everywhere the same.
+"""Makes planners from names: ``goodput``, ``fixed:16``, ``goodput+thermal:hot=45+battery``.
 
-The first name says how many draft nodes a step scores; policies after it, joined by ``+``, may lower that.
-Policies alone limit the default planner. Options follow a name after colons; one without ``key=`` is the first.
+A planner says how many draft nodes a step scores; policies, joined by ``+``, may lower that. Policies without a
+planner limit the default one. Options follow a name after colons; one without ``key=`` is the first option.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from draftwood.contracts import Planner
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.planning.base import Policy, TreePlanner
-from draftwood.planning.fixed import FixedPlanner, OffPlanner
+from draftwood.planning.fixed import FixedPlanner, OffPlanner, ThresholdPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
 from draftwood.planning.policies.backoff import Backoff
@@ -22,7 +22,6 @@ from draftwood.planning.policies.deadline import Deadline
 from draftwood.planning.policies.load_limit import LoadLimit
 from draftwood.planning.policies.switching import SwitchingPolicy
 from draftwood.planning.policies.thermal import Thermal
-from draftwood.planning.threshold import ThresholdPlanner
 from draftwood.spelling import arguments, scalar_parameters
 
 DEFAULT = "goodput"
@@ -43,27 +42,14 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
 }
 
 Decode = Callable[[Sequence[int]], str]
-"""Token ids to text, for policies that look at it."""
 
 
 def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: Decode | None = None) -> Planner:
-    """Return the planner that ``spec`` names; planners pass through.
+    """Return the planner that ``spec`` names; a `Planner` object is returned as it is.
 
-    Parameters
-    ----------
-    spec
-        As typed, or a planner.
-    learned
-        What a planner that is made here goes on with; by default nothing.
-    decode
-        Token ids to text, for policies that look at the text; without it they take all text for alike.
-
-    Raises
-    ------
-    UnknownNameError
-        If nobody knows a name or an option.
-    UsageError
-        If a value is of the wrong type or out of range, a name comes twice, or two planners are named.
+    A named planner starts from ``learned``, by default without knowledge. ``decode`` turns token ids into text,
+    for policies that look at it. `UnknownNameError` for unknown names and options; `UsageError` for a value of the
+    wrong type or out of range, a name that comes twice, and two planners.
     """
     if not isinstance(spec, str):
         if not _is_planner(spec):
@@ -91,13 +77,13 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
 
 
 def _is_planner(thing: Any) -> bool:
-    """Whether it can be opened as a planner is; drafters and targets are opened, too."""
+    """Whether it has ``open`` and is no drafter or target, which have it too."""
     opens = callable(getattr(thing, "open", None)) and not isinstance(thing, type)
     return opens and not hasattr(thing, "prior") and not hasattr(thing, "capabilities")
 
 
 def _make(kind: str, name: str, make: Callable[..., Any], options: Sequence[str], **given: Any) -> Any:
-    """Make a planner or policy from its options as typed and those of the given things that it takes."""
+    """Make a planner or policy from its options as typed and from those of ``given`` that it takes."""
     first = next(iter(scalar_parameters(make)), "")
     spelt = [option if "=" in option else f"{first}={option}" for option in options]
     takes = inspect.signature(make).parameters

@@ -12,53 +12,36 @@ from draftwood.tree import TokenTree, merge
 
 
 def depth_limit(state: State) -> int:
-    """Deepest draft node worth scoring: the pass itself adds one token of those that remain."""
+    """Return the depth of the deepest draft node worth scoring; a pass adds one token besides accepted ones."""
     return max(0, state.remaining - 1)
 
 
 def node_limit(state: State) -> int:
-    """Most nodes that one pass over this request can hold beside the root."""
+    """Return how many nodes one pass over this request can hold besides the root."""
     return max(0, state.capabilities.max_pass - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """One request's candidates.
+    """One request's candidates, in the order in which they are worth scoring.
 
-    Attributes
-    ----------
-    tree
-        Everything that was proposed, merged.
-    node_map
-        Per source, where its nodes went in ``tree``.
-    order : int32[m]
-        Draft nodes that may be scored, likeliest first; a parent never comes after its child. On a target without
-        trees they are the best chain.
-    worth : float32[m]
-        How likely each of these is to be reached and taken; never rising.
-    depth, room
-        Deepest node and most nodes that the pass can use.
-    probing
-        Whether the target takes probes; one without trees does not.
+    ``order`` (int32[m]) lists the draft nodes of ``tree`` that may be scored, likeliest first and parents before
+    children; on a target without trees they are the best chain. ``worth`` (float32[m]) is the probability of each
+    to be reached and accepted.
     """
 
-    tree: TokenTree
-    node_map: tuple[Ints, ...]
+    tree: TokenTree  # all proposals, merged
+    node_map: tuple[Ints, ...]  # per drafter, the index in ``tree`` of each of its nodes
     order: Ints
     worth: Floats
-    depth: int
+    depth: int  # limits of the pass: depth of the tree, and number of nodes
     room: int
-    probing: bool
-
-    @property
-    def n_lookahead(self) -> int:
-        """Probes that may be scored."""
-        return self.tree.n_lookahead if self.probing else 0
+    n_lookahead: int  # lookahead nodes that may be scored: none on a target without trees
 
     def cut(self, nodes: int) -> Plan:
         """Return the plan that scores the first ``nodes`` candidates.
 
-        Probes come whole, as far as their ancestors are kept and the pass has room.
+        Lookahead nodes are added whose ancestors are scored, as far as the pass has room.
         """
         tree, kept = self.tree, self.order[: max(0, nodes)]
         if self.n_lookahead:
@@ -69,7 +52,7 @@ class Ranking:
         if not count:
             return Plan(TokenTree.empty(), tuple(np.full(len(row), -1, dtype=np.int32) for row in self.node_map))
         kept = np.sort(kept)
-        if kept[-1] == count - 1:  # sources that grow best first propose in this order
+        if kept[-1] == count - 1:  # a drafter that grows its tree best first proposes nodes in this order
             return Plan(tree.head(count), tuple(np.where(row < count, row, -1) for row in self.node_map))
         place = np.full(len(tree) + 1, -1, dtype=np.int32)
         place[kept] = np.arange(len(kept), dtype=np.int32)
@@ -90,10 +73,10 @@ class Ranking:
 
 
 def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
-    """Merge one request's proposals (a tree per source of its set) and order them by path probability."""
+    """Merge one request's proposals (a tree per drafter of its set) and order the nodes by path probability."""
     depth, room = depth_limit(state), node_limit(state)
     if not any(len(p) for p in proposals):
-        return Ranking(TokenTree.empty(), (_NONE,) * len(proposals), _NONE, _NO_WORTH, depth, room, False)
+        return Ranking(TokenTree.empty(), (_NONE,) * len(proposals), _NONE, _NO_WORTH, depth, room, 0)
     stamped = [p.from_source(i) if i or p.source.any() else p for i, p in enumerate(proposals)]
     tree, rows = merge(stamped)
     worth = tree.path_belief
@@ -103,7 +86,8 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
         order = tree.best_chain()[: min(depth, room)]
     else:
         order = _best_first(tree, depth)[:room]
-    return Ranking(tree, tuple(rows), order, worth[order], depth, room, state.capabilities.trees)
+    n_lookahead = tree.n_lookahead if state.capabilities.trees else 0
+    return Ranking(tree, tuple(rows), order, worth[order], depth, room, n_lookahead)
 
 
 def _best_first(tree: TokenTree, depth: int) -> Ints:

@@ -1,10 +1,9 @@
-"""Deterministic workloads for measuring and testing draftwood on a small instruct model.
+"""Prompts for measuring and testing draftwood on a small instruct model; always the same ones.
 
-Nine kinds of prompts, from "the answer copies most of its input" (``code-edit``, ``completion``) through "the
-answer reuses some of it" (``summary``, ``web-qa``, ``agent``) to "there is nothing to copy" (``chat``,
-``creative``); beside them ``code-suite``, five pieces of unfinished code for a quick look. The texts are files
-in ``data/``; kinds about code read the standard library of the running Python. Nothing here depends on the clock,
-the locale or the hash seed.
+There are nine kinds, from answers that copy most of their input (``code-edit``, ``completion``) over answers that
+reuse some of it (``summary``, ``web-qa``, ``agent``) to answers with nothing to copy (``chat``, ``creative``), and
+``code-suite``, five pieces of unfinished code for a quick look. The texts are files in ``data/``; kinds about code
+read the standard library of the running Python. Nothing depends on the clock, the locale or the hash seed.
 
 A name may ask for a variant: ``web-qa:one-sentence`` for short answers, ``chat@0.7`` for a temperature.
 """
@@ -28,7 +27,7 @@ __all__ = ["KINDS", "SAMPLED", "Prompt", "all_prompts", "looped_tail", "prompts"
 class _Kind(NamedTuple):
     """How the prompts of a kind are made, and the sampling that they are meant for."""
 
-    # An iterator, not a list: a limit of two on code-edit then reads two functions, not all.
+    # An iterator, so that a limit of two on code-edit reads two functions only.
     items: Callable[[], Iterator[tuple[str, Content]]]
     temperature: float = 0.0
     top_p: float | None = None
@@ -60,23 +59,20 @@ def prompts(kind: str, limit: int | None = None) -> list[Prompt]:
     Parameters
     ----------
     kind
-        One of :data:`KINDS` or ``"code-suite"``, and behind it, if wanted, ``:one-sentence`` (grammar, summary,
-        web-qa and chat have it) and ``@`` with a temperature from 0 to 2, in this order.
+        One of :data:`KINDS` or ``"code-suite"``; after it, optionally, ``:one-sentence`` (grammar, summary, web-qa
+        and chat have it) and ``@`` with a temperature from 0 to 2.
     limit
-        Return at most this many, the first ones; ``None`` for all.
+        Return only the first ones; ``None`` for all.
 
     Returns
     -------
     list of Prompt
-        Fresh objects: changing their messages affects no later call. Their ``task`` is ``kind`` as given.
+        New objects, which the caller may change. Their ``task`` is ``kind`` as given.
 
     Raises
     ------
-    UnknownNameError
-        If there is no such kind or variant.
-    UsageError
-        If the kind does not have the variant, the temperature is no number from 0 to 2, or ``limit`` is
-        negative.
+    UnknownNameError, UsageError
+        As :func:`draftwood.tasks.variants.parse`; or ``limit`` is negative.
 
     Examples
     --------
@@ -99,16 +95,5 @@ def prompts(kind: str, limit: int | None = None) -> list[Prompt]:
 
 
 def all_prompts(limit_per_kind: int | None = None) -> list[Prompt]:
-    """Return the prompts of every kind, in the order of :data:`KINDS`.
-
-    Parameters
-    ----------
-    limit_per_kind
-        At most this many of each kind; ``None`` for all.
-
-    Returns
-    -------
-    list of Prompt
-        As :func:`prompts` returns them, one kind after the other.
-    """
+    """Return the prompts of every kind, in the order of :data:`KINDS`; at most so many of each."""
     return [prompt for kind in KINDS for prompt in prompts(kind, limit_per_kind)]

@@ -10,20 +10,14 @@ T = TypeVar("T")
 
 
 class Draw:
-    """Draws from a seeded sequence.
-
-    Parameters
-    ----------
-    seed
-        Any string.
-    """
+    """Draws from a sequence that depends on ``seed`` alone."""
 
     def __init__(self, seed: str) -> None:
         self._rng = random.Random(seed)
 
     def below(self, end: int) -> int:
         """Return a number from 0 to ``end - 1``."""
-        # random() is the one method whose sequence Python promises to keep.
+        # Python promises to keep the sequence of random(), and of no other method.
         return int(self._rng.random() * end)
 
     def pick(self, choices: Sequence[T]) -> T:

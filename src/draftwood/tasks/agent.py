@@ -1,7 +1,7 @@
 """Sessions of an agent at a terminal: it reads a file, edits it, runs the tests and reads the file again.
 
 The files are modules of the standard library with one of :func:`draftwood.tasks.agent_bugs.bugs` in them, so line
-numbers, listings and diffs are real; the talk around them is drawn from a seed. The model is to write the agent's
+numbers, listings and diffs are real; the sentences around them are drawn from a seed. The model writes the agent's
 next turn, which repeats paths, lines and commands of the session.
 """
 
@@ -30,7 +30,7 @@ class _Turn(NamedTuple):
 
 
 def _view(file: BuggyFile, lines: list[str], style: int) -> tuple[str, str]:
-    """Return a command that shows the function and what stands around it, and its output."""
+    """Return a command that shows the lines around the bug, and its output."""
     low, high = max(1, file.first - 14), min(len(lines), file.last + 12)
     first = last = file.changed
     size = 0
@@ -41,9 +41,7 @@ def _view(file: BuggyFile, lines: list[str], style: int) -> tuple[str, str]:
     if style == 0:
         return f"sed -n '{first},{last}p' {file.path}", "\n".join(shown)
     numbered = "\n".join(f"{n:6d}\t{line}" for n, line in enumerate(shown, first))
-    if style == 1:
-        return f"cat -n {file.path} | sed -n '{first},{last}p'", numbered
-    return f"nl -ba {file.path} | sed -n '{first},{last}p'", numbered
+    return f"{('', 'cat -n', 'nl -ba')[style]} {file.path} | sed -n '{first},{last}p'", numbered
 
 
 def _patch(file: BuggyFile) -> str:
@@ -74,14 +72,15 @@ def _turns(bug: Bug, draw: Draw) -> list[_Turn]:
     if name.startswith("__"):
         name = owner
     test = f"tests/test_{bug.module.replace('.', '_')}.py"
-    viewer, runner = draw.below(3), draw.below(2)
-    run = (f"python -m pytest -q {test}", f"python -m unittest {test[:-3].replace('/', '.')}")[runner]
+    viewer, runner = draw.below(3), ("pytest", "unittest")[draw.below(2)]
+    run = f"python -m pytest -q {test}"
+    if runner == "unittest":
+        run = f"python -m unittest {test[:-3].replace('/', '.')}"
     begins = 18 + draw.below(40)
     numbers = [n for n, line in enumerate(file.wrong, 1) if name in line][:8]
     found = "\n".join(f"{n}:{file.wrong[n - 1]}" for n in numbers)
-    failed = (output.pytest_failed, output.unittest_failed)[runner](bug, file, test, begins)
-    passed = (output.pytest_passed, output.unittest_passed)[runner](draw)
-    shown = output.test_lines(bug, runner == 1)
+    failed, passed = output.failed(bug, file, test, begins, runner), output.passed(draw, runner)
+    shown = output.test_lines(bug, runner)
     body = f"{begins}:{shown[0]}\n{begins + 1}-{shown[1]}"
     return [
         _Turn(draw.pick(said["survey"]), *output.survey(bug, draw)),
@@ -97,7 +96,7 @@ def _turns(bug: Bug, draw: Draw) -> list[_Turn]:
 
 
 def _messages(bug: Bug, turns: list[_Turn], request: str) -> tuple[Message, ...]:
-    """Return the session as a conversation that ends with an output, or with what the user asks then."""
+    """Return the session as a conversation that ends with an output, or with a request of the user after it."""
     made = [
         {"role": "system", "content": table("agent")["system"]},
         {"role": "user", "content": f"{bug.report} It must be in {bug.module}. Please find the cause and fix it."},
@@ -123,8 +122,8 @@ def _terminal(bug: Bug, turns: list[_Turn]) -> str:
 def items() -> Iterator[tuple[str, Content]]:
     """Yield one session per bug, named after the function.
 
-    By turns it is a conversation before its last run of the tests, a finished one with another request, a terminal
-    as plain text, and a conversation that breaks off when the mistake has been seen.
+    In turns: a conversation before its last run of the tests, a finished one with another request, a terminal as
+    plain text, and a conversation that stops when the mistake was seen.
     """
     for number, bug in enumerate(bugs()):
         name = f"{bug.module}.{bug.qualname}"

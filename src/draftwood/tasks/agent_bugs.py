@@ -10,35 +10,17 @@ from draftwood.tasks.stdlib import place
 
 
 class Bug(NamedTuple):
-    """A planted mistake.
-
-    Attributes
-    ----------
-    module, qualname
-        The function.
-    right, wrong
-        Text of one line of it, and what stands there instead.
-    call
-        An expression in which the module is imported by its name.
-    expected
-        What the call should give, as :func:`repr` writes it.
-    outcome
-        What it gives with the mistake: the same, or ``Error: message`` if it raises.
-    report
-        What a user has written about it.
-    at
-        Text of the line that raises, the last such line of the function; empty if nothing raises.
-    """
+    """A mistake that is planted in a function of the standard library."""
 
     module: str
     qualname: str
-    right: str
-    wrong: str
-    call: str
-    expected: str
-    outcome: str
-    report: str
-    at: str = ""
+    right: str  # text of one line of the function
+    wrong: str  # the text that replaces it
+    call: str  # an expression that shows the mistake; the module is imported by its name
+    expected: str  # what the call should give, as repr() writes it
+    outcome: str  # what it gives with the mistake, or "Error: message" if it raises
+    report: str  # what a user has written about it
+    at: str = ""  # text of the line that raises, the last such line of the function
 
 
 @cache
@@ -48,30 +30,18 @@ def bugs() -> tuple[Bug, ...]:
 
 
 class BuggyFile(NamedTuple):
-    """The file in which a bug was planted.
+    """The file in which a bug was planted; line numbers count from 1."""
 
-    Attributes
-    ----------
-    path
-        Its path within the repository of the session.
-    wrong, right
-        Lines of the file with and without the bug.
-    changed
-        Number of the line that differs; line numbers count from 1.
-    first, last
-        First and last line of the function.
-    """
-
-    path: str
-    wrong: list[str]
-    right: list[str]
-    changed: int
-    first: int
+    path: str  # within the repository of the session
+    wrong: list[str]  # lines with the bug
+    right: list[str]  # lines without it
+    changed: int  # number of the line that differs
+    first: int  # first and last line of the function
     last: int
 
 
 def load(bug: Bug) -> BuggyFile:
-    """Read the file of the standard library that the bug is for, and plant it."""
+    """Read the module of the standard library, and plant the bug."""
     right, first, last = place(bug.module, bug.qualname)
     changed = next(n for n in range(first, last + 1) if bug.right in right[n - 1])
     line = right[changed - 1].replace(bug.right, bug.wrong)

@@ -1,7 +1,7 @@
-"""Prompts made of code: a function to edit, and code that breaks off and is to be continued.
+"""Prompts made of code: functions to edit, and unfinished code to continue.
 
-Most of it is read from the standard library of the running Python. It is old and stable, but a new Python may word
-a function a little differently: these prompts are deterministic for one version of Python, not across versions.
+Most of it is read from the standard library of the running Python. A new Python may word a function a little
+differently, so these prompts are the same for one version of Python, not across versions.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def code_edit() -> Iterator[tuple[str, Content]]:
 
 
 def completion() -> Iterator[tuple[str, Content]]:
-    """Yield code that breaks off in the middle, to be continued without an instruction as in an editor.
+    """Yield unfinished code, to be continued without an instruction as in an editor.
 
-    Half of it is the standard library, the other half was written for this project, in several languages: tests,
+    Half of it is the standard library. The other half was written for this project, in several languages: tests,
     handlers, styles and tables, in which the next lines resemble the last ones.
     """
     for module, qualname, length in table("code")["completion"]:
@@ -33,16 +33,16 @@ def completion() -> Iterator[tuple[str, Content]]:
 
 
 def code_suite() -> Iterator[tuple[str, Content]]:
-    """Yield five pieces of unfinished code of 150 to 500 tokens, for a quick look at what a drafter could propose.
+    """Yield five pieces of unfinished code of 150 to 500 tokens that repeat themselves in different ways.
 
-    They repeat themselves in different ways: methods that resemble each other, branches of one condition, a table
-    of options, arithmetic, and a loop with few repetitions.
+    Methods that resemble each other, branches of one condition, a table of options, arithmetic, and a loop with
+    few repetitions.
     """
     for name, module, qualname, length in table("code")["code-suite"]:
         yield name, excerpt(module, qualname, length)
 
 
 def excerpt(module: str, qualname: str, length: int) -> str:
-    """Return at most ``length`` characters of something in the standard library, cut off behind a whole word."""
-    # A word cut in two would begin the answer with a token that no tokenizer makes.
+    """Return at most ``length`` characters of something in the standard library, without the last, cut word."""
+    # After half a word, the answer would begin with a token that the tokenizer never makes there.
     return re.sub(r"\w*$", "", source(module, qualname)[:length]).rstrip()

@@ -1,4 +1,4 @@
-"""Read the texts and tables of the workloads, which lie as files in ``data/``."""
+"""Read the texts and tables of the workloads from the files in ``data/``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sections(name: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def table(name: str) -> Any:
-    """Return what ``data/NAME.json`` holds; shared by all callers, who leave it as it is."""
+    """Return what ``data/NAME.json`` holds; callers share it and must not change it."""
     return json.loads(_read(f"{name}.json"))
 
 

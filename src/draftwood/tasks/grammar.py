@@ -14,10 +14,10 @@ from draftwood.tasks.prompt import Content, asked
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _VERBS = {"is": "are", "are": "is", "was": "were", "were": "was", "has": "have", "have": "has"}
-# Long enough that a swap inside leaves the word readable.
+# Five letters or more: with two of them swapped, the word is still readable.
 _PLAIN_WORD = re.compile(r"[A-Za-z]{5,}")
 
-# How often each mistake is made where it can be made.
+# The probability of each mistake where it is possible.
 _DROP_ARTICLE = 0.30
 _SWAP_VERB = 0.60
 _DROP_COMMA = 0.50
@@ -30,7 +30,7 @@ def corrupt(text: str, seed: str) -> str:
 
     Articles and commas are dropped, verb forms swapped, letters transposed and some sentences begun in lower case.
     """
-    # random() is the one method whose sequence Python promises to keep, so nothing else is drawn.
+    # Python promises to keep the sequence of random(), and of no other method.
     rng = random.Random(seed)
     words: list[str] = []
     starts = True

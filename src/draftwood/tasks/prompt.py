@@ -12,34 +12,18 @@ Content = tuple[Message, ...] | str
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt of a workload, with the sampling that it is meant for.
+    """One prompt of a workload, with the sampling that it is meant for."""
 
-    Attributes
-    ----------
-    task
-        The name by which it was asked for: a kind, or a variant of one such as ``"chat@0.7"``.
-    name
-        A short name, unique within its kind.
-    messages
-        Chat messages with the keys ``role`` and ``content``, ready for a chat template; empty for plain text.
-    text
-        Plain text to be continued without a template; ``None`` if there are messages.
-    temperature
-        The temperature to sample at; 0 is greedy.
-    top_p
-        The mass of the most likely tokens to sample from; ``None`` for all.
-    """
-
-    task: str
-    name: str
-    messages: tuple[Message, ...] = ()
-    text: str | None = None
+    task: str  # the name by which it was asked for: a kind, or a variant such as "chat@0.7"
+    name: str  # unique within its kind
+    messages: tuple[Message, ...] = ()  # with the keys role and content; empty for plain text
+    text: str | None = None  # plain text to be continued without a template; None if there are messages
     temperature: float = 0.0
     top_p: float | None = None
 
     @property
     def content(self) -> list[Message] | str:
-        """The messages as a list, or the text: what :func:`draftwood.generate` takes as a prompt."""
+        """The messages as a list, or the text, as :func:`draftwood.generate` takes them."""
         return list(self.messages) if self.text is None else self.text
 
 

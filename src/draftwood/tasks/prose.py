@@ -1,4 +1,4 @@
-"""Prompts about prose, as the texts stand in their files: chat, creative, summary and web-qa."""
+"""Prompts about prose, read from their files: chat, creative, summary and web-qa."""
 
 from __future__ import annotations
 
@@ -15,22 +15,12 @@ _WEB_QA = (
 
 
 class Case(NamedTuple):
-    """A question with the source that answers it.
-
-    Attributes
-    ----------
-    name, question
-        A short name, and the question.
-    answer
-        Words of the source that hold the answer, so that a test can see that it is there.
-    source
-        The source, one line per paragraph or list item.
-    """
+    """A question with the source that answers it."""
 
     name: str
     question: str
-    answer: str
-    source: str
+    answer: str  # words of the source that hold the answer; a test looks for them
+    source: str  # one line per paragraph or list item
 
 
 def chat() -> Iterator[tuple[str, Content]]:
@@ -50,7 +40,7 @@ def summary() -> Iterator[tuple[str, Content]]:
 
 
 def web_qa() -> Iterator[tuple[str, Content]]:
-    """Yield questions with a source: the answer stands in the source, in words that can be copied."""
+    """Yield questions with a source that holds the answer, in words that can be copied."""
     for case in web_qa_cases():
         yield case.name, asked(f"{_WEB_QA}\n\nSource:\n{case.source}\n\nQuestion: {case.question}")
 

@@ -1,4 +1,4 @@
-"""Made-up records and logs, the same ones for the same draws."""
+"""Made-up records and logs, the same ones for the same seed."""
 
 from __future__ import annotations
 

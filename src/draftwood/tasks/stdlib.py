@@ -14,10 +14,7 @@ from draftwood.errors import DraftwoodError
 def source(module: str, qualname: str) -> str:
     """Return the source of a function or class, not indented and ending in one newline.
 
-    Raises
-    ------
-    DraftwoodError
-        If this Python has no source for it, as in some stripped-down installations.
+    Raises `DraftwoodError` if this Python has no source for it, as in some stripped-down installations.
     """
     try:
         found: Any = importlib.import_module(module)
@@ -30,28 +27,17 @@ def source(module: str, qualname: str) -> str:
 
 
 class Place(NamedTuple):
-    """Where a function or class stands in its module.
+    """Where a function or class stands in its module; line numbers count from 1."""
 
-    Attributes
-    ----------
-    lines
-        All lines of the module, without line ends.
-    first, last
-        The lines of the function, counted from 1.
-    """
-
-    lines: list[str]
+    lines: list[str]  # all lines of the module, without line ends
     first: int
     last: int
 
 
 def place(module: str, qualname: str) -> Place:
-    """Return the lines of a module and where in it a function or class stands; one with a C version is found too.
+    """Return the lines of a module and where in it a function or class stands, even if C code replaces it.
 
-    Raises
-    ------
-    DraftwoodError
-        If this Python has no source for it.
+    Raises `DraftwoodError` if this Python has no source for it.
     """
     try:
         text = inspect.getsource(importlib.import_module(module))

@@ -1,8 +1,8 @@
-"""Structured text: JSON, logs, diffs and stack traces, to be continued or to be turned into something else.
+"""Structured text: JSON, logs, diffs and stack traces, to be continued or converted.
 
-The data is made up by seeded draws (:mod:`draftwood.tasks.records`), diffs and traces from the standard library of
-the running Python. About half of the prompts are plain text that breaks off; the others ask for a change or for
-another format.
+Records and logs are made up by seeded draws (:mod:`draftwood.tasks.records`); diffs and traces are made from the
+standard library of the running Python. About half of the prompts are unfinished plain text; the others ask for a
+change or another format.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, zip_longest
 from typing import Any
 
 from draftwood.tasks import records
@@ -37,7 +38,7 @@ def _requested(name: str, text: str, language: str = "") -> _Named:
 
 
 def _broken(text: str) -> str:
-    """Cut off the last quarter, behind a whole word."""
+    """Cut off the last quarter, and the word that this cuts."""
     return re.sub(r"\w*$", "", text[: len(text) * 3 // 4]).rstrip()
 
 
@@ -87,7 +88,7 @@ def _diffs(_: Draw) -> Iterator[_Named]:
 
 def _frame(module: str, qualname: str, text: str) -> _Frame:
     lines, first, last = place(module, qualname)
-    # The first line of the function stands in where another Python words the line differently.
+    # If this Python words the line differently, the first line of the function takes its place.
     number = next((n for n in range(first, last + 1) if text in lines[n - 1]), first)
     path = f"/usr/lib/python3/{module.replace('.', '/')}{'/__init__' if module == 'json' else ''}.py"
     return f'"{path}", line {number}, in {qualname.rpartition(".")[2]}', lines[number - 1].strip()
@@ -98,7 +99,7 @@ def _shown(frames: Iterable[_Frame]) -> str:
 
 
 def _trace(frames: Iterable[_Frame], error: str = "") -> str:
-    """Return a stack trace; without an error it breaks off behind the last frame."""
+    """Return a stack trace; without an error it ends after the last frame."""
     return f"Traceback (most recent call last):\n{_shown(frames)}{error}".rstrip()
 
 
@@ -129,11 +130,5 @@ _GROUPS: dict[str, Callable[[Draw], Iterator[_Named]]] = {
 
 def items() -> Iterator[_Named]:
     """Yield the prompts; the groups take turns, so that the first few hold something of each."""
-    waiting = [group(Draw(seed)) for seed, group in _GROUPS.items()]
-    while waiting:
-        for group in list(waiting):
-            found = next(group, None)
-            if found is None:
-                waiting.remove(group)
-            else:
-                yield found
+    groups = [group(Draw(seed)) for seed, group in _GROUPS.items()]
+    yield from filter(None, chain.from_iterable(zip_longest(*groups)))

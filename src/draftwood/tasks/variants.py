@@ -10,10 +10,10 @@ from draftwood.errors import UnknownNameError, UsageError
 from draftwood.tasks.prompt import Message
 
 ONE_SENTENCE = ("grammar", "summary", "web-qa", "chat")
-"""The kinds that can be asked for one sentence: the answer to the others is no prose."""
+"""The kinds that can be asked for one sentence; the answers of the others are no prose."""
 
 SAMPLED = (0.3, 0.7, 1.0)
-"""Temperatures of the sampled variants: careful, where sampled drafting is said to stop paying, and wild."""
+"""Temperatures of the sampled variants: low, where drafting is said to stop paying, and high."""
 
 _SUFFIX = "one-sentence"
 _INSTRUCTION = "Answer in one sentence."
@@ -22,17 +22,7 @@ _HOTTEST = 2.0
 
 @dataclass(frozen=True)
 class Variant:
-    """What the name of a task asks for.
-
-    Attributes
-    ----------
-    kind
-        The kind of workload.
-    one_sentence
-        Whether the answer shall be one sentence.
-    temperature
-        The temperature instead of the kind's own sampling; ``None`` for the kind's own.
-    """
+    """What the name of a task asks for; without a temperature, the kind's own sampling."""
 
     kind: str
     one_sentence: bool = False
@@ -42,12 +32,8 @@ class Variant:
 def parse(name: str, known: Iterable[str]) -> Variant:
     """Read the name of a task: ``KIND[:one-sentence][@TEMPERATURE]``.
 
-    Raises
-    ------
-    UnknownNameError
-        If the kind is not one of ``known``, or what follows the colon is no variant.
-    UsageError
-        If the kind has no one-sentence variant, or the temperature is no number from 0 to 2.
+    Raises `UnknownNameError` if the kind is not one of ``known`` or there is no such variant, and `UsageError` if
+    the kind has no one-sentence variant or the temperature is no number from 0 to 2.
     """
     head, at, degrees = name.partition("@")
     kind, colon, suffix = head.partition(":")
@@ -60,7 +46,7 @@ def parse(name: str, known: Iterable[str]) -> Variant:
         raise UsageError(
             f"{kind} has no one-sentence variant: leave :{_SUFFIX} out, or take one of {', '.join(ONE_SENTENCE)}"
         )
-    # float() would also take nan, inf, 1e0 and spaces, and the name is what rows are found by.
+    # float() would also take nan, inf, 1e0 and spaces, and records are found by the name.
     if at and not (re.fullmatch(r"[0-9](\.[0-9]+)?", degrees) and float(degrees) <= _HOTTEST):
         raise UsageError(f"the temperature in {name!r} must be a number from 0 to 2, as in {head}@0.7")
     return Variant(kind, bool(colon), float(degrees) if at else None)
@@ -73,12 +59,7 @@ def in_one_sentence(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def sampled(kind: str) -> tuple[str, ...]:
-    """Return the names of the sampled variants of a kind, one for each of :data:`SAMPLED`.
-
-    Parameters
-    ----------
-    kind
-        A kind, or its one-sentence variant.
+    """Return the names of the sampled variants of a kind or its one-sentence variant, one for each of `SAMPLED`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Toy targets and drafters without weights, and the contract checks for drafters and targets of your own."""
+"""Toy targets and drafters without weights, and contract checks for drafters and targets of your own."""
 
 from draftwood.testing.checks import check_drafter, check_target
 from draftwood.testing.drafters import (

@@ -1,4 +1,4 @@
-"""Contract checks: an AssertionError or `DraftwoodError` says what a drafter or target does wrong."""
+"""Contract checks: an `AssertionError` or `DraftwoodError` says what a drafter or target does wrong."""
 
 from __future__ import annotations
 
@@ -28,23 +28,13 @@ def run(
 ) -> tuple[list[int], list[Step]]:
     """Decode one request; returns the new tokens and the steps."""
     request = Request(prompt, limit, sampling or Sampling())
-    ids: list[int] = []
-    steps: list[Step] = []
-    for emission in decode(target, drafters, FixedPlanner(nodes), SampleAndMatch(), [request]):
-        ids += emission.tokens
-        if emission.step is not None:
-            steps.append(emission.step)
-    return ids, steps
+    emissions = list(decode(target, drafters, FixedPlanner(nodes), SampleAndMatch(), [request]))
+    tokens = [token for emission in emissions for token in emission.tokens]
+    return tokens, [emission.step for emission in emissions if emission.step is not None]
 
 
 def check_drafter(drafter: Drafter, *, vocab_size: int = 8, prompt: Sequence[int] = (1, 2, 3, 1, 2)) -> None:
-    """Check a drafter against the contract, on a toy target of ``vocab_size`` tokens.
-
-    Raises
-    ------
-    AssertionError
-        With the sentence of the contract that is broken.
-    """
+    """Check a drafter on a toy target of ``vocab_size`` tokens; an `AssertionError` says what it does wrong."""
     assert isinstance(drafter.name, str), "a drafter has a name"
     assert drafter.name, "a drafter's name is not empty"
     prior = drafter.prior
@@ -53,7 +43,7 @@ def check_drafter(drafter: Drafter, *, vocab_size: int = 8, prompt: Sequence[int
     assert ((prior >= 0) & (prior <= 1)).all(), "priors are probabilities"
     needs = drafter.needs
     assert min(needs.top_k, needs.lookahead_nodes) >= 0, "needs are not negative"
-    assert needs.top_k or not needs.prompt, "who needs the prompt's top-k says how many: needs.top_k"
+    assert needs.top_k or not needs.prompt, "with needs.prompt, needs.top_k says how many tokens"
     _check_session(drafter, vocab_size, prompt)
     for sampling in (Sampling(), Sampling(temperature=1.0, seed=3)):
         target = ToyTarget(vocab_size=vocab_size, order=2)
@@ -95,33 +85,34 @@ def _check_session(drafter: Drafter, vocab_size: int, prompt: Sequence[int]) -> 
 
 
 def _draft(session: Any, drafter: Drafter, nodes: int, vocab_size: int) -> list[int]:
-    """Return the tokens of a draft, behind those of what it adds to a stem where it goes on behind others."""
+    """Return the tokens of a draft, after those that it adds to a base tree if it needs one."""
     tree = session.draft(nodes, drafter.needs.lookahead_nodes, drafter.prior)
     _check_tree(tree, drafter, nodes, vocab_size)
     assert not len(tree) or tree.evidence.min() >= 0, "evidence indexes the prior"
     if not drafter.needs.base_tree:
         return [int(t) for t in tree.tokens]
-    assert hasattr(session, "branch"), "sessions of a drafter with needs.stem have branch()"
+    assert hasattr(session, "branch"), "sessions of a drafter with needs.base_tree have branch()"
     base_tree = TokenTree.build([1, 0, 2, 1], [-1, 0, -1, 2], belief=[0.7, 0.6, 0.4, 0.4])
     joined = session.branch(base_tree, nodes, drafter.needs.lookahead_nodes, drafter.prior)
     _check_tree(joined, drafter, nodes, vocab_size)
     there = {tuple(base_tree.tokens[base_tree.path(i)].tolist()) for i in range(len(base_tree))}
     for node in np.flatnonzero(joined.evidence < 0).tolist():
         assert joined.evidence[node] == NO_CLAIM, "evidence indexes the prior, or is NO_CLAIM"
-        assert tuple(joined.tokens[joined.path(node)].tolist()) in there, "nodes without a claim are the stem's"
+        text = tuple(joined.tokens[joined.path(node)].tolist())
+        assert text in there, "nodes with NO_CLAIM are those of the base tree"
     return [int(t) for t in (*joined.tokens, *tree.tokens)]
 
 
 def _check_tree(tree: TokenTree, drafter: Drafter, nodes: int, vocab_size: int) -> None:
     tree.check_integrity(vocab_size)
-    drafts, lookahead_nodes = len(tree) - tree.n_lookahead, drafter.needs.lookahead_nodes
+    drafts, most = len(tree) - tree.n_lookahead, drafter.needs.lookahead_nodes
     assert drafts <= nodes, f"asked for {nodes} nodes, proposed {drafts}"
-    assert len(tree) <= nodes + lookahead_nodes, f"asked for {lookahead_nodes} probes, proposed {tree.n_lookahead}"
+    assert len(tree) <= nodes + most, f"asked for {most} lookahead nodes, proposed {tree.n_lookahead}"
     assert not len(tree) or tree.evidence.max() < len(drafter.prior), "evidence indexes the prior"
 
 
 def _observe(session: Any, drafter: Drafter, vocab_size: int, prompt: Sequence[int], *, shift: int = 0) -> None:
-    """Show a session the best tokens after each of the prompt's; shifted, they are other tokens."""
+    """Show a session the best tokens after each of the prompt's tokens; ``shift`` makes them other tokens."""
     assert hasattr(session, "observe"), "sessions of a drafter with needs.prompt have observe()"
     k = drafter.needs.top_k
 
@@ -140,7 +131,7 @@ def _twice(draft: Callable[[], list[int]]) -> list[int]:
 
 
 def check_target(target: Target, *, prompt: Sequence[int] = (1, 2, 3), tolerance: float = 1e-4) -> None:
-    """Check a target against the contract: trees against chains, keeping, cutting, forking.
+    """Check a target: trees give the scores of chains, and `keep`, `truncate` and `fork` keep the cache right.
 
     ``tolerance`` bounds the difference of raw scores between a wide and a narrow pass.
     """
@@ -180,7 +171,7 @@ def check_target(target: Target, *, prompt: Sequence[int] = (1, 2, 3), tolerance
 
 
 def _check_settled(target: Target, session: object, text: list[int], tolerance: float) -> None:
-    """A fork of the session must go on exactly as a fresh reading of the text does."""
+    """Check that a fork of the session goes on as a new session that reads the text does."""
     twin = session.fork()  # type: ignore[attr-defined]
     ((fresh, _),) = target.open([text])
     after, truth = target.extend([(twin, [text[0]]), (fresh, [text[0]])])

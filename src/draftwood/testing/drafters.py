@@ -1,4 +1,4 @@
-"""Toy drafters, right, wrong and broken, with which tests check that no drafter can change the text."""
+"""Toy drafters, right, wrong and broken: tests check with them that no drafter can change the text."""
 
 from __future__ import annotations
 
@@ -91,21 +91,17 @@ class RandomDrafter(_Toy):
 
     def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
         rng = np.random.default_rng([self.seed, len(text)])
-        seen: set[tuple[int, int]] = set()
-        tokens: list[int] = []
-        parents: list[int] = []
+        found: dict[tuple[int, int], None] = {}  # (token, parent), in order
         for _ in range(nodes):
-            token, parent = int(rng.integers(self.vocab_size)), int(rng.integers(-1, len(tokens)))
-            if (parent, token) not in seen:
-                seen.add((parent, token))
-                tokens.append(token)
-                parents.append(parent)
+            token, parent = int(rng.integers(self.vocab_size)), int(rng.integers(-1, len(found)))
+            found.setdefault((token, parent))
+        tokens, parents = [token for token, _ in found], [parent for _, parent in found]
         return TokenTree.build(tokens, parents, belief=rng.random(len(tokens)))
 
 
 @dataclass(frozen=True)
 class DuplicatingDrafter(_Toy):
-    """Equal siblings at the root and below; merging must make one node of them."""
+    """Proposes equal siblings at the root and below, which must be merged into one node."""
 
     vocab_size: int = 8
     name: ClassVar[str] = "duplicating"
@@ -133,7 +129,7 @@ class HugeDrafter(_Toy):
 
 @dataclass(frozen=True)
 class WindowDrafter(SameDrafter):
-    """A right first node as a draft and the whole right continuation as probes, which must not be emitted."""
+    """A right first node as a draft, and the right continuation as lookahead nodes, which must not be emitted."""
 
     name: ClassVar[str] = "probing"
 
@@ -170,7 +166,7 @@ class _RaisingSession(_ToyDraftSession):
 
 @dataclass(frozen=True)
 class SlowDrafter(RandomDrafter):
-    """Takes its time."""
+    """Sleeps before it proposes."""
 
     seconds: float = 0.001
     name: ClassVar[str] = "slow"
@@ -182,7 +178,7 @@ class SlowDrafter(RandomDrafter):
 
 @dataclass(frozen=True)
 class LyingDrafter(RandomDrafter):
-    """Random tokens, each promised for certain."""
+    """Random tokens, each with a belief of 1."""
 
     name: ClassVar[str] = "lying"
 
@@ -193,7 +189,7 @@ class LyingDrafter(RandomDrafter):
 
 @dataclass(frozen=True)
 class InvalidDrafter(_Toy):
-    """Proposes what breaks the contract: ``kind`` is ids, negative, parents, belief, evidence or type."""
+    """Proposes a tree that breaks the contract: ``kind`` is ids, negative, parents, belief, evidence or type."""
 
     kind: str = "ids"
     name: ClassVar[str] = "invalid"
@@ -212,7 +208,7 @@ class InvalidDrafter(_Toy):
 
 @dataclass(frozen=True)
 class TopKDrafter(_Toy):
-    """Declares top-k and proposes the runners-up it has seen after the last token, on the path or off it."""
+    """Needs top-k, and proposes the best tokens it last saw after the last token, on the path or off it."""
 
     k: int = 3
     name: ClassVar[str] = "top-k"
@@ -245,7 +241,7 @@ class _TopKSession(_ToyDraftSession):
 
 @dataclass(frozen=True)
 class ModelDrafter(BaseDrafter):
-    """A draft model: owns a Target whose cache follows the committed text, and drafts a greedy chain with it."""
+    """A draft model: drafts a greedy chain with a target of its own, whose cache follows the committed text."""
 
     model: Target
     name: ClassVar[str] = "model"
@@ -255,7 +251,7 @@ class ModelDrafter(BaseDrafter):
 
 
 class _ModelSession(TextSession):
-    """The model's cache holds all committed tokens but the last, plus nothing else, between steps."""
+    """Between steps the model's cache holds committed tokens only."""
 
     def __init__(self, model: Target, prompt: Sequence[int], noise: Noise | None) -> None:
         self._model, self._noise = model, noise
@@ -266,14 +262,14 @@ class _ModelSession(TextSession):
         del lookahead_nodes, accept_rates
         committed = len(self.text)
         tokens: list[int] = []
-        # What the last step emitted and the cache has not seen; at least the last committed token.
+        # Read what the last step emitted, at least the last committed token.
         self._cache.truncate(committed - 1)
         (scores,) = self._model.extend([(self._cache, self.text[self._cache.length :].tolist())])
         while len(tokens) < nodes:
             tokens.append(scores.argmax(0))
             (scores,) = self._model.score([(self._cache, tokens[-1], TokenTree.empty())])
             self._cache.keep(())
-        self._cache.truncate(committed)  # drafts that may be rejected leave the cache again
+        self._cache.truncate(committed)  # drafts may be rejected
         return TokenTree.build(tokens)
 
     def truncate(self, length: int) -> None:

@@ -1,7 +1,7 @@
-"""A target without weights: next-token scores come from a fixed random table, looked up by hashed context.
+"""A target without weights: it looks up next-token scores in a fixed random table, by a hash of the context.
 
-As with attention, a row's scores depend on the *set* of (token, position) pairs that it can
-see, so a wrong mask, position or cache compaction changes the text.
+As with attention, the scores of a row depend on the *set* of (token, position) pairs that it sees, so a wrong
+mask, position or compaction of the cache changes the text.
 """
 
 from __future__ import annotations
@@ -51,34 +51,19 @@ class NumpyScores:
 
 @dataclass
 class ToyTarget:
-    """A table of random distributions that plays a model.
+    """A table of random distributions in place of a model.
 
-    Parameters
-    ----------
-    vocab_size
-        Number of tokens.
-    order
-        How many tokens back a row can see, itself included; small orders make texts that repeat themselves.
-    sharpness
-        Standard deviation of the scores: large is nearly deterministic.
-    seed
-        Of the table.
-    trees
-        False: `score` refuses trees that are no chain.
-    rollback
-        ``"truncate"``; ``"snapshot"``: rejected tokens are taken back by restoring and reading again (chains
-        only, counted in `replayed`); ``"none"``: one token per pass, nothing is taken back.
-    max_positions, max_pass
-        Declared and enforced.
+    With ``rollback="snapshot"`` rejected tokens are taken back by restoring and reading again (chains only,
+    counted in ``replayed``); with ``"none"`` nothing is taken back, and a pass holds one token.
     """
 
     vocab_size: int = 8
-    order: int = 3
-    sharpness: float = 2.0
-    seed: int = 0
-    trees: bool = True
+    order: int = 3  # tokens that a row sees, itself included; small orders make texts that repeat themselves
+    sharpness: float = 2.0  # standard deviation of the scores: large is nearly deterministic
+    seed: int = 0  # of the table
+    trees: bool = True  # False: `score` refuses trees that are no chain
     rollback: Literal["truncate", "snapshot", "none"] = "truncate"
-    max_positions: int = 4096
+    max_positions: int = 4096  # declared and enforced, as is max_pass
     max_pass: int = 4096
     passes: int = field(default=0, init=False)
 
@@ -114,11 +99,9 @@ class ToyTarget:
         return self._counts.replayed
 
     def scores_after(self, text: Sequence[int]) -> Floats:
-        """Scores of the token after ``text``, float32[vocab]: the truth, without any cache."""
-        ids = np.asarray(text, dtype=np.int64)
-        return self.look(
-            ids, np.arange(len(ids)), np.ones((1, len(ids)), dtype=np.bool_), np.array([len(ids) - 1])
-        )[0]
+        """Scores of the token after ``text``, float32[vocab], computed without a cache."""
+        ids, places = np.asarray(text, dtype=np.int64), np.arange(len(text))
+        return self.look(ids, places, np.ones((1, len(ids)), dtype=np.bool_), places[-1:])[0]
 
     def probabilities(self, text: Sequence[int], sampling: Sampling) -> NDArray[np.float64]:
         """Exact distribution of the token after ``text``, float64[vocab]."""
@@ -127,10 +110,10 @@ class ToyTarget:
     def look(
         self, ids: NDArray[Any], positions: NDArray[Any], sees: NDArray[np.bool_], at: NDArray[Any]
     ) -> Floats:
-        """Scores of rows standing at positions ``at`` that see a subset of (ids, positions)."""
-        near = sees & (at[:, None] - positions[None, :] < self.order)
-        # Distances, not positions, so that equal contexts score alike wherever they stand.
+        """Scores of rows at positions ``at``, each of which sees a subset of (ids, positions)."""
+        # Distances, not positions, so that equal contexts get equal scores wherever they are.
         distance = at[:, None] - positions[None, :]
+        near = sees & (distance < self.order)
         mixed = np.where(near, self._hash[ids[None, :], distance % 64], 0)
         bucket = (mixed.sum(axis=1) >> 7) % _BUCKETS
         return self._table[bucket]
@@ -185,19 +168,10 @@ class ToyCounts:
 
 
 class ToySession:
-    """A slot: rows of (token, position), the tree's rows behind the committed ones until `keep` compacts them.
+    """A cache of (token, position) rows; a tree's lie behind the committed ones until `keep` compacts them.
 
-    Parameters
-    ----------
-    counts
-        Shared by the sessions of a target.
-    replays
-        Whether a draft that is not accepted whole makes it count its accepted tokens as read again.
-
-    Attributes
-    ----------
-    tokens, positions : int64[rows]
-        Committed rows, and behind them those of the last pass.
+    ``counts`` is shared by the sessions of a target. With ``replays`` the accepted tokens of a draft that was not
+    accepted whole are read again. ``tokens`` and ``positions`` are int64[rows].
     """
 
     replay = 0
@@ -217,7 +191,7 @@ class ToySession:
 
     @property
     def contents(self) -> tuple[list[int], list[int]]:
-        """Committed tokens and positions, for law 5."""
+        """Committed tokens and their positions."""
         return self.tokens[: self._length].tolist(), self.positions[: self._length].tolist()
 
     def append(self, ids: Sequence[int]) -> None:

@@ -1,1 +1,1 @@
-"""Why the output is still the model's own: noise, sampling, the exact rule."""
+"""How each token is chosen, so that the text stays the model's own: noise, sampling, the exact rule."""

@@ -1,14 +1,13 @@
-"""Sample and match: at each node take the target's own choice, follow the child that equals it.
+"""Sample and match: at each node take the target's own choice, and follow the child that equals it.
 
-The choice depends on the scores, the committed text and keyed noise, never on what was drafted; so the text is
-the one plain decoding writes, token for token, sampled or greedy, whatever the tree.
+The choice depends on the scores, the committed text and keyed noise, never on what was drafted. So the text is the
+one that plain decoding writes, token for token, sampled or greedy, whatever the tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from draftwood.verify.sampling import check_sampling, choose, penalise
 
 @dataclass(frozen=True)
 class SampleAndMatch:
-    """The default rule; fulfils `draftwood.contracts.Rule`. Stateless: each request gets a session of its own."""
+    """The default rule; fulfils `draftwood.contracts.Rule`."""
 
     def open(
         self, prompt: Sequence[int], sampling: Sampling, processors: Sequence[Processor] = (), sequence: int = 0
@@ -34,17 +33,8 @@ class SampleAndMatch:
 class ExactSession:
     """One request's committed text, noise and processors; fulfils `draftwood.contracts.RuleSession`.
 
-    Parameters
-    ----------
-    prompt
-        Token ids of the text so far.
-    sampling
-        Settings of this request.
-    processors
-        Called in order, each once per emitted token, after the repetition penalty and before the temperature.
-        They get rows of the target's own array type, which they may write to.
-    sequence
-        Number of the returned sequence; keys the noise together with the seed.
+    Each processor is called once per emitted token, after the repetition penalty and before the temperature, with
+    a row of the target's own array type, which it may write to. Seed and ``sequence`` key the noise.
     """
 
     def __init__(
@@ -69,25 +59,11 @@ class ExactSession:
     def verify(self, tree: TokenTree, scores: Scores, ended: Ended) -> Verdict:
         """Walk from the root, accept while the target's own choice is a child, stop where the text ends.
 
-        Parameters
-        ----------
-        tree
-            What was scored; empty for a plain step and for the first token after reading the prompt.
-        scores
-            One row for the root and one per node; only rows on the way are asked for.
-        ended
-            Told each emitted token in order. After a reason nothing is chosen, and no processor is called.
+        Reads only the rows of ``scores`` that lie on the way. ``ended`` is told each emitted token in order; once
+        it gives a reason, nothing more is chosen. A node that carries the text's last token counts as accepted.
 
-        Returns
-        -------
-        Verdict
-            A node that carries the text's last token counts as accepted.
-
-        Raises
-        ------
-        DraftwoodError
-            If the root's row is all masked or has a NaN, or a processor returns a row of another shape. Further
-            down it comes in the verdict: the tokens before it are the text's.
+        Raises `DraftwoodError` if the root's row is all masked or has a NaN, or a processor returns another shape.
+        Further down the error comes in the verdict: the tokens before it are committed.
         """
         path: list[int] = []
         emitted: list[int] = []
@@ -95,7 +71,7 @@ class ExactSession:
         try:
             while finish is None and (node >= 0 or not emitted):
                 token = self._choose(scores, node + 1)
-                self._append(token)
+                self.extend((token,))
                 emitted.append(token)
                 finish = ended(token)
                 node = tree.child(node, token)
@@ -108,20 +84,21 @@ class ExactSession:
         return Verdict(tuple(path), tuple(emitted), finish)
 
     def extend(self, ids: Sequence[int]) -> None:
-        """Take in committed text that no verdict brought."""
+        """Take in committed text that was read, not chosen."""
         self._text.extend(ids)
-        if self._penalised:
-            self._see(ids)
+        if self._penalised and (fresh := {int(token) for token in ids} - self._seen_set):
+            self._seen_set |= fresh
+            self._seen.extend(sorted(fresh))
 
     def _choose(self, scores: Scores, row: int) -> int:
         """Return the target's own choice at this row of the pass, given the committed text."""
         if self._plain and (best := scores.argmax(row)) >= 0:
             return best
         raw = scores.raw(row)
-        if not self._processors:
-            return self._decide(self._penalise(scores.numpy(raw)))
-        # A copy, since processors may write to their row and the pass is still read for feedback.
-        own = self._penalise(raw) if self._penalised else raw * 1
+        # Processors get a copy in the target's own array type, since they may write to it.
+        own = raw * 1 if self._processors else scores.numpy(raw)
+        if self._penalised:
+            own = penalise(own, self._seen.view, self.sampling.repetition_penalty)
         for processor in self._processors:
             own = processor(self.prefix, own)
             if np.shape(own) != np.shape(raw):
@@ -130,24 +107,8 @@ class ExactSession:
                 raise DraftwoodError(
                     f"the logits processor {name} returned shape {shapes}; it must keep the shape"
                 )
-        return self._decide(scores.numpy(own))
-
-    def _penalise(self, row: Any) -> Any:
-        # In the row's own array type, so that it can come before the user's processors.
-        return penalise(row, self._seen.view, self.sampling.repetition_penalty) if self._penalised else row
-
-    def _decide(self, row: NDArray[np.float32]) -> int:
-        return choose(row, self.sampling, self.noise, self._text.length)
-
-    def _append(self, token: int) -> None:
-        self._text.extend((token,))
-        if self._penalised and token not in self._seen_set:
-            self._see((token,))
-
-    def _see(self, ids: Sequence[int] | NDArray[np.int64]) -> None:
-        fresh = {int(token) for token in ids} - self._seen_set
-        self._seen_set |= fresh
-        self._seen.extend(sorted(fresh))
+        found = scores.numpy(own) if self._processors else own
+        return choose(found, self.sampling, self.noise, self._text.length)
 
 
 class _Growing:

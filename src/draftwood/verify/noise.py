@@ -1,7 +1,6 @@
 """Keyed noise: Gumbel noise that is a function of (seed, sequence, position, token) and of nothing else.
 
-Reading it consumes nothing, so drafting on or off, the shape of the tree and the batch leave it as it is, and
-it can be computed for just the tokens that matter.
+So it does not depend on drafting, the tree or the batch, and is computed only for the tokens that need it.
 """
 
 from __future__ import annotations
@@ -20,21 +19,10 @@ _CHUNK = 32768  # tokens at a time: the temporaries stay in a core's own cache, 
 
 
 def philox4x32(counter: NDArray[np.uint32], key: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Philox4x32 with 10 rounds, the counter-based generator of Random123.
+    """Return the words, uint32[n, 4], of these counters, uint32[n, 4], under one key, uint32[2].
 
-    Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
-
-    Parameters
-    ----------
-    counter : uint32[n, 4]
-        One block per row.
-    key : uint32[2]
-        The same for all blocks.
-
-    Returns
-    -------
-    uint32[n, 4]
-        Four independent words per block.
+    Philox4x32 with 10 rounds: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+    SC 2011. (numpy's generator is the wider Philox4x64.)
     """
     keys = (key.astype(np.uint64)[:, None] + _WEYL * _ROUNDS) & _LOW
     even, odd = (np.ascontiguousarray(counter[:, lane::2].T, dtype=np.uint64) for lane in (0, 1))
@@ -58,7 +46,7 @@ def _to_gumbel(words: NDArray[np.uint32]) -> NDArray[np.float64]:
 
 
 MAX_GUMBEL = float(_to_gumbel(np.array([0xFFFFFFFF], dtype=np.uint32))[0])
-"""The largest noise there is, 33 log 2 = 22.87: a token behind by more than this cannot win."""
+"""The largest noise, 33 log 2 = 22.87."""
 
 
 @dataclass(frozen=True)
@@ -67,20 +55,11 @@ class KeyedNoise:
 
     Philox with the seed as key and (token // 4, position, sequence, 0) as counter; token % 4 picks the word.
     A word has 32 bits, so probabilities hold to about 2**-32.
-
-    Parameters
-    ----------
-    seed
-        Any integer, taken modulo 2**64.
-    sequence
-        Number of the returned sequence (modulo 2**32), never the row of a batch.
-    temperature
-        What the rule divides log-probabilities by before it adds the noise.
     """
 
-    seed: int
-    sequence: int = 0
-    temperature: float = 1.0
+    seed: int  # taken modulo 2**64
+    sequence: int = 0  # number of the returned sequence, modulo 2**32; never the row of a batch
+    temperature: float = 1.0  # what log-probabilities are divided by before the noise is added
     _key: NDArray[np.uint32] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -89,23 +68,14 @@ class KeyedNoise:
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """Both words of the seed, and the sequence: what a kernel needs to make the same noise."""
+        """Both words of the seed, and the sequence; kernels make the same noise from them."""
         return int(self._key[0]), int(self._key[1]), int(self.sequence) % 2**32
 
     def gumbel(self, position: int, ids: NDArray[Any]) -> NDArray[np.float64]:
-        """Gumbel noise of these tokens at this position of the text.
+        """Gumbel noise of these tokens, float64[n] in ``[-3.2, MAX_GUMBEL]``.
 
-        Parameters
-        ----------
-        position
-            Index in the text of the token that is being chosen, in ``[0, 2**32)``.
-        ids : integer[n]
-            Token ids, in any order; ascending ones share their blocks.
-
-        Returns
-        -------
-        float64[n]
-            In ``[-3.2, MAX_GUMBEL]``; the noise of a token does not depend on the other ids.
+        ``position``, in ``[0, 2**32)``, is the index in the text of the token that is being chosen. ``ids``,
+        integer[n], come in any order; ascending ones are faster.
         """
         noise = np.empty(len(ids))
         for start in range(0, len(ids), _CHUNK):

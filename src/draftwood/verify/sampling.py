@@ -1,15 +1,14 @@
 """From one row of scores to the chosen token: penalty, temperature, top-k, top-p, min-p, keyed noise.
 
-The definitions are those of transformers' logits processors, in its order, in float32 as there; how fast they
-are reached is ours. `choose` and `distribution` share the code of the support, so that what is tested is what
-is sampled.
+The definitions are those of transformers' logits processors, in the same order and in float32; the code is faster.
+`choose` and `distribution` share the code of the support, so that tests of the one hold for the other.
 """
 
 from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +22,9 @@ Ids = NDArray[np.int64]
 _OPEN = frozenset({"top_p", "min_p"})
 """Settings that may be None."""
 _FEW = 1024
-"""Up to here doing it the plain way costs less than avoiding it."""
+"""Up to so many tokens the simple way is faster."""
 _CHUNK = 32768
-"""Tokens at a time: the temporaries stay in a core's own cache."""
+"""Tokens at a time, so that temporary arrays fit into a core's cache."""
 _MIN_TEMPERATURE = 1e-30
 """Below it, float32 scores overflow."""
 
@@ -54,23 +53,10 @@ def check_sampling(sampling: Sampling) -> None:
 
 
 def penalise(row: Any, ids: NDArray[Any], penalty: float) -> Any:
-    """Divide the positive and multiply the negative scores of tokens in the text by the penalty.
+    """Divide positive, multiply negative scores of ``ids``, int64[n], by the penalty; returns a new row, [vocab].
 
-    Keskar et al., "CTRL", arXiv 1909.05858; as transformers' RepetitionPenaltyLogitsProcessor.
-
-    Parameters
-    ----------
-    row : [vocab]
-        Scores, as a numpy array or an array that is indexed alike (torch); left as it is.
-    ids : int64[n]
-        Tokens in the text. Repeated ones count once; those beyond the row have no score to penalise.
-    penalty
-        Positive; 1 changes nothing.
-
-    Returns
-    -------
-    [vocab]
-        A new row of the same type.
+    Keskar et al., "CTRL", arXiv 1909.05858; as transformers' RepetitionPenaltyLogitsProcessor. The row is a numpy
+    array or one that is indexed alike (torch). Repeated ids count once, and those beyond the row are ignored.
     """
     row = row * 1
     ids = ids[ids < len(row)]
@@ -83,24 +69,18 @@ def penalise(row: Any, ids: NDArray[Any], penalty: float) -> Any:
 
 
 def choose(row: Floats, sampling: Sampling, noise: Noise | None, position: int) -> int:
-    """Choose the next token from a processed row.
+    """Return the next token: greedy the best, else the best of score + noise, a sample of `distribution`.
+
+    This is the Gumbel-max trick; on a tie the lowest id is taken.
 
     Parameters
     ----------
     row : float32[vocab]
-        Scores after penalty and processors; -inf masks a token.
-    sampling
-        Its repetition penalty is not applied here.
+        Scores after repetition penalty and processors; -inf masks a token.
     noise
-        Gumbel noise of at most `MAX_GUMBEL`; not read, and may be None, when greedy.
+        At most `MAX_GUMBEL`; not read, and may be None, when greedy.
     position
         Index in the text of the token to choose; keys the noise.
-
-    Returns
-    -------
-    int
-        Greedy the best token, else the best of score + noise within the support, which is a sample of
-        `distribution` (Gumbel-max trick). The lowest id on a tie.
 
     Raises
     ------
@@ -117,8 +97,8 @@ def choose(row: Floats, sampling: Sampling, noise: Noise | None, position: int) 
     if len(scores) == 1:
         return 0 if ids is None else int(ids[0])
     if len(scores) > _FEW:
-        return _leader_of_many(scores, ids, noise, position).token
-    return _leader(scores, np.arange(len(scores)) if ids is None else ids, noise, position).token
+        return _leader_of_many(scores, ids, noise, position)[1]
+    return _leader(scores, np.arange(len(scores)) if ids is None else ids, noise, position)[1]
 
 
 def distribution(row: Floats, sampling: Sampling) -> NDArray[np.float64]:
@@ -149,38 +129,33 @@ def _support(row: Floats, sampling: Sampling, where: str) -> tuple[Floats, Ids |
         kept = _nucleus(scores, top, sampling.top_p)
         scores, ids = scores[kept], _pick(ids, kept)
     if sampling.min_p:
-        # p < min_p * p_max, said of the scores; one float less is one exponential per token less
+        # p < min_p * p_max, compared as scores: no exponentials.
         kept = np.flatnonzero(scores >= top + math.log(sampling.min_p))
         scores, ids = scores[kept], _pick(ids, kept)
     return scores, ids
 
 
-class _Leader(NamedTuple):
-    total: float
-    token: int
-
-
-def _leader(scores: Floats, ids: Ids, noise: Noise, position: int) -> _Leader:
-    """Return the token of the largest score + noise, the lowest id on a tie (ids ascend)."""
+def _leader(scores: Floats, ids: Ids, noise: Noise, position: int) -> tuple[float, int]:
+    """Return the largest score + noise and its token, the lowest id on a tie (ids ascend)."""
     totals = scores + noise.gumbel(position, ids)
     best = int(totals.argmax())
-    return _Leader(float(totals[best]), int(ids[best]))
+    return float(totals[best]), int(ids[best])
 
 
-def _leader_of_many(scores: Floats, ids: Ids | None, noise: Noise, position: int) -> _Leader:
-    """Return the same as `_leader`, without the noise of tokens that cannot win."""
+def _leader_of_many(scores: Floats, ids: Ids | None, noise: Noise, position: int) -> tuple[float, int]:
+    """Return the same as `_leader`, without computing the noise of tokens that cannot win."""
     front = _largest(scores, 64)[:64]
     leader = _leader(scores[front], _pick(ids, front), noise, position)
     for start in range(0, len(scores), _CHUNK):
         chunk = scores[start : start + _CHUNK]
         # One float down: rounding must not lift the bound above a score that could still win.
-        bound = np.nextafter(np.float32(leader.total - MAX_GUMBEL), np.float32(-np.inf))
+        bound = np.nextafter(np.float32(leader[0] - MAX_GUMBEL), np.float32(-np.inf))
         rivals = np.flatnonzero(chunk >= bound)
-        if len(rivals) > len(chunk) // 3:  # a run of ids shares its blocks, so all of it costs less
+        if len(rivals) > len(chunk) // 3:  # the noise of a run of ids costs less per token
             rivals = np.arange(len(chunk))
         if len(rivals):
             rival = _leader(chunk[rivals], _pick(ids, rivals + start), noise, position)
-            leader = max(leader, rival, key=lambda it: (it.total, -it.token))
+            leader = max(leader, rival, key=lambda it: (it[0], -it[1]))
     return leader
 
 
@@ -189,7 +164,7 @@ def _largest(scores: Floats, k: int) -> Ids:
     near = None
     groups = len(scores) // 32
     if groups > 4 * k:
-        # k groups have a maximum of at least the k-th largest of these maxima, so k scores do
+        # The k-th largest maximum of a group is a lower bound of the k-th largest score.
         maxima = scores[: 32 * groups].reshape(32, groups).max(axis=0)
         near = np.flatnonzero(scores >= np.partition(maxima, groups - k)[groups - k])
         scores = scores[near]
@@ -206,7 +181,7 @@ def _nucleus(scores: Floats, top: np.float32, top_p: float) -> Ids:
     """
     total = np.exp(scores - top).sum(dtype=np.float64)
     rest = np.float32(1 - top_p)
-    # At most 1 / share tokens have such a share of the probability: few to sort. Nearly always they suffice.
+    # At most 1 / share tokens have at least this probability. Sorting these nearly always suffices.
     for share in (1e-3, 1e-5, 0.0) if len(scores) > _FEW else (0.0,):
         cut = top + min(0.0, math.log(share * total)) if share else -np.inf
         near = np.flatnonzero(scores >= cut)

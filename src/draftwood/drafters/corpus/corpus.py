@@ -1,4 +1,4 @@
-"""A corpus: text to look up, held by a memory-mapped suffix array, next to the request rather than in it."""
+"""A corpus: indexed files that drafts are copied from, in memory-mapped suffix arrays."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.drafters.corpus.file import BORDER, Documents, Ints, Longs, Part, open_corpus
+from draftwood.contracts import Ints
+from draftwood.drafters.corpus.file import BORDER, Documents, Longs, Part, open_corpus
 from draftwood.errors import IntegrityError
 from draftwood.files.format import Header
 
 COUNTED = 1 << 10
-"""Occurrences up to which successors are counted one by one; beyond, so many evenly spaced ones."""
+"""Most occurrences of which successors are counted; of more, this many evenly spaced ones."""
 
 _NO_TOKENS = np.empty(0, dtype=np.int32)
 _NO_COUNTS = np.empty(0, dtype=np.int64)
-_NO_ODDS = np.empty(0, dtype=np.float32)
+_NO_RATES = np.empty(0, dtype=np.float32)
 _NO_NODES = np.empty((3, 0), dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a corpus knows of the end of a text.
+    """Occurrences in a corpus of the longest suffix of a text.
 
     Attributes
     ----------
     length
-        Tokens of the longest suffix that occurs; 0: not even the last token does.
+        Tokens of the suffix; 0 if not even the last token occurs.
     count
-        Its occurrences.
+        Number of occurrences.
     intervals
-        Per part of the corpus, where in its suffix array they lie.
+        Their interval in the suffix array of each part.
     """
 
     length: int
@@ -48,8 +49,8 @@ class Match:
 class Corpus:
     """Documents of token ids, and where any sequence of them occurs.
 
-    Made by `open` from what ``draftwood corpus build`` wrote, or by `of` from ids. It is shared by requests and
-    threads, and never changes. Lookups take a number of steps that grows with the logarithm of its size.
+    Made by `open` from a file of ``draftwood corpus build``, or by `of` from ids. Immutable: requests and threads
+    may share it. The time of a lookup grows with the logarithm of its size.
 
     Attributes
     ----------
@@ -58,9 +59,9 @@ class Corpus:
     documents
         Their names and places.
     fingerprint
-        Of the tokenizer whose ids these are (`draftwood.models.fingerprint`); None if unknown.
+        Fingerprint of the tokenizer whose ids these are (`draftwood.models.fingerprint`); None if unknown.
     model
-        A name of a model with that tokenizer.
+        Name of a model with that tokenizer.
     header
         Of the file; None for a corpus in memory.
     """
@@ -81,7 +82,7 @@ class Corpus:
 
     @classmethod
     def of(cls, documents: Iterable[Sequence[int] | NDArray[Any]], *, fingerprint: str | None = None) -> Corpus:
-        """Index a few documents of ids in memory, in a plain way: for tests and small texts."""
+        """Index documents of ids in memory, by plain sorting: for tests and small texts."""
         texts = [np.asarray(document, dtype=np.int32) for document in documents]
         starts = np.cumsum([0, *(len(text) + 1 for text in texts)], dtype=np.int64)[:-1]
         border = np.full(1, BORDER, dtype=np.int32)
@@ -192,14 +193,14 @@ class Corpus:
             borders += (before + np.flatnonzero(part.tokens == BORDER)).tolist()
             before += len(keys)
         if [0, *(border + 1 for border in borders)][: len(borders)] != self.documents.starts.tolist():
-            raise IntegrityError("every document must begin behind a border")
+            raise IntegrityError("every document must begin after a border")
         if borders and borders[-1] != before - 1:
             raise IntegrityError("a border must end the text")
 
 
 def _longest(part: Part, pattern: Ints, most: int) -> tuple[int, int, int]:
-    """Length and interval of the longest suffix: what growing a tree without nodes finds."""
+    """Length and interval of the longest suffix, found by growing a tree without nodes."""
     from draftwood.drafters.corpus.kernel import grow  # brings numba
 
-    _, length, low, high = grow(part.tokens, part.suffixes, pattern, most, 1, 1, _NO_ODDS, _NO_NODES)
+    _, length, low, high = grow((part.tokens, part.suffixes), pattern, (most, 1, 1), _NO_RATES, _NO_NODES)
     return length, low, high

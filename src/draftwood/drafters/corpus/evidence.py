@@ -1,10 +1,8 @@
-"""Why a corpus proposes a token, in 30 classes, and how widely it looks: read by its kernels and their naive twin.
+"""The 30 evidence classes of a corpus, and the limits of its search, for its kernels and their naive twin.
 
 Class ``row * COLUMNS + column``. Rows: how many tokens match before the node, drafted ones included; the last row
-is for what a shorter suffix adds to the tokens that longer ones offered. Columns: the first is for a context that
-occurs once (with something after it), the others are for the share of this token among what followed.
-
-numba's cache does not notice a change here: after one, remove the compiled kernels from this folder's __pycache__.
+is for tokens that only a shorter suffix offers. Columns: the first is for a context that occurs once (with a token
+after it), the others are for the share of this token among those that followed.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ COLUMNS = 2 + len(PERCENTS)
 N_EVIDENCE = (len(LENGTHS) + 1) * COLUMNS
 
 SAMPLES = 32
-"""Looks into the occurrences of one context: all of them, or so many evenly spaced ones. A successor
+"""Most occurrences of one context that are looked at, evenly spaced if there are more. A successor
 whose share exceeds 1 / SAMPLES is always seen, since occurrences are sorted by what follows."""
 
 BRANCHES = 8

@@ -9,9 +9,9 @@ up to a multiple of 64 bytes::
     int64      name_ends[documents]  where its name ends in the names
     bytes      names                 UTF-8
 
-The description holds ``parts`` ([n, m] each), ``documents``, ``names`` (bytes) and the ``model`` whose tokenizer
-it was. A part is what one suffix array spans: its places are int32, and it was sorted at once. A document lies in
-one part.
+The description holds ``parts`` ([n, m] each), ``documents``, ``names`` (bytes) and the name of a ``model`` with
+this tokenizer. Each part has its own suffix array, since its places are int32 and it must be sorted in memory. A
+document lies in one part.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Ints
 from draftwood.errors import FileFormatError
 from draftwood.files.format import ALIGNMENT, Header, open_payload, write_file
 
 KIND = "corpus"
 VERSION = 1
 BORDER = -1
-"""Stands after every document; no token is negative, so no pattern reaches over it."""
+"""Stands after every document; tokens are not negative, so no pattern matches across it."""
 
-Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some of a corpus's documents under one suffix array.
+    """Some documents of a corpus, and their suffix array.
 
     Attributes
     ----------
     tokens : int32[n]
         Token ids, `BORDER` after each document.
     suffixes : int32[m]
-        Places of all tokens but the borders, sorted by what follows.
+        Places of all tokens but the borders, sorted by the tokens from there on.
     """
 
     tokens: Ints
@@ -55,7 +55,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Documents:
-    """Which documents a corpus holds, and where.
+    """Names and places of the documents of a corpus.
 
     Attributes
     ----------
@@ -102,16 +102,16 @@ class Opened:
 
 
 def open_corpus(path: Path) -> Opened:
-    """Map a corpus file into memory; its size does not matter, for only what a lookup touches is read.
+    """Map a corpus file into memory; a lookup reads only the pages that it touches.
 
-    The header is checked, the payload for its size alone: `Header.verify` reads it through.
+    Of the payload only the size is checked; `Header.verify` reads all of it.
 
     Raises
     ------
     UsageError
         If there is no such file, or it may not be read.
     FileFormatError
-        If it is foreign, cut, damaged, of another kind, of a newer version, or not what its header says.
+        If it is foreign, cut, damaged, of another kind, of a newer version, or contradicts its header.
     """
     with open_payload(path, KIND, version=VERSION) as (header, file):
         layout, parts = _layout(header)
@@ -150,7 +150,7 @@ def write_corpus(
     path
         Replaced if it exists.
     parts
-        Taken one by one, so that one at a time need be in memory.
+        Taken one by one, so that only one is in memory.
     sizes
         Lengths of tokens and suffixes of each part.
     documents
@@ -183,14 +183,14 @@ def write_corpus(
 
 def _mapped(header: Header, file: BinaryIO, layout: Iterable[tuple[int, Any]]) -> Iterator[NDArray[Any]]:
     try:
-        # Read-only, so that a corpus may be larger than memory: a writable map would be promised pages.
+        # Read-only, so that a corpus may be larger than memory: a writable map would reserve pages.
         whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         raise FileFormatError(
             f"{header.path} cannot be mapped into memory ({error}): copy it elsewhere"
         ) from error
     if hasattr(mmap, "MADV_RANDOM"):
-        whole.madvise(mmap.MADV_RANDOM)  # a lookup wants none of the pages next to those that it touches
+        whole.madvise(mmap.MADV_RANDOM)  # lookups do not need the neighbouring pages
     start = header.start
     for size, kind in layout:
         yield np.frombuffer(whole, dtype=np.dtype(kind).newbyteorder("<"), count=size, offset=start)

@@ -5,7 +5,8 @@ searches", 1993): all places of the text, sorted by what stands there. The occur
 of it, and inside the interval they are sorted by what follows, so that a few evenly spaced looks show every
 frequent successor whatever the size of the text. A negative token divides documents, and no pattern holds it.
 
-Nothing here trusts the file: a place beyond the text reads as the end of a document.
+Nothing here trusts the file, which another process may even change meanwhile: a place beyond the text reads as the
+end of a document.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.drafters.corpus.evidence import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
-from draftwood.index.compiling import compiled, inner
+from draftwood.index.compiling import FLOATS, INTS, compiled, inner
+from draftwood.index.compiling import part as part_of
+from draftwood.index.frontier import CLASS, DEPTH, PARENT, TOKEN, empty, offer, take
 
 Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Suffixes = tuple[Ints, Ints]  # the tokens of the text, and its suffix array
+Frontier = tuple[Longs, NDArray[np.float64], Longs]  # of `draftwood.index.frontier`: order, chance, entries
 
-TOKEN, PARENT, CLASS, DEPTH, LOW, HIGH, FIRST, LAST, SEEN = range(9)  # a row of what waits to become a node
+LOW, HIGH, FIRST, LAST, SEEN = range(2, 7)  # of a candidate, behind TOKEN and CLASS
 
 
 @inner
@@ -126,109 +132,115 @@ def _class(depth: int, added: bool, seen: int, samples: int, total: int) -> int:
 
 
 @inner
-def _waits(waiting: Ints, count: int, token: int) -> bool:
-    """Is this token a candidate for the first place already?"""
-    for row in range(count):  # noqa: SIM110 - numba compiles no generators
-        if waiting[row, TOKEN] == token:
-            return True
-    return False
+def _choose(work: Longs, begin: int, end: int) -> int:
+    """Sort the most frequent candidates from ``begin`` on to the front, those offered before left out."""
+    chosen = begin
+    while chosen < end and chosen < begin + BRANCHES:
+        best = chosen
+        for row in range(chosen + 1, end):
+            more = work[row, SEEN] - work[best, SEEN]
+            if more > 0 or (more == 0 and work[row, TOKEN] < work[best, TOKEN]):
+                best = row
+        for column in range(SEEN + 1):
+            work[chosen, column], work[best, column] = work[best, column], work[chosen, column]
+        known = 0
+        while known < begin and work[known, TOKEN] != work[chosen, TOKEN]:
+            known += 1
+        if known < begin:  # a longer match offered it
+            end -= 1
+            for column in range(SEEN + 1):
+                work[chosen, column] = work[end, column]
+        else:
+            chosen += 1
+    return chosen
 
 
 @inner
-def _offer(
-    tokens: Ints, suffixes: Ints, low: int, high: int, depth: int, parent: int, waiting: Ints, count: int
-) -> int:
-    """Add the successors of an interval, the most frequent first, as candidates; returns how many wait now.
+def _successors(tokens: Ints, suffixes: Ints, low: int, high: int, depth: int, begin: int, work: Longs) -> int:
+    """Write the successors of an interval to ``work`` from row ``begin`` on, the most frequent first.
 
-    ``depth`` tokens agree within ``suffixes[low:high]``.
+    ``depth`` tokens agree within the interval. Rows before ``begin`` are candidates for the same place, of longer
+    matches. Returns how many rows there are now.
     """
     if low < high and _at(tokens, suffixes[low] + depth) < 0:  # documents that end here sort first
         low = _edge(tokens, suffixes, low, high, depth, -1) + 1
     total = high - low
-    added = parent < 0 and count > 0
     samples = min(total, SAMPLES)
-    end = count
+    end = begin
     for sample in range(samples):
         at = low + (2 * sample + 1) * total // (2 * samples)
         token = _at(tokens, suffixes[at] + depth)
-        if end > count and waiting[end - 1, TOKEN] == token:
-            waiting[end - 1, LAST] = at
-            waiting[end - 1, SEEN] += 1
+        if end > begin and work[end - 1, TOKEN] == token:
+            work[end - 1, LAST] = at
+            work[end - 1, SEEN] += 1
         else:
-            waiting[end, TOKEN], waiting[end, PARENT], waiting[end, DEPTH] = token, parent, depth
-            waiting[end, LOW], waiting[end, HIGH] = low, high
-            waiting[end, FIRST], waiting[end, LAST], waiting[end, SEEN] = at, at, 1
+            work[end, TOKEN], work[end, LOW], work[end, HIGH] = token, low, high
+            work[end, FIRST], work[end, LAST], work[end, SEEN] = at, at, 1
             end += 1
-    chosen = count
-    while chosen < end and chosen < count + BRANCHES:
-        best = chosen
-        for row in range(chosen + 1, end):
-            more = waiting[row, SEEN] - waiting[best, SEEN]
-            if more > 0 or (more == 0 and waiting[row, TOKEN] < waiting[best, TOKEN]):
-                best = row
-        for column in range(SEEN + 1):
-            waiting[chosen, column], waiting[best, column] = waiting[best, column], waiting[chosen, column]
-        if parent < 0 and _waits(waiting, count, waiting[chosen, TOKEN]):  # a longer match offered it
-            end -= 1
-            for column in range(SEEN + 1):
-                waiting[chosen, column] = waiting[end, column]
-            continue
-        waiting[chosen, CLASS] = _class(depth, added, waiting[chosen, SEEN], samples, total)
-        chosen += 1
-    return chosen
+    end = _choose(work, begin, end)
+    for row in range(begin, end):
+        work[row, CLASS] = _class(depth, begin > 0, work[row, SEEN], samples, total)
+    return end
 
 
-_ARRAY = "Array(int32, 1, 'C', readonly=True)"  # of a file that is mapped into memory
-_ODDS = "Array(float32, 1, 'C', readonly=True)"  # a drafter's prior is frozen
-
-
-@compiled(f"Tuple((i8, i8, i8, i8))({_ARRAY}, {_ARRAY}, i4[::1], i8, i8, i8, {_ODDS}, i4[:,::1])")
-def grow(
+@part_of
+def _grow(
     tokens: Ints,
     suffixes: Ints,
-    context: Ints,
-    most: int,
-    least: int,
-    levels: int,
+    work: Longs,
     accept_rates: Floats,
     tree: Ints,
+    frontier: Frontier,
+) -> int:
+    """Take nodes from the frontier and offer what follows each, until the tree is full."""
+    nodes, (order, chance, entries) = tree.shape[1], frontier
+    for node in range(nodes):
+        slot = take(order, entries, tree, node)
+        if slot < 0:
+            return node
+        if node + 1 < nodes:
+            token, depth, likely = entries[slot, TOKEN], entries[slot, DEPTH], np.float32(chance[slot])
+            low = _edge(tokens, suffixes, entries[slot, FIRST], entries[slot, LOW] - 1, depth, token)
+            high = _edge(tokens, suffixes, entries[slot, LAST], entries[slot, HIGH], depth, token) + 1
+            for row in range(_successors(tokens, suffixes, low, high, depth + 1, 0, work)):
+                slot = offer(order, chance, nodes - node - 1, likely * accept_rates[work[row, CLASS]])
+                if slot >= 0:
+                    for column in range(LAST + 1):
+                        entries[slot, column] = work[row, column]
+                    entries[slot, PARENT], entries[slot, DEPTH] = node, depth + 1
+    return nodes
+
+
+@compiled(f"UniTuple(i8, 4)(UniTuple({INTS}, 2), {INTS}, UniTuple(i8, 3), {FLOATS}, i4[:,::1])")
+def grow(
+    part: Suffixes, context: Ints, limits: tuple[int, int, int], accept_rates: Floats, tree: Ints
 ) -> tuple[int, int, int, int]:
     """Grow a tree best first by the product of accept rates; returns its nodes, longest match and interval.
 
-    ``tree`` int32[3, nodes] takes token, parent and class per node. The longest suffix (``least`` to ``most``
-    tokens) offers its successors, then up to ``levels - 1`` ever shorter ones offer what they add to them.
+    ``tree`` int32[3, nodes] takes token, parent and class per node. ``limits`` are the longest and the shortest
+    suffix of the context that counts, and from how many suffixes candidates come: the longest offers its
+    successors, then ever shorter ones offer what they add to them.
     """
-    nodes, used, count = tree.shape[1], 0, 0
-    waiting = np.empty(((nodes + levels) * BRANCHES + SAMPLES, SEEN + 1), np.int32)
-    paths = np.empty(len(waiting), np.float32)
+    (tokens, suffixes), (most, least, levels) = part, limits
+    nodes, count = tree.shape[1], 0
     match, first, last = _longest(tokens, suffixes, context, most)
+    work, (order, chance, entries) = (
+        np.empty((levels * BRANCHES + SAMPLES, SEEN + 1), np.int64),
+        empty(nodes, LAST + 1),
+    )
     length, occurrences, low, high = match, 0, first, last
     while nodes and length >= max(least, 1) and levels > 0:
         if high - low > occurrences:  # as many as before are the same ones
             occurrences, begin = high - low, count
-            count = _offer(tokens, suffixes, low, high, length, -1, waiting, count)
+            count = _successors(tokens, suffixes, low, high, length, begin, work)
             for row in range(begin, count):
-                paths[row] = accept_rates[waiting[row, CLASS]]
+                slot = offer(order, chance, nodes, accept_rates[work[row, CLASS]])
+                if slot >= 0:
+                    for column in range(LAST + 1):
+                        entries[slot, column] = work[row, column]
+                    entries[slot, PARENT], entries[slot, DEPTH] = -1, length
             levels -= 1
         length -= max(1, length // 3)
         if length >= max(least, 1) and levels > 0:
             low, high = _interval(tokens, suffixes, context, len(context) - length)
-    while used < nodes:
-        best, top = -1, np.float32(-1)
-        for row in range(count):
-            if paths[row] > top:
-                best, top = row, paths[row]
-        if best < 0:
-            break
-        paths[best] = -1
-        for column in range(CLASS + 1):
-            tree[column, used] = waiting[best, column]
-        used += 1
-        if used < nodes:
-            token, depth, begin = waiting[best, TOKEN], waiting[best, DEPTH], count
-            low = _edge(tokens, suffixes, waiting[best, FIRST], waiting[best, LOW] - 1, depth, token)
-            high = _edge(tokens, suffixes, waiting[best, LAST], waiting[best, HIGH], depth, token) + 1
-            count = _offer(tokens, suffixes, low, high, depth + 1, used - 1, waiting, count)
-            for row in range(begin, count):
-                paths[row] = top * accept_rates[waiting[row, CLASS]]
-    return used, match, first, last
+    return _grow(tokens, suffixes, work, accept_rates, tree, (order, chance, entries)), match, first, last

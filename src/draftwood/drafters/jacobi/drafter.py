@@ -1,8 +1,8 @@
-"""Drafter ``jacobi``: a block of guessed tokens, all corrected by every pass until they are the text.
+"""Drafter ``jacobi``: a block of guessed tokens, corrected by every pass until all are right.
 
 Source: Santilli and others, "Accelerating Transformer Inference for Translation via Parallel Decoding", arXiv
-2305.10427. There it is for greedy decoding; where the noise of a position is fixed, the sampled text is a fixed
-point as well.
+2305.10427. There it is for greedy decoding; since the noise of each position is fixed here, a sampled text is a
+fixed point as well.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Needs, Noise
-from draftwood.drafters.answer import AnswerSession
-from draftwood.drafters.base import BaseDrafter, draft_tree
+from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree, fixed_rates
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
@@ -25,28 +24,27 @@ Start = Literal["prompt", "previous", "vocabulary"]
 LONGEST = 1024
 
 TOP_K = 8
-"""Of each row, so that a guess off the path is what the noise takes, not what is likeliest."""
+"""Best tokens of each row that are needed to choose, with the noise, the guesses off the accepted path."""
 
 PLACES = (1, 2, 4, 8)
-"""Last places in the block of the evidence classes; one more class for those behind them."""
+"""Upper bounds (inclusive) of the classes of places in the block; one more class follows."""
 
 FRESH, CHANGED, STEADY = range(3)
 """State of a guess: no pass has scored it yet; the last pass changed it; the last pass confirmed it."""
 
 STATES = 3
 
-PRIOR = (
-    *(0.01, 0.04, 0.04),  # the first guess: fresh, changed by the last pass, not changed
-    *(0.01, 0.07, 0.07),  # the second
-    *(0.01, 0.10, 0.10),  # the third and fourth
-    *(0.01, 0.10, 0.10),  # to the eighth
-    *(0.01, 0.10, 0.10),  # behind it
+PRIOR = fixed_rates(
+    (
+        *(0.01, 0.04, 0.04),  # the first guess: fresh, changed by the last pass, not changed
+        *(0.01, 0.07, 0.07),  # the second
+        *(0.01, 0.10, 0.10),  # the third and fourth
+        *(0.01, 0.10, 0.10),  # to the eighth
+        *(0.01, 0.10, 0.10),  # behind it
+    )
 )
-"""Acceptance rate per evidence class, ``STATES`` of each place: the first two places counted on 45 answers of
-SmolLM2, the others guessed, since the guess before them was accepted too seldom."""
-
-_PRIOR = np.array(PRIOR, dtype=np.float32)
-_PRIOR.flags.writeable = False
+"""Acceptance rate per evidence class, ``STATES`` of each place: the first two places measured on 45 answers of
+SmolLM2, the others estimated, since the guesses before them were accepted too seldom."""
 _PLACE = STATES * np.searchsorted(PLACES, np.arange(1, LONGEST + 1)).astype(np.int16)
 
 
@@ -57,24 +55,26 @@ class JacobiDrafter(BaseDrafter):
     Parameters
     ----------
     block
-        Tokens that are guessed.
+        Number of guessed tokens.
     start
-        What a block begins with: ``prompt`` is tokens of the prompt at random, ``previous`` the last tokens of the
-        text, as many as the block has, ``vocabulary`` any tokens at random.
+        Where the first guesses come from: ``prompt``, random tokens of the prompt; ``previous``, the last tokens
+        of the text; ``vocabulary``, any tokens at random.
     vocabulary
         With ``start="vocabulary"``: token ids are drawn from ``[0, vocabulary)``.
     sliding
-        Fill the block up behind every pass; else a new one begins when all of it is text.
+        Refill the block after every pass; else a new block begins when all of it is text.
     seed
-        Of what is drawn at random.
+        Seed of the random guesses.
 
     Raises
     ------
     UsageError
-        For an option out of range or without the one that it goes with.
+        For an option out of range, or one of ``vocabulary`` and ``start=vocabulary`` without the other.
     """
 
     name: ClassVar[str] = "jacobi"
+    prior: ClassVar[Floats] = PRIOR
+    needs: ClassVar[Needs] = Needs(top_k=TOP_K, choice=True)
 
     block: int = 16
     start: str = "prompt"
@@ -83,31 +83,21 @@ class JacobiDrafter(BaseDrafter):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.block <= LONGEST:
-            raise UsageError(f"jacobi: block must lie between 1 and {LONGEST}")
+        self.check_range("block", 1, LONGEST)
+        self.check_range("vocabulary", 1, (1 << 31) - 1)
         if self.start not in get_args(Start):
             raise UsageError(f"jacobi: start must be one of {', '.join(get_args(Start))}, not {self.start!r}")
         if (self.start == "vocabulary") != (self.vocabulary is not None):
             raise UsageError(
                 "jacobi: start=vocabulary and vocabulary=N go together; N is the number of the model's tokens"
             )
-        if self.vocabulary is not None and not 1 <= self.vocabulary < 1 << 31:
-            raise UsageError("jacobi: vocabulary must lie between 1 and 2147483647")
 
-    @property
-    def prior(self) -> Floats:
-        return _PRIOR
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(top_k=TOP_K, choice=True)
-
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> JacobiSession:  # noqa: ARG002
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> JacobiSession:
         return JacobiSession(self, prompt)
 
 
 class JacobiSession(AnswerSession):
-    """One text and the guesses behind it. Lists are replaced, never written to: forks share them."""
+    """One text and the guesses after it. Forks share the lists, which are replaced and never changed."""
 
     def __init__(self, drafter: JacobiDrafter, prompt: Sequence[int]) -> None:
         self._drafter = drafter
@@ -115,7 +105,7 @@ class JacobiSession(AnswerSession):
         self._states: list[int] = []
         super().__init__(prompt)
 
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         if nodes <= 0 or not self._length:
             return TokenTree.empty()
         if self._drafter.sliding or not self._guesses:
@@ -125,7 +115,7 @@ class JacobiSession(AnswerSession):
         return draft_tree(np.array(self._guesses[:n], dtype=np.int32), evidence, accept_rates[evidence])
 
     def _fill(self) -> None:
-        """Guess up to the length of a block. What is drawn depends on its place in the text alone."""
+        """Guess up to the length of a block; a random guess depends on nothing but seed and place."""
         known = self._guesses
         places = range(self._length + len(known), self._length + self._drafter.block)
         new = [self._guess(place) for place in places]
@@ -141,12 +131,12 @@ class JacobiSession(AnswerSession):
         return int(self._buffer[drawn % (self.start or self._length)])
 
     def learn(self, feedback: Feedback) -> None:
-        """Drop the guesses that were emitted; set the others to what the target takes at their place."""
+        """Drop the guesses that were emitted; replace the others by what the target chooses at their place."""
         guesses, states, done = list(self._guesses), list(self._states), len(feedback.emitted)
         choice = feedback.choice.tolist()
         for place, row in enumerate(feedback.node_map.tolist(), 1):  # the guess behind a node
             taken = choice[1 + row] if row >= 0 else -1
-            if taken < 0:  # not scored: it stands
+            if taken < 0:  # not scored: the guess stays
                 continue
             if place < len(guesses):
                 states[place] = STEADY if guesses[place] == taken else CHANGED
@@ -175,12 +165,12 @@ class JacobiSession(AnswerSession):
         self._forget()
 
     def _forget(self) -> None:
-        """The guesses were for another text."""
+        """Drop the guesses: they were for another text."""
         self._guesses, self._states = [], []
 
 
 def _mixed(seed: int, place: int) -> int:
-    """A number that looks random: SplitMix64 (Steele and others, OOPSLA 2014)."""
+    """A pseudo-random number: SplitMix64 (Steele and others, OOPSLA 2014)."""
     z = (seed * 0xD1B54A32D192ED03 + (place + 1) * 0x9E3779B97F4A7C15) & _MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK

@@ -4,36 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
-from draftwood.drafters.base import TextSession, draft_tree
-from draftwood.errors import UsageError
+from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, fixed_rates
 from draftwood.index.accept_rates import for_kernel
 from draftwood.tree import TokenTree
 
-if TYPE_CHECKING:
-    from draftwood.drafters.llama_cpp.ngram_chain import NgramChains
-
 FLOORS = (1, 3, 5, 8, 12, 18, 28, 48)
-"""Buckets of the tokens that match before a node, drafted ones included; a test holds them to the kernel's."""
+"""Lower bounds of the buckets of tokens that match before a node, drafted ones included; as in the kernel."""
 
-PRIOR = (
-    (0.30, 0.53, 0.66, 0.78, 0.87, 0.93, 0.97, 0.98),  # one occurrence is all there is
-    (0.55, 0.84, 0.88, 0.94, 0.97, 0.98, 0.99, 0.99),  # all of several went on like this
-    (0.30, 0.38, 0.50, 0.50, 0.55, 0.60, 0.70, 0.70),  # at least two thirds of them
-    (0.09, 0.15, 0.17, 0.18, 0.20, 0.30, 0.30, 0.30),  # fewer
+PRIOR = fixed_rates(
+    (
+        (0.30, 0.53, 0.66, 0.78, 0.87, 0.93, 0.97, 0.98),  # one occurrence is all there is
+        (0.55, 0.84, 0.88, 0.94, 0.97, 0.98, 0.99, 0.99),  # all of several went on like this
+        (0.30, 0.38, 0.50, 0.50, 0.55, 0.60, 0.70, 0.70),  # at least two thirds of them
+        (0.09, 0.15, 0.17, 0.18, 0.20, 0.30, 0.30, 0.30),  # fewer
+    )
 )
-"""Acceptance rate per class: how many of the occurrences agreed (row), bucket of `FLOORS` (column).
-From recorded answers of large models and of SmolLM2; rare classes by their neighbours."""
+"""Acceptance rate per class: how many of the occurrences agreed (row), bucket of `FLOORS` (column). Measured on
+recorded answers of large models and of SmolLM2; rare classes estimated from their neighbours."""
 
-_PRIOR = np.array(PRIOR, dtype=np.float32).ravel()
-_PRIOR.flags.writeable = False
-
-_OCCURRENCES = 64  # at most looked at, the newest; more where ``min_hits`` asks for more
+_OCCURRENCES = 64  # most that are looked at, the newest first; more if ``min_hits`` is larger
 
 
 @dataclass(frozen=True)
@@ -43,17 +38,17 @@ class Rules:
     Attributes
     ----------
     shortest, longest
-        Tokens that must match; the longest match within these bounds wins, among equals the newest.
+        Tokens that must match; the longest match within these bounds wins, the newest of equals.
     length
         Most tokens per branch.
     min_hits
-        Earlier occurrences wanted.
+        Least number of earlier occurrences.
     kinds
-        Different continuations told apart.
+        Most different continuations that are counted.
     newest
         Follow the newest occurrence alone, else the continuation that occurred most often.
     margin
-        A draft is at most this much longer than the two newest occurrences agreed; -1 lifts the limit.
+        A draft is at most this much longer than the two newest occurrences agree; -1: no limit.
     """
 
     shortest: int
@@ -65,18 +60,11 @@ class Rules:
     margin: int = -1
 
 
-def prior() -> Floats:
-    """Return the priors of every class, float32[32], not to be written to."""
-    return _PRIOR
-
-
-def check_sizes(name: str, size_n: int, size_m: int, min_hits: int) -> None:
-    """Raise `UsageError` where one is out of the range of llama.cpp's flag."""
-    for key, size in (("size_n", size_n), ("size_m", size_m)):
-        if not 1 <= size <= 1024:
-            raise UsageError(f"{name}: {key} must lie between 1 and 1024, not {size}")
-    if not 1 <= min_hits < 1 << 31:
-        raise UsageError(f"{name}: min_hits must lie between 1 and {(1 << 31) - 1}, not {min_hits}")
+def check_sizes(drafter: BaseDrafter) -> None:
+    """Raise `UsageError` if an option is out of the range of llama.cpp's flag."""
+    drafter.check_range("size_n", 1, 1024)
+    drafter.check_range("size_m", 1, 1024)
+    drafter.check_range("min_hits", 1, (1 << 31) - 1)
 
 
 def classes(matched: int, count: int) -> NDArray[np.int16]:
@@ -88,17 +76,19 @@ _BY_MATCH = (np.searchsorted(FLOORS, np.arange(2049), side="right") - 1).astype(
 
 
 class FollowerSession(TextSession):
-    """One text, its n-grams linked as it grows; a draft takes the same time at any length."""
+    """One text, its n-grams linked as it grows; the time of a draft does not depend on its length."""
 
     def __init__(self, rules: Rules, prompt: Sequence[int]) -> None:
-        from draftwood.drafters.llama_cpp.ngram_chain import NgramChains  # brings numba, so not before it is used
+        from draftwood.drafters.llama_cpp.ngram_chain import NgramChains  # imports numba, so only when needed
 
         self._rules = rules
         rows = max(_OCCURRENCES, min(rules.min_hits, 1 << 16) + 1)
         enough = max(2, rules.min_hits) if rules.newest else rows
-        # The longest have chains of their own: among many occurrences of a short tail they may be too far back.
+        # The longest n-grams have their own chains: among many short matches they might be too far back.
         sizes = dict.fromkeys((rules.longest, rules.shortest))
         self._chains = [NgramChains(size, rules.longest, enough, rows) for size in sizes]
+        others = rules.longest, rules.length, rules.min_hits, rules.kinds, rules.newest, rules.margin
+        self._orders = [np.array([size, *others], dtype=np.int64) for size in sizes]
         super().__init__(prompt)
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
@@ -106,34 +96,24 @@ class FollowerSession(TextSession):
         for chains in self._chains:
             chains.look(self._buffer, self._length)
 
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         self.match_length = 0
         if nodes > 0:
-            for chains in self._chains:
-                count = chains.look(self._buffer, self._length)
+            trust, out = for_kernel(accept_rates, len(PRIOR)), np.empty((3, nodes), dtype=np.int32)
+            for chains, order in zip(self._chains, self._orders, strict=True):
+                count, made, match = chains.look(self._buffer, self._length, order, trust, out)
                 if count >= self._rules.min_hits:
-                    return self._grow(chains, count, nodes, accept_rates)
+                    self.match_length = match
+                    evidence = out[2, :made].astype(np.int16)
+                    parents = None if self._rules.newest else out[1, :made]
+                    return draft_tree(out[0, :made], evidence, trust[evidence], parents)
         return TokenTree.empty()
-
-    def _grow(self, chains: NgramChains, count: int, nodes: int, accept_rates: Floats) -> TokenTree:
-        from draftwood.drafters.llama_cpp.ngram_chain_kernel import grow
-
-        rules = self._rules
-        trust = for_kernel(accept_rates, len(_PRIOR))
-        ints, evidence = np.empty((2, nodes), dtype=np.int32), np.empty(nodes, dtype=np.int16)
-        order = np.array(
-            [chains.size, rules.longest, rules.length, rules.min_hits, rules.kinds, rules.newest, rules.margin]
-        )
-        made = grow(self._buffer, self._length, chains.found, count, order, trust, ints[0], ints[1], evidence)
-        self.match_length = int(order[0])
-        evidence = evidence[:made]
-        return draft_tree(ints[0, :made], evidence, trust[evidence], None if rules.newest else ints[1, :made])
 
     def truncate(self, length: int) -> None:
         if length < self._length:
             super().truncate(max(length, 0))
             for chains in self._chains:
-                chains.clear()  # what is left is linked anew when it is looked at next
+                chains.clear()  # the rest is linked again by the next look
 
     def fork(self) -> FollowerSession:
         twin = super().fork()

@@ -1,7 +1,7 @@
-"""Drafter ``ngram-cache``: what mostly followed the last 1 to 4 tokens, here, in earlier texts, in a corpus.
+"""Drafter ``ngram-cache``: what mostly followed the last 1 to 4 tokens in this text, earlier texts, a corpus.
 
 Source: llama.cpp's ``ngram-cache`` (``common/ngram-cache``, examples ``lookup``): its levels, thresholds, weights
-and files. What it gets wrong is mended; ``faithful=true`` brings it back.
+and files. Its defects are corrected; ``faithful=true`` keeps them.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import DraftSession, Floats, Noise, Share, TokenFile
-from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree
-from draftwood.drafters.llama_cpp.next_counts import NextCounts
+from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, fixed_rates
 from draftwood.drafters.llama_cpp.ngram_cache_shared import Shared, Slot
 from draftwood.errors import UsageError
 from draftwood.files.paths import named
@@ -25,23 +24,32 @@ from draftwood.tree import TokenTree
 if TYPE_CHECKING:
     from draftwood.drafters.llama_cpp.ngram_counts import Levels, NgramCounts
 
-PRIOR = (
+PRIOR = fixed_rates((
     *(0.40, 0.52, 0.78, 0.36), *(0.45, 0.74, 0.88, 0.26), *(0.51, 0.83, 0.94, 0.26), *(0.73, 0.91, 0.96, 0.31),
     *(0.78, 0.48, 0.61, 0.80),
     *(0.32, 0.49), *(0.37, 0.65), *(0.45, 0.76), *(0.53, 0.86),
     *(0.31, 0.61, 0.79),
-)  # fmt: skip
-"""Acceptance rate per evidence class, from replaying recorded answers of chats and agents.
+))  # fmt: skip
+"""Acceptance rate per evidence class, measured by replaying recorded answers of chats and agents.
 
-Rows: the context, per size of the n-gram (seen once, twice or three times and always so, more often and always so,
-not always so); the context where the static level knows the token too, per size; the dynamic level, per size (not
-always so, always so); the static level alone (share below 70 %, below 90 %, above)."""
-
-_PRIOR = np.array(PRIOR, dtype=np.float32)
-_PRIOR.flags.writeable = False
+Rows: the context level, per size of the n-gram (seen once; 2 or 3 times, always with this token; more often,
+always; not always); the context level if the static level has the token too, per size; the dynamic level, per
+size (not always, always); the static level alone (share below 70 %, below 90 %, above)."""
 
 _TAIL = 4
-_STATIC_LIMIT = 64  # continuations asked of a corpus; a token that is not among them has no majority
+_STATIC_LIMIT = 64  # next tokens that a corpus is asked for; a token with a majority is among them
+
+
+class NextCounts(Protocol):
+    """Anything that counts which tokens followed a context, such as `Corpus`."""
+
+    def next_counts(self, context: Sequence[int], limit: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return at most ``limit`` tokens that followed all of ``context``, and how often each did.
+
+        The most frequent first, the lowest id first on a tie; counts are at least 1, and may be estimates. Both
+        arrays are empty if the context never occurred.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -58,26 +66,26 @@ class NgramCacheDrafter(BaseDrafter):
     dynamic
         File of counts of earlier texts. It need not exist yet, unless ``faithful``.
     learn
-        Whether the dynamic level takes in the text of each session when that closes, for all sessions after it.
-        By default it does where ``dynamic`` names a file. What one user's text taught may speed up another's
-        answers, which tells something about it.
+        Whether the dynamic level learns the text of each session that closes, for later sessions. By default yes
+        if ``dynamic`` names a file. Speed may then tell one user what another's texts were.
     save
-        Write the dynamic level back to its file whenever a session closes; else `write_dynamic` does when called.
+        Write the dynamic level back to its file whenever a session closes; otherwise call `write_dynamic`.
     faithful
-        Propose as llama.cpp does, defects included: it learns only within what one step brought, keeps counts from
-        one request to the next, never learns into the dynamic level and multiplies in 32 bits.
+        Propose as llama.cpp does, defects included: n-grams that span two steps are not counted, counts are kept
+        from one request to the next, the dynamic level never learns, and products overflow at 32 bits.
     static_counts
-        A static level other than a file: a corpus.
+        A static level given as an object: a corpus.
 
     Raises
     ------
     UsageError
-        For options out of range or against each other, or a file that is not there.
+        For options out of range or contradictory, or a missing file.
     FileFormatError, VocabularyError
         If a file cannot be read, or both are of different tokenizers.
     """
 
     name: ClassVar[str] = "ngram-cache"
+    prior: ClassVar[Floats] = PRIOR
 
     n_draft: int = 8
     static: str | None = None
@@ -89,8 +97,7 @@ class NgramCacheDrafter(BaseDrafter):
     _shared: Shared = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n_draft <= 1 << 16:
-            raise UsageError("ngram-cache: n_draft must lie between 1 and 65536")
+        self.check_range("n_draft", 1, 1 << 16)
         if self.static is not None and self.static_counts is not None:
             raise UsageError("ngram-cache: static names a file and a corpus was given as well: leave one out")
         if self.save and self.dynamic is None:
@@ -105,22 +112,18 @@ class NgramCacheDrafter(BaseDrafter):
         object.__setattr__(self, "_shared", shared)
 
     @property
-    def prior(self) -> Floats:
-        return _PRIOR
-
-    @property
     def fingerprint(self) -> str | None:
-        """Fingerprint of the tokenizer whose ids the files hold, as far as they tell."""
+        """Fingerprint of the tokenizer whose ids the files hold; None if unknown."""
         return self._shared.tokenizer
 
     @property
     def learns(self) -> bool:
-        """Whether what one text taught is kept for later ones."""
+        """Whether later texts profit from earlier ones."""
         return self.faithful or (self.learn if self.learn is not None else self.dynamic is not None)
 
     @property
     def files(self) -> list[TokenFile]:
-        """The files, whose dynamic level keeps the tokenizer in use, and the static level that was given."""
+        """The files of counts, and the static level that was given as an object."""
         shared = self._shared
         level = getattr(self.static_counts, "fingerprint", None)
         return [
@@ -128,7 +131,7 @@ class NgramCacheDrafter(BaseDrafter):
             TokenFile("the static level of ngram-cache", level),
         ]
 
-    def detached(self, share: Share) -> NgramCacheDrafter:  # noqa: ARG002
+    def detached(self, share: Share) -> NgramCacheDrafter:
         return replace(self, save=False) if self.learns else self
 
     def write_dynamic(self, path: Path | None = None, *, tokenizer: str | None = None) -> Path:
@@ -139,7 +142,7 @@ class NgramCacheDrafter(BaseDrafter):
         path
             By default the file that ``dynamic`` names.
         tokenizer
-            Fingerprint of the tokenizer, where the file that was read did not tell.
+            Fingerprint of the tokenizer, if the file that was read held none.
 
         Raises
         ------
@@ -150,15 +153,15 @@ class NgramCacheDrafter(BaseDrafter):
         """
         return self._shared.write(path, tokenizer)
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:  # noqa: ARG002
-        self._shared.build()  # brings numba, so not before it is used
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
+        self._shared.build()  # imports numba, so only when needed
         if self.faithful:
             return FaithfulSession(self, self._shared.take_slot(), prompt)
         return NgramCacheSession(self, self._shared.new_counts(), prompt)
 
 
 class _Session(TextSession):
-    """Makes chains of what three levels propose."""
+    """Proposes chains from three levels of counts."""
 
     def __init__(self, drafter: NgramCacheDrafter, counts: NgramCounts, prompt: Sequence[int]) -> None:
         self._drafter, self._shared = drafter, drafter._shared
@@ -166,7 +169,7 @@ class _Session(TextSession):
         self._levels: Levels = self._shared.levels(counts)
         super().__init__(prompt)
 
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         n = min(nodes, self._drafter.n_draft)
         if n < 1 or self._length < 2:  # as the reference, which asks for two tokens
             return TokenTree.empty()
@@ -183,7 +186,7 @@ class _Session(TextSession):
         if self._corpus is None:
             return levels.propose(tail, n, faithful=faithful)
         found = np.empty((n, 3), dtype=np.int32)
-        for row in range(n):  # a corpus is asked anew for each token
+        for row in range(n):  # a corpus is asked for each token
             after = self._corpus.next_counts(tail[-2:].tolist(), _STATIC_LIMIT)
             levels.static = self._shared.static_of(*after, tail[-2:])
             one = levels.propose(tail, 1, faithful=faithful)
@@ -195,11 +198,11 @@ class _Session(TextSession):
 
 
 class NgramCacheSession(_Session):
-    """One text, each n-gram of it counted once, as it comes."""
+    """One text, each n-gram of it counted once."""
 
     def __init__(self, drafter: NgramCacheDrafter, counts: NgramCounts, prompt: Sequence[int]) -> None:
         self._counts = counts
-        self._unlearnt = 0  # from here on the dynamic level is to learn
+        self._unlearnt = 0  # the dynamic level is to learn the text from here on
         super().__init__(drafter, counts, prompt)
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
@@ -228,7 +231,7 @@ class NgramCacheSession(_Session):
 
 
 class FaithfulSession(_Session):
-    """One text in a slot of llama.cpp's server, whose counts go on to the next request."""
+    """One text in a slot of llama.cpp's server, which keeps its counts for the next request."""
 
     def __init__(self, drafter: NgramCacheDrafter, slot: Slot, prompt: Sequence[int]) -> None:
         self._slot = slot
@@ -237,7 +240,7 @@ class FaithfulSession(_Session):
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         slot = self._slot
         if nodes > 0 and slot.length < self._length:
-            # The slice alone: n-grams across its border are lost, and one token teaches nothing.
+            # The new tokens alone: n-grams that begin before them are lost, and a single token is not counted.
             slot.counts.read(self.text[slot.length :], fresh=True)
             slot.length = self._length
         return super().draft(nodes, lookahead_nodes, accept_rates)

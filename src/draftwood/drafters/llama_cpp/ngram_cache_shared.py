@@ -1,4 +1,4 @@
-"""What the sessions of one ``ngram-cache`` share: the dynamic and static level, their files, llama.cpp's slots."""
+"""What the sessions of one ``ngram-cache`` share: dynamic and static level, their files, llama.cpp's slots."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Slot:
     taken: bool = True
 
     def copy(self) -> Slot:
-        """Return an independent copy, which no server knows of."""
+        """Return an independent copy, which belongs to no server."""
         return Slot(self.counts.copy(), self.length)
 
 
@@ -41,7 +41,7 @@ class Shared:
     Parameters
     ----------
     static, dynamic
-        Files of counts; the first may be a corpus.
+        Files of counts; the static one may be a corpus.
     learn
         Whether the dynamic level learns from closed sessions.
     save
@@ -58,7 +58,7 @@ class Shared:
         self._slots: list[Slot] = []
         self._dynamic: NgramCounts | None = None
         self._static: NgramCounts | None = None
-        self.corpus = _corpus(static)
+        self.corpus = Corpus.open(static) if static is not None and kind_of(static) == CORPUS else None
         if self.corpus is not None:
             static = None
         if may_miss and dynamic is not None and not dynamic.exists():
@@ -73,7 +73,7 @@ class Shared:
         self.tokenizer = tokenizer
 
     def build(self) -> None:
-        """Make the levels of the files, once."""
+        """Build the levels from the files at the first call."""
         from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
 
         with self._lock:
@@ -92,7 +92,7 @@ class Shared:
         return NgramCounts()
 
     def levels(self, context: NgramCounts) -> Levels:
-        """Return this context above the shared levels."""
+        """Return the shared levels together with this context."""
         from draftwood.drafters.llama_cpp.ngram_counts import Levels
 
         return Levels(context, self._dynamic, self._static)
@@ -100,7 +100,7 @@ class Shared:
     def static_of(
         self, tokens: NDArray[np.int32], counts: NDArray[np.int64], pair: NDArray[np.int32]
     ) -> NgramCounts:
-        """Return a static level that knows what follows this pair of tokens, and nothing else."""
+        """Return a static level with the next tokens of this pair alone."""
         level = self.new_counts()
         records = np.full((len(tokens), 6), -1, dtype=np.int32)
         records[:, :2], records[:, 4], records[:, 5] = pair, tokens, np.minimum(counts, _MOST)
@@ -108,7 +108,7 @@ class Shared:
         return level
 
     def learn(self, text: NDArray[Any], start: int) -> None:
-        """Take in the text of a session that closes; what comes before ``start`` was learnt from another."""
+        """Learn the text of a session that closes, from ``start`` on; what comes before was learnt already."""
         if not self._learn or len(text) <= start or self._dynamic is None:
             return
         with self._lock:
@@ -129,7 +129,7 @@ class Shared:
         return to
 
     def take_slot(self) -> Slot:
-        """Return the first slot that is free, with what it knows."""
+        """Return the first free slot, with its counts."""
         with self._lock:
             for slot in self._slots:
                 if not slot.taken:
@@ -137,7 +137,3 @@ class Shared:
                     return slot
             self._slots.append(Slot(self.new_counts()))
             return self._slots[-1]
-
-
-def _corpus(path: Path | None) -> Corpus | None:
-    return Corpus.open(path) if path is not None and kind_of(path) == CORPUS else None

@@ -10,9 +10,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.drafters.llama_cpp.ngram_chain_kernel import FLOORS, occurrences
+from draftwood.drafters.llama_cpp.ngram_chain_kernel import FLOORS, draft
 
 Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+_NO_RULES, _NO_ODDS = np.zeros(7, dtype=np.int64), np.empty(0, dtype=np.float32)
+_NO_TREE = np.empty((3, 0), dtype=np.int32)
 
 
 class NgramChains:
@@ -52,8 +56,18 @@ class NgramChains:
         """Bytes held, spare room included."""
         return self._heads.nbytes + self._links.nbytes + self.found.nbytes
 
-    def look(self, buffer: Ints, length: int) -> int:
-        """Link what is new of the text, int32 ``buffer[:length]``; returns how many occurrences `found` has."""
+    def look(
+        self,
+        buffer: Ints,
+        length: int,
+        rules: NDArray[np.int64] = _NO_RULES,
+        accept_rates: Floats = _NO_ODDS,
+        out: Ints = _NO_TREE,
+    ) -> tuple[int, int, int]:
+        """Link what is new of the text, int32 ``buffer[:length]``, list occurrences of its end, and grow a tree.
+
+        Arguments and result as of `ngram_chain_kernel.draft`; by default nothing is grown.
+        """
         if len(self._links) < len(buffer):
             links = np.empty(len(buffer), dtype=np.int32)
             links[: len(self._links)] = self._links
@@ -61,7 +75,9 @@ class NgramChains:
         if length > len(self._heads):  # more hashes: every n-gram is linked anew
             self._heads = np.zeros(1 << (2 * length - 1).bit_length(), dtype=np.int32)
             self._read[0] = 0
-        return int(occurrences(buffer, length, self._heads, self._links, self._read, self._wanted, self.found))
+        arrays = self._heads, self._links, self._read, self._wanted, self.found
+        found: tuple[int, int, int] = draft(buffer, length, arrays, rules, accept_rates, out)
+        return found
 
     def copy(self) -> Self:
         """Return an independent copy."""

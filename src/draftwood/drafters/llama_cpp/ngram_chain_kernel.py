@@ -6,14 +6,15 @@ dictionaries of LZ77 compressors (Deutsch, "DEFLATE", RFC 1951, section 4). Impo
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled, inner
+from draftwood.index.compiling import FLOATS, compiled, inner, part
 
 Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Chains = tuple[Ints, Ints, Longs, Longs, Ints]  # heads, links, state, wanted, found; see `draft`
 
 _BASE = np.uint64(6364136223846793005)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing
@@ -33,10 +34,12 @@ passes, that of SmolLM2's from 19 to 29 % for 1 %."""
 
 
 @inner
-def _read(
-    text: Ints, length: int, heads: Ints, links: Ints, state: NDArray[np.int64], size: int, shift: int
-) -> None:
-    """Link the n-grams of ``size`` tokens that end between ``state[0]`` and ``length``."""
+def _read(text: Ints, length: int, chains: Chains) -> None:
+    """Link the n-grams that end between ``state[0]`` and ``length``."""
+    heads, links, state, wanted, _ = chains
+    size, shift, room = wanted[0], 64, len(heads)
+    while room > 1:
+        shift, room = shift - 1, room >> 1
     begin = max(state[0], size - 1)
     state[0] = length
     if begin >= length:
@@ -53,42 +56,11 @@ def _read(
         h -= np.uint64(text[end - size + 1]) * power
 
 
-@compiled("i8(i4[::1], i8, i4[::1], i4[::1], i8[::1], i8[::1], i4[:,::1])")
-def occurrences(
-    text: Ints,
-    length: int,
-    heads: Ints,
-    links: Ints,
-    state: NDArray[np.int64],
-    wanted: NDArray[np.int64],
-    found: Ints,
-) -> int:
-    """Read what is new of ``text[:length]``, then list earlier occurrences of its end, newest first.
-
-    Parameters
-    ----------
-    text, links : int32[capacity]
-        The text; per end of an n-gram the end before it of equal hash, plus 1.
-    heads : int32[2 ** bits]
-        Per hash the newest end, plus 1.
-    state : int64[1]
-        How much of the text is linked already.
-    wanted : int64[5]
-        Size of the linked n-grams; longest match to measure; matches of how many tokens suffice, and how many of
-        those; most links to follow.
-    found : int32[rows, 2]
-        Written: the end of each occurrence and how many tokens match up to there.
-
-    Returns
-    -------
-    int
-        How many were found.
-    """
+@inner
+def _occurrences(text: Ints, length: int, chains: Chains) -> int:
+    """Write earlier occurrences of the end of ``text[:length]`` to ``found``, newest first; returns how many."""
+    _, links, _, wanted, found = chains
     size = wanted[0]
-    shift, room = 64, len(heads)
-    while room > 1:
-        shift, room = shift - 1, room >> 1
-    _read(text, length, heads, links, state, size, shift)
     if length < size:
         return 0
     count, enough, last = 0, wanted[3], length - 1
@@ -163,7 +135,7 @@ tree grows (-1: the root) and that node's depth."""
 
 @inner
 def _tell_apart(
-    text: Ints, length: int, found: Ints, count: int, least: int, reach: int, most: int, kind: Any
+    text: Ints, length: int, found: Ints, count: int, least: int, reach: int, most: int, kind: Longs
 ) -> tuple[int, int]:
     """Sort the newest ``most`` occurrences of at least ``least`` tokens by what followed them: (kinds, hits)."""
     known, seen, total = 0, 0, 0
@@ -186,7 +158,7 @@ def _tell_apart(
 
 
 @inner
-def _going(text: Ints, length: int, kind: Any, known: int, which: int) -> tuple[int, int]:
+def _going(text: Ints, length: int, kind: Longs, known: int, which: int) -> tuple[int, int]:
     """Next token of a continuation, and how many occurrences that stand where it does go on with it."""
     at, depth, hits = kind[which, AT], kind[which, DEPTH], 0
     token = _after(text, length, kind[which, END], depth)
@@ -196,44 +168,17 @@ def _going(text: Ints, length: int, kind: Any, known: int, which: int) -> tuple[
     return token, hits
 
 
-@compiled("i8(i4[::1], i8, i4[:,::1], i8, i8[::1], f4[::1], i4[::1], i4[::1], i2[::1])")
-def grow(
-    text: Ints,
-    length: int,
-    found: Ints,
-    count: int,
-    rules: NDArray[np.int64],
-    accept_rates: NDArray[np.float32],
-    tokens: Ints,
-    parents: Ints,
-    evidence: NDArray[np.int16],
-) -> int:
-    """Grow the tree of what followed the occurrences, best first by the product of accept rates.
-
-    Parameters
-    ----------
-    found, count
-        From `occurrences`.
-    rules : int64[7]
-        Size of the linked n-grams; longest match that counts; tokens per branch; occurrences wanted; continuations
-        told apart; 1 to follow the newest alone; by how much a branch may be longer than the two newest
-        occurrences agreed (-1: no such limit). Written to ``rules[0]``: the match length.
-    accept_rates : float32[32]
-        Acceptance rate per evidence class.
-    tokens, parents : int32[nodes], evidence : int16[nodes]
-        Written: the tree.
-
-    Returns
-    -------
-    int
-        How many nodes it has.
-    """
+@part
+def _grow(
+    text: Ints, length: int, found: Ints, count: int, rules: Longs, accept_rates: Floats, out: Ints
+) -> tuple[int, int]:
+    """Grow the tree of what followed the occurrences; returns its nodes and the length of the match."""
+    nodes = out.shape[1]
     kinds, alone = rules[4], rules[5] == 1
     least = _trusted(found, count, rules[0], rules[1], rules[3])
-    rules[0] = least
     if least == 0:
-        return 0
-    reach = min(rules[2], len(tokens))
+        return 0, 0
+    reach = min(rules[2], nodes)
     if least < rules[1]:
         reach = min(reach, STRETCH * least)
     kind, limit, best = np.empty((kinds, 5), np.int64), reach, 0
@@ -246,26 +191,86 @@ def grow(
                 best = which
         alone = kind[best, HITS] >= 2 * (total - kind[best, HITS])  # a clear winner needs no branches beside it
 
+    plan = limit, total, best if alone else -1
+    return _best_first(text, length, (kind, known), plan, accept_rates, out), least
+
+
+@inner
+def _best_first(
+    text: Ints,
+    length: int,
+    continuations: tuple[Longs, int],
+    plan: tuple[int, int, int],
+    accept_rates: Floats,
+    out: Ints,
+) -> int:
+    """Grow the tree best first by the product of accept rates; returns its nodes.
+
+    ``plan``: tokens per branch, occurrences, and the only continuation that is followed, -1 for all.
+    """
+    kind, known = continuations
+    limit, total, only = plan
+    nodes = out.shape[1]
     # Belief that a node is reached, and the occurrences that went that way; the last is the root, as index -1.
-    path, through = np.empty(len(tokens) + 1), np.empty(len(tokens) + 1, np.int64)
-    path[len(tokens)], through[len(tokens)] = 1.0, total
-    for made in range(len(tokens)):
+    path, through = np.empty(nodes + 1), np.empty(nodes + 1, np.int64)
+    path[nodes], through[nodes] = 1.0, total
+    for made in range(nodes):
         chosen, token = -1, 0
         for which in range(known):
             at, depth = kind[which, AT], kind[which, DEPTH]
-            if depth >= limit or (alone and which != best):
+            if depth >= limit or (only >= 0 and which != only):
                 continue
             word, hits = _going(text, length, kind, known, which)
             label = _class(through[at], hits, kind[which, MATCH] + depth)
             hope = path[at] * accept_rates[label]
             if chosen < 0 or hope > path[made]:
                 chosen, token = which, word
-                parents[made], evidence[made], path[made], through[made] = at, label, hope, hits
+                out[1, made], out[2, made], path[made], through[made] = at, label, hope, hits
         if chosen < 0:
             return made
-        tokens[made] = token
+        out[0, made] = token
         at, depth = kind[chosen, AT], kind[chosen, DEPTH]
         for other in range(known):
             if kind[other, AT] == at and _after(text, length, kind[other, END], depth) == token:
                 kind[other, AT], kind[other, DEPTH] = made, depth + 1
-    return len(tokens)
+    return nodes
+
+
+@compiled(
+    "UniTuple(i8, 3)(i4[::1], i8, Tuple((i4[::1], i4[::1], i8[::1], i8[::1], i4[:,::1])), i8[::1],"
+    f" {FLOATS}, i4[:,::1])"
+)
+def draft(
+    text: Ints, length: int, chains: Chains, rules: Longs, accept_rates: Floats, out: Ints
+) -> tuple[int, int, int]:
+    """Read what is new of ``text[:length]``, list where its end occurred before, grow the tree of what followed.
+
+    Parameters
+    ----------
+    chains
+        ``heads`` int32[2 ** bits], per hash the newest end of an n-gram, plus 1. ``links`` int32[capacity], per
+        end the end before it of equal hash, plus 1. ``state`` int64[1], how much of the text is linked already.
+        ``wanted`` int64[5]: size of the linked n-grams; longest match to measure; matches of how many tokens
+        suffice, and how many of those; most links to follow. ``found`` int32[rows, 2], written: the end of each
+        occurrence, newest first, and how many tokens match up to there.
+    rules : int64[7]
+        Size of the linked n-grams; longest match that counts; tokens per branch; occurrences wanted; continuations
+        told apart; 1 to follow the newest alone; by how much a branch may be longer than the two newest
+        occurrences agreed (-1: no such limit).
+    accept_rates : float32[32]
+        Acceptance rate per evidence class.
+    out : int32[3, nodes]
+        Written: the tree's tokens, parents and evidence.
+
+    Returns
+    -------
+    tuple of int
+        How many occurrences there are, nodes of the tree, tokens that match. No tree is grown of 0 nodes, or where
+        there are fewer occurrences than wanted.
+    """
+    _read(text, length, chains)
+    count = _occurrences(text, length, chains)
+    if out.shape[1] == 0 or count < rules[3]:
+        return count, 0, 0
+    nodes, match = _grow(text, length, chains[4], count, rules, accept_rates, out)
+    return count, nodes, match

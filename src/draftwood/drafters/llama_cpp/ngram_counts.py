@@ -28,9 +28,8 @@ from draftwood.drafters.llama_cpp.ngram_counts_kernel import (
     TOKEN,
     TOTAL,
     USED,
-    add,
+    count,
     propose,
-    read,
 )
 from draftwood.errors import IntegrityError, UsageError
 
@@ -95,15 +94,9 @@ class NgramCounts:
         # What a step brings is a short tuple, on which the interpreter is faster than a call into numpy.
         if (min(ids) if isinstance(ids, tuple) else np.min(ids)) < 0:
             raise UsageError("token ids must not be negative")
-        new = np.array(ids, dtype=np.int32)  # a copy: the kernel takes neither strides nor read-only arrays
         low, high = self._sizes
-        self._state[2][DONE] = 0
-        while True:
-            rows, index, head = self._state
-            read(rows, index, head, new, low if counted else high + 1, high)
-            if head[DONE] == len(new):
-                return
-            self._grow()
+        text = np.ascontiguousarray(ids, dtype=np.int32)
+        self._count(text.reshape(-1, 1), low if counted else high + 1, high)
 
     def add(self, records: Ints) -> None:
         """Add counts.
@@ -113,11 +106,13 @@ class NgramCounts:
         records : int32[n, 6]
             As `records` returns them.
         """
-        new = np.array(records, dtype=np.int32, order="C")  # a copy: the kernel takes no read-only arrays
+        self._count(np.ascontiguousarray(records, dtype=np.int32), 0, 0)
+
+    def _count(self, records: Ints, low: int, high: int) -> None:
         self._state[2][DONE] = 0
         while True:
             rows, index, head = self._state
-            add(rows, index, head, new)
+            count(rows, index, head, records, low, high)
             if head[DONE] == len(records):
                 return
             self._grow()
@@ -227,6 +222,6 @@ class Levels:
         int32[<= n, 3]
             Token, evidence class and size of the n-gram that decided.
         """
-        out, ends = np.empty((n, 3), dtype=np.int32), np.zeros(3 * LONGEST, dtype=np.int32)
+        out = np.empty((n, 3), dtype=np.int32)
         levels = (*self.context._state[:2], *self.dynamic._state[:2], *self.static._state[:2])
-        return out[: propose(*levels, tail, faithful, ends, out)]
+        return out[: propose(levels, tail, faithful, out)]

@@ -1,4 +1,4 @@
-"""Files of n-gram counts: llama.cpp's own lookup cache, and the same records behind a header of ours.
+"""Files of n-gram counts: llama.cpp's lookup cache, and the same records after a draftwood header.
 
 llama.cpp's format has no header: per n-gram four int32 tokens (-1 in unused places), an int32 number of pairs, and
 as many pairs of int32 token and count, all in the byte order of the machine. Ours is little-endian.
@@ -14,11 +14,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Ints
 from draftwood.errors import FileFormatError, UsageError
 from draftwood.files.format import Header, compare_tokenizers, is_ours, read_payload, write_file
 from draftwood.files.paths import whole_file
 
-Ints = NDArray[np.int32]
 Format = Literal["draftwood", "llama"]
 
 KIND = "ngram counts"
@@ -38,7 +38,7 @@ class CountsFile:
     format
         ``"draftwood"`` or ``"llama"``.
     tokenizer
-        Fingerprint; None where unknown, as in every file of llama.cpp.
+        Fingerprint; None if unknown, as in all files of llama.cpp.
     records : int32[n, 6]
         Four tokens of the n-gram, -1 in unused places at the end, the next token, its count; each n-gram and next
         token once.
@@ -55,7 +55,7 @@ class CountsFile:
 
 
 def read_counts(path: Path) -> CountsFile:
-    """Read a file of either format; a header of ours tells them apart.
+    """Read a file of either format; only ours has a header.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def write_counts(
     Raises
     ------
     UsageError
-        If there is nothing to write: llama.cpp takes no empty file.
+        If there is nothing to write: llama.cpp refuses empty files.
     FileFormatError
         If the file cannot be written; what stood there before is untouched.
     """
@@ -114,7 +114,7 @@ def write_counts(
 
 
 def common_tokenizer(files: Iterable[CountsFile | Header]) -> str | None:
-    """Return the tokenizer that the files have in common, as far as they tell.
+    """Return the common tokenizer of the files; None if none of them names one.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def _encode(records: Ints) -> Ints:
 
 
 def _decode(path: Path, content: bytes, order: str) -> Ints:
-    """Check and unpack a stream; of an n-gram or token that comes twice the first counts, as in llama.cpp."""
+    """Check and unpack a stream; of an n-gram or token that occurs twice the first counts, as in llama.cpp."""
     if not content:
         raise FileFormatError(f"{path} is empty: make it with draftwood cache create")
     stream = np.frombuffer(content[: len(content) // 4 * 4], dtype=f"{order}i4").astype(np.int32)
@@ -183,7 +183,7 @@ def _heads(path: Path, stream: Ints, *, cut: bool) -> NDArray[np.int64]:
 
 
 def _ascending(records: Ints) -> bool:
-    """Whether no n-gram and token comes twice or out of order: then nothing need be sorted."""
+    """Whether the records are in order and none occurs twice."""
     ascends = np.zeros(max(len(records) - 1, 0), dtype=np.bool_)
     for column in range(_LONGEST, -1, -1):
         before, after = records[:-1, column], records[1:, column]

@@ -22,10 +22,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled, inner
+from draftwood.index.compiling import TABLE, compiled, inner, part
+from draftwood.index.hashing import place_of_pair
 
 Ints = NDArray[np.int32]
 Head = NDArray[np.int64]
+Level = tuple[Ints, Ints]  # rows and index
 
 PARENT, TOKEN, COUNT, CHILD, SIBLING, TOTAL, BEST, COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
 USED, INDEXED, STALE, DONE, ACTIVE = 0, 1, 2, 3, 4  # the header; the last begins the n-grams that end the text
@@ -47,11 +49,7 @@ CONFIRMED, DYNAMIC, STATIC, CLASSES = 16, 20, 28, 31  # where groups of evidence
 @inner
 def _slot(rows: Ints, index: Ints, node: int, token: int) -> np.int64:
     """Place of this continuation in the index, or the free place where it belongs."""
-    key = (np.uint64(np.uint32(node)) << np.uint64(32)) | np.uint64(np.uint32(token))
-    key *= np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing, then half a splitmix64 finaliser
-    key ^= key >> np.uint64(32)
-    key *= np.uint64(0xBF58476D1CE4E5B9)
-    slot = np.int64(((key >> np.uint64(32)) * np.uint64(len(index))) >> np.uint64(32))
+    slot = place_of_pair(node, token, len(index))
     while index[slot] != 0 and (rows[index[slot], PARENT] != node or rows[index[slot], TOKEN] != token):
         slot += 1
         if slot == len(index):
@@ -113,32 +111,40 @@ def _ready(rows: Ints, index: Ints, head: Head) -> bool:
     return head[USED] + ROOM <= len(rows) and 3 * (head[INDEXED] + ROOM) <= 2 * len(index)
 
 
-@compiled("void(i4[:,::1], i4[::1], i8[::1], i4[::1], i8, i8)")
-def read(rows: Ints, index: Ints, head: Head, ids: Ints, low: int, high: int) -> None:
-    """Count what followed n-grams of ``low`` to ``high`` tokens, from where ``head`` says, while there is room."""
-    while head[DONE] < len(ids) and _ready(rows, index, head):
-        token = ids[head[DONE]]
-        for size in range(high, 0, -1):
-            node = head[ACTIVE + size - 1]
-            if node != 0:
-                pair = _child(rows, index, head, node, token)
-                if size >= low:
-                    _count(rows, node, pair, 1)
-                if size < high:
-                    head[ACTIVE + size] = pair
-        head[ACTIVE] = _child(rows, index, head, 0, token)
-        head[DONE] += 1
+@part
+def _read(rows: Ints, index: Ints, head: Head, token: int, low: int, high: int) -> None:
+    for size in range(high, 0, -1):
+        node = head[ACTIVE + size - 1]
+        if node != 0:
+            pair = _child(rows, index, head, node, token)
+            if size >= low:
+                _count(rows, node, pair, 1)
+            if size < high:
+                head[ACTIVE + size] = pair
+    head[ACTIVE] = _child(rows, index, head, 0, token)
 
 
-@compiled("void(i4[:,::1], i4[::1], i8[::1], i4[:,::1])")
-def add(rows: Ints, index: Ints, head: Head, records: Ints) -> None:
-    """Add counts, int32[n, 6]: four tokens, -1 in unused places, the next token, its count; as `read` goes on."""
+@part
+def _add(rows: Ints, index: Ints, head: Head, record: Ints) -> None:
+    node = 0
+    for place in range(LONGEST):
+        if record[place] >= 0:
+            node = _child(rows, index, head, node, record[place])
+    _count(rows, node, _child(rows, index, head, node, record[LONGEST]), record[LONGEST + 1])
+
+
+@compiled(f"void(i4[:,::1], i4[::1], i8[::1], {TABLE}, i8, i8)")
+def count(rows: Ints, index: Ints, head: Head, records: Ints, low: int, high: int) -> None:
+    """Count, from where ``head`` says, while there is room: a text, or what was counted before.
+
+    A text is int32[n, 1]: what followed n-grams of ``low`` to ``high`` tokens counts. Else ``records`` are
+    int32[n, 6]: four tokens, -1 in unused places, the next token, its count.
+    """
     while head[DONE] < len(records) and _ready(rows, index, head):
-        record, node = head[DONE], 0
-        for place in range(LONGEST):
-            if records[record, place] >= 0:
-                node = _child(rows, index, head, node, records[record, place])
-        _count(rows, node, _child(rows, index, head, node, records[record, LONGEST]), records[record, LONGEST + 1])
+        if records.shape[1] == 1:
+            _read(rows, index, head, records[head[DONE], 0], low, high)
+        else:
+            _add(rows, index, head, records[head[DONE]])
         head[DONE] += 1
 
 
@@ -210,10 +216,10 @@ def _class(level: int, size: int, count: int, total: int, confirmed: bool) -> in
 
 @inner
 def _choose(
-    rows: Ints, ends: Ints, level: int, static: Ints, places: Ints, known: int, faithful: bool,
-    out: Ints, row: int,
-) -> bool:  # fmt: skip
-    """Put token, evidence class and size by one level into ``out``; whether it was sure enough of any."""
+    rows: Ints, ends: Ints, level: int, statics: tuple[Ints, Ints], known: int, faithful: bool, chosen: Ints
+) -> bool:
+    """Write token, evidence class and size of the n-gram by one level; whether it was sure enough of any."""
+    static, places = statics
     for size in range(LONGEST, 0, -1):
         rule, node = LONGEST * level + size - 1, ends[LONGEST * level + size - 1]
         if node == 0 or rows[node, TOTAL] == 0:
@@ -225,44 +231,42 @@ def _choose(
         count, total, token = rows[pair, COUNT], rows[node, TOTAL], rows[pair, TOKEN]
         if _enough(count, total, LEAST[rule], PERCENT[rule], faithful):
             confirmed = known != 0 and static[_find(static, places, known, token), COUNT] > 0
-            out[row, 0], out[row, 1], out[row, 2] = token, _class(level, size, count, total, confirmed), size
+            chosen[0], chosen[1], chosen[2] = token, _class(level, size, count, total, confirmed), size
             return True
     return False
 
 
 @inner
-def _choose_static(static: Ints, places: Ints, known: int, faithful: bool, out: Ints, row: int) -> bool:
+def _choose_static(statics: tuple[Ints, Ints], known: int, faithful: bool, chosen: Ints) -> bool:
+    static, places = statics
     best = _heaviest_faithful(static, known, static, places, 0) if faithful else static[known, BEST]
     count, total = np.int64(static[best, COUNT]), np.int64(static[known, TOTAL])
-    out[row, 0], out[row, 2] = static[best, TOKEN], 2
-    out[row, 1] = STATIC + (0 if 10 * count < 7 * total else 1 if 10 * count < 9 * total else 2)
+    chosen[0], chosen[2] = static[best, TOKEN], 2
+    chosen[1] = STATIC + (0 if 10 * count < 7 * total else 1 if 10 * count < 9 * total else 2)
     return _enough(count, total, STATIC_LEAST, STATIC_PERCENT, faithful)
 
 
-@compiled("i8(i4[:,::1], i4[::1], i4[:,::1], i4[::1], i4[:,::1], i4[::1], i4[::1], b1, i4[::1], i4[:,::1])")
-def propose(
-    context: Ints, context_index: Ints, dynamic: Ints, dynamic_index: Ints, static: Ints, static_index: Ints,
-    tail: Ints, faithful: bool, ends: Ints, out: Ints,
-) -> int:  # fmt: skip
+@compiled("i8(Tuple((i4[:,::1], i4[::1], i4[:,::1], i4[::1], i4[:,::1], i4[::1])), i4[::1], b1, i4[:,::1])")
+def propose(levels: tuple[Ints, Ints, Ints, Ints, Ints, Ints], tail: Ints, faithful: bool, out: Ints) -> int:
     """Fill ``out``, int32[n, 3] (token, evidence class, size of the n-gram); returns how many rows were filled.
 
-    ``ends``, int32[12], zeros: the n-grams of 1 to 4 tokens that end the text, per level.
+    ``levels`` are rows and index of context, dynamic and static.
     """
+    context, dynamic, static = levels[:2], levels[2:4], levels[4:]
+    ends = np.zeros(3 * LONGEST, np.int32)  # the n-grams of 1 to 4 tokens that end the text, per level
     for i in range(-len(tail), len(out)):
         if i < 0:
             token = tail[len(tail) + i]
         else:
             at = ends[2 * LONGEST + 1]
-            known = at if static[at, TOTAL] > 0 else 0
-            found = False
-            for level in range(2):
-                if not found:
-                    rows = context if level == 0 else dynamic
-                    found = _choose(rows, ends, level, static, static_index, known, faithful, out, i)
-            if not found and (known == 0 or not _choose_static(static, static_index, known, faithful, out, i)):
+            known = at if static[0][at, TOTAL] > 0 else 0
+            found = _choose(context[0], ends, 0, static, known, faithful, out[i])
+            if not found:
+                found = _choose(dynamic[0], ends, 1, static, known, faithful, out[i])
+            if not found and (known == 0 or not _choose_static(static, known, faithful, out[i])):
                 return i
             token = out[i, 0]
-        _advance(context, context_index, ends, 0, token)
-        _advance(dynamic, dynamic_index, ends, LONGEST, token)
-        _advance(static, static_index, ends, 2 * LONGEST, token)
+        _advance(context[0], context[1], ends, 0, token)
+        _advance(dynamic[0], dynamic[1], ends, LONGEST, token)
+        _advance(static[0], static[1], ends, 2 * LONGEST, token)
     return len(out)

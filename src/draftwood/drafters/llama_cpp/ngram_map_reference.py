@@ -1,7 +1,7 @@
-"""``ngram-map-k`` and ``ngram-map-k4v`` exactly as llama.cpp has them: for ``faithful=true``, and to compare with.
+"""``ngram-map-k`` and ``ngram-map-k4v`` exactly as in llama.cpp, for ``faithful=true`` and for comparison.
 
-Source: the behaviour of ``common_ngram_map`` in llama.cpp (ggml-org/llama.cpp, common/ngram-map.cpp). What looks
-like a slip below is one there; ``docs/drafters/ngram-map-k.md`` lists them.
+Source: the behaviour of ``common_ngram_map`` in llama.cpp (ggml-org/llama.cpp, common/ngram-map.cpp). Apparent
+mistakes below are llama.cpp's; ``docs/drafters/ngram-map-k.md`` lists them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FACTOR = 2654435761
 
 @dataclass(slots=True)
 class Key:
-    """An n-gram that was looked up, by where it stands; positions, because its text is read anew each time.
+    """An n-gram that was looked up, by its position in the text.
 
     Values 0 to 3: where each begins (0: free), how often it was counted, how much of its last draft was accepted.
     """
@@ -38,7 +38,7 @@ class Key:
     counts: list[int] = field(default_factory=lambda: [0] * VALUES)
 
     def forget(self, cut: int) -> None:
-        """Drop values that begin at ``cut`` or later; those behind move up, and what the last accepted stays."""
+        """Drop values that begin at ``cut`` or later; later ones move up, the last keeps its accepted length."""
         for value in reversed(range(VALUES)):
             if self.begins[value] >= cut and self.begins[value]:
                 for column, last in (
@@ -51,11 +51,11 @@ class Key:
 
 
 class FaithfulMap(ReferenceSession):
-    """One text with its keys. ``min_hits`` None: keys alone; else their values are counted (k4v)."""
+    """One text with its keys. If ``min_hits`` is None (k), values are not counted."""
 
     def __init__(self, prompt: Sequence[int], n: int, m: int, min_hits: int | None) -> None:
         self._n, self._m = n, m
-        self._min_hits = None if min_hits is None else min_hits & 0xFFFF  # held in 16 bits
+        self._min_hits = None if min_hits is None else min_hits & 0xFFFF  # llama.cpp stores it in 16 bits
         self._hashes = np.zeros(HASHES, dtype=np.int32)
         self._keys: list[Key] = []
         self._begun = self._checked = self._indexed = 0
@@ -83,7 +83,7 @@ class FaithfulMap(ReferenceSession):
         if history < 2 * n + m:
             return NOTHING
         if self._checked > history or self._begun > history:
-            return NOTHING  # the reference ends its process here
+            return NOTHING  # llama.cpp aborts here
         self._checked = history
         text = self.text[:history]
         pattern = self.text[-n:]
@@ -96,7 +96,7 @@ class FaithfulMap(ReferenceSession):
         value = 0 if self._min_hits is None else self._count(text, pattern, key, match)
         if value < 0:
             return NOTHING
-        proposal = text[match + n :][: min(m, key.last_accepted[value])]  # whatever value won
+        proposal = text[match + n :][: min(m, key.last_accepted[value])]  # from the match, whichever value won
         if len(proposal):
             self.match_length, self._drafted = n, (key, value)
         return proposal
@@ -110,7 +110,7 @@ class FaithfulMap(ReferenceSession):
         return classes(self._n, count)
 
     def _ranges(self, history: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """First and last start, ends included, in the prompt and behind it, that were not indexed yet.
+        """First and last start (inclusive) that were not indexed yet, in the prompt and after it.
 
         The last ``n + m + 1`` starts of the prompt are in neither.
         """
@@ -178,7 +178,7 @@ class FaithfulMap(ReferenceSession):
     def fork(self) -> FaithfulMap:
         twin = super().fork()
         twin._hashes = self._hashes.copy()
-        twin._keys, twin._drafted = copy.deepcopy((self._keys, self._drafted))  # together: one is among the others
+        twin._keys, twin._drafted = copy.deepcopy((self._keys, self._drafted))  # in one call: they share keys
         return twin
 
     def close(self) -> None:

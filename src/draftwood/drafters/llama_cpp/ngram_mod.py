@@ -1,4 +1,4 @@
-"""Drafter ``ngram-mod``: llama.cpp's hashed pool of n-grams, shared by all requests, mended; or as it is.
+"""Drafter ``ngram-mod``: llama.cpp's hashed pool of n-grams, shared by all requests, corrected; or as it is.
 
 Source: ``ngram-mod`` of llama.cpp (ggml-org/llama.cpp, common/ngram-mod.h and common/speculative.cpp).
 """
@@ -15,41 +15,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import DraftSession, Floats, Ints, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.drafters.base import BaseDrafter, TextSession, fixed_rates
 from draftwood.drafters.llama_cpp.reference_turns import NOTHING, ReferenceSession
-from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
 FULL = 0.25
 """Share of the slots in use above which the next request starts with an empty pool."""
 
 DEPTHS = (1, 2, 3, 5, 9, 17, 33)
-"""Evidence class: 7 times the bucket of `RUNS`, plus the bucket of the node's depth."""
+"""Lower bounds of the buckets of a node's depth. Class: 7 times the bucket of `RUNS`, plus that of the depth."""
 
 RUNS = (0, 1, 4, 16)
-"""Buckets of how many committed tokens in a row the pool predicted."""
+"""Lower bounds of the buckets of how many committed tokens in a row the pool predicted."""
 
-PRIOR = (
-    (0.75, 0.80, 0.84, 0.88, 0.93, 0.94, 0.95),
-    (0.80, 0.82, 0.84, 0.88, 0.93, 0.94, 0.95),
-    (0.85, 0.86, 0.88, 0.90, 0.94, 0.95, 0.95),
-    (0.94, 0.95, 0.96, 0.97, 0.97, 0.97, 0.97),
+PRIOR = fixed_rates(
+    (
+        (0.75, 0.80, 0.84, 0.88, 0.93, 0.94, 0.95),
+        (0.80, 0.82, 0.84, 0.88, 0.93, 0.94, 0.95),
+        (0.85, 0.86, 0.88, 0.90, 0.94, 0.95, 0.95),
+        (0.94, 0.95, 0.96, 0.97, 0.97, 0.97, 0.97),
+    )
 )
 """Acceptance rate per evidence class: bucket of `RUNS` (row) and of `DEPTHS` (column)."""
 
-_PRIOR = np.array(PRIOR, dtype=np.float32).ravel()
-_PRIOR.flags.writeable = False
-
 
 class Pool:
-    """The map, shared by the sessions of one drafter; made when the first of them opens.
+    """The map, shared by the sessions of one drafter; allocated when the first of them opens.
 
     Attributes
     ----------
     lock
         Held while a session reads or writes.
     epoch
-        How often the map was emptied.
+        How many times the map was emptied.
     """
 
     def __init__(self) -> None:
@@ -68,7 +66,7 @@ class Pool:
         return self._entries.nbytes + self._checks.nbytes
 
     def make(self, checked: bool) -> None:
-        """Allocate it, if that was not done yet: 16 MiB, and as much again to tell collisions (``checked``)."""
+        """Allocate it at the first call: 16 MiB, and as much again to detect collisions (``checked``)."""
         from draftwood.drafters.llama_cpp.ngram_pool import EMPTY, SLOTS
 
         with self.lock:
@@ -77,7 +75,7 @@ class Pool:
                 self._checks = np.zeros(SLOTS if checked else 0, dtype=np.int32)
 
     def clear(self) -> None:
-        """Empty it; whoever calls holds the lock."""
+        """Empty it; the caller holds the lock."""
         self._entries.fill(-1)
         self.used[0] = 0
         self.epoch += 1
@@ -85,7 +83,7 @@ class Pool:
     def follow(
         self, run: NDArray[np.int64], text: Ints, length: int, first: int, last: int, n: int, wanted: int
     ) -> Ints:
-        """Insert starts ``first`` to ``last - 1`` of the text, return up to ``wanted`` hits; in the lock."""
+        """Insert starts ``first`` to ``last - 1``; return up to ``wanted`` hits. The caller holds the lock."""
         from draftwood.drafters.llama_cpp.ngram_pool import read_and_follow
 
         hits = np.empty(wanted, dtype=np.int32)
@@ -96,7 +94,7 @@ class Pool:
 log = logging.getLogger("draftwood")
 
 ENOUGH = 16
-"""So many hits in a row are enough for a proposal, however many nodes were asked for."""
+"""Hits in a row that always suffice for a proposal, even if more nodes were asked for."""
 
 FEW = 16
 """Tokens of a key below which llama.cpp warns."""
@@ -106,7 +104,7 @@ FEW = 16
 class NgramModDrafter(BaseDrafter):
     """Follows a map from n_match tokens to the next, of constant size and shared by all requests.
 
-    This is llama.cpp's ngram-mod. What one request read helps the others, so its speed can tell one user what
+    This is llama.cpp's ngram-mod. All requests share what each of them read, so speed can tell one user what
     another wrote: a drafter object is for one user, or for users who trust each other.
 
     Parameters
@@ -114,8 +112,7 @@ class NgramModDrafter(BaseDrafter):
     n_match
         Tokens of a key, 1 to 1024.
     n_min
-        It proposes only where at least so many hits follow one another, 0 to 1024; where fewer tokens are asked
-        for, so many as those.
+        Least number of hits in a row for a proposal, 0 to 1024; fewer suffice if fewer tokens are asked for.
     n_max
         Most tokens it proposes, 0 to 1024.
     faithful
@@ -128,6 +125,7 @@ class NgramModDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "ngram-mod"
+    prior: ClassVar[Floats] = PRIOR
 
     n_match: int = 24
     n_min: int = 48
@@ -136,31 +134,25 @@ class NgramModDrafter(BaseDrafter):
     pool: Pool = field(default_factory=Pool, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n_match <= 1024:
-            raise UsageError(f"ngram-mod: n_match must lie between 1 and 1024, not {self.n_match}")
-        for key, size in (("n_min", self.n_min), ("n_max", self.n_max)):
-            if not 0 <= size <= 1024:
-                raise UsageError(f"ngram-mod: {key} must lie between 0 and 1024, not {size}")
+        self.check_range("n_match", 1, 1024)
+        self.check_range("n_min", 0, 1024)
+        self.check_range("n_max", 0, 1024)
         if self.n_match < FEW:
-            log.warning("ngram-mod: unlike places share keys of fewer than %d tokens: drafts will be poor", FEW)
+            log.warning("ngram-mod: with n_match below %d, different places share a key: drafts will be poor", FEW)
 
-    @property
-    def prior(self) -> Floats:
-        return _PRIOR
-
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:  # noqa: ARG002
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
         self.pool.make(checked=not self.faithful)
         return FaithfulMod(self, prompt) if self.faithful else ModSession(self, prompt)
 
 
 class ModSession(TextSession):
-    """One text, every token of which is in the pool as soon as it is known."""
+    """One text, whose tokens are added to the pool as soon as they are committed."""
 
     def __init__(self, drafter: NgramModDrafter, prompt: Sequence[int]) -> None:
         self._drafter, self._pool = drafter, drafter.pool
         self._read, self._run = 0, np.zeros(1, dtype=np.int64)
         with self._pool.lock:
-            if self._pool.occupancy > FULL:  # before the prompt goes in, and the others' texts go in again
+            if self._pool.occupancy > FULL:  # before the prompt is added; other sessions add their texts again
                 self._pool.clear()
             self._epoch = self._pool.epoch
         super().__init__(prompt)
@@ -178,7 +170,7 @@ class ModSession(TextSession):
             self._read = last
             return pool.follow(self._run, self._buffer, self._length, first, last, n, wanted)
 
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         drafter, self.match_length = self._drafter, 0
         wanted = min(nodes, drafter.n_max)
         hits = self._follow(wanted) if wanted > 0 else NOTHING
@@ -192,7 +184,7 @@ class ModSession(TextSession):
     def truncate(self, length: int) -> None:
         super().truncate(max(length, 0))
         self._read = max(0, min(self._read, self._length - self._drafter.n_match))
-        self._run = np.zeros(1, dtype=np.int64)  # of the text that was cut off
+        self._run = np.zeros(1, dtype=np.int64)  # the run was of the text that was cut off
 
     def fork(self) -> ModSession:
         twin = super().fork()
@@ -205,7 +197,7 @@ class ModSession(TextSession):
 
 
 class FaithfulMod(ReferenceSession):
-    """As llama.cpp, its habit of emptying everybody's pool after five bad drafts of one request included."""
+    """As llama.cpp, which also empties the shared pool after five bad drafts of one request."""
 
     def __init__(self, drafter: NgramModDrafter, prompt: Sequence[int]) -> None:
         self._drafter, self._pool = drafter, drafter.pool
@@ -219,11 +211,11 @@ class FaithfulMod(ReferenceSession):
             return
         with self._pool.lock:
             self._insert(self._length, 0)
-            if self._pool.occupancy > FULL:  # the prompt that was just read goes as well, and stays away
+            if self._pool.occupancy > FULL:  # this removes the prompt that was just added, too
                 self._pool.clear()
 
     def _insert(self, length: int, wanted: int) -> Ints:
-        """Insert what is new of the first ``length`` tokens, then follow the whole text."""
+        """Insert the new ones of the first ``length`` tokens, then follow the whole text."""
         n, first = self._drafter.n_match, self._inserted
         if length:
             self._inserted = length - n
@@ -257,7 +249,7 @@ class FaithfulMod(ReferenceSession):
 
 
 def classes(run: int, count: int) -> NDArray[np.int16]:
-    """Return the classes of a chain's first ``count`` tokens after ``run`` tokens that were foretold."""
+    """Return the classes of a chain's first ``count`` tokens after ``run`` tokens that the pool predicted."""
     row = sum(run >= floor for floor in RUNS) - 1
     return _BY_DEPTH[:count] + np.int16(row * len(DEPTHS))
 

@@ -1,4 +1,4 @@
-"""Drafter ``ngram-simple``: llama.cpp's prompt lookup, mended; or as it is (``faithful=true``).
+"""Drafter ``ngram-simple``: llama.cpp's prompt lookup, corrected; or as it is (``faithful=true``).
 
 Source: ``ngram-simple`` of llama.cpp (ggml-org/llama.cpp, common/speculative.cpp and common/ngram-map.cpp).
 """
@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import DraftSession, Floats, Ints, Noise
 from draftwood.drafters.base import BaseDrafter
-from draftwood.drafters.llama_cpp.chain_followers import FollowerSession, Rules, check_sizes, classes, prior
+from draftwood.drafters.llama_cpp.chain_followers import PRIOR, FollowerSession, Rules, check_sizes, classes
 from draftwood.drafters.llama_cpp.reference_turns import NOTHING, ReferenceSession, newest
-from draftwood.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -26,14 +25,14 @@ class NgramSimpleDrafter(BaseDrafter):
     Parameters
     ----------
     size_n
-        Tokens that are looked for, 1 to 1024.
+        Tokens that must match, 1 to 1024.
     size_m
         Most tokens it proposes, 1 to 1024.
     min_hits
-        Earlier occurrences wanted, at least 1. llama.cpp takes this setting and ignores it.
+        Least number of earlier occurrences, at least 1. llama.cpp accepts this setting and ignores it.
     min_n
-        Where ``size_n`` tokens are found nowhere, ever fewer are looked for, down to ``min_n``; ``size_n`` or more
-        keeps to ``size_n``. Not in llama.cpp.
+        If ``size_n`` tokens occur nowhere, shorter n-grams are tried, down to ``min_n`` tokens; with ``size_n`` or
+        more, none are. Not in llama.cpp.
     faithful
         Propose exactly what llama.cpp would, its defects included (``docs/drafters/ngram-simple.md`` lists them).
 
@@ -44,6 +43,7 @@ class NgramSimpleDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "ngram-simple"
+    prior: ClassVar[Floats] = PRIOR
 
     size_n: int = 12
     size_m: int = 48
@@ -52,15 +52,10 @@ class NgramSimpleDrafter(BaseDrafter):
     faithful: bool = False
 
     def __post_init__(self) -> None:
-        check_sizes(self.name, self.size_n, self.size_m, self.min_hits)
-        if not 1 <= self.min_n <= 1024:
-            raise UsageError(f"ngram-simple: min_n must lie between 1 and 1024, not {self.min_n}")
+        check_sizes(self)
+        self.check_range("min_n", 1, 1024)
 
-    @property
-    def prior(self) -> Floats:
-        return prior()
-
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:  # noqa: ARG002
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
         if self.faithful:
             return FaithfulSimple(self, prompt)
         shortest = min(self.min_n, self.size_n)
@@ -68,7 +63,7 @@ class NgramSimpleDrafter(BaseDrafter):
 
 
 class FaithfulSimple(ReferenceSession):
-    """As llama.cpp: stateless, and searched anew at every draft."""
+    """As llama.cpp: without state, searching the whole text at every draft."""
 
     def __init__(self, drafter: NgramSimpleDrafter, prompt: Sequence[int]) -> None:
         self._n, self._m = drafter.size_n, drafter.size_m
@@ -85,9 +80,9 @@ class FaithfulSimple(ReferenceSession):
         self.match_length = 0
         if history <= n + m + 1:
             return NOTHING
-        start = newest(self.text, self.text[-n:], 1, history - n - 1)  # 0 stands for none, so is never found
+        start = newest(self.text, self.text[-n:], 1, history - n - 1)  # 0 means none, so it is never found
         length = min(m, history - (start + n))
-        if not start or length < n:  # the lookup's size, though it is the draft's that is meant
+        if not start or length < n:  # llama.cpp compares with the n-gram's size where the draft's is meant
             return NOTHING
         self.match_length = n
         return self.text[start + n : start + n + length]

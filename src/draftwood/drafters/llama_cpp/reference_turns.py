@@ -1,4 +1,4 @@
-"""Calls the functions of llama.cpp's speculators when llama.cpp would call them."""
+"""Calls functions named as llama.cpp's speculators have them, at the times when llama.cpp calls them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NOTHING = np.empty(0, dtype=np.int32)
 class ReferenceSession(TextSession):
     """A session that is called as llama.cpp calls its speculators, for the faithful modes.
 
-    ``begin`` comes when a prompt or a turn was read; ``accept`` comes after a proposal of which something was
-    scored. History is the text without its last token.
+    ``begin`` is called when a prompt or a turn was read, ``accept`` when part of a proposal was scored.
+    llama.cpp's history is the text without its last token.
     """
 
     @abstractmethod
@@ -33,13 +33,13 @@ class ReferenceSession(TextSession):
 
     @abstractmethod
     def accept(self, accepted: int) -> None:
-        """So many tokens of the last proposal were right."""
+        """So many tokens of the last proposal were accepted."""
 
     @abstractmethod
     def classes(self, count: int) -> NDArray[np.int16]:
         """Evidence classes of a proposal's first ``count`` tokens."""
 
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         if nodes < 1:  # the reference does not call a speculator then
             return TokenTree.empty()
         tokens = self.propose()[:nodes] if self._length > 1 else NOTHING

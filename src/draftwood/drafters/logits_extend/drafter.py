@@ -1,4 +1,4 @@
-"""Drafter ``logits-extend``: tries the runners-up of the last pass as next tokens, each with a copied branch.
+"""Drafter ``logits-extend``: proposes the runners-up of the last pass as next tokens, each with a copied branch.
 
 Source: Liu and others, "LogitSpec: Accelerating Retrieval-based Speculative Decoding via Next Next Token
 Speculation", arXiv 2507.01449.
@@ -17,19 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Needs, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree
-from draftwood.errors import UsageError
+from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, fixed_rates
 from draftwood.tree import TokenTree
 
 RANKS = (1, 2, 4)
-"""Last ranks of the evidence classes; one more class for those behind them."""
+"""Upper bounds (inclusive) of the classes of ranks; one more class follows."""
 
 PROBABILITIES = (0.01, 0.03, 0.1, 0.3)
-"""Least probabilities of the evidence classes from the second on."""
+"""Lower bounds of the classes of probability, from the second on."""
 
 REASONS = 5
-"""Why a node was proposed: its token was found nowhere; found alone; found behind the last token too; for later
-nodes of a branch the last two again."""
+"""Why a runner-up was proposed: 0 it is new to the text, 1 it occurred, 2 it occurred right after the last token;
+3 and 4 are the later nodes of branches whose first node has 1 and 2."""
 
 _BY_RANK = (
     (0.018, 0.034, 0.85, 0.14, 0.79),  # the first runner-up, for each reason
@@ -37,24 +36,21 @@ _BY_RANK = (
     (0.009, 0.021, 0.57, 0.14, 0.79),  # the third and fourth
     (0.004, 0.015, 0.53, 0.14, 0.79),  # behind them
 )
-PRIOR = tuple(rate for rates in _BY_RANK for _ in range(len(PROBABILITIES) + 1) for rate in rates)
-"""Acceptance rate per evidence class: rank times probability times reason. Counted on 15 answers of SmolLM2 to
+PRIOR = fixed_rates([rates for rates in _BY_RANK for _ in range(len(PROBABILITIES) + 1)])
+"""Acceptance rate per evidence class: rank times probability times reason. Measured on 15 answers of SmolLM2 to
 prompts of five kinds, where the probability made little difference."""
-
-_PRIOR = np.array(PRIOR, dtype=np.float32)
-_PRIOR.flags.writeable = False
 
 _PLACES = 1 << 32
 
 
 @dataclass(frozen=True)
 class LogitsExtendDrafter(BaseDrafter):
-    """Tries the last row's runners-up as the next token, each with what followed it before (LogitSpec).
+    """Proposes the runners-up of the last pass as the next token, each with what followed it before (LogitSpec).
 
     Parameters
     ----------
     roots
-        How many runners-up it tries.
+        Number of runners-up that it proposes.
     length
         Longest branch that it proposes, the runner-up included.
 
@@ -65,30 +61,25 @@ class LogitsExtendDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "logits-extend"
+    prior: ClassVar[Floats] = PRIOR
 
     roots: int = 8
     length: int = 8
 
     def __post_init__(self) -> None:
-        if not 1 <= self.roots <= 64:
-            raise UsageError("logits-extend: roots must lie between 1 and 64")
-        if not 1 <= self.length <= 1 << 10:
-            raise UsageError("logits-extend: length must lie between 1 and 1024")
-
-    @property
-    def prior(self) -> Floats:
-        return _PRIOR
+        self.check_range("roots", 1, 64)
+        self.check_range("length", 1, 1 << 10)
 
     @property
     def needs(self) -> Needs:
         return Needs(top_k=self.roots + 1)  # one of them may be the token that came
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> LogitsExtendSession:  # noqa: ARG002
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> LogitsExtendSession:
         return LogitsExtendSession(self, prompt)
 
 
 class LogitsExtendSession(TextSession):
-    """One text, the latest place of each token and pair of tokens in it, and the top tokens of the last row."""
+    """One text, the latest position of each token and pair of tokens in it, and the top tokens of the last row."""
 
     def __init__(self, drafter: LogitsExtendDrafter, prompt: Sequence[int]) -> None:
         self._drafter = drafter
@@ -96,12 +87,12 @@ class LogitsExtendSession(TextSession):
         super().__init__(prompt)
 
     def _clear(self) -> None:
-        self._singles: dict[int, int] = {}  # token -> where it stood last
+        self._singles: dict[int, int] = {}  # token -> its latest position
         self._pairs: dict[int, int] = {}  # the same, by the token and the one before it
         self._indexed = 0
-        self._row: tuple[list[int], list[float]] | None = None  # that the last token came of
+        self._row: tuple[list[int], list[float]] | None = None  # ids and probabilities that gave the last token
 
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         branches = self._branches() if nodes > 0 and self._row is not None else []
         self.match_length = int(any(reason == 2 for _, _, reason in branches))
         believed = accept_rates.tolist()
@@ -128,7 +119,7 @@ class LogitsExtendSession(TextSession):
         return draft_tree(np.array(tokens, dtype=np.int32), classes, accept_rates[classes], ups)
 
     def _branches(self) -> list[tuple[list[int], int, int]]:
-        """Tokens of each branch, the first evidence class of its root, and which of its reasons holds."""
+        """Tokens of each branch, the first evidence class of its rank and probability, the reason of its root."""
         if self._row is None:
             return []
         text, length, last = self._buffer, self._drafter.length, int(self._buffer[self._length - 1])

@@ -1,4 +1,4 @@
-"""Drafter ``lookahead``: the target's own guesses ahead become n-grams, n-grams become drafts.
+"""Drafter ``lookahead``: collects n-grams from the target's own guesses ahead, and drafts from them.
 
 Source: Fu, Bailis, Stoica and Zhang, "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding",
 arXiv 2402.02057, and their code; llama.cpp's example of it.
@@ -14,30 +14,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Needs, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.drafters.base import BaseDrafter, TextSession, fixed_rates
 from draftwood.drafters.lookahead.pool import PRIOR, Pool
 from draftwood.drafters.lookahead.window import VARIANTS, Window, most_nodes
-from draftwood.drafters.ngram.prior import PRIOR as NGRAM_PRIOR
+from draftwood.drafters.ngram.drafter import PRIOR as NGRAM_PRIOR
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
     from draftwood.drafters.lookahead.statistics import Statistics
 
-_TWICE = np.concatenate((NGRAM_PRIOR, NGRAM_PRIOR))
-_TWICE.flags.writeable = False
+_TWICE = fixed_rates((NGRAM_PRIOR, NGRAM_PRIOR))
 
 
 @dataclass(frozen=True)
 class LookaheadDrafter(BaseDrafter):
-    """Lets the target guess ahead in every pass, and drafts the n-grams that come of it (lookahead decoding).
+    """Lets the target guess ahead in every pass, and drafts the n-grams it guesses (lookahead decoding).
 
     Parameters
     ----------
     window
         W, columns of the window: how many places ahead it guesses, at least 1.
     ngram
-        N, tokens of an n-gram, at least 2; the window has one level less. With 2 it is Jacobi's iteration.
+        N, tokens of an n-gram, at least 2; the window has N - 1 levels. N = 2 is Jacobi iteration.
     guesses
         G, most n-grams of one first token; 0: as many as ``window``.
     prompt
@@ -45,13 +44,13 @@ class LookaheadDrafter(BaseDrafter):
     forward_one
         Move the window by one place per step, however many tokens the step emitted.
     variant
-        How it moves otherwise: as in the ``authors``' code or as in ``llama.cpp``.
+        How it moves otherwise: as in the code of the ``authors``, or as in ``llama.cpp``.
     vocabulary
         Draw guesses from the token ids below this; 0: from the text.
     seed
-        Of what is drawn.
+        Seed of the random guesses.
     statistics
-        Collect n-grams in an index of back-off statistics like that of ``ngram``, instead of the pool.
+        Collect n-grams in an index like that of drafter ``ngram`` instead of the pool.
 
     Raises
     ------
@@ -72,10 +71,8 @@ class LookaheadDrafter(BaseDrafter):
     statistics: bool = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.window <= 1 << 12:
-            raise UsageError("lookahead: window must lie between 1 and 4096")
-        if not 2 <= self.ngram <= 64:
-            raise UsageError("lookahead: ngram must lie between 2 and 64")
+        self.check_range("window", 1, 1 << 12)
+        self.check_range("ngram", 2, 64)
         if self.guesses < 0:
             raise UsageError("lookahead: guesses must not be negative; 0 means as many as the window is wide")
         if not 0 <= self.vocabulary <= 1 << 31:
@@ -91,7 +88,7 @@ class LookaheadDrafter(BaseDrafter):
     def prior(self) -> Floats:
         return _TWICE if self.statistics else PRIOR
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> LookaheadSession:  # noqa: ARG002
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> LookaheadSession:
         return LookaheadSession(self, prompt)
 
 
@@ -141,7 +138,7 @@ class LookaheadSession(TextSession):
         self.collected.read(feedback.emitted)
 
     def _guesses(self, feedback: Feedback) -> list[int] | None:
-        """The level of guesses that the pass adds; None where not the whole window was scored."""
+        """The level of guesses that the pass adds; None if part of the window was not scored."""
         size = len(self.window.tokens)
         rows = feedback.node_map[len(feedback.node_map) - size :].tolist() if size else []
         if feedback.top_k is None or feedback.proposal.n_lookahead != size or -1 in rows:
@@ -177,7 +174,7 @@ class LookaheadSession(TextSession):
 
 def _collection(drafter: LookaheadDrafter) -> Pool | Statistics:
     if drafter.statistics:
-        from draftwood.drafters.lookahead.statistics import Statistics  # brings numba, so not before it is used
+        from draftwood.drafters.lookahead.statistics import Statistics  # imports numba, so only when needed
 
         return Statistics(read_text=drafter.prompt)
     return Pool(drafter.ngram, drafter.guesses or drafter.window, read_text=drafter.prompt)

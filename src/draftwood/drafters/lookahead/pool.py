@@ -1,4 +1,4 @@
-"""The n-gram pool of lookahead decoding: per first token what followed it, least recently used out first."""
+"""The n-gram pool of lookahead decoding: n-grams by first token; the least recently used is dropped first."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
-from draftwood.drafters.base import draft_tree
+from draftwood.drafters.base import draft_tree, fixed_rates
 from draftwood.tree import TokenTree
 
 MOST = 1 << 15
-"""Most n-grams of one pool, some 250 bytes each; then all those of the first token that was met longest ago go."""
+"""Most n-grams of one pool, some 250 bytes each; then those of the least recently used first token go."""
 
 TEXT, WINDOW = 1, 2
 """Where an n-gram was seen; both is their sum."""
@@ -41,14 +41,13 @@ _THOUSANDTHS = (  # a line per place and depth; ranks, each in one n-gram and in
 )
 # fmt: on
 
-PRIOR = (np.array(_THOUSANDTHS) / 1000).astype(np.float32)
-PRIOR.flags.writeable = False
-"""Rates at which nodes were right in 60 greedy answers of SmolLM2 (15 prompts of chat, web-qa and grammar, by four
-sets of options); where cases are few, drawn towards a product of what depth, rank and number say."""
+PRIOR = fixed_rates(np.array(_THOUSANDTHS) / 1000)
+"""Acceptance rates in 60 greedy answers of SmolLM2 (15 prompts of chat, web-qa and grammar, by four sets of
+options); classes with few cases are shrunk towards a product of factors for depth, rank and number."""
 
 
 class Pool:
-    """At most so many n-grams per first token, in the order of use, and the last tokens of the text.
+    """N-grams by first token, in the order of use, and the last tokens of the text.
 
     Parameters
     ----------
@@ -57,12 +56,12 @@ class Pool:
     limit
         Most n-grams per first token; 0 keeps none.
     read_text
-        Whether the text's own n-grams belong to it.
+        Whether the text's own n-grams are added.
 
     Attributes
     ----------
     followers : dict
-        First token -> n-grams without it -> where each was seen (`TEXT`, `WINDOW`). Latest last, both.
+        First token -> n-grams without it -> where each was seen (`TEXT`, `WINDOW`). Both are ordered, latest last.
     """
 
     def __init__(self, size: int, limit: int, *, read_text: bool) -> None:
@@ -73,7 +72,7 @@ class Pool:
         self.match_length = 0
 
     def read(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        """Read more committed text; of a longer one than the pool can hold, its end."""
+        """Read more committed text; only the end of a text longer than the pool can hold."""
         size = self._size
         before = self._tail if len(ids) <= MOST else ()
         text = (*before, *np.asarray(ids[-MOST:], dtype=np.int32).tolist())
@@ -83,13 +82,10 @@ class Pool:
         self._tail = text[1 - size :]
 
     def add(self, first: int, ngram: tuple[int, ...], seen: int = WINDOW) -> None:
-        """Take in an n-gram, or refresh it."""
+        """Add an n-gram, or mark it as just used."""
         if not self._limit:
             return
-        known = self.followers.pop(first, None)
-        if known is None:
-            known = {}
-        self.followers[first] = known
+        known = self.followers[first] = self.followers.pop(first, {})
         before = known.pop(ngram, 0)
         if not before:
             if len(known) == self._limit:
@@ -101,11 +97,11 @@ class Pool:
             self._held -= len(self.followers.pop(next(iter(self.followers))))
 
     def reread(self, text: NDArray[Any]) -> None:
-        """Follow a text that was cut: what it says is read again, what passes taught is kept behind that."""
-        taught = [(f, n) for f, known in self.followers.items() for n, seen in known.items() if seen & WINDOW]
+        """Replace the text, which was cut: it is read again, then the n-grams of the window are added again."""
+        kept = [(f, n) for f, known in self.followers.items() for n, seen in known.items() if seen & WINDOW]
         self.followers, self._held, self._tail = {}, 0, ()
         self.read(text)
-        for first, ngram in taught:
+        for first, ngram in kept:
             self.add(first, ngram)
 
     def grow(self, nodes: int, accept_rates: Floats) -> TokenTree:
@@ -118,7 +114,7 @@ class Pool:
         tokens: list[int] = []
         parents: list[int] = []
         evidence: list[int] = []
-        number = count()  # decides ties: whoever came first
+        number = count()  # on a tie, the older entry comes first
         heap: list[tuple[float, int, int, int, int, int, _Group]] = []
         parent, depth, worth, group = -1, 0, 1.0, list(known.items())[::-1]
         while True:
@@ -147,7 +143,7 @@ _Group = list[tuple[tuple[int, ...], int]]  # n-grams that share a beginning, la
 
 
 def _branches(group: _Group, depth: int) -> list[tuple[int, int, _Group]]:
-    """What n-grams go on with at this depth: token, evidence class, and those that go on so; latest first."""
+    """Next tokens at this depth, latest first: token, evidence class, and the n-grams that have it there."""
     if len(group) == 1:  # most often
         ngram, seen = group[0]
         return [(ngram[depth], _class(seen, depth, 0, 1), group)]

@@ -1,4 +1,4 @@
-"""The n-grams of lookahead decoding as back-off statistics, beside the text's. Importing this imports numba."""
+"""Back-off statistics of the n-grams of lookahead decoding and of the text. Importing this imports numba."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
-from draftwood.drafters.base import draft_tree
-from draftwood.drafters.ngram.drafter import MAX_FREQUENT
+from draftwood.drafters.base import best_nodes, draft_tree
+from draftwood.drafters.ngram.drafter import MAX_FREQUENT, PRIOR
 from draftwood.drafters.ngram.index import Cursor, NgramIndex
-from draftwood.drafters.ngram.prior import PRIOR
 from draftwood.tree import TokenTree, merge
 
 MOST = 1 << 18
-"""Tokens of n-grams after which collecting begins again: some 16 MB."""
+"""Tokens of n-grams after which the collection is emptied: some 16 MB."""
 
 _LONGEST = 64
 
 
 class Statistics:
-    """Two indexes, one of the n-grams, each a document of its own, and one of the text. Stands in for a `Pool`.
+    """An index of the n-grams, each a document of its own, and one of the text; used in place of a `Pool`.
 
-    They are two since no match may run from an n-gram into the text that was committed after it. Their classes
-    are those of ``ngram``, twice: n-grams first.
+    With two indexes, no match runs from an n-gram into the text that was committed after it. The evidence classes
+    are those of ``ngram`` for n-grams, then the same again for the text.
 
     Parameters
     ----------
     read_text
-        Whether the text is a source of candidates too.
+        Whether candidates come from the text too.
     """
 
     def __init__(self, *, read_text: bool) -> None:
@@ -54,7 +53,7 @@ class Statistics:
         self._ngrams.end_document()
 
     def reread(self, text: NDArray[Any]) -> None:
-        """Follow a text that was cut; n-grams that passes taught are kept."""
+        """Replace the text, which was cut; n-grams of the window are kept."""
         self._place, self._text, self._here = Cursor(), NgramIndex(), Cursor()
         self.read(text)
 
@@ -67,10 +66,7 @@ class Statistics:
             other = _tree(self._text, self._here, nodes, accept_rates[classes:], classes)
             self.match_length = max(self.match_length, self._here.match_length)
             tree, _ = merge((tree, other))
-            if len(tree) > nodes:
-                best = np.argsort(-tree.path_belief, kind="stable")[:nodes]
-                tree = tree.take(np.sort(best))
-        return tree
+        return best_nodes(tree, nodes)
 
     def copy(self) -> Self:
         """Return an independent copy."""

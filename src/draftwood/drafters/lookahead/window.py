@@ -1,4 +1,4 @@
-"""The two-dimensional window of lookahead decoding: guesses of the next tokens, and what became of them."""
+"""The two-dimensional window of lookahead decoding: guesses at the next tokens, from the last few passes."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ Text = Sequence[int] | NDArray[Any]
 
 
 def most_nodes(width: int, size: int) -> int:
-    """Most nodes that the block of a window ever has: warming up, a narrow one is larger than it is later."""
+    """Most nodes of a window, warming up included: then a narrow one has more nodes than later."""
     # Full it has size - 1 levels of width columns; with f + 1 levels, size - 2 - f columns more. Column 0 of the
     # first level is the root.
     return max((f + 1) * (width + size - 2 - f) - 1 for f in range(size - 1))
 
 
 class Window:
-    """Guesses in levels and columns: ``levels[j][c]`` is one for the token at place ``j + c`` behind the root.
+    """Guesses in levels and columns: ``levels[j][c]`` is a guess at the token ``j + c`` places after the root.
 
-    Level 0 is a chain, whose column 0 stands for the root; each column of a deeper level goes on from the same
-    column of the level above. Scoring the last level guesses a level more: the time axis of Jacobi's iteration.
+    Level 0 is a chain, whose column 0 stands for the root; each column of a deeper level continues the same column
+    of the level above. Scoring the last level gives the next one, as an iteration of Jacobi decoding does.
 
     Parameters
     ----------
     width, size
-        Columns, and tokens of an n-gram: one more than there are levels.
+        Number of columns, and tokens of an n-gram: one more than the levels.
     vocabulary
-        Draw from the ids below this; 0: from the text.
+        Draw random guesses from the ids below this; 0: from the text.
     forward_one
-        Go forward by one place per step, however many tokens it emitted.
+        Move by one place per step, however many tokens it emitted.
     variant
-        ``"authors"``: further tokens of a step drop columns, and new ones are drawn; ``"llama.cpp"``: each drops
-        the first level, and the next one is copied to the end.
+        How the window moves for the second and further tokens of a step. ``"authors"``: each drops a column and
+        draws a new one; ``"llama.cpp"``: each drops the first level and copies the next one to the end.
     seed
-        Of what is drawn.
+        Seed of the random guesses.
 
     Attributes
     ----------
@@ -60,11 +60,11 @@ class Window:
 
     @property
     def full(self) -> bool:
-        """Whether warming up, ``size - 2`` passes, is done."""
+        """Whether the ``size - 2`` passes of warming up are done."""
         return len(self.levels) == self._size - 1
 
     def start(self, text: Text) -> None:
-        """Begin again with a first level that is drawn."""
+        """Begin again with a first level of random guesses."""
         self._random = random.Random(self._seed)
         self._fresh = True
         self.levels = [[0, *self._drawn(self._width + self._size - 3, text)]]
@@ -100,13 +100,13 @@ class Window:
         return [best[row] for row in [0, *rows][-len(self.levels[0]) :]]
 
     def ngrams(self, root: int, guesses: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield per column of a full window its first token and what the model went on with, guess by guess."""
+        """Yield per column of a full window its first token and the guesses after it."""
         first, *others = self.levels
-        heads = [root, *first[1:]]  # what the model saw in column 0 is the root
+        heads = [root, *first[1:]]  # the model saw the root in column 0
         yield from zip(heads, zip(*others, guesses, strict=True), strict=True)
 
     def move(self, guesses: list[int], emitted: int, text: Text) -> None:
-        """Take in a level of guesses and go forward to behind the ``emitted`` tokens that end the text."""
+        """Add a level of guesses, and move past the ``emitted`` tokens at the end of the text."""
         self._fresh = False
         steps, full, width = self._steps(emitted), self.full, len(self.levels[0])
         self.levels = [*self.levels, guesses]
@@ -122,7 +122,7 @@ class Window:
             self._forward(steps - 1, width, text)
 
     def skip(self, emitted: int, text: Text) -> None:
-        """Go forward without having been scored. A window that never was is of no place, and stays."""
+        """Move past emitted tokens without new guesses; a window that was never scored stays as it is."""
         if not self._fresh:
             self._forward(self._steps(emitted), len(self.levels[0]), text)
 

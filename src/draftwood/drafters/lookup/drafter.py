@@ -44,21 +44,21 @@ class LookupDrafter(BaseDrafter):
 
     @property
     def prior(self) -> Floats:
-        """One class per n-gram size: longer ones err less often."""
+        """One evidence class per n-gram size: longer matches are right more often."""
         return (1 - 0.6 * 0.8 ** np.arange(self.max_ngram)).astype(np.float32)
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> LookupSession:  # noqa: ARG002
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> LookupSession:
         return LookupSession(self, prompt)
 
 
 class LookupSession(TextSession):
-    """One text, searched from one end to the other at every draft."""
+    """One text, searched as a whole at every draft."""
 
     def __init__(self, drafter: LookupDrafter, prompt: Sequence[int]) -> None:
         self._drafter = drafter
         super().__init__(prompt)
 
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         size, start = self._find()
         self.match_length = size
         n = min(nodes, self._drafter.length)
@@ -69,7 +69,7 @@ class LookupSession(TextSession):
         )
 
     def _find(self) -> tuple[int, int]:
-        """Size of the longest n-gram of the text's end that occurs earlier, and what follows its newest one."""
+        """Size of the longest n-gram at the end that occurs earlier, and where its newest occurrence ends."""
         text, size, start = self.text, 0, 0
         ends = np.flatnonzero(text[:-1] == text[-1:])  # occurrences of the last token, itself excepted
         while ends.size and size < self._drafter.max_ngram:

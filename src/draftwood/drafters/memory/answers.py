@@ -1,4 +1,4 @@
-"""Finished answers, bounded by tokens, apart per namespace; the least useful go first. For a thread at a time."""
+"""Finished answers by namespace, bounded by tokens; the least useful are forgotten first. Not thread-safe."""
 
 from __future__ import annotations
 
@@ -7,35 +7,34 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from draftwood.contracts import Ints
 from draftwood.drafters.memory.file import Saved
 from draftwood.drafters.memory.namespace import Answer, Namespace
 from draftwood.drafters.memory.order import START, Order
 from draftwood.errors import IntegrityError, UsageError
 
-Ints = NDArray[np.int32]
 Key = tuple[str, bytes]
-"""What an answer is known by: its namespace, and a digest of its tokens."""
+"""Identifies an answer: its namespace, and a digest of its tokens."""
 
 NAMESPACE = 1024
-"""Tokens that each namespace beyond the first counts for, whatever it holds: so much its arrays take at least."""
+"""Tokens that each namespace beyond the first counts in addition, for the least memory that its arrays take."""
 
 
 class Answers:
-    """The answers of all namespaces, and the order in which they will be forgotten.
+    """The answers of all namespaces, and the order in which they are forgotten.
 
     Parameters
     ----------
     size
-        Most tokens, over all namespaces; each answer counts one more than it has.
+        Most tokens, over all namespaces; each answer counts one more than its tokens.
 
     Attributes
     ----------
     spaces
         Namespaces that hold something.
     changes
-        How often something came in or was forgotten.
+        How many times an answer was added or a namespace forgotten.
     """
 
     def __init__(self, size: int) -> None:
@@ -60,11 +59,11 @@ class Answers:
         Parameters
         ----------
         key, text
-            What it is known by; its tokens.
+            Its key, and its tokens.
         told
-            Its worth, where a file tells it: then it drives out only what is worth less.
+            Its worth in a file; then only answers of less worth make room for it.
         room
-            Tokens that its namespace may soon hold.
+            Tokens that its namespace will soon hold.
         """
         order, known = self._order, self.find(key)
         answer = known if known is not None else Answer(*key, len(text))
@@ -81,7 +80,7 @@ class Answers:
         return True
 
     def _make_room(self, answer: Answer, fair: bool) -> bool:
-        """Forget the least useful answers, if ``fair`` only those worth less; False where that was not enough."""
+        """Forget the least useful answers, if ``fair`` only those of less worth; False if that was not enough."""
         if answer.length + 1 > self.size:
             return False
         while self.held + self._cost(answer) > self.size:
@@ -106,7 +105,7 @@ class Answers:
         try:
             space.add(answer, text)
         finally:
-            if not space.answers:  # Ctrl-C came before
+            if not space.answers:  # Ctrl-C interrupted it
                 del self.spaces[answer.namespace]
 
     def credit(self, answers: Iterable[Answer]) -> None:
@@ -123,7 +122,7 @@ class Answers:
         self.changes += 1
 
     def saved(self) -> list[Saved]:
-        """Return a copy of everything, per namespace in the order in which it came."""
+        """Return a copy of all answers, per namespace in the order in which they were added."""
         return [
             Saved(name, space.ids(answer).copy(), answer.worth - self._order.age)
             for name, space in self.spaces.items()
@@ -142,11 +141,11 @@ class Answers:
 
 
 def digest(ids: Ints) -> bytes:
-    """Return what tells an answer from others, 16 bytes."""
+    """Return a digest of an answer's tokens, 16 bytes."""
     return hashlib.blake2b(ids.tobytes(), digest_size=16).digest()
 
 
-def token_ids(ids: Any) -> NDArray[np.int32]:
+def token_ids(ids: Any) -> Ints:
     """Return a copy of an answer, int32[length]; raise `UsageError` for what is no list of token ids."""
     try:
         found = np.array(ids)

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import DraftTexts, Feedback, Floats, Ints, Noise, Share, Takes, TokenFile
-from draftwood.drafters.answer import AnswerSession
-from draftwood.drafters.base import BaseDrafter, draft_tree
+from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree
 from draftwood.drafters.memory.memory import TOKENS, Memory
 from draftwood.drafters.memory.reader import MemoryReader
 from draftwood.drafters.memory.shared import KeptMemory, shared_memory
-from draftwood.drafters.ngram.prior import PRIOR
+from draftwood.drafters.ngram.drafter import PRIOR
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
@@ -27,26 +26,27 @@ class MemoryDrafter(BaseDrafter):
     Parameters
     ----------
     file
-        Where the answers are kept; it need not exist yet. It is loaded at once, saved at most once a minute when a
-        session closes, and when the interpreter ends. Without, they last as long as the drafter.
+        File of the answers; it need not exist yet. It is loaded at once, and saved when a session closes (at most
+        once a minute) and when the interpreter ends. Without a file the answers last as long as the drafter.
     tokens
-        Most tokens that it remembers; by default as many as when its file was saved, 1,000,000 for a new one.
+        Most tokens that it remembers; by default the size that its file was saved with, or 1,000,000.
     namespace
-        Whose answers: nobody is drafted from another namespace's.
+        Whose answers: a request is never drafted from another namespace's.
     length
         Longest branch that it proposes.
     memory
-        A memory that somebody else opened and will save; ``tokens`` then says nothing.
+        A memory that the caller opened and will save; ``tokens`` then has no effect.
 
     Raises
     ------
     UsageError
-        For options out of range or against each other, or a file that may not be read.
+        For options out of range or contradictory, or a file that may not be read.
     FileFormatError
         If the file is no memory, or damaged.
     """
 
     name: ClassVar[str] = "memory"
+    prior: ClassVar[Floats] = PRIOR
 
     file: str | None = None
     tokens: int | None = None
@@ -56,8 +56,7 @@ class MemoryDrafter(BaseDrafter):
     _kept: KeptMemory = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.length <= 1 << 16:
-            raise UsageError("memory: length must lie between 1 and 65536")
+        self.check_range("length", 1, 1 << 16)
         if self.file is not None:
             kept = shared_memory(self.file, self.tokens)
             if self.memory not in (None, kept.memory):
@@ -69,10 +68,6 @@ class MemoryDrafter(BaseDrafter):
             kept = KeptMemory(self.memory if self.memory is not None else Memory(size))
         object.__setattr__(self, "_kept", kept)
         object.__setattr__(self, "memory", kept.memory)
-
-    @property
-    def prior(self) -> Floats:
-        return PRIOR
 
     @property
     def takes(self) -> Takes:
@@ -93,21 +88,21 @@ class MemoryDrafter(BaseDrafter):
     def remember(self, ids: Sequence[int]) -> None:
         self._kept.memory.add(ids, self.namespace)
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> MemorySession:  # noqa: ARG002
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> MemorySession:
         return MemorySession(self, prompt)
 
 
 class MemorySession(AnswerSession):
-    """One text. What is written in it is remembered when the next turn begins, the text is cut, or it closes."""
+    """One text. An answer is remembered when the next turn begins, the text is cut, or the session closes."""
 
     def __init__(self, drafter: MemoryDrafter, prompt: Sequence[int]) -> None:
         self._drafter, self._kept = drafter, drafter._kept
         self._reader = MemoryReader(self._kept.memory, drafter.namespace)
         self._places: Ints = np.empty(0, dtype=np.int32)
-        self._written = False  # whether there is an answer that was not remembered yet
+        self._written = False  # whether the answer is still to be remembered
         super().__init__(prompt)
 
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         self._places = self._places[:0]
         if nodes < 1:
             return TokenTree.empty()
@@ -144,7 +139,7 @@ class MemorySession(AnswerSession):
         self._reader.restart()
 
     def fork(self) -> Self:
-        """Return an independent copy, which will remember what it writes itself."""
+        """Return an independent copy, which remembers only what it writes itself."""
         twin = super().fork()
         twin.start, twin._written = self._length, False
         twin._reader = self._reader.copy()

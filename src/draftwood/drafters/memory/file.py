@@ -1,9 +1,9 @@
-"""Files of a memory: its answers in the order in which they came, how useful each was, and whose it is.
+"""Files of a memory: its answers in the order in which they were added, with their worth and namespace.
 
 The payload, little-endian, for n answers: int64[n] lengths, int64[n] numbers of namespaces (the description names
-them), float64[n] worths as of a clock that stands at 0, int32[sum of lengths] ids. The index is no part of it.
-The description also tells the size of the memory, and which namespaces were forgotten and when, so that other
-processes forget them as well: a digest stands for the name of one.
+them), float64[n] worths relative to clock 0, int32[sum of lengths] ids. The index is not stored. The description
+also holds the size of the memory, and a digest of each forgotten namespace with its time, so that other processes
+forget it as well.
 """
 
 from __future__ import annotations
@@ -16,26 +16,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from draftwood.contracts import Ints
 from draftwood.errors import FileFormatError
 from draftwood.files.format import read_payload, write_file
 
-Ints = NDArray[np.int32]
-
 KIND = "memory"
-MOST_TOKENS = 1 << 28  # places are int32, and an index keeps up to twice as many while it is rebuilt
+MOST_TOKENS = 1 << 28  # places are int32, and an index holds up to twice as many while it is rebuilt
 
 
 class Saved(NamedTuple):
-    """An answer as files hold it.
+    """An answer in a file.
 
     Attributes
     ----------
     namespace, ids
         Whose it is; int32[length], none negative.
     worth
-        How useful it was, see `draftwood.drafters.memory.memory`, as of a clock that stands at 0.
+        How useful it was (`draftwood.drafters.memory.order`), relative to clock 0.
     """
 
     namespace: str
@@ -50,13 +48,13 @@ class MemoryFile:
     Attributes
     ----------
     answers
-        In the order in which they came.
+        In the order in which they were added.
     fingerprint
-        Of the tokenizer whose ids these are; None if unknown.
+        Fingerprint of the tokenizer whose ids these are; None if unknown.
     tokens
         Size of the memory that was saved; None if unknown.
     forgotten
-        `tombstone` of each namespace that was forgotten -> when, in seconds since 1970.
+        `tombstone` of each forgotten namespace -> when, in seconds since 1970.
     """
 
     answers: Sequence[Saved]
@@ -70,7 +68,7 @@ class MemoryFile:
 
 
 def tombstone(namespace: str) -> str:
-    """Return what stands for the name of a namespace that was forgotten, which must not stay in the file."""
+    """Return a digest of the name of a forgotten namespace; the name itself must not stay in the file."""
     return hashlib.blake2b(namespace.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -80,9 +78,9 @@ def write_memory(path: Path, memory: MemoryFile) -> None:
     Parameters
     ----------
     path
-        Replaced if it exists; whoever calls holds `alone`.
+        Replaced if it exists; the caller holds `draftwood.files.paths.alone`.
     memory
-        What it will hold.
+        What it is to hold.
 
     Raises
     ------
@@ -106,9 +104,8 @@ def write_memory(path: Path, memory: MemoryFile) -> None:
     write_file(path, KIND, about, itertools.chain(columns, _texts(answers)), private=True)
 
 
-def _texts(answers: Sequence[Saved]) -> Iterator[NDArray[np.int32]]:
-    for answer in answers:
-        yield np.ascontiguousarray(answer.ids, dtype="<i4")
+def _texts(answers: Sequence[Saved]) -> Iterator[Ints]:
+    return (np.ascontiguousarray(answer.ids, dtype="<i4") for answer in answers)
 
 
 def read_memory(path: Path) -> MemoryFile:
@@ -124,13 +121,12 @@ def read_memory(path: Path) -> MemoryFile:
     header, payload = read_payload(path, KIND)
     names, count = header.about.get("namespaces"), header.about.get("answers")
     tokens, forgotten = header.about.get("tokens"), header.about.get("forgotten", {})
-    if tokens is not None and not (isinstance(tokens, int) and 1 <= tokens <= MOST_TOKENS):
-        raise _foreign(path)
-    if not isinstance(forgotten, dict) or not all(map(_is_time, forgotten.values())):
-        raise _foreign(path)
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise _foreign(path)
-    if not isinstance(count, int) or not 0 <= 24 * count <= len(payload):
+    if not (
+        (tokens is None or (isinstance(tokens, int) and 1 <= tokens <= MOST_TOKENS))
+        and (isinstance(forgotten, dict) and all(map(_is_time, forgotten.values())))
+        and (isinstance(names, list) and all(isinstance(name, str) for name in names))
+        and (isinstance(count, int) and 0 <= 24 * count <= len(payload))
+    ):
         raise _foreign(path)
     kinds = ("<i8", "<i8", "<f8")
     lengths, owners, worths = (np.frombuffer(payload, kind, count, 8 * count * i) for i, kind in enumerate(kinds))

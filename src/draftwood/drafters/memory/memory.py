@@ -1,4 +1,4 @@
-"""What survives a request: finished answers, for drafting from them in later ones."""
+"""A memory: answers of finished requests, which later requests are drafted from."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Memory:
     Parameters
     ----------
     tokens
-        How many it holds at most, over all namespaces; each answer counts one more than it has, each namespace
-        beyond the first 1,024 more. When it is full, the answers that were copied from least go.
+        Most tokens that it holds, over all namespaces; each answer counts one more than its tokens, each namespace
+        beyond the first 1,024 more. When it is full, the least used answers are forgotten.
     fingerprint
-        Of the tokenizer whose ids it holds (`draftwood.models.fingerprint`); None: not known yet.
+        Fingerprint of the tokenizer whose ids it holds (`draftwood.models.fingerprint`); None: not known yet.
 
     Attributes
     ----------
@@ -53,9 +53,9 @@ class Memory:
     path
         Where `save` writes by default; None: nowhere.
     fingerprint
-        As above, or as a file told.
+        As above, or from the file.
     contents
-        What it holds; to be used by who holds ``lock``.
+        What it holds; only to be used while holding ``lock``.
 
     Raises
     ------
@@ -64,8 +64,8 @@ class Memory:
 
     Notes
     -----
-    Nobody is drafted from another namespace's answers: speed can tell one user what another wrote. All namespaces
-    share one size, so a busy user may crowd out the answers of others.
+    A request is never drafted from another namespace's answers: speed could tell one user what another wrote. All
+    namespaces share one size, so a busy user may displace the answers of others.
     """
 
     def __init__(self, tokens: int = TOKENS, *, fingerprint: str | None = None) -> None:
@@ -76,7 +76,7 @@ class Memory:
         self.lock, self.contents = RLock(), Answers(tokens)
         self._late: deque[tuple[Key, Ints]] = deque()  # see `add`
         self._saved_changes = 0
-        self._synced: dict[Path, tuple[Any, set[Key]]] = {}  # per file: its state, and what was in it
+        self._synced: dict[Path, tuple[Any, set[Key]]] = {}  # per file: its state, and the keys in it
         self._forgotten: dict[str, float] = {}  # tombstone of a namespace -> when
 
     @classmethod
@@ -88,8 +88,8 @@ class Memory:
         path
             Where `save` writes it.
         tokens
-            Its size; of a file that holds more, the most useful answers are taken, and a warning is logged. By
-            default what it had when it was saved, for a new one `TOKENS`.
+            Its size. If the file holds more, the most useful answers are taken, and a warning is logged. By
+            default the size it was saved with, for a new one `TOKENS`.
 
         Raises
         ------
@@ -115,20 +115,20 @@ class Memory:
         return memory
 
     def copy(self) -> Self:
-        """Return a memory that knows the same and has no file: what either learns the other does not."""
+        """Return an independent memory with the same answers and without a file."""
         twin = type(self)(self.size, fingerprint=self.fingerprint)
         twin._put(self.answers())
         twin._saved_changes = twin.contents.changes
         return twin
 
     def __enter__(self) -> Self:
-        """Return it; a memory without a file cannot be saved at the end, so that is refused at once."""
+        """Return it; refused at once without a file, since it could not be saved at the end."""
         if self.path is None:
             raise _no_file()
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Save it, however the block was left; what fails must not hide an error of the block."""
+        """Save it, also after an error in the block, which an error in saving does not replace."""
         try:
             self.save()
         except DraftwoodError as error:
@@ -144,12 +144,12 @@ class Memory:
 
     @property
     def changed(self) -> bool:
-        """Whether something came in or was forgotten since it was opened or saved."""
+        """Whether an answer was added or a namespace forgotten since it was opened or saved."""
         return bool(self._late) or self.contents.changes != self._saved_changes
 
     @property
     def namespaces(self) -> dict[str, int]:
-        """Each namespace that holds something, and how many answers."""
+        """Number of answers of each namespace."""
         with self.lock:
             return {name: len(space.answers) for name, space in self.contents.spaces.items()}
 
@@ -160,24 +160,24 @@ class Memory:
             return sum(space.nbytes for space in self.contents.spaces.values())
 
     def answers(self) -> list[Saved]:
-        """Return a copy of everything, per namespace in the order in which it came."""
+        """Return a copy of all answers, per namespace in the order in which they were added."""
         with self.lock:
             self._take_late()
             return self.contents.saved()
 
     def check_fingerprint(self, fingerprint: str) -> None:
-        """Take in the fingerprint of the tokenizer in use; raise `VocabularyError` if the ids are another's."""
+        """Keep the fingerprint of the tokenizer in use; raise `VocabularyError` if the ids are another's."""
         what = f"the memory {self.path}" if self.path is not None else "the memory"
         compare_tokenizers(what, self.fingerprint, fingerprint)
         self.fingerprint = fingerprint
 
     def add(self, ids: Sequence[int] | NDArray[Any], namespace: str = "") -> bool:
-        """Remember a finished answer, at the expense of the least useful ones.
+        """Remember a finished answer; the least useful ones make room for it.
 
         Parameters
         ----------
         ids
-            Its tokens. One that is known already is kept once and counts as useful again.
+            Its tokens. An answer that is added again is kept once and counts as more useful.
         namespace
             Whose it is.
 
@@ -189,7 +189,7 @@ class Memory:
         Raises
         ------
         UsageError
-            For what is no list of token ids, or negative ones; nothing is changed then.
+            For anything but a list of token ids, none negative; nothing is changed then.
         """
         text = token_ids(ids)
         if len(text) < SHORTEST:
@@ -212,10 +212,10 @@ class Memory:
             self.contents.put(*self._late.popleft())
 
     def forget(self, namespace: str) -> None:
-        """Forget what is remembered of one namespace.
+        """Forget the answers of one namespace.
 
-        The next `save` deletes it from the file, and other processes forget what they hold of it, too, when they
-        save to that file. Until then they draft from it.
+        The next `save` deletes them from the file. Other processes forget their own when they save to that file,
+        and draft from them until then.
         """
         with self.lock:
             self._take_late()  # of this namespace too, which must not come back
@@ -223,7 +223,7 @@ class Memory:
             self._forgotten[tombstone(namespace)] = max(time.time(), self._buried(namespace) + 1e-3)
 
     def save(self, path: str | Path | None = None, *, wait: float = WAIT) -> Path:
-        """Write it to a file, with what other processes have written there meanwhile: that is taken in here, too.
+        """Write it to a file, after taking in what other processes have saved there since.
 
         Parameters
         ----------
@@ -240,12 +240,11 @@ class Memory:
         Raises
         ------
         UsageError
-            If no file is named, or what is there may not be read.
+            If no file is named, or the file may not be read.
         FileFormatError
-            If what is there is no memory or damaged, if it cannot be written, or the wait was too short. The file
-            is as it was.
+            If the file is no memory or damaged, cannot be written, or the wait was too short. It is unchanged.
         VocabularyError
-            If what is there holds the ids of another tokenizer.
+            If the file holds the ids of another tokenizer.
         """
         to = named(path) if path is not None else self.path
         if to is None:
@@ -268,7 +267,7 @@ class Memory:
         return to
 
     def _merge(self, path: Path, state: Any, found: MemoryFile) -> None:
-        """Take in what a file holds, but not what was driven out here since it was last seen, or forgotten."""
+        """Take in the answers of a file, except those dropped or forgotten here since it was last read."""
         if found.fingerprint is not None:
             self.check_fingerprint(found.fingerprint)
         _, known = self._synced.get(path, (None, set[Key]()))
@@ -289,7 +288,7 @@ class Memory:
         return self._forgotten.get(tombstone(namespace), 0.0)
 
     def _put(self, answers: Sequence[Saved], known: Collection[Key] = ()) -> None:
-        """Take in answers with their worths, but of those that were ``known`` none that is gone."""
+        """Take in answers with their worths; those that were ``known`` before and dropped stay out."""
         rooms: Counter[str] = Counter()
         for saved in answers:
             rooms[saved.namespace] += len(saved.ids) + 1
@@ -311,11 +310,11 @@ def _no_file() -> UsageError:
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """What changes whenever somebody else writes the file; None where there is none."""
+    """Changes whenever another process writes the file; None if there is no file."""
     try:
         found = path.stat()
     except FileNotFoundError:
         return None
     except OSError:
-        return ()  # reading it will tell
+        return ()  # reading it will raise the error
     return found.st_mtime_ns, found.st_size, found.st_ino

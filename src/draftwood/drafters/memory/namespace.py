@@ -1,4 +1,4 @@
-"""The answers of one namespace of a memory, in one index that forgets at once and is rebuilt little by little."""
+"""The answers of one namespace of a memory, in an index that forgets at once and is rebuilt step by step."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from draftwood.contracts import Ints
 from draftwood.errors import IntegrityError
 
 if TYPE_CHECKING:
     from draftwood.drafters.memory.index import DocumentIndex
 
-Ints = NDArray[np.int32]
-
 _BLANK = 0.4  # share of blank places in the index at which a rebuild starts
-_PACE = 8  # tokens that a rebuild moves per token that comes in
-_LEAST = 256  # what it moves at least, so that short answers do not drag it on
-_ROOM = 1024  # of an index at first
+_PACE = 8  # tokens that a rebuild moves per token that is added
+_LEAST = 256  # tokens that it moves at least, so that short answers do not prolong it
+_ROOM = 1024  # tokens of a new index
 
 _numbers = itertools.count(1)
 
@@ -34,11 +32,11 @@ class Answer:
     namespace
         Whose it is.
     digest
-        Of its tokens, 16 bytes.
+        Digest of its tokens, 16 bytes.
     length
-        Its tokens.
+        Number of its tokens.
     worth
-        How useful it was, see `draftwood.drafters.memory.memory`.
+        How useful it was (`draftwood.drafters.memory.order`).
     start
         Where it begins in the index; -1 once it is forgotten.
     """
@@ -47,34 +45,34 @@ class Answer:
 
     def __init__(self, namespace: str, digest: bytes, length: int) -> None:
         self.namespace, self.digest, self.length, self.worth = namespace, digest, length, -math.inf
-        self.start, self.moved = -1, -1  # the latter: in the index that is being built
+        self.start, self.moved = -1, -1  # moved: start in the index that is being built
 
 
 class Namespace:
-    """Answers by digest, and the index over them. Whoever calls holds the memory's lock.
+    """Answers by digest, and the index over them. The caller holds the memory's lock.
 
     Parameters
     ----------
     room
-        Tokens that it takes without moving them to a bigger index.
+        Tokens that fit without a bigger index.
 
     Attributes
     ----------
     index
-        Over all answers, a border behind each.
+        Index over all answers, a border after each.
     answers
-        In the order in which they came.
+        In the order in which they were added.
     generation
-        A number that changes when places in the index change their meaning; no two namespaces share one.
+        A number that changes when places in the index get another meaning; unique over all namespaces.
     tokens
-        How many are remembered, a border per answer included.
+        Tokens that are remembered, a border per answer included.
     """
 
     def __init__(self, room: int = 0) -> None:
         self.answers: dict[bytes, Answer] = {}
         self.tokens = 0
-        self._fresh: DocumentIndex | None = None  # takes over when it holds all answers
-        self._queue: deque[Answer] = deque()  # what it is still to hold
+        self._fresh: DocumentIndex | None = None  # replaces the index when it holds all answers
+        self._queue: deque[Answer] = deque()  # answers that it lacks
         self._start_with(_new_index(max(room, _ROOM)))
 
     def _start_with(self, index: DocumentIndex) -> None:
@@ -92,7 +90,7 @@ class Namespace:
         return self.index.text[answer.start : answer.start + answer.length]
 
     def add(self, answer: Answer, ids: Ints) -> None:
-        """Remember an answer; from now on it is proposed."""
+        """Remember an answer; from now on drafts may come from it."""
         (answer.start,) = self.index.read_documents([ids])
         self.answers[answer.digest] = answer
         self._owners.append(answer)
@@ -103,7 +101,7 @@ class Namespace:
         self._rebuild(answer.length + 1)
 
     def remove(self, answer: Answer) -> None:
-        """Forget an answer: what is blank is neither matched nor proposed, long before the index is rebuilt."""
+        """Forget an answer: blanked tokens are neither matched nor proposed, before the index is rebuilt too."""
         self.index.blank(answer.start, answer.start + answer.length)
         if self._fresh is not None and answer.moved >= 0:
             self._fresh.blank(answer.moved, answer.moved + answer.length)
@@ -112,14 +110,14 @@ class Namespace:
         self.tokens -= answer.length + 1
 
     def owner(self, place: int) -> Answer | None:
-        """Return the answer to which this place of the index belongs; None if it is forgotten."""
+        """Return the answer at this place of the index; None if it is forgotten."""
         at = bisect_right(self._starts, place) - 1
         if at < 0 or not 0 <= self._owners[at].start <= place < self._starts[at] + self._owners[at].length:
             return None
         return self._owners[at]
 
     def _rebuild(self, came_in: int) -> None:
-        """Move some answers to the index that takes over, so that no single call has to move them all."""
+        """Move some answers to the new index, so that no single call moves them all."""
         if self._fresh is None:
             blank = len(self.index) - self.tokens
             if blank <= _BLANK * len(self.index) + _LEAST and not self.index.crowded:
@@ -130,12 +128,12 @@ class Namespace:
         moving: list[Answer] = []
         while self._queue and budget > 0:
             answer = self._queue.popleft()
-            if answer.start >= 0:  # else it was forgotten meanwhile
+            if answer.start >= 0:  # else it was forgotten since
                 moving.append(answer)
                 budget -= answer.length + 1
         try:
             places = self._fresh.read_documents([self.ids(answer) for answer in moving]) if moving else []
-        except BaseException:  # Ctrl-C: begin again another time
+        except BaseException:  # Ctrl-C: a later call begins again
             self._fresh = None
             for answer in self.answers.values():
                 answer.moved = -1
@@ -157,7 +155,7 @@ class Namespace:
         for digest, answer in self.answers.items():
             end = answer.start + answer.length
             if answer.digest != digest or answer.start < 0 or end >= len(text) or text[end] != -1:
-                raise IntegrityError("every answer must lie in the index, a border behind it")
+                raise IntegrityError("every answer must lie in the index, a border after it")
             if known[answer.start : end].any() or (self.ids(answer) < 0).any():
                 raise IntegrityError("answers must not overlap and must be whole")
             if self.owner(answer.start) is not answer or self.owner(end - 1) is not answer:

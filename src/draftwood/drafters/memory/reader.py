@@ -1,27 +1,22 @@
-"""A text that follows what a memory holds while both change."""
+"""Drafts for a growing text from a memory that may change meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
+from draftwood.contracts import Floats, Ints
 from draftwood.drafters.memory.memory import Memory
 from draftwood.drafters.memory.namespace import Namespace
 
 if TYPE_CHECKING:
     from draftwood.drafters.ngram.index import Cursor
 
-Ints = NDArray[np.int32]
-Floats = NDArray[np.float32]
-
-LOOK_BACK = 96  # tokens of a text that decide where it stands in an index: 32 to match, 64 to follow
+LOOK_BACK = 96  # tokens that suffice to place a text in an index: 32 to match, 64 to follow
 
 
 class MemoryReader:
-    """A growing text, drafted from one namespace of a memory. Belongs to one session; the memory may be shared.
+    """Reads one namespace of a memory for one growing text. Belongs to one session; the memory may be shared.
 
     Parameters
     ----------
@@ -41,12 +36,12 @@ class MemoryReader:
         self.match_length = 0
 
     def grow(self, text: Ints, accept_rates: Floats, nodes: int, depth: int) -> tuple[Ints, Floats] | None:
-        """Grow the tree of what may follow ``text`` as `NgramIndex.grow` does; None where nothing is remembered.
+        """Grow the tree of what may follow ``text`` as `NgramIndex.grow` does; None if nothing is remembered.
 
         Parameters
         ----------
         text : int32[length]
-            The committed text; it begins with the text of the last call, unless `restart` came between.
+            The committed text; it begins with that of the last call, unless `restart` was called since.
         """
         self.match_length = 0
         with self._memory.lock:
@@ -59,8 +54,7 @@ class MemoryReader:
             return found
 
     def _follow(self, space: Namespace, text: Ints) -> Cursor:
-        # Brings numba; whatever is in memory has brought it already.
-        from draftwood.drafters.ngram.index import Cursor
+        from draftwood.drafters.ngram.index import Cursor  # imports numba, which a filled memory has done already
 
         if self._cursor is None or self._generation != space.generation:
             self._cursor, self._generation = Cursor(), space.generation
@@ -71,15 +65,15 @@ class MemoryReader:
         return self._cursor
 
     def credit(self, places: Sequence[int]) -> None:
-        """Tell which places the last tree had right tokens from: their answers were useful."""
+        """Count accepted tokens for the answers that they were copied from, given their places in the index."""
         contents = self._memory.contents
         with self._memory.lock:
             space = contents.spaces.get(self._namespace)
-            if space is not None and space.generation == self._generation:  # else the places are gone
+            if space is not None and space.generation == self._generation:  # else the places mean other tokens now
                 contents.credit(answer for place in places if (answer := space.owner(place)) is not None)
 
     def restart(self) -> None:
-        """Read the next text from its beginning."""
+        """Forget the text: the next one may be any other."""
         self._cursor = None
 
     def copy(self) -> Self:

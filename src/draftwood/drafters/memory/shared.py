@@ -1,4 +1,4 @@
-"""Memories opened by the name of their file: one per file and process, saved now and then and at the end."""
+"""Memories opened by the name of their file: one per file and process, saved once a minute and at exit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from draftwood.files.paths import named
 log = logging.getLogger("draftwood")
 
 SAVE_EVERY = 60.0
-"""Seconds between two savings while requests come and go."""
+"""Least seconds between two saves while requests are served."""
 
 _open: dict[Path, KeptMemory] = {}
 _lock = Lock()
@@ -29,7 +29,7 @@ class KeptMemory:
     memory
         What sessions read and write.
     saved_here
-        Whether `save_if_due` saves it; otherwise that is up to whoever opened it.
+        Whether `save_if_due` saves it; otherwise whoever opened it does.
     """
 
     def __init__(self, memory: Memory, *, saved_here: bool = False) -> None:
@@ -37,23 +37,23 @@ class KeptMemory:
         self._saved_here, self._saved = saved_here, time.monotonic()
 
     def save_if_due(self) -> None:
-        """Save what came in, unless that was done a short while ago."""
+        """Save new answers, unless that was done less than `SAVE_EVERY` seconds ago."""
         if self._saved_here and time.monotonic() - self._saved >= SAVE_EVERY:
             self.save(wait=1.0)
 
     def save(self, wait: float) -> None:
-        """Save what came in; a failure is reported, costs no text, and is tried again later."""
+        """Save new answers; a failure is logged, and the next call tries again."""
         self._saved = time.monotonic()
         if not self.memory.changed:
             return
         try:
             self.memory.save(wait=wait)
         except DraftwoodError as error:
-            log.warning("what requests taught could not be saved: %s", error)
+            log.warning("new answers could not be saved to the memory: %s", error)
 
 
 def shared_memory(file: str, tokens: int | None = None) -> KeptMemory:
-    """Return the memory of a file, opened when somebody asks for it first.
+    """Return the memory of a file, opened at the first call.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Drafter ``ngram``: the tree of everything that followed the last few tokens before, likeliest first."""
+"""Drafter ``ngram``: proposes a tree of what followed the last few tokens earlier, likeliest first."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
-from draftwood.drafters.base import BaseDrafter, draft_tree
-from draftwood.drafters.ngram.prior import PRIOR
-from draftwood.errors import UsageError
+from draftwood.contracts import DraftTexts, Floats, Noise, Takes
+from draftwood.drafters.base import BaseDrafter, BaseSession, draft_tree, read_rates
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
     from draftwood.drafters.ngram.index import Cursor, NgramIndex
+
+PRIOR = read_rates(__file__)
 
 MAX_FREQUENT = 12
 
@@ -36,30 +36,22 @@ class NgramDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "ngram"
+    prior: ClassVar[Floats] = PRIOR
+    takes: ClassVar[Takes] = Takes(context=True)
 
     length: int = 64
     frequent: int = MAX_FREQUENT
     context: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.length <= 1 << 16:
-            raise UsageError("ngram: length must lie between 1 and 65536")
-        if not 0 <= self.frequent <= MAX_FREQUENT:
-            raise UsageError(f"ngram: frequent must lie between 0 and {MAX_FREQUENT}")
-
-    @property
-    def prior(self) -> Floats:
-        return PRIOR
-
-    @property
-    def takes(self) -> Takes:
-        return Takes(context=True)
+        self.check_range("length", 1, 1 << 16)
+        self.check_range("frequent", 0, MAX_FREQUENT)
 
     def with_user_texts(self, texts: DraftTexts) -> NgramDrafter:
         return replace(self, context=(*self.context, *texts.context))
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> NgramSession:  # noqa: ARG002
-        from draftwood.drafters.ngram.index import Cursor  # brings numba, so not before it is used
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> NgramSession:
+        from draftwood.drafters.ngram.index import Cursor  # imports numba, so only when needed
 
         session = NgramSession(self, self.begun.copy(), Cursor())
         session.extend(prompt)
@@ -67,7 +59,7 @@ class NgramDrafter(BaseDrafter):
 
     @cached_property
     def begun(self) -> NgramIndex:
-        """The further texts, read once; each request goes on in a copy."""
+        """Index of the further texts, built once; each request continues a copy of it."""
         from draftwood.drafters.ngram.index import NgramIndex
 
         index = NgramIndex()
@@ -77,27 +69,20 @@ class NgramDrafter(BaseDrafter):
         return index
 
 
-class NgramSession:
-    """One text, indexed behind the further texts of its drafter."""
+class NgramSession(BaseSession):
+    """One text, indexed after the further texts of its drafter."""
 
     def __init__(self, drafter: NgramDrafter, index: NgramIndex, cursor: Cursor) -> None:
         self._drafter, self._index, self._cursor = drafter, index, cursor
         self._start = len(index)
-        self.match_length = 0
 
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         drafter = self._drafter
         columns, belief = self._index.grow(self._cursor, accept_rates, nodes, drafter.length, drafter.frequent)
         self.match_length = self._cursor.match_length
         return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
 
-    def learn(self, feedback: Feedback) -> None:
-        self._index.read(feedback.emitted, self._cursor)
-
     def extend(self, ids: Sequence[int]) -> None:
-        self._index.read(ids, self._cursor)
-
-    def begin_answer(self, ids: Sequence[int]) -> None:
         self._index.read(ids, self._cursor)
 
     def truncate(self, length: int) -> None:

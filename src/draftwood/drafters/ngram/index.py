@@ -11,17 +11,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.drafters.ngram.kernel import (
-    CLASSES,
-    DISTINCT,
-    FREQUENT,
-    HEAD,
-    REACH,
-    READ,
-    advance,
-    grow,
-    rehash,
-)
+from draftwood.drafters.ngram.grow_kernel import advance, grow
+from draftwood.drafters.ngram.kernel import CLASSES, DISTINCT, FREQUENT, HEAD, REACH, READ
 from draftwood.errors import UsageError
 from draftwood.index.accept_rates import for_kernel
 
@@ -36,6 +27,8 @@ FOLLOWED = 64
 
 _NOWHERE = np.array([-1, 0, 0, 0], dtype=np.int64)  # the cursor of nobody
 _ROOM = 1024  # tokens at first
+
+_NO_TOKENS, _NO_TEXT = np.empty((0, 3), dtype=np.int32), np.empty(0, dtype=np.int32)
 
 
 class Cursor:
@@ -131,7 +124,7 @@ class NgramIndex:
 
     def _advance(self, cursor: Cursor | None, tail: Ints, known: int, own: bool) -> int:
         state, followed = (_NOWHERE, 0) if cursor is None else (cursor.state, FOLLOWED)
-        found: int = advance(self._lists, state, tail, known, own, followed)
+        found: int = advance(self._lists, _NO_TOKENS, state, tail, known, own, followed)
         return found
 
     def _make_room(self, more: int) -> None:
@@ -145,9 +138,12 @@ class NgramIndex:
             self._text[:length], self._links[:length] = text[:length], links[:length]
 
     def _more_tokens(self) -> None:
-        bigger = np.empty((2 * len(self._tokens), 3), dtype=np.int32)
-        rehash(self._tokens, bigger)
-        self._tokens = bigger
+        old, self._tokens = self._tokens, np.full((2 * len(self._tokens), 3), -1, dtype=np.int32)
+        try:
+            advance(self._lists, old, _NOWHERE, _NO_TEXT, 0, False, 0)
+        except BaseException:  # Ctrl-C before the rows were moved, or after: do it again next time
+            self._tokens = old
+            raise
 
     def _rebuild(self, text: Ints, room: int) -> None:
         self._allocate(max(_ROOM, room))
@@ -186,10 +182,8 @@ class NgramIndex:
         depth, frequent = min(depth, nodes), min(frequent, FREQUENT)
         if nodes < 1 or depth < 1 or not len(cursor.tail):
             return np.empty((4, 0), dtype=np.int32), np.empty(0, dtype=np.float32)
-        if not accept_rates.flags.writeable:  # the kernel takes no read-only arrays
-            accept_rates = accept_rates.copy()
         out, belief = np.empty((4, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
-        n = grow(self._lists, cursor.state, cursor.tail, accept_rates, nodes, depth, frequent, out, belief)
+        n = grow(self._lists, cursor.state, cursor.tail, accept_rates, (depth, frequent), out, belief)
         return out[:, :n], belief[:n]
 
     def copy(self) -> Self:
@@ -206,8 +200,8 @@ class NgramIndex:
 
 
 def _joined(cursor: Cursor, ids: Sequence[int] | NDArray[Any]) -> tuple[Ints, int]:
-    new = np.array(ids, dtype=np.int32)  # a copy: the kernel takes neither strides nor read-only arrays
+    """The end of the cursor's text and what is new behind it, and how long the former is."""
+    new = np.asarray(ids, dtype=np.int32)
     if len(new) and new.min() < 0:
         raise UsageError("token ids must not be negative")
-    known = len(cursor.tail)
-    return (np.concatenate((cursor.tail, new)) if known else new), known
+    return np.concatenate((cursor.tail, new)), len(cursor.tail)

@@ -1,4 +1,4 @@
-"""The kernels behind `NgramIndex`. Importing this module imports numba and compiles, or loads from the cache.
+"""What the kernel behind `NgramIndex` reads and finds; `ngram_grow_kernel` calls it. Imports numba.
 
 Layout
 ------
@@ -20,14 +20,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled, inner
+from draftwood.index.compiling import inner
+from draftwood.index.frontier import CLASS, TOKEN
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
-Floats = NDArray[np.float32]
-Reals = NDArray[np.float64]
 Lists = tuple[Ints, Ints, Ints, Ints, Longs]  # text, links, buckets, tokens, head
-_LISTS = "Tuple((i4[::1], i4[:,::1], i4[:,::1], i4[:,::1], i8[::1]))"
 
 REACH = 32  # longest match that is told apart
 FREQUENT = 12  # most frequent tokens that are kept
@@ -41,11 +39,13 @@ WALK = 64  # links followed at most, collisions included
 PLACE, AGE, RUN, LONGEST = 0, 1, 2, 3  # of the cursor
 READ, DISTINCT, TOP = 0, 1, 2  # of the head
 _MOST = 16 + 16 + 8 + NEARBY  # occurrences looked at per context
+CANDIDATES = _MOST + 2 * SHIFT + 1 + FREQUENT
 
 # Columns of the scratch table: of candidates, token, class, where the cursor goes with them (place, age, run),
 # place of the occurrence, length of its match, how many match as far, nearness to the cursor; then, in columns of
 # their own, places and lengths of all occurrences, and how many there are of each length.
-TOKEN, CLASS, GOES, AGED, RAN, SOURCE, LENGTH, COUNT, NEAR, PLACES, LENGTHS, TOTALS = range(12)
+GOES, AGED, RAN, SOURCE, LENGTH, COUNT, NEAR, PLACES, LENGTHS, TOTALS = range(2, 12)
+COLUMNS, WORK = LENGTH + 1, TOTALS + 1  # of a candidate, and of the table
 
 LENGTHS_TOLD = 8
 MATCHED, FOLLOWED, BY_COUNT = LENGTHS_TOLD * 3 * 6 * 4, (2 * SHIFT + 1) * 4 * 3, 2 * FREQUENT
@@ -68,7 +68,7 @@ def _bucket(ids: Ints, end: int, size: int, buckets: int) -> np.int64:
 
 
 @inner
-def _row(tokens: Ints, token: int) -> np.int64:
+def row_of(tokens: Ints, token: int) -> np.int64:
     """Row of this token, or the free row where it belongs."""
     row = np.int64(_mix(np.uint64(0), token) & np.uint64(len(tokens) - 1))
     while tokens[row, 0] >= 0 and tokens[row, 0] != token:
@@ -78,7 +78,7 @@ def _row(tokens: Ints, token: int) -> np.int64:
 
 @inner
 def _count(tokens: Ints, head: Longs, token: int) -> None:
-    row = _row(tokens, token)
+    row = row_of(tokens, token)
     if tokens[row, 0] < 0:
         tokens[row, 0], tokens[row, 1], tokens[row, 2] = token, -1, 0
         head[DISTINCT] += 1
@@ -96,7 +96,8 @@ def _count(tokens: Ints, head: Longs, token: int) -> None:
 
 
 @inner
-def _append(index: Lists, token: int) -> None:
+def append(index: Lists, token: int) -> None:
+    """Read one token; -1 ends a document."""
     text, links, buckets, tokens, head = index
     n = head[READ]
     text[n] = token
@@ -107,7 +108,7 @@ def _append(index: Lists, token: int) -> None:
     _count(tokens, head, token)
     if n == 0 or text[n - 1] < 0:
         return
-    row = _row(tokens, text[n - 1])
+    row = row_of(tokens, text[n - 1])
     links[n, 0], tokens[row, 1] = tokens[row, 1], n
     for order in range(2):
         size = 2 * (order + 1)
@@ -138,7 +139,7 @@ def _occurrences(index: Lists, tail: Ints, m: int, places: Longs, lengths: Longs
         if order:
             place = buckets[order - 1, _bucket(tail, m, size, buckets.shape[1])]
         else:
-            row = _row(tokens, tail[m - 1])
+            row = row_of(tokens, tail[m - 1])
             place = tokens[row, 1] if tokens[row, 0] >= 0 else -1
         for _ in range(WALK):
             if place < 0 or wanted == 0:
@@ -180,7 +181,8 @@ def _near_class(off: int) -> int:
 
 
 @inner
-def _length_class(length: int) -> int:
+def length_class(length: int) -> int:
+    """Class of a match of 1 or more tokens, 0 to 7."""
     if length <= 4:
         return length - 1
     return 3 if length == 5 else 4 if length <= 8 else 5 if length <= 15 else 6 if length <= 31 else 7
@@ -188,7 +190,7 @@ def _length_class(length: int) -> int:
 
 @inner
 def _match_class(length: int, longest: int, count: int, total: int, near: int) -> int:
-    gap = _length_class(longest) - _length_class(length)
+    gap = length_class(longest) - length_class(length)
     gap = 0 if gap == 0 else 1 if gap <= 2 else 2
     if count == total:
         share = 0 if total == 1 else 1
@@ -198,7 +200,7 @@ def _match_class(length: int, longest: int, count: int, total: int, near: int) -
         share = 3
     else:
         share = 4 if 100 * count >= 12 * total else 5
-    return ((_length_class(length) * 3 + gap) * 6 + share) * 4 + near
+    return ((length_class(length) * 3 + gap) * 6 + share) * 4 + near
 
 
 @inner
@@ -223,7 +225,7 @@ def _point(work: Longs, row: int, place: int, age: int, run: int) -> None:
 
 
 @inner
-def _candidates(index: Lists, tail: Ints, m: int, place: int, age: int, run: int, work: Longs) -> tuple[int, int]:
+def candidates(index: Lists, tail: Ints, m: int, place: int, age: int, run: int, work: Longs) -> tuple[int, int]:
     """What followed the occurrences of the end of ``tail[:m]``; returns how many tokens, and the longest match."""
     text, n = index[0], index[4][READ]
     places, lengths = work[:, PLACES], work[:, LENGTHS]
@@ -266,7 +268,7 @@ def _candidates(index: Lists, tail: Ints, m: int, place: int, age: int, run: int
 
 
 @inner
-def _more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequent: int, work: Longs) -> int:
+def more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequent: int, work: Longs) -> int:
     """Add what the cursor alone and what mere frequency suggest; returns the new count."""
     text, head = index[0], index[4]
     n, matched = head[READ], k
@@ -293,7 +295,7 @@ def _more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, freq
 
 
 @inner
-def _follow(index: Lists, tail: Ints, m: int, n: int, cursor: Longs, work: Longs) -> None:
+def follow(index: Lists, tail: Ints, m: int, n: int, cursor: Longs, work: Longs) -> None:
     """Move the cursor past the last token of ``tail[:m]``, before which the index held ``n``."""
     text, token, place = index[0], tail[m - 1], cursor[PLACE]
     if 0 <= place < n and text[place] == token:
@@ -317,123 +319,3 @@ def _follow(index: Lists, tail: Ints, m: int, n: int, cursor: Longs, work: Longs
     cursor[PLACE], cursor[AGE] = place + 1, cursor[AGE] + 1
     if cursor[AGE] > LOST:
         cursor[PLACE] = -1
-
-
-@compiled(f"i8({_LISTS}, i8[::1], i4[::1], i8, b1, i8)")
-def advance(index: Lists, cursor: Longs, tail: Ints, known: int, own: bool, followed: int) -> int:
-    """Read ``tail[known:]``, the tokens before being the text so far: into the index where it is its ``own``.
-
-    The cursor follows the last ``followed`` of them. Returns how much of ``tail`` is known now: reading stops
-    where the table of tokens is half full.
-    """
-    work = np.empty((_MOST + 2 * SHIFT + 1 + FREQUENT, 12), np.int64)
-    for m in range(known + 1, len(tail) + 1):
-        before = index[4][READ]
-        if own:
-            if 2 * index[4][DISTINCT] >= len(index[3]):
-                return m - 1
-            _append(index, tail[m - 1])
-        if m > len(tail) - followed:
-            _follow(index, tail, m, before, cursor, work)
-    return len(tail)
-
-
-@compiled("void(i4[:,::1], i4[:,::1])")
-def rehash(old: Ints, new: Ints) -> None:
-    """Move the rows of a table of tokens to a bigger one."""
-    for row in range(len(new)):
-        new[row, 0] = -1
-    for row in range(len(old)):
-        if old[row, 0] >= 0:
-            place = _row(new, old[row, 0])
-            for column in range(3):
-                new[place, column] = old[row, column]
-
-
-@inner
-def _reach(accept_rates: Floats) -> Reals:
-    """The best accept rate a child can have, by the class of its match's length; without a cursor and with one."""
-    reach = np.empty((2, LENGTHS_TOLD), np.float64)
-    for follows in range(2):
-        best = 0.0
-        for which in range(MATCHED + (1 - follows) * FOLLOWED, CLASSES):
-            best = max(best, accept_rates[which])
-        for which in range(MATCHED):
-            if follows or which % 4 == 0:
-                best = max(best, accept_rates[which])
-            reach[follows, which * LENGTHS_TOLD // MATCHED] = best
-    return reach
-
-
-@compiled(f"i8({_LISTS}, i8[::1], i4[::1], f4[::1], i8, i8, i8, i4[:,::1], f4[::1])")
-def grow(
-    index: Lists, cursor: Longs, tail: Ints, accept_rates: Floats, nodes: int, depth: int, frequent: int,
-    out: Ints, belief: Floats,
-) -> int:  # fmt: skip
-    """Grow a tree of at most ``nodes`` nodes behind ``tail``, likeliest first; returns how many there are.
-
-    Rows of ``out`` are tokens, parents, classes, and the places of the occurrences behind them (-1: mere
-    frequency). The frontier is kept sorted and never holds more than what can still be taken; a node is not looked
-    behind where even a match longer by one would come too late.
-    """
-    work = np.empty((_MOST + 2 * SHIFT + 1 + FREQUENT, 12), np.int64)
-    m = len(tail)
-    path = np.empty(m + depth, np.int32)
-    for i in range(m):
-        path[i] = tail[i]
-    entry = np.empty((nodes, 9), np.int64)  # columns TOKEN to LENGTH, then parent and depth
-    chance = np.empty(nodes, np.float64)
-    order = np.empty(nodes, np.int64)  # entries of the frontier, likeliest first; the unused ones behind
-    for i in range(nodes):
-        order[i] = i
-    waiting, size = 0, 0
-    parent, below, likely = -1, 0, 1.0
-    place, age, run = cursor[PLACE], cursor[AGE], cursor[RUN]
-    longest = 0
-    reach, length = _reach(accept_rates), REACH
-    while True:
-        room = nodes - size
-        waiting = min(waiting, room)
-        best = likely * reach[1 if place >= 0 else 0, _length_class(min(length + 1, REACH))]
-        if below < depth and (waiting < room or best > chance[order[waiting - 1]]):  # else no child would be taken
-            k, matched = _candidates(index, path, m + below, place, age, run, work)
-            k = _more_candidates(index, k, place, age, run, frequent, work)
-            if size == 0:
-                longest = matched
-            for c in range(k):
-                p = likely * accept_rates[work[c, CLASS]]
-                if waiting == room:
-                    if p <= chance[order[waiting - 1]]:
-                        continue
-                    waiting -= 1
-                at, slot = waiting, order[waiting]
-                while at > 0 and chance[order[at - 1]] < p:
-                    order[at] = order[at - 1]
-                    at -= 1
-                order[at], chance[slot] = slot, p
-                waiting += 1
-                for field in range(LENGTH + 1):
-                    entry[slot, field] = work[c, field]
-                entry[slot, 7], entry[slot, 8] = parent, below + 1
-        if waiting == 0:
-            break
-        slot = order[0]
-        waiting -= 1
-        for i in range(waiting):
-            order[i] = order[i + 1]
-        order[waiting] = slot
-        out[0, size], out[1, size], out[2, size] = entry[slot, TOKEN], entry[slot, 7], entry[slot, CLASS]
-        out[3, size] = entry[slot, SOURCE]
-        belief[size] = accept_rates[entry[slot, CLASS]]
-        parent, below, likely = size, entry[slot, 8], chance[slot]
-        place, age, run = entry[slot, GOES], entry[slot, AGED], entry[slot, RAN]
-        length = entry[slot, LENGTH]
-        size += 1
-        if size == nodes:
-            break
-        node = parent
-        for back in range(below):
-            path[m + below - 1 - back] = out[0, node]
-            node = out[1, node]
-    cursor[LONGEST] = longest
-    return size

@@ -1,4 +1,4 @@
-"""Drafter ``parrot``: an n-gram model of the prompt suggests tokens while their probability stays above ``p``.
+"""Drafter ``parrot``: proposes the likeliest tokens of an n-gram model while their probability stays above ``p``.
 
 Source: Kim, Kim and Oh, "Autocomplete Algorithm for Language Models" (KAIST), section 3. Its Algorithm 1 as
 printed goes on after the first token that differs; the text, and the loop here, stop there.
@@ -14,24 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
-from draftwood.drafters.answer import AnswerSession
-from draftwood.drafters.base import BaseDrafter, draft_tree
-from draftwood.errors import UsageError
+from draftwood.drafters.base import AnswerSession, BaseDrafter, checked_ids, draft_tree, fixed_rates
 from draftwood.tree import TokenTree
 
-PRIOR = (
-    *(0.03,),  # the context of no token
-    *(0.13, 0.15, 0.40, 0.27, 0.60),  # of one: followed by this token in below half of the cases, ...
-    *(0.16, 0.35, 0.65, 0.57, 0.75),  # of two
-    *(0.42, 0.42, 0.75, 0.84, 0.95),  # of three
-    *(0.42, 0.52, 0.88, 0.91, 0.96),  # of more, or of three deep in a suggestion
+PRIOR = fixed_rates(
+    (
+        *(0.03,),  # without context
+        *(0.13, 0.15, 0.40, 0.27, 0.60),  # after a context of one token; by the share of its occurrences
+        *(0.16, 0.35, 0.65, 0.57, 0.75),  # after two
+        *(0.42, 0.42, 0.75, 0.84, 0.95),  # after three
+        *(0.42, 0.52, 0.88, 0.91, 0.96),  # after more, or three deep in a suggestion
+    )
 )
-"""Acceptance rate per evidence class (`draftwood.drafters.parrot.kernel` says which is which), from
-168 answers of SmolLM2 in ``benchmarks/results``; no class keeps what its raw frequency promises, the single
-occurrence least."""
-
-_PRIOR = np.array(PRIOR, dtype=np.float32)
-_PRIOR.flags.writeable = False
+"""Acceptance rate per evidence class (see `draftwood.drafters.parrot.kernel`), from 168 answers of SmolLM2 in
+``benchmarks/results``. All rates are lower than the relative frequency, most of all after a single occurrence."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +37,9 @@ class ParrotDrafter(BaseDrafter):
     Parameters
     ----------
     order
-        N of the model: a token is suggested by the ``order - 1`` before it, or as many of them as occurred.
+        N of the model: a token depends on the ``order - 1`` before it, or on as many of them as occurred.
     p
-        It suggests while the product of relative frequencies is at least this.
+        It goes on while the product of relative frequencies is at least this.
     length
         Most tokens it proposes.
     learn
@@ -54,10 +50,12 @@ class ParrotDrafter(BaseDrafter):
     Raises
     ------
     UsageError
-        For an option out of range, and for what are no token ids.
+        For an option out of range, or a context that is no token ids.
     """
 
     name: ClassVar[str] = "parrot"
+    prior: ClassVar[Floats] = PRIOR
+    takes: ClassVar[Takes] = Takes(context=True)
 
     order: int = 4
     p: float = 0.5
@@ -66,38 +64,25 @@ class ParrotDrafter(BaseDrafter):
     context: tuple[int, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.order <= 64:
-            raise UsageError("parrot: order must lie between 1 and 64")
-        if not 0 <= self.p <= 1:
-            raise UsageError("parrot: p is a probability, between 0 and 1")
-        if not 1 <= self.length <= 1 << 16:
-            raise UsageError("parrot: length must lie between 1 and 65536")
-        ids = np.asarray(self.context)
-        if ids.ndim != 1 or (ids.size and (ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 1 << 31)):
-            raise UsageError("parrot: context must be a sequence of token ids: tokenise the text first")
-
-    @property
-    def prior(self) -> Floats:
-        return _PRIOR
-
-    @property
-    def takes(self) -> Takes:
-        return Takes(context=True)
+        self.check_range("order", 1, 64)
+        self.check_range("p", 0, 1)
+        self.check_range("length", 1, 1 << 16)
+        checked_ids(self.context, "parrot: context")
 
     def with_user_texts(self, texts: DraftTexts) -> ParrotDrafter:
         return replace(self, context=(*self.context, *(i for text in texts.context for i in text)))
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> ParrotSession:  # noqa: ARG002
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> ParrotSession:
         return ParrotSession(self, prompt)
 
 
 class ParrotSession(AnswerSession):
-    """One text behind its context, and what followed what in both up to the answer."""
+    """One text after its context, and the counts of what followed in both, up to the answer."""
 
     def __init__(self, drafter: ParrotDrafter, prompt: Sequence[int]) -> None:
-        from draftwood.drafters.parrot import kernel as frequency_kernel  # brings numba, so not before it is used
+        from draftwood.drafters.parrot import kernel  # imports numba, so only when needed
 
-        self._drafter, self._kernel = drafter, frequency_kernel
+        self._drafter, self._kernel = drafter, kernel
         self._out = np.empty((2, drafter.length), dtype=np.int32)
         self._clear()
         self._offset = len(drafter.context)
@@ -110,20 +95,20 @@ class ParrotSession(AnswerSession):
         self._head = np.zeros(self._kernel.FOUND + 1, dtype=np.int64)
 
     def _run(self, nodes: int) -> int:
-        """Read what is new and may be read; suggest. Returns how many tokens stand behind the text."""
+        """Count new text, as far as it may be learnt from; write suggestions after it and return how many."""
         drafter = self._drafter
         if self._length + nodes > len(self._buffer):
             self._buffer = np.append(self._buffer, np.empty(len(self._buffer) + nodes, dtype=np.int32))
         until = self._length if drafter.learn else self.start
-        arguments = (self._buffer, until, self._length, drafter.order, drafter.p, nodes, self._out)
+        limits = until, self._length, drafter.order, nodes
         try:
-            self._table = self._kernel.suggest(self._table, self._head, *arguments)
+            self._table = self._kernel.suggest(self._table, self._head, self._buffer, limits, drafter.p, self._out)
         except BaseException:  # Ctrl-C, raised as the kernel returns: the table that moved is lost
             self._clear()
             raise
         return int(self._head[self._kernel.FOUND])
 
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         n = self._run(min(nodes, self._drafter.length)) if nodes > 0 else 0
         self.match_length = int(self._out[0, 0]) if n else 0
         if not n:
@@ -148,7 +133,7 @@ class ParrotSession(AnswerSession):
     def truncate(self, length: int) -> None:
         super().truncate(max(0, length) + self._offset)
         if self._head[self._kernel.READ] > (self._length if self._drafter.learn else self.start):
-            self._clear()  # counts cannot be taken back: read again
+            self._clear()  # counts cannot be subtracted: read again
         self._run(0)
 
     def fork(self) -> Self:

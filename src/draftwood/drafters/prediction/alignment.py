@@ -1,7 +1,7 @@
 """Kernels behind the drafter ``prediction``: follow an answer through expected texts and propose what comes.
 
 Importing this module imports numba and compiles, or loads from the cache. `naive_alignment` is the same in plain
-Python. All in one file, since numba's cache notices changes of a kernel's own file only.
+Python, `alignment_grow` the second half: the tree.
 
 Layout
 ------
@@ -20,10 +20,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled, inner
+from draftwood.index.compiling import inner
 
 Ints = NDArray[np.int32]
 State = NDArray[np.int64]
+Texts = tuple[Ints, Ints, Ints, Ints]  # flat, heads, chain, and where each text starts
+Near = tuple[State, State]  # scratch for `nearest`: places, and how many tokens match there
 
 SEEN, START, POS, RUN, ANCHOR, GAP, LEFT, MATCH, RENAMED = range(9)
 RENAMES, WORD = 8, 8  # replacements that are remembered, and tokens that one may have on either side
@@ -46,10 +48,12 @@ NEAR_1, NEAR_M, OTHER, KEPT, DOUBTED, FAR, CURSOR, GONE = 12, 14, 17, 18, 20, 21
 CLASSES = 32
 KIND_CURSOR, KIND_NEAR, KIND_OTHER, KIND_FAR, KIND_GONE = 0, 1, 2, 3, 4
 
-# A branch: where it goes on in the texts, its kind, tokens matched before its next node, that node's class and
-# parent; and, while it copies a replacement from the answer, from where and how many tokens more.
-PLACE, KIND, SIZE, CLASS, NODE, INSTEAD, LEFT_OVER = range(7)
-COLUMNS = 7
+
+@inner
+def hashed(key: np.uint64, token: np.uint64) -> np.uint64:
+    """Hash of an n-gram with one token more; of whole arrays too, where it is not compiled."""
+    key = (key ^ token) * np.uint64(0x9E3779B97F4A7C15)
+    return key ^ (key >> np.uint64(29))
 
 
 @inner
@@ -59,22 +63,8 @@ def _hash(flat: Ints, end: int, order: int) -> np.int64:
     for at in range(end - order + 1, end + 1):
         if flat[at] < 0:
             return np.int64(-1)
-        key = (key ^ np.uint64(flat[at])) * np.uint64(0x9E3779B97F4A7C15)
-        key ^= key >> np.uint64(29)
+        key = hashed(key, np.uint64(flat[at]))
     return np.int64(key >> np.uint64(8))
-
-
-@compiled("void(i4[::1], i4[:,::1], i4[:,::1])")
-def index(flat: Ints, heads: Ints, chain: Ints) -> None:
-    """Fill ``heads``, all -1 before, and ``chain``."""
-    for level in range(2):
-        order = SHORT if level == 0 else LONG
-        for end in range(order - 1, len(flat)):
-            key = _hash(flat, end, order)
-            if key >= 0:
-                slot = key & (heads.shape[1] - 1)
-                chain[level, end] = heads[level, slot]
-                heads[level, slot] = end
 
 
 @inner
@@ -87,24 +77,25 @@ def _matched(flat: Ints, text: Ints, start: int, end: int, place: int) -> int:
 
 
 @inner
-def _distance(place: int, expected: int) -> int:
+def distance(place: int, expected: int) -> int:
     """How far a place is from the expected one; backwards counts twice."""
     return place - expected if place >= expected else 2 * (expected - place)
 
 
 @inner
-def _nearest(flat: Ints, text: Ints, state: State, end: int, window: int, places: State, sizes: State) -> int:
+def nearest(flat: Ints, text: Ints, state: State, end: int, window: int, near: Near) -> int:
     """The best matches within the window around the anchor: longest first, then nearest to the expected place."""
+    places, sizes = near
     found, start, anchor = 0, state[START], state[ANCHOR]
     expected = anchor + state[GAP]
     last = text[end - 1]
     for place in range(max(1, anchor - window // 4), min(len(flat), anchor + min(state[GAP], window) + window)):
         if flat[place - 1] != last or flat[place] < 0:
             continue
-        m, away = _matched(flat, text, start, end, place), _distance(place, expected)
+        m, away = _matched(flat, text, start, end, place), distance(place, expected)
         rank = found
         while rank > 0 and (
-            m > sizes[rank - 1] or (m == sizes[rank - 1] and away < _distance(places[rank - 1], expected))
+            m > sizes[rank - 1] or (m == sizes[rank - 1] and away < distance(places[rank - 1], expected))
         ):
             rank -= 1
         if rank < NEAREST:
@@ -116,10 +107,9 @@ def _nearest(flat: Ints, text: Ints, state: State, end: int, window: int, places
 
 
 @inner
-def _anywhere(
-    flat: Ints, heads: Ints, chain: Ints, text: Ints, state: State, end: int
-) -> tuple[np.int64, np.int64]:
+def anywhere(texts: Texts, text: Ints, state: State, end: int) -> tuple[np.int64, np.int64]:
     """The longest match of at least `SHORT` tokens among the latest `WALKS` places; nearest on a tie."""
+    flat, heads, chain, _ = texts
     best, size, start = np.int64(-1), np.int64(0), state[START]
     expected = state[ANCHOR] + state[GAP]
     for level in range(1, -1, -1):
@@ -131,7 +121,7 @@ def _anywhere(
             if at < 0:
                 break
             m = _matched(flat, text, start, end, at + 1)
-            better = m > size or (m == size and _distance(at + 1, expected) < _distance(best, expected))
+            better = m > size or (m == size and distance(at + 1, expected) < distance(best, expected))
             if m >= order and better and flat[at + 1] >= 0:
                 best, size = at + 1, np.int64(m)
             at = np.int64(chain[level, at])
@@ -173,7 +163,7 @@ def _settle(flat: Ints, text: Ints, state: State, end: int) -> None:
 
 
 @inner
-def _rename(flat: Ints, state: State, place: int) -> np.int64:
+def rename(flat: Ints, state: State, place: int) -> np.int64:
     """Row in ``state`` of the replacement of what stands at this place of the prediction; -1 without."""
     for k in range(min(state[RENAMED], RENAMES)):
         row = RENAMED + 1 + 5 * k
@@ -183,23 +173,14 @@ def _rename(flat: Ints, state: State, place: int) -> np.int64:
 
 
 @inner
-def _follow(
-    flat: Ints,
-    heads: Ints,
-    chain: Ints,
-    starts: Ints,
-    text: Ints,
-    state: State,
-    window: int,
-    places: State,
-    sizes: State,
-) -> None:
+def follow(texts: Texts, text: Ints, state: State, window: int, near: Near) -> None:
     """Move the cursor over the next token of the answer."""
+    flat, _, _, starts = texts
     end = state[SEEN] + 1
     token = text[end - 1]
     state[SEEN] = end
     if flat[state[POS]] == token:
-        again = _rename(flat, state, state[POS])
+        again = rename(flat, state, state[POS])
         if again >= 0:
             state[again + TIMES] = 0  # not this time
         state[POS] += 1
@@ -208,7 +189,7 @@ def _follow(
             state[ANCHOR] += 1
             return
         state[GAP] += 1
-        near = _distance(state[POS], state[ANCHOR] + state[GAP]) <= NEAR
+        near = distance(state[POS], state[ANCHOR] + state[GAP]) <= NEAR
         if state[RUN] >= FIRM or (near and state[RUN] >= NEAR_FIRM):
             _settle(flat, text, state, end)
         return
@@ -221,223 +202,12 @@ def _follow(
     if state[GAP] == 0:
         state[LEFT] = state[RUN]
     state[GAP] += 1
-    found = _nearest(flat, text, state, end, window, places, sizes)
-    far, size = _anywhere(flat, heads, chain, text, state, end)
-    near, m = (places[0], sizes[0]) if found > 0 else (np.int64(len(flat) - 1), np.int64(0))
-    firm = m >= FIRM or (m >= NEAR_FIRM and _distance(near, state[ANCHOR] + state[GAP]) <= NEAR)
+    found = nearest(flat, text, state, end, window, near)
+    far, size = anywhere(texts, text, state, end)
+    place, m = (near[0][0], near[1][0]) if found > 0 else (np.int64(len(flat) - 1), np.int64(0))
+    firm = m >= FIRM or (m >= NEAR_FIRM and distance(place, state[ANCHOR] + state[GAP]) <= NEAR)
     if size > m:
-        near, m, firm = far, size, size >= FAR_FIRM
-    state[POS], state[RUN] = near, m
+        place, m, firm = far, size, size >= FAR_FIRM
+    state[POS], state[RUN] = place, m
     if firm:
         _settle(flat, text, state, end)
-
-
-@inner
-def _class(kind: int, m: int) -> int:
-    """Evidence class of a node before which ``m`` tokens match."""
-    if kind == KIND_GONE:
-        return GONE if m < FIRM else GONE + 1
-    if kind == KIND_FAR:
-        return FAR + (0 if m < 4 else 1 if m < 6 else 2 if m < 9 else 3)
-    if kind == KIND_OTHER and m < 3:
-        return OTHER
-    if kind == KIND_CURSOR or m >= 6:
-        return CURSOR + (0 if m < 4 else 1 if m < 8 else 2 if m < 16 else 3 if m < 32 else 4)
-    return NEAR_1 if m == 1 else NEAR_M + min(m - 2, 2)
-
-
-@inner
-def _add(table: State, count: int, flat: Ints, place: int, kind: int, m: int, evidence: int) -> int:
-    """Add a branch that begins at ``place``, unless one does already or no text goes on there."""
-    if count == BRANCHES or place < 0 or place >= len(flat) - 1 or flat[place] < 0:
-        return count
-    for k in range(count):
-        if table[COLUMNS * k + PLACE] == place:
-            return count
-    row = COLUMNS * count
-    table[row + PLACE], table[row + KIND], table[row + SIZE] = place, kind, m
-    table[row + CLASS], table[row + NODE], table[row + INSTEAD] = evidence, -1, -1
-    return count + 1
-
-
-@inner
-def _positions(table: State, count: int, flat: Ints, state: State) -> int:
-    """Branches that go by the position alone; one class for all of them where little had matched before."""
-    anchor, gap = state[ANCHOR], state[GAP]
-    if gap > REACH:
-        return count
-    near, none, doubted = np.int64(KIND_NEAR), np.int64(0), state[LEFT] < FIRM
-    replaced = REPLACED + (0 if gap == 1 else 1 if gap == 2 else 2 if gap <= 4 else 3)
-    inserted = INSERTED + min(gap, 3) - 1
-    for k in range(2 if doubted else 4):
-        place = anchor + gap if k == 0 else anchor if k == 1 else anchor + gap + (1 if k == 2 else -1)
-        first = replaced if k == 0 else inserted if k == 1 else LONGER if k == 2 else SHORTER
-        count = _add(table, count, flat, place, near, none, np.int64(DOUBTED if doubted else first))
-    return count
-
-
-@inner
-def _branches(
-    flat: Ints,
-    heads: Ints,
-    chain: Ints,
-    starts: Ints,
-    text: Ints,
-    state: State,
-    window: int,
-    places: State,
-    sizes: State,
-    table: State,
-) -> np.int64:
-    """Fill ``table`` with the branches at which the answer may go on; returns how many."""
-    end, count, none = state[SEEN], np.int64(0), np.int64(0)  # typed: literals would compile each call anew
-    run, gap = state[RUN], state[GAP]
-    state[MATCH] = run
-    if end == state[START]:
-        for k in range(len(starts)):
-            count = _add(table, count, flat, np.int64(starts[k]), np.int64(KIND_CURSOR), none, np.int64(BEGIN))
-        return count
-    if gap == 0:
-        kind = np.int64(KIND_CURSOR)
-        return _add(table, count, flat, state[POS], kind, run, _class(kind, run))
-    end_near = state[ANCHOR] + min(gap, window) + window
-    lost = gap > LOST
-    if run > 1 or (run == 1 and not lost):
-        kind = np.int64(KIND_GONE if lost else KIND_NEAR)
-        if not lost and not state[ANCHOR] - window // 4 <= state[POS] < end_near:
-            kind = np.int64(KIND_FAR)
-        count = _add(table, count, flat, state[POS], kind, run, _class(kind, run))
-    for k in range(_nearest(flat, text, state, end, window, places, sizes)):
-        m = sizes[k]
-        kind = np.int64(KIND_GONE if lost else KIND_NEAR if k == 0 else KIND_OTHER)
-        if m > 1 or not lost:
-            away = _distance(places[k], state[ANCHOR] + gap)
-            first = _class(kind, m)
-            if m == 1 and kind == KIND_NEAR:
-                first += 0 if away <= 2 else 1
-            count = _add(table, count, flat, places[k], kind, m, first)
-    place, m = _anywhere(flat, heads, chain, text, state, end)
-    kind = np.int64(KIND_GONE if lost else KIND_FAR)
-    count = _add(table, count, flat, place, kind, m, _class(kind, m))
-    return count if lost else _positions(table, count, flat, state)
-
-
-@inner
-def _go_on(
-    flat: Ints,
-    state: State,
-    table: State,
-    count: int,
-    which: int,
-    reach: NDArray[np.float64],
-    path: float,
-    accept_rates: NDArray[np.float32],
-) -> int:
-    """Set what a branch proposes next, its node being reached with probability ``path``; where something replaced
-    that before, it forks. Returns how many branches there are."""
-    row = COLUMNS * which
-    evidence = _class(table[row + KIND], table[row + SIZE])
-    if table[row + INSTEAD] < 0:
-        again = _rename(flat, state, table[row + PLACE])
-        if again >= 0 and state[again + TIMES] > 0:
-            often = min(state[again + TIMES], 2) - 1
-            evidence = KEPT + often
-            if count < BRANCHES:
-                new = COLUMNS * count
-                for column in range(COLUMNS):
-                    table[new + column] = table[row + column]
-                table[new + PLACE] += state[again + OLD_SIZE]
-                table[new + INSTEAD], table[new + LEFT_OVER] = state[again + NEW], state[again + NEW_SIZE]
-                table[new + CLASS] = AGAIN + often
-                reach[count] = path * accept_rates[AGAIN + often]
-                count += 1
-    table[row + CLASS] = evidence
-    reach[which] = path * accept_rates[evidence]
-    return count
-
-
-@inner
-def _grow(
-    flat: Ints,
-    text: Ints,
-    state: State,
-    nodes: int,
-    accept_rates: NDArray[np.float32],
-    floor: float,
-    out: Ints,
-    table: State,
-    reach: NDArray[np.float64],
-    path: NDArray[np.float64],
-    count: int,
-) -> np.int64:
-    """Grow the tree from its branches, best first; equal siblings become one node. Returns how many nodes."""
-    n, eldest = np.int64(0), np.int64(-1)  # nodes, and the root's first child
-    while n < nodes:
-        best = np.int64(-1)
-        for k in range(count):
-            if reach[k] >= floor and (best < 0 or reach[k] > reach[best]):
-                best = np.int64(k)
-        if best < 0:
-            break
-        row = COLUMNS * best
-        token = text[table[row + INSTEAD]] if table[row + INSTEAD] >= 0 else flat[table[row + PLACE]]
-        if token < 0:  # a text ends here
-            reach[best] = -1.0
-            continue
-        parent = table[row + NODE]
-        child = eldest if parent < 0 else out[3, parent]
-        while child >= 0 and out[0, child] != token:
-            child = out[4, child]
-        if child < 0:
-            child, n = n, n + 1
-            out[0, child], out[1, child], out[2, child], out[3, child] = token, parent, table[row + CLASS], -1
-            path[child] = reach[best]
-            if parent < 0:
-                out[4, child], eldest = eldest, child
-            else:
-                out[4, child], out[3, parent] = out[3, parent], child
-        table[row + NODE] = child
-        table[row + SIZE] += 1
-        if table[row + INSTEAD] >= 0:
-            table[row + INSTEAD] += 1
-            table[row + LEFT_OVER] -= 1
-            if table[row + LEFT_OVER] == 0:
-                table[row + INSTEAD] = -1
-        else:
-            table[row + PLACE] += 1
-        count = _go_on(flat, state, table, count, best, reach, path[child], accept_rates)
-    return n
-
-
-@compiled("i8(i4[::1], i4[:,::1], i4[:,::1], i4[::1], i4[::1], i8, i8[::1], i8, i8, f4[::1], f8, i4[:,::1])")
-def draft(
-    flat: Ints,
-    heads: Ints,
-    chain: Ints,
-    starts: Ints,
-    text: Ints,
-    length: int,
-    state: State,
-    window: int,
-    nodes: int,
-    accept_rates: NDArray[np.float32],
-    floor: float,
-    out: Ints,
-) -> np.int64:
-    """Follow ``text[:length]`` and propose a tree of at most ``nodes`` nodes, grown best first.
-
-    Returns how many nodes. Rows of ``out`` int32[5, room]: tokens, parents, evidence; two more are scratch.
-    """
-    places, sizes = np.empty(NEAREST, np.int64), np.empty(NEAREST, np.int64)
-    table, reach = np.empty(COLUMNS * BRANCHES, np.int64), np.empty(BRANCHES, np.float64)
-    path = np.empty(max(nodes, 1), np.float64)
-    while state[SEEN] < length:
-        _follow(flat, heads, chain, starts, text, state, window, places, sizes)
-    if nodes < 1:
-        return np.int64(0)
-    count = _branches(flat, heads, chain, starts, text, state, window, places, sizes, table)
-    for k in range(count):
-        reach[k] = accept_rates[table[COLUMNS * k + CLASS]]
-    if state[GAP] == 0 and state[RUN] > 0 and count > 0:
-        count = _go_on(flat, state, table, count, np.int64(0), reach, 1.0, accept_rates)
-    return _grow(flat, text, state, nodes, accept_rates, floor, out, table, reach, path, count)

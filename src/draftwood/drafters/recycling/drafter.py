@@ -1,4 +1,4 @@
-"""Drafter ``recycling``: proposes the tokens that the model itself ranked highest in the same context before."""
+"""Drafter ``recycling``: proposes the tokens that the model ranked highest in the same context before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree
+from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, read_rates
 from draftwood.drafters.recycling.evidence import (
     BUCKETS,
     CLASSES,
@@ -20,7 +20,6 @@ from draftwood.drafters.recycling.evidence import (
     PROMPT,
     K,
 )
-from draftwood.drafters.recycling.prior import PRIOR
 from draftwood.drafters.recycling.static import fill
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
@@ -30,29 +29,33 @@ if TYPE_CHECKING:
     from draftwood.drafters.recycling.table import RecycledTable
 
 
+PRIOR = read_rates(__file__)
+
 _BY_RANK = (1 - np.arange(CLASSES) // BUCKETS % K / K).astype(np.float32)
-"""Acceptance rates that keep the order of a row's tokens."""
+"""Acceptance rates that fall with the rank, so that the tokens of a row keep their order."""
 
 
 @dataclass(frozen=True)
 class RecyclingDrafter(BaseDrafter):
-    """Offers the next tokens that the model thought likely in such a place before (recycled top-k).
+    """Proposes the next tokens that the model ranked highest after the same tokens before (recycled top-k).
 
     Parameters
     ----------
     context
-        Tokens of the longest place that it tells apart, 1 to 3.
+        Tokens of the longest context that it looks up, 1 to 3.
     length
         Longest branch that it proposes.
     prompt
-        Learn from the prompt's rows too; reading it takes longer by the price of their scores.
+        Learn from the prompt too; reading it then takes longer, since the scores of all its tokens are computed.
     tree
-        ``grown`` by belief, behind what others propose too, or the ``static`` one of the paper, by the last token.
+        ``grown`` by acceptance rates, also from the other drafters' proposals, or the paper's ``static`` tree,
+        filled by the last token alone.
     keep
-        Sessions of this object share one table: what one request learnt serves the next.
+        Sessions of this object share one table, so that later requests profit from earlier ones.
     """
 
     name: ClassVar[str] = "recycling"
+    prior: ClassVar[Floats] = PRIOR
 
     context: int = LONGEST
     length: int = 64
@@ -62,10 +65,8 @@ class RecyclingDrafter(BaseDrafter):
     _shared: list[RecycledTable] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.context <= LONGEST:
-            raise UsageError(f"recycling: context must lie between 1 and {LONGEST}")
-        if not 1 <= self.length <= 1 << 16:
-            raise UsageError("recycling: length must lie between 1 and 65536")
+        self.check_range("context", 1, LONGEST)
+        self.check_range("length", 1, 1 << 16)
         if self.tree not in ("grown", "static"):
             raise UsageError("recycling: tree must be grown or static")
 
@@ -75,15 +76,11 @@ class RecyclingDrafter(BaseDrafter):
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest place that its tree asks for."""
+        """Tokens of the longest context that its tree looks up."""
         return self.context if self.tree == "grown" else 1
 
-    @property
-    def prior(self) -> Floats:
-        return PRIOR
-
     def open(self, prompt: Sequence[int], noise: Noise | None) -> RecyclingSession:
-        from draftwood.drafters.recycling.table import RecycledTable  # brings numba, so not before it is used
+        from draftwood.drafters.recycling.table import RecycledTable  # imports numba, so only when needed
 
         if not self.keep:
             return RecyclingSession(self, RecycledTable(), prompt, noise)
@@ -102,15 +99,15 @@ class RecyclingSession(TextSession):
         self._drafter, self._table = drafter, table
         self._noise = GREEDY
         if isinstance(noise, KeyedNoise):
-            self._noise = (np.array(noise.key, dtype=np.int64), noise.temperature)
+            self._noise = (np.array(noise.key, dtype=np.int64), float(noise.temperature))
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         if self._drafter.tree == "static":
             return self._static(nodes, accept_rates)
         return self.branch(TokenTree.empty(), nodes, lookahead_nodes, accept_rates)
 
-    def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
-        """Grow one tree of recycled tokens and of what the others propose, and go on behind both."""
+    def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        """Grow one tree of recycled tokens and of the other drafters' proposals, with branches from both."""
         drafter = self._drafter
         columns, belief = self._table.grow(
             self.text[-LONGEST:],
@@ -153,7 +150,7 @@ class RecyclingSession(TextSession):
             ids, probabilities = feedback.top_k
             kinds = np.full(len(ids), OFF_PATH, dtype=np.uint8)
             kinds[[0, *(1 + node for node in feedback.path)]] = ON_PATH
-            rows = np.argsort(kinds, kind="stable")  # what was written comes last: it stays
+            rows = np.argsort(kinds, kind="stable")  # accepted ones last: for one context the last row stays
             self._table.record(
                 self.text[-LONGEST:],
                 feedback.tree.tokens,

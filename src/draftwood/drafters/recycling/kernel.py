@@ -20,19 +20,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.drafters.recycling.evidence import BUCKETS, EDGES, GAPS, KINDS, LONGEST, K
-from draftwood.index.compiling import compiled, inner
+from draftwood.index.compiling import FLOATS, INTS, TABLE, compiled, inner
+from draftwood.index.frontier import CLASS, DEPTH, PARENT, TOKEN, bar, empty, offer, take
+from draftwood.index.hashing import mixed, place
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Keys = NDArray[np.uint64]
 Floats = NDArray[np.float32]
+Places = tuple[Keys, Ints, Bytes, Ints]  # keys, ids, marks, stamps
+Noise = tuple[Longs, float]  # both words of the key and the sequence; the temperature, at 0 they are not read
+Tree = tuple[Ints, Floats]  # columns; belief, or trust
+_PLACES = "Tuple((u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1]))"
 
 WAYS = 4
 SAMPLED = LONGEST * KINDS * K * BUCKETS
 OFF_STEM = -2
 NO_CLAIM = -1
 USED, CLOCK = 0, 1
+_CHILD, _COLUMNS = 2, 3  # of a candidate, behind TOKEN and CLASS: its node in the stem
 _LOOKUPS = LONGEST * K
 _GAPS = np.array(GAPS)
 _BUCKETS = np.array([bisect_right(EDGES, math.exp(-mark / 16)) for mark in range(256)])  # of packed probabilities
@@ -70,20 +77,9 @@ def _gumbel(key: Longs, position: int, token: int) -> float:
 
 
 @inner
-def _mix(key: np.uint64, token: int) -> np.uint64:
-    key = (key ^ np.uint64(np.uint32(token))) * np.uint64(0x9E3779B97F4A7C15)
-    return key ^ (key >> np.uint64(32))
-
-
-@inner
-def _group(keys: Keys, key: np.uint64) -> np.int64:
-    return np.int64(((key >> np.uint64(32)) * np.uint64(len(keys))) >> np.uint64(32))
-
-
-@inner
 def _find(keys: Keys, stamps: Ints, key: np.uint64, taking: bool) -> np.int64:
     """Way of this key in its group; where it is not there, -1, or the way to take: a free one, else the oldest."""
-    group = _group(keys, key)
+    group = place(key, len(keys))
     free, oldest = np.int64(-1), np.int64(0)
     for way in range(WAYS):
         if keys[group, way] == key:
@@ -122,7 +118,9 @@ def _is_tree(parents: Ints) -> bool:
 
 
 @inner
-def _sound(tokens: Ints, parents: Ints, nodes: Ints, kinds: Bytes, best: Ints, chances: Floats) -> bool:
+def _sound(tree: tuple[Ints, Ints], scored: tuple[Ints, Bytes], best: Ints, chances: Floats) -> bool:
+    tokens, parents = tree
+    nodes, kinds = scored
     rows = len(nodes)
     if len(tokens) != len(parents) or len(kinds) != rows or len(best) != rows or len(chances) != rows:
         return False
@@ -135,47 +133,43 @@ def _sound(tokens: Ints, parents: Ints, nodes: Ints, kinds: Bytes, best: Ints, c
 
 
 @compiled(
-    "b1(u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1], i8[::1], i4[::1], i4[::1], i4[::1], i4[::1], u1[::1],"
-    " i4[:,::1], f4[:,::1], i8)"
+    f"b1({_PLACES}, i8[::1], {INTS}, UniTuple({INTS}, 2), Tuple(({INTS}, Array(uint8, 1, 'C', readonly=True))),"
+    f" Tuple(({TABLE}, Array(float32, 2, 'C', readonly=True))), i8)"
 )
 def record(
-    keys: Keys,
-    ids: NDArray[np.int32],
-    marks: Bytes,
-    stamps: Ints,
+    places: Places,
     head: Longs,
     tail: Ints,
-    tokens: Ints,
-    parents: Ints,
-    nodes: Ints,
-    kinds: Bytes,
-    best: Ints,
-    chances: Floats,
+    tree: tuple[Ints, Ints],
+    scored: tuple[Ints, Bytes],
+    top: tuple[Ints, Floats],
     longest: int,
 ) -> bool:
     """Write the best next tokens of rows behind their last 1 to ``longest`` tokens; later rows win.
 
-    ``tail`` are the last tokens of the text; row r of ``best`` and ``chances`` stands behind node ``nodes[r]`` of
-    the tree ``tokens``, ``parents``. Rows without a probability are left out. False, and nothing is written, where
-    the arrays do not belong together.
+    ``tail`` are the last tokens of the text, ``tree`` the tokens and parents of the tree behind it. ``scored``
+    says behind which node each row of ``top``, tokens and probabilities, stands, and of what kind it is. Rows
+    without a probability are left out. False, and nothing is written, where the arrays do not belong together.
     """
-    if not _sound(tokens, parents, nodes, kinds, best, chances):
+    best, chances = top
+    if not _sound(tree, scored, best, chances):
         return False
+    keys, ids, marks, stamps = places
     context = np.empty(LONGEST, np.int32)
     width = min(K, best.shape[1])
-    for row in range(len(nodes)):
+    for row in range(len(best)):
         if not chances[row, 0] > 0:
             continue
-        known = min(longest, _context(tail, tokens, parents, nodes[row], context))
+        known = min(longest, _context(tail, tree[0], tree[1], scored[0][row], context))
         head[CLOCK] += 1
         key = _START
         for size in range(known):
-            key = _mix(key, context[size])
-            group, way = _group(keys, key), _find(keys, stamps, key, True)
+            key = mixed(key, context[size])
+            group, way = place(key, len(keys)), _find(keys, stamps, key, True)
             head[USED] += keys[group, way] == 0
             keys[group, way] = key
             stamps[group, way] = head[CLOCK]
-            marks[group, way, K] = kinds[row]
+            marks[group, way, K] = scored[1][row]
             for rank in range(K):
                 ids[group, way, rank] = best[row, rank] if rank < width else -1
                 marks[group, way, rank] = _packed(chances[row, rank]) if rank < width else 255
@@ -183,12 +177,13 @@ def record(
 
 
 @inner
-def _classes(ids: Ints, marks: Bytes, noise: Longs, temperature: float, position: int, out: Ints) -> None:
+def _classes(ids: Ints, marks: Bytes, noise: Noise, position: int, out: Ints) -> None:
     """Class of each token of one row, apart from the row's own share of it.
 
     Greedy: rank and probability. Sampled: what the row itself would choose with the position's own noise, then how
     far each is behind it (and it before the next).
     """
+    key, temperature = noise
     if temperature == 0:
         for rank in range(K):
             out[rank] = rank * BUCKETS + _BUCKETS[marks[rank]]
@@ -197,7 +192,7 @@ def _classes(ids: Ints, marks: Bytes, noise: Longs, temperature: float, position
     best, second = -np.inf, -np.inf
     for rank in range(K):
         if ids[rank] >= 0:
-            score[rank] = _gumbel(noise, position, ids[rank]) - marks[rank] / (16.0 * temperature)
+            score[rank] = _gumbel(key, position, ids[rank]) - marks[rank] / (16.0 * temperature)
             best, second = max(best, score[rank]), max(second, min(best, score[rank]))
     for rank in range(K):
         before = 0
@@ -208,32 +203,22 @@ def _classes(ids: Ints, marks: Bytes, noise: Longs, temperature: float, position
 
 
 @inner
-def _candidates(
-    keys: Keys,
-    ids: NDArray[np.int32],
-    marks: Bytes,
-    stamps: Ints,
-    context: Ints,
-    known: int,
-    noise: Longs,
-    temperature: float,
-    position: int,
-    out: Ints,
-) -> int:
+def _candidates(places: Places, context: Ints, known: int, noise: Noise, position: int, out: Longs) -> int:
     """Tokens known behind a context, longest first, each once: rows of ``out`` token, class. Returns how many."""
+    keys, ids, marks, stamps = places
     path, classes = np.empty(LONGEST, np.uint64), np.empty(K, np.int32)
     key = _START
     for size in range(known):
-        key = _mix(key, context[size])
+        key = mixed(key, context[size])
         path[size] = key
     n = 0
     for size in range(known - 1, -1, -1):
         way = _find(keys, stamps, path[size], False)
         if way < 0:
             continue
-        group = _group(keys, path[size])
+        group = place(path[size], len(keys))
         first = (size * KINDS + marks[group, way, K]) * K * BUCKETS
-        _classes(ids[group, way], marks[group, way], noise, temperature, position, classes)
+        _classes(ids[group, way], marks[group, way], noise, position, classes)
         before = n
         for rank in range(K):
             token = ids[group, way, rank]
@@ -241,33 +226,32 @@ def _candidates(
                 break
             seen = False
             for i in range(before):
-                seen = seen or out[i, 0] == token
+                seen = seen or out[i, TOKEN] == token
             if not seen:
-                out[n, 0], out[n, 1] = token, first + classes[rank]
+                out[n, TOKEN], out[n, CLASS] = token, first + classes[rank]
                 n += 1
     return n
 
 
 @inner
-def _with_base_tree(
-    base_tree: Ints, trust: Floats, child: int, accept_rates: Floats, n: int, found: Ints, worth: Floats
-) -> int:
+def _with_base_tree(base_tree: Tree, child: int, accept_rates: Floats, n: int, found: Longs, worth: Floats) -> int:
     """Put the stem's children, from ``child`` on, among the ``n`` tokens found; of equals the likelier stays."""
+    columns, trust = base_tree
     for c in range(n):
-        found[c, 2], worth[c] = OFF_STEM, accept_rates[found[c, 1]]
+        found[c, _CHILD], worth[c] = OFF_STEM, accept_rates[found[c, CLASS]]
     own = n
     while child >= 0 and n < len(found):
         c = 0
-        while c < own and found[c, 0] != base_tree[0, child]:
+        while c < own and found[c, TOKEN] != columns[0, child]:
             c += 1
         if c == own:
             c = n
             n += 1
         if c >= own or trust[child] > worth[c]:
-            found[c, 0], worth[c] = base_tree[0, child], trust[child]
-            found[c, 1] = NO_CLAIM
-        found[c, 2] = child
-        child = base_tree[3, child]
+            found[c, TOKEN], worth[c] = columns[0, child], trust[child]
+            found[c, CLASS] = NO_CLAIM
+        found[c, _CHILD] = child
+        child = columns[3, child]
     return n
 
 
@@ -287,77 +271,49 @@ def _link(base_tree: Ints) -> int:
 
 
 @compiled(
-    "i8(u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1], i4[::1], i4[:,::1], f4[::1], f4[::1], i8[::1], f8, i8,"
-    " i8, i8, i8, i4[:,::1], f4[::1])"
+    f"i8({_PLACES}, {INTS}, Tuple((i4[:,::1], {FLOATS})), {FLOATS}, Tuple((i8[::1], f8)), UniTuple(i8, 3),"
+    " Tuple((i4[:,::1], f4[::1])))"
 )
 def grow(
-    keys: Keys,
-    ids: NDArray[np.int32],
-    marks: Bytes,
-    stamps: Ints,
+    places: Places,
     tail: Ints,
-    base_tree: Ints,
-    trust: Floats,
+    base_tree: Tree,
     accept_rates: Floats,
-    noise: Longs,
-    temperature: float,
-    length: int,
-    nodes: int,
-    depth: int,
-    longest: int,
-    out: Ints,
-    belief: Floats,
+    noise: Noise,
+    limits: tuple[int, int, int],
+    tree: Tree,
 ) -> int:
     """Grow the tree of what may follow the tail, likeliest first; returns how many nodes.
 
-    ``length`` tokens stand before the next one; ``noise`` has both words of the key and the sequence, unread at a
-    ``temperature`` of 0. Rows of ``stem`` int32[4, s]: tokens and parents of a tree that others proposed, room for
-    two more; ``trust`` is its belief; where its parents make no tree, -1 is returned. Rows of ``out``
-    int32[3, nodes]: tokens, parents, evidence (-1 for what the stem alone vouches for).
+    Rows of ``stem`` int32[4, s]: tokens and parents of a tree that others proposed, room for two more; with its
+    belief. Where its parents make no tree, -1 is returned. ``limits``: how many tokens stand before the next one,
+    the tree's depth, and the tokens of the longest context. Written to ``tree``: tokens, parents, evidence (-1 for
+    what the stem alone vouches for), int32[3, nodes]; belief.
     """
-    if not _is_tree(base_tree[1]):
+    length, depth, longest = limits
+    columns, (out, belief) = base_tree[0], tree
+    if not _is_tree(columns[1]):
         return -1
-    context, found = np.empty(LONGEST, np.int32), np.empty((_LOOKUPS + _STEM_CHILDREN, 3), np.int32)
-    worth = np.empty(len(found), np.float32)
-    entry = np.empty((nodes, 5), np.int64)  # token, class, node of the stem, parent, depth
-    chance, own = np.empty(nodes, np.float64), np.empty(nodes, np.float32)
-    order = np.arange(nodes)  # entries of the frontier, likeliest first; the unused ones behind
-    waiting, size = 0, 0
-    parent, below, likely, child = -1, 0, 1.0, _link(base_tree)
-    while True:
-        room = nodes - size
-        waiting = min(waiting, room)
-        if below < depth and (waiting < room or likely > chance[order[waiting - 1]]):
+    context, found = np.empty(LONGEST, np.int32), np.empty((_LOOKUPS + _STEM_CHILDREN, _COLUMNS), np.int64)
+    nodes, worth, own = out.shape[1], np.empty(len(found), np.float32), np.empty(out.shape[1], np.float32)
+    order, chance, entries = empty(nodes, _COLUMNS)
+    parent, below, likely, child = -1, 0, 1.0, _link(columns)
+    for node in range(nodes):
+        room = nodes - node
+        if below < depth and likely > bar(order, chance, room):
             known = min(longest, _context(tail, out[0], out[1], parent, context))
-            at = length + below
-            n = _candidates(keys, ids, marks, stamps, context, known, noise, temperature, at, found)
-            for c in range(_with_base_tree(base_tree, trust, child, accept_rates, n, found, worth)):
-                p = likely * worth[c]
-                if waiting == room:
-                    if p <= chance[order[waiting - 1]]:
-                        continue
-                    waiting -= 1
-                at, slot = waiting, order[waiting]
-                while at > 0 and chance[order[at - 1]] < p:
-                    order[at] = order[at - 1]
-                    at -= 1
-                order[at], chance[slot], own[slot] = slot, p, worth[c]
-                waiting += 1
-                for field in range(3):
-                    entry[slot, field] = found[c, field]
-                entry[slot, 3], entry[slot, 4] = parent, below + 1
-        if waiting == 0:
-            break
-        slot = order[0]
-        waiting -= 1
-        for i in range(waiting):
-            order[i] = order[i + 1]
-        order[waiting] = slot
-        out[0, size], out[1, size], out[2, size] = entry[slot, 0], entry[slot, 3], entry[slot, 1]
-        belief[size] = own[slot]
-        parent, below, likely = size, entry[slot, 4], chance[slot]
-        child = base_tree[2, entry[slot, 2]] if entry[slot, 2] >= 0 else -1
-        size += 1
-        if size == nodes:
-            break
-    return size
+            n = _candidates(places, context, known, noise, length + below, found)
+            for c in range(_with_base_tree(base_tree, child, accept_rates, n, found, worth)):
+                slot = offer(order, chance, room, likely * worth[c])
+                if slot >= 0:
+                    own[slot] = worth[c]
+                    for column in range(_COLUMNS):
+                        entries[slot, column] = found[c, column]
+                    entries[slot, PARENT], entries[slot, DEPTH] = parent, below + 1
+        slot = take(order, entries, out, node)
+        if slot < 0:
+            return node
+        belief[node] = own[slot]
+        parent, below, likely = node, entries[slot, DEPTH], chance[slot]
+        child = columns[2, entries[slot, _CHILD]] if entries[slot, _CHILD] >= 0 else -1
+    return nodes

@@ -12,28 +12,28 @@ LEVELS = (
     "00000 00001 00002 00010 00020 00100 01000 10000",
     "000000 000001 000100",
 )
-"""Ranks on the way to each place, level after level, as published with the paper's code."""
+"""Ranks on the path to each place, level by level, as published with the paper's code."""
 
 PLACES = tuple(" ".join(LEVELS).split())
 
 Ranked = Callable[[tuple[int, ...]], list[tuple[int, int]]]
-"""Tokens on the way to a place -> (token, evidence) of what may follow, best first."""
+"""``ranked(tokens on the path)`` -> (token, evidence) of what may follow, best first."""
 
 
 def fill(ranked: Ranked, nodes: int) -> list[tuple[int, int, int]]:
-    """Fill the first ``nodes`` places, as far as something is known; returns (token, parent, evidence) each."""
+    """Fill the first ``nodes`` places as far as candidates are known; returns (token, parent, evidence) each."""
     tree: list[tuple[int, int, int]] = []
     at: dict[str, tuple[int, tuple[int, ...]]] = {"": (-1, ())}  # filled place -> its node and the tokens to it
-    behind: dict[str, list[tuple[int, int]]] = {}
+    candidates: dict[str, list[tuple[int, int]]] = {}
     for place in PLACES[:nodes]:
         above, rank = place[:-1], int(place[-1])
         if above not in at:
             continue
         parent, path = at[above]
-        if above not in behind:
-            behind[above] = ranked(path)
-        if rank < len(behind[above]):
-            token, evidence = behind[above][rank]
+        if above not in candidates:
+            candidates[above] = ranked(path)
+        if rank < len(candidates[above]):
+            token, evidence = candidates[above][rank]
             at[place] = (len(tree), (*path, token))
             tree.append((token, parent, evidence))
     return tree

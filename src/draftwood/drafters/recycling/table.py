@@ -72,16 +72,12 @@ class RecycledTable:
         """
         while self._head[USED] + longest * len(nodes) > self._places[0].size // 2 and len(self._places[0]) < MOST:
             self._double()
-        columns = (tail[-LONGEST:], tokens, parents, nodes)
-        sound = record(
-            *self._places,
-            self._head,
-            *(np.array(column, dtype=np.int32) for column in columns),  # of our own: nobody changes them meanwhile
-            np.array(kinds, dtype=np.uint8),
-            np.array(best, dtype=np.int32, order="C"),
-            np.array(chances, dtype=np.float32, order="C"),
-            longest,
+        last, ids, above, behind = (
+            np.ascontiguousarray(column, dtype=np.int32) for column in (tail[-LONGEST:], tokens, parents, nodes)
         )
+        scored = behind, np.ascontiguousarray(kinds, dtype=np.uint8)
+        top = np.ascontiguousarray(best, dtype=np.int32), np.ascontiguousarray(chances, dtype=np.float32)
+        sound = record(self._places, self._head, last, (ids, above), scored, top, longest)
         if not sound:
             raise IntegrityError("rows, kinds and the tree of what was scored do not belong together")
 
@@ -135,26 +131,12 @@ class RecycledTable:
         if nodes < 1 or depth < 1 or not len(tail):
             return np.empty((3, 0), dtype=np.int32), np.empty(0, dtype=np.float32)
         out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
-        last = np.array(tail[-LONGEST:], dtype=np.int32)
+        last = np.ascontiguousarray(tail[-LONGEST:], dtype=np.int32)
         others = np.empty((4, len(base_tree)), dtype=np.int32)
         others[0], others[1] = base_tree.tokens, base_tree.parents
-        trust = np.array(np.broadcast_to(base_tree.belief, len(base_tree)), dtype=np.float32)
-        key, temperature = noise
-        n = grow(
-            *self._places,
-            last,
-            others,
-            trust,
-            accept_rates,
-            key,
-            temperature,
-            length,
-            nodes,
-            depth,
-            longest,
-            out,
-            belief,
-        )
+        trust = np.ascontiguousarray(np.broadcast_to(base_tree.belief, len(base_tree)), dtype=np.float32)
+        limits = length, depth, longest
+        n = grow(self._places, last, (others, trust), accept_rates, noise, limits, (out, belief))
         if n < 0:
             raise IntegrityError("a parent in the tree that others propose must be -1 or come before its child")
         return out[:, :n], belief[:n]

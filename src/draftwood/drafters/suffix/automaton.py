@@ -70,7 +70,7 @@ class SuffixAutomaton:
         # What a step brings is a short tuple, on which the interpreter is faster than a call into numpy.
         if (min(ids) if isinstance(ids, tuple) else np.min(ids)) < 0:
             raise UsageError("token ids must not be negative")
-        new = np.array(ids, dtype=np.int32)  # a copy: the kernel takes neither strides nor read-only arrays
+        new = np.ascontiguousarray(ids, dtype=np.int32)
         try:
             self._states, self._edges = append(self._states, self._edges, self._head, new, self._refresh)
         except BaseException:  # Ctrl-C, raised as the kernel returns: its arrays are lost, the old text is not
@@ -137,9 +137,8 @@ class SuffixAutomaton:
         accept_rates = for_kernel(accept_rates, CLASSES)
         out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
         state = self._states[self._length, LINK] if self._length else 0
-        n = grow(
-            self._states, self._edges, state, self._match[0], accept_rates, depth, branches, least, out, belief
-        )  # fmt: skip
+        limits = depth, branches, least
+        n = grow((self._states, self._edges), state, self._match[0], accept_rates, limits, out, belief)
         return out[:, :n], belief[:n]
 
     def truncate(self, length: int) -> None:

@@ -1,4 +1,4 @@
-"""Drafter ``suffix``: the tree of what followed the longest suffixes of the text that occurred before."""
+"""Drafter ``suffix``: proposes what followed the longest suffixes of the text that occurred earlier in it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Feedback, Floats, Noise
-from draftwood.drafters.base import BaseDrafter, draft_tree
-from draftwood.drafters.suffix.prior import PRIOR as TREE_PRIOR
+from draftwood.contracts import Floats, Noise
+from draftwood.drafters.base import BaseDrafter, BaseSession, draft_tree, fixed_rates, read_rates
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
@@ -21,18 +20,16 @@ if TYPE_CHECKING:
     from draftwood.drafters.suffix.automaton import SuffixAutomaton
 
 FLOORS = (1, 2, 3, 4, 6, 8, 12, 18, 28, 48)
-"""Evidence class ``c`` of a chain's node: the tokens that matched before it, drafted ones included, number at
-least ``FLOORS[c]`` and fewer than ``FLOORS[c + 1]``. A tree's: `draftwood.drafters.suffix.grow_kernel`."""
+"""Evidence class ``c`` of a chain's node: ``FLOORS[c]`` to ``FLOORS[c + 1] - 1`` tokens match before it, drafted
+ones included. Classes of a tree: `draftwood.drafters.suffix.grow_kernel`."""
 
-PRIOR = (0.21, 0.38, 0.50, 0.60, 0.73, 0.80, 0.87, 0.89, 0.91, 0.95)
-"""Acceptance rate per class of a chain; from following ten modules of the standard library and fourteen package
-descriptions, 250,000 SmolLM2 tokens, as if a model had written them."""
+PRIOR = fixed_rates((0.21, 0.38, 0.50, 0.60, 0.73, 0.80, 0.87, 0.89, 0.91, 0.95))
+"""Acceptance rate per class of a chain, measured on ten modules of the standard library and fourteen package
+descriptions (250,000 SmolLM2 tokens), as if a model had written them."""
 
-_PRIOR = np.array(PRIOR, dtype=np.float32)
-_PRIOR.flags.writeable = False
+TREE_PRIOR = read_rates(__file__)
 
-
-MOST_NODES = 1024  # of a tree: a larger one pays on no machine, and growing takes time that rises with its square
+MOST_NODES = 1024  # of a tree: a larger one pays on no machine, and growing takes quadratic time
 
 
 @dataclass(frozen=True)
@@ -42,13 +39,13 @@ class SuffixDrafter(BaseDrafter):
     Parameters
     ----------
     length
-        Longest branch that it proposes; without a number 64, or 16 for a chain. A tree has at most 1024 nodes.
+        Longest branch that it proposes; by default 64, or 16 for a chain. A tree has at most 1024 nodes.
     min_match
-        Shortest suffix it trusts.
+        Shortest suffix that it uses.
     factor, offset
-        No branch is longer than ``offset + factor * match_length`` tokens: a short match says little about what
-        comes far behind it. ``factor=inf`` lifts the limit. Without a number it is 1 for a chain and none for a
-        tree, where accept rates decide how deep to go.
+        No branch is longer than ``offset + factor * match_length`` tokens, since a short match says little about
+        what comes much later. By default the factor is 1 for a chain and infinite for a tree, whose depth follows
+        from the acceptance rates.
     branches
         Most children of a node. 1 gives one chain, the latest continuation, and evidence by match length alone.
 
@@ -67,40 +64,35 @@ class SuffixDrafter(BaseDrafter):
     branches: int = 12
 
     def __post_init__(self) -> None:
-        if self.length is not None and not 1 <= self.length <= 1 << 16:
-            raise UsageError("suffix: length must lie between 1 and 65536")
+        self.check_range("length", 1, 1 << 16)
         if self.min_match < 1:
             raise UsageError("suffix: min_match must be at least 1")
         if (self.factor is not None and not self.factor >= 0) or self.offset < 0:
             raise UsageError("suffix: factor and offset must be 0 or more")
-        if not 1 <= self.branches <= 32:
-            raise UsageError("suffix: branches must lie between 1 and 32")
+        self.check_range("branches", 1, 32)
 
     @property
     def prior(self) -> Floats:
-        return _PRIOR if self.branches == 1 else TREE_PRIOR
+        return PRIOR if self.branches == 1 else TREE_PRIOR
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> SuffixSession:  # noqa: ARG002
-        from draftwood.drafters.suffix.automaton import (
-            SuffixAutomaton,  # brings numba, so not before it is used
-        )
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> SuffixSession:
+        from draftwood.drafters.suffix.automaton import SuffixAutomaton  # imports numba, so only when needed
 
         return SuffixSession(self, SuffixAutomaton(prompt))
 
 
-class SuffixSession:
-    """One text, held by its automaton."""
+class SuffixSession(BaseSession):
+    """One text in a suffix automaton."""
 
     def __init__(self, drafter: SuffixDrafter, automaton: SuffixAutomaton) -> None:
         self._drafter, self._automaton = drafter, automaton
-        self.match_length = 0
         chain = drafter.branches == 1
         self._length = drafter.length or (16 if chain else 64)
         self._factor = drafter.factor if drafter.factor is not None else 1.0 if chain else math.inf
         if chain:
             self._classes = _classes(self._length)
 
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:  # noqa: ARG002
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         drafter = self._drafter
         match, end = self._automaton.match()
         self.match_length = match
@@ -119,13 +111,7 @@ class SuffixSession:
         evidence = self._classes[first : first + n]
         return draft_tree(self._automaton.copy_after(end, n), evidence, accept_rates[evidence])
 
-    def learn(self, feedback: Feedback) -> None:
-        self._automaton.append(feedback.emitted)
-
     def extend(self, ids: Sequence[int]) -> None:
-        self._automaton.append(ids)
-
-    def begin_answer(self, ids: Sequence[int]) -> None:
         self._automaton.append(ids)
 
     def truncate(self, length: int) -> None:

@@ -23,12 +23,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.drafters.suffix.kernel import EDGE, LABEL, LAST, LINK, NEXT, SIZE, TARGET, TOKEN
-from draftwood.index.compiling import compiled, inner
+from draftwood.drafters.suffix.kernel import EDGE, LABEL, LAST, LINK, NEXT, SIZE, TARGET
+from draftwood.drafters.suffix.kernel import TOKEN as READ
+from draftwood.index.compiling import FLOATS, compiled, inner
+from draftwood.index.frontier import CLASS, DEPTH, PARENT, TOKEN, bar, empty, offer, take
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Automaton = tuple[Ints, Ints]  # its states and edges
 
 FLOORS = (1, 2, 3, 4, 6, 10, 20)
 KINDS, ADDED_KINDS, ADDED_ROWS = 7, 5, 3
@@ -39,15 +42,14 @@ RECENT = 3  # successors of one string that count as late ones
 LOOK = 32  # transitions looked at per state; near the root there are thousands
 LEVELS = 4  # strings asked for successors of a node: the longest match and links up
 
-_TOKEN, _STATE, _LAST, _ONCE, _CLASS, _LENGTH = 0, 1, 2, 3, 4, 5  # columns of a candidate
-_PARENT, _DEPTH, _COLUMNS = 6, 7, 8  # and of what waits to become a node
+_STATE, _LAST, _ONCE, _LENGTH, _COLUMNS = 2, 3, 4, 5, 6  # of a candidate, behind TOKEN and CLASS
 
 
 @inner
 def _insert(work: Longs, begin: int, k: int, most: int, token: int, state: int, last: int) -> int:
     """Keep a candidate of the level that began at ``begin``, later ones first; returns how many there are now."""
     for c in range(begin):  # a longer string offered it
-        if work[c, _TOKEN] == token:
+        if work[c, TOKEN] == token:
             return k
     at = k
     while at > begin and work[at - 1, _LAST] < last:
@@ -56,9 +58,9 @@ def _insert(work: Longs, begin: int, k: int, most: int, token: int, state: int, 
         return k
     k = min(k + 1, most)
     for row in range(k - 1, at, -1):
-        for column in range(_ONCE + 1):
-            work[row, column] = work[row - 1, column]
-    work[at, _TOKEN], work[at, _STATE], work[at, _LAST] = token, state, last
+        work[row, TOKEN], work[row, _STATE] = work[row - 1, TOKEN], work[row - 1, _STATE]
+        work[row, _LAST], work[row, _ONCE] = work[row - 1, _LAST], work[row - 1, _ONCE]
+    work[at, TOKEN], work[at, _STATE], work[at, _LAST] = token, state, last
     work[at, _ONCE] = 1 if state > 0 and last == state - 1 else 0  # a prefix state's first place; clones have two
     return k
 
@@ -87,16 +89,15 @@ def _class(row: int, added: bool, single: bool, latest: bool, once: bool, rank: 
 
 
 @inner
-def _level(
-    states: Ints, edges: Ints, state: int, length: int, row: int, k: int, most: int, work: Longs
-) -> int:  # fmt: skip
+def _level(states: Ints, edges: Ints, state: int, length: int, k: int, most: int, work: Longs) -> int:
     """Add the successors of a state whose string of this length matches; returns how many candidates there are."""
+    row = _row(length)
     begin, seen, latest = k, 0, np.int64(-1)
     edge = np.int64(states[state, EDGE])
-    implicit = state > 0 and states[state, TOKEN] >= 0
+    implicit = state > 0 and states[state, READ] >= 0
     while (implicit or edge >= 0) and seen < LOOK:
         if implicit:
-            token, target, implicit = states[state, TOKEN], np.int64(state + 1), False
+            token, target, implicit = states[state, READ], np.int64(state + 1), False
         else:
             token, target, edge = edges[edge, LABEL], np.int64(edges[edge, TARGET]), np.int64(edges[edge, NEXT])
         last = np.int64(states[target, LAST])
@@ -104,7 +105,7 @@ def _level(
         k = _insert(work, begin, k, most, token, target, last)
     for c in range(begin, k):
         latest_now = work[c, _LAST] == latest
-        work[c, _CLASS] = _class(row, begin > 0, seen == 1, latest_now, work[c, _ONCE] == 1, c - begin)
+        work[c, CLASS] = _class(row, begin > 0, seen == 1, latest_now, work[c, _ONCE] == 1, c - begin)
         work[c, _LENGTH] = length + 1
     return k
 
@@ -126,92 +127,83 @@ def _bounds(accept_rates: Floats, bounds: Floats) -> None:
 
 @inner
 def _hopeless(
-    states: Ints, edges: Ints, state: int, row: int, added: bool, likely: float, bar: float, bounds: Floats
+    states: Ints, edges: Ints, state: int, row: int, added: bool, hope: tuple[float, float], bounds: Floats
 ) -> bool:
     """Would no successor of this state enter the tree, nor what shorter strings add? Looks at one edge at most."""
+    likely, least = hope
     if added:
-        return likely * bounds[len(FLOORS) + min(row, ADDED_ROWS - 1)] <= bar
+        return likely * bounds[len(FLOORS) + min(row, ADDED_ROWS - 1)] <= least
     edge = states[state, EDGE]
     if edge < 0 or (state < 0 and edges[edge, NEXT] < 0):  # the only successor
         return False
-    return likely * bounds[row] <= bar
+    return likely * bounds[row] <= least
 
 
 @inner
 def _candidates(
-    states: Ints, edges: Ints, state: int, length: int, least: int, most: int, likely: float, bar: float,
-    bounds: Floats, work: Longs,
-) -> int:  # fmt: skip
+    states: Ints,
+    edges: Ints,
+    match: tuple[int, int],
+    limits: tuple[int, int, int],
+    hope: tuple[float, float],
+    bounds: Floats,
+    work: Longs,
+) -> int:
     """What may follow a matched string: successors of the longest that was followed, then of shorter ones.
 
-    Those that come no higher than ``bar`` may be missing: there is no room for them.
+    ``match`` is the string's state and length. ``hope`` says how likely the string is reached, and what a node's
+    chance must exceed to find room in the tree: those that come no higher may be missing.
     """
+    (state, length), (_, most, least) = match, limits
     k, levels = 0, 0
     while state != 0 and length >= least and k < most and levels < LEVELS:
-        if state < 0 or states[state, TOKEN] >= 0:  # else it stands for the end of the text: nothing followed
-            row = _row(length)
-            if _hopeless(states, edges, state, row, k > 0, likely, bar, bounds):
+        if state < 0 or states[state, READ] >= 0:  # else it stands for the end of the text: nothing followed
+            if _hopeless(states, edges, state, _row(length), k > 0, hope, bounds):
                 break
-            k = _level(states, edges, state, length, row, k, most, work)
+            k = _level(states, edges, state, length, k, most, work)
             levels += 1
         state = int(states[state, LINK])
         length = state if state >= 0 else int(states[state, SIZE])
     return k
 
 
-@compiled("i8(i4[:,::1], i4[:,::1], i8, i8, f4[::1], i8, i8, i8, i4[:,::1], f4[::1])")
+@compiled(f"i8(UniTuple(i4[:,::1], 2), i8, i8, {FLOATS}, UniTuple(i8, 3), i4[:,::1], f4[::1])")
 def grow(
-    states: Ints, edges: Ints, state: int, length: int, accept_rates: Floats, depth: int, branches: int,
-    least: int, out: Ints, belief: Floats,
-) -> int:  # fmt: skip
+    automaton: Automaton,
+    state: int,
+    length: int,
+    accept_rates: Floats,
+    limits: tuple[int, int, int],
+    out: Ints,
+    belief: Floats,
+) -> int:
     """Grow a tree behind a match of ``length`` tokens, best first by accept rates; returns its nodes.
 
-    ``out`` int32[3, nodes] takes tokens, parents and classes. The frontier is kept sorted and never holds more
-    than what can still be taken.
+    ``limits`` are its depth, the most children of a node and the shortest match. ``out`` int32[3, nodes] takes
+    tokens, parents and classes, ``belief`` their accept rates.
     """
+    depth, branches, _ = limits
+    states, edges = automaton
     nodes = out.shape[1]
-    work = np.empty((branches, _LENGTH + 1), np.int64)
+    work, (order, chance, entries) = np.empty((branches, _COLUMNS), np.int64), empty(nodes, _COLUMNS)
     bounds = np.empty(len(FLOORS) + ADDED_ROWS, np.float32)
     _bounds(accept_rates, bounds)
-    waits = np.empty((nodes, _COLUMNS), np.int64)
-    chance = np.empty(nodes, np.float64)
-    order = np.empty(nodes, np.int64)  # rows of the frontier, likeliest first; the unused ones behind
-    for i in range(nodes):
-        order[i] = i
-    waiting, size = 0, 0
     parent, below, likely = -1, 0, 1.0
-    while size < nodes:
-        room = nodes - size
-        waiting = min(waiting, room)
-        k = 0
+    for node in range(nodes):
+        k, room = 0, nodes - node
         if below < depth:
-            bar = chance[order[room - 1]] if waiting == room else -1.0
-            k = _candidates(states, edges, state, length, least, branches, likely, bar, bounds, work)
+            hope = likely, bar(order, chance, room)
+            k = _candidates(states, edges, (state, length), limits, hope, bounds, work)
         for c in range(k):
-            path = likely * accept_rates[work[c, _CLASS]]
-            if waiting == room:
-                if path <= chance[order[waiting - 1]]:
-                    continue
-                waiting -= 1
-            at, slot = waiting, order[waiting]
-            while at > 0 and chance[order[at - 1]] < path:
-                order[at] = order[at - 1]
-                at -= 1
-            order[at], chance[slot] = slot, path
-            waiting += 1
-            for column in range(_LENGTH + 1):
-                waits[slot, column] = work[c, column]
-            waits[slot, _PARENT], waits[slot, _DEPTH] = parent, below + 1
-        if waiting == 0:
-            break
-        slot = order[0]
-        waiting -= 1
-        for i in range(waiting):
-            order[i] = order[i + 1]
-        order[waiting] = slot
-        out[0, size], out[1, size], out[2, size] = waits[slot, _TOKEN], waits[slot, _PARENT], waits[slot, _CLASS]
-        belief[size] = accept_rates[waits[slot, _CLASS]]
-        parent, below, likely = size, waits[slot, _DEPTH], chance[slot]
-        state, length = waits[slot, _STATE], waits[slot, _LENGTH]
-        size += 1
-    return size
+            slot = offer(order, chance, room, likely * accept_rates[work[c, CLASS]])
+            if slot >= 0:
+                for column in range(_COLUMNS):
+                    entries[slot, column] = work[c, column]
+                entries[slot, PARENT], entries[slot, DEPTH] = parent, below + 1
+        slot = take(order, entries, out, node)
+        if slot < 0:
+            return node
+        belief[node] = accept_rates[entries[slot, CLASS]]
+        state, length = entries[slot, _STATE], entries[slot, _LENGTH]
+        parent, below, likely = node, entries[slot, DEPTH], chance[slot]
+    return nodes

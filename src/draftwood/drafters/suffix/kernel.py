@@ -23,7 +23,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import compiled, inner
+from draftwood.index.compiling import INTS, compiled, inner
+from draftwood.index.hashing import place_of_pair
 
 Ints = NDArray[np.int32]
 
@@ -36,12 +37,7 @@ READ, CLONES, USED, MATCH, END = 0, 1, 2, 3, 4  # the header: tokens, clones, ed
 @inner
 def find_slot(edges: Ints, state: int, token: int) -> np.int64:
     """Row of this edge, or the free row where it belongs."""
-    key = (np.uint64(np.uint32(state)) << np.uint64(32)) | np.uint64(np.uint32(token))
-    key *= np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing, then half a splitmix64 finaliser
-    key ^= key >> np.uint64(32)
-    key *= np.uint64(0xBF58476D1CE4E5B9)
-    # the high half times the table's size, the high half again: a fair place in a table of any size (Lemire 2019)
-    slot = np.int64(((key >> np.uint64(32)) * np.uint64(len(edges))) >> np.uint64(32))
+    slot = place_of_pair(state, token, len(edges))
     while edges[slot, LABEL] >= 0 and (edges[slot, OWNER] != state or edges[slot, LABEL] != token):
         slot += 1
         if slot == len(edges):
@@ -110,7 +106,7 @@ def _split(states: Ints, edges: Ints, used: int, state: int, clone: int, size: i
     return edges, used
 
 
-@compiled("Tuple((i4[:,::1], i4[:,::1]))(i4[:,::1], i4[:,::1], i8[::1], i4[::1], i8)")
+@compiled(f"Tuple((i4[:,::1], i4[:,::1]))(i4[:,::1], i4[:,::1], i8[::1], {INTS}, i8)")
 def append(states: Ints, edges: Ints, head: NDArray[np.int64], ids: Ints, refresh: int) -> tuple[Ints, Ints]:
     """Read ``ids``; returns both arrays, which may have moved."""
     n, clones, used = head[READ], head[CLONES], head[USED]

@@ -73,7 +73,7 @@ class TorchScores:
 def _by_kernel(rows: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     from draftwood.engines.top_k_kernel import top_k  # brings numba, so not before it is used
 
-    scores = np.require(rows, requirements=["C", "W"])
+    scores = np.ascontiguousarray(rows)
     ids, probabilities = np.empty((len(rows), k), dtype=np.int32), np.empty((len(rows), k), dtype=np.float32)
     top_k(scores, scores.view(np.int32), ids, probabilities)
     return ids, probabilities

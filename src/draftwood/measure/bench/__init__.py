@@ -1,1 +1,1 @@
-"""Arms side by side: running them, the table, what differs, the pace over minutes."""
+"""The bench: runs arms side by side, computes the table, finds differing texts, measures the pace over minutes."""

@@ -1,11 +1,10 @@
-"""The arms of a bench: drafters through our loop, and peers."""
+"""The arms of a bench: sets of drafters in our loop, and peers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Protocol
 
 from draftwood.api.learned import fresh, planner_of
 from draftwood.api.setup import Setup
@@ -17,58 +16,39 @@ from draftwood.engines.peer import Peer
 from draftwood.measure.records.records import Answer
 
 
-class Arm(Protocol):
+class Arm:
     """A way to write answers."""
 
-    @property
-    def label(self) -> str:
-        """What rows call it."""
-        ...
-
-    @property
-    def engine(self) -> str:
-        """Whose loop writes."""
-        ...
+    label: str  # its name in records
+    engine: str  # whose loop writes
 
     def begin_round(self) -> None:
-        """Forget tokens (memories, pools), keep beliefs."""
-        ...
+        """Forget the tokens of earlier answers (memories, pools), keep what the planner learned."""
 
     def remember(self, ids: Sequence[int]) -> None:
-        """Take in an answer of this round that was written before an interrupt."""
-        ...
+        """Learn from an answer of this round that was written before an interrupt."""
 
     def run(self, request: Request, answer: Answer) -> None:
         """Write one answer into ``answer``: ids, steps or arrivals, seconds."""
-        ...
+        raise NotImplementedError
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release what is held between answers."""
 
 
 @dataclass
-class OurArm:
-    """Drafters through our loop; ``none`` is plain decoding.
+class OurArm(Arm):
+    """Drafters in our loop; ``none`` is plain decoding.
 
-    Parameters
-    ----------
-    label
-        The drafters as typed, those that ``sources`` add included.
-    setup
-        Model, tokenizer and target that all arms share.
-    planner
-        As typed; plain decoding has none to pay for. What it learns is this arm's alone.
-    sources
-        What the drafters draft from beside the prompts. A memory is this arm's alone, begins every round as its
-        file stands or empty, and is never saved, so that no answer is copied from another arm or round.
-    drafters
-        The drafters as typed, where that is not the label.
+    What its planner learns and its memory holds is not shared with other arms. The memory begins every round with
+    the content of its file or empty, and is never saved, so that no answer is copied from another arm or round.
     """
 
-    label: str
-    setup: Setup
-    planner: str
-    sources: UserTexts = field(default_factory=UserTexts)
-    drafters: str | None = None
+    label: str  # the drafters as typed, and those that ``sources`` add
+    setup: Setup  # model, tokenizer and target that all arms share
+    planner: str  # as typed; plain decoding uses none
+    sources: UserTexts = field(default_factory=UserTexts)  # texts of the user that drafters draft from
+    drafters: str | None = None  # as typed, if different from the label
     engine = "draftwood"
     _spec: str = field(init=False)
     _chosen: Planner = field(init=False)
@@ -81,7 +61,7 @@ class OurArm:
         self.begin_round()
 
     def begin_round(self) -> None:
-        # Drafters made anew hold no memory of the round before; the planner, and with it the beliefs, stays.
+        # New drafters remember nothing of the round before; the planner and what it learned stay.
         drafters, sources = self.drafters or self.label, self.sources
         self._round = Setup(self.setup.model, self.setup.tokenizer, drafters, self._chosen, sources)
         bound = self._round.predicting(sources.prediction) or self._round.drafters
@@ -95,8 +75,8 @@ class OurArm:
     def run(self, request: Request, answer: Answer) -> None:
         answer.drafters, answer.planner = self._round.names, self._spec
         started = perf_counter()
-        with self._round.open([request]) as rows:
-            emissions = decode_sequences(self._round.target, self._chosen, rows)
+        with self._round.open([request]) as sequences:
+            emissions = decode_sequences(self._round.target, self._chosen, sequences)
             answer.take(next(emissions))
             first = last = perf_counter()
             answer.prefill_s = first - started
@@ -105,29 +85,12 @@ class OurArm:
                 answer.take(emission)
         answer.decode_s = last - first
 
-    def close(self) -> None:
-        """Nothing is held between answers."""
 
+class PeerArm(Arm):
+    """Another engine on the same weights; peers keep nothing from one answer to the next."""
 
-@dataclass
-class PeerArm:
-    """Somebody else's way, on the same weights."""
-
-    peer: Peer
-
-    @property
-    def label(self) -> str:
-        return self.peer.name
-
-    @property
-    def engine(self) -> str:
-        return self.peer.engine
-
-    def begin_round(self) -> None:
-        """Nothing to forget: peers hold no token from one answer to the next."""
-
-    def remember(self, ids: Sequence[int]) -> None:
-        """As little as there is to forget."""
+    def __init__(self, peer: Peer) -> None:
+        self.peer, self.label, self.engine = peer, peer.name, peer.engine
 
     def run(self, request: Request, answer: Answer) -> None:
         given = self.peer.answer(

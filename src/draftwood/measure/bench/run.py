@@ -1,4 +1,4 @@
-"""The bench: arms side by side on the same prompts, interleaved, each answer kept at once."""
+"""Runs arms on the same prompts, interleaved, and saves each answer at once."""
 
 from __future__ import annotations
 
@@ -23,24 +23,12 @@ _WARM_PROMPT, _WARM_TOKENS, _WARM_WIDTH = 16, 4, 33
 
 @dataclass(frozen=True, slots=True)
 class BenchSettings:
-    """What every answer of a bench shares.
+    """Settings of all answers of a bench."""
 
-    Attributes
-    ----------
-    planner
-        As typed; each arm has its own, which goes on through all rounds.
-    max_new_tokens
-        Most tokens of an answer.
-    temperature
-        For every prompt, or None: what the prompt says, else greedy.
-    seed
-        Of sampling and of the shuffling.
-    """
-
-    planner: str = "fixed:16"
+    planner: str = "fixed:16"  # as typed; each arm has its own, for all rounds
     max_new_tokens: int = 192
-    temperature: float | None = None
-    seed: int = 0
+    temperature: float | None = None  # None: that of the prompt, else greedy
+    seed: int = 0  # of sampling and of the shuffling
 
     def sampling(self, job: Job) -> dict[str, Any]:
         """Sampling settings of a prompt; empty is greedy."""
@@ -49,45 +37,23 @@ class BenchSettings:
         return {"temperature": self.temperature} if self.temperature else {}
 
 
-OnRun = Callable[[int, int, str], None]
-
-
 class Bench:
-    """Runs every arm on every prompt, round after round, and keeps each answer as soon as it is there.
+    """Runs every arm on every prompt, round after round, and saves each answer as soon as it is finished.
 
-    Arms are shuffled anew for every prompt and round, so that a machine that slows down favours nobody. What the
-    writer holds already is not run again.
-
-    Parameters
-    ----------
-    setup
-        Model, tokenizer and target that all arms share.
-    arms
-        What is compared; the first should be ``none``.
-    jobs
-        The prompts.
-    settings
-        See `BenchSettings`.
-    writer
-        Where answers go.
-    on_run
-        Told (runs done, runs in all, what comes now) before each run.
+    Arms are shuffled for every prompt and round, so that a machine that slows down favours none. They share the
+    model, tokenizer and target of ``setup``; the first should be ``none``. Answers that ``writer`` holds are not
+    run again. ``on_run`` is called with (runs done, all runs, name of this run) before each run.
 
     Raises
     ------
     PromptError, UsageError
-        For a prompt that cannot be written, or is another one than the writer holds under its name.
+        For a prompt that the model cannot take, or that differs from the one of this name in the writer.
     """
 
     def __init__(
-        self,
-        setup: Setup,
-        arms: Sequence[Arm],
-        jobs: Sequence[Job],
-        settings: BenchSettings,
-        writer: RecordsWriter,
-        on_run: OnRun = lambda _done, _all, _what: None,
-    ) -> None:
+        self, setup: Setup, arms: Sequence[Arm], jobs: Sequence[Job], settings: BenchSettings,
+        writer: RecordsWriter, on_run: Callable[[int, int, str], None] = lambda _done, _all, _what: None,
+    ) -> None:  # fmt: skip
         self._setup, self._arms, self._jobs, self._settings = setup, arms, jobs, settings
         self._writer, self._on_run = writer, on_run
         self._sensors = Sensors()
@@ -96,31 +62,24 @@ class Bench:
         self._round = -1
 
     def run(self, rounds: int) -> None:
-        """Run what is missing of so many rounds.
-
-        Raises
-        ------
-        RecordError
-            If a row cannot be kept; the ones before it are.
-        """
-        done = {answer.key for answer in self._writer.rows.answers}
+        """Run what is missing of this many rounds; raises `RecordError` if an answer cannot be saved."""
+        done = {answer.key for answer in self._writer.records.answers}
         plan = [entry for entry in self._plan(rounds) if entry[0] not in done]
         total = len(self._arms) * len(self._jobs) * rounds
-        current = -1
+        self._round = -1
         for count, (key, job, arm) in enumerate(plan):
-            if key[3] != current:
-                self._round = current = key[3]
+            if key[3] != self._round:
+                self._round = key[3]
                 for each in self._arms:
                     self._begin_round(each)
-            self._on_run(
-                total - len(plan) + count, total, f"round {current + 1}: {job.task} {job.name}, {arm.label}"
-            )
+            name = f"round {self._round + 1}: {job.task} {job.name}, {arm.label}"
+            self._on_run(total - len(plan) + count, total, name)
             self.warm(arm, job)
-            self._writer.answer(self.answer(arm, job, current))
+            self._writer.answer(self.answer(arm, job, self._round))
 
     def _begin_round(self, arm: Arm) -> None:
         arm.begin_round()
-        for answer in self._writer.rows.answers:  # of a round that was interrupted
+        for answer in self._writer.records.answers:  # those of an interrupted round
             if (answer.arm, answer.round) == (arm.label, self._round):
                 arm.remember(answer.output_ids)
 
@@ -156,7 +115,7 @@ class Bench:
         return request
 
     def warm(self, arm: Arm, job: Job) -> None:
-        """Compile, allocate, page in, once per arm: passes and tokens that nobody times."""
+        """Run a few untimed tokens once per arm, so that compiling and allocating are done before timing."""
         if not self._warmed:
             self._warm_widths()
         if arm.label in self._warmed:
@@ -168,7 +127,7 @@ class Bench:
         self._begin_round(arm)
 
     def _warm_widths(self) -> None:
-        """Let the target meet every width of a pass: its first time may compile or pick a kernel."""
+        """Run a pass of every width once: the first may compile or choose a kernel."""
         target = self._setup.target
         ((session, _),) = target.open([[0] * _WARM_PROMPT])
         widest = min(_WARM_WIDTH, target.capabilities.max_pass)

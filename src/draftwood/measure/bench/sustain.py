@@ -1,4 +1,4 @@
-"""The same answer again and again for minutes, to see whether the machine keeps its pace (source document 2)."""
+"""Repeats one answer for minutes to see whether the machine keeps its pace (source document 2)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,10 @@ from draftwood.measure.prompt_files import Job
 
 @dataclass(slots=True)
 class Sustained:
-    """What minutes of one arm gave, an interrupt included.
+    """The pace of one arm over time."""
 
-    Attributes
-    ----------
-    arm
-        Its label.
-    windows
-        Per answer: seconds since the start, tokens per second of decoding, degrees Celsius where told.
-    """
-
-    arm: str
+    arm: str  # its label
+    # Per answer: at_s (seconds since the start), tokens_per_second of decoding, celsius where known.
     windows: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -33,14 +26,13 @@ class Sustained:
         if len(self.windows) < 4:
             return None
         end = self.windows[-1]["at_s"]
-        first = [w["tokens_per_second"] for w in self.windows if w["at_s"] <= end / 4] or [
-            self.windows[0]["tokens_per_second"]
-        ]
-        last = [w["tokens_per_second"] for w in self.windows if w["at_s"] >= 3 * end / 4]
-        return sum(first) / len(first), sum(last) / len(last)
+        first = [w for w in self.windows if w["at_s"] <= end / 4] or self.windows[:1]
+        last = [w for w in self.windows if w["at_s"] >= 3 * end / 4]
+        before, after = (sum(w["tokens_per_second"] for w in part) / len(part) for part in (first, last))
+        return before, after
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready row of kind ``sustained``."""
+        """Return a JSON-ready record of kind ``sustained``."""
         pace = self.tokens_per_second
         return {
             "row": "sustained",
@@ -56,22 +48,10 @@ def sustain(
     bench: Bench, arms: Sequence[Arm], job: Job, seconds: float, into: list[Sustained],
     on_answer: Callable[[str, float], None] = lambda _arm, _elapsed: None,
 ) -> None:  # fmt: skip
-    """Let arms answer one prompt in turns until ``seconds`` are over.
+    """Let the arms answer one prompt by turns until ``seconds`` have passed.
 
-    In turns, so that what the machine does happens to all of them; one prompt, so that only the machine changes.
-
-    Parameters
-    ----------
-    bench
-        Runs the answers.
-    arms, job
-        Who answers what.
-    seconds
-        Of the whole.
-    into
-        Filled while time passes, one entry per arm.
-    on_answer
-        Told arm and seconds so far after each answer.
+    By turns, so that the machine's changes affect all of them alike. ``into`` gets an entry per arm and grows with
+    time; ``on_answer`` is called with the arm's label and the seconds so far after each answer.
     """
     into += [Sustained(arm.label) for arm in arms]
     for arm in arms:

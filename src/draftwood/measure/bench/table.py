@@ -1,8 +1,8 @@
-"""The table of a bench: one row per task and arm, every figure derived from the rows file alone."""
+"""The table of a bench: a row per task and arm, computed from the records alone."""
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
@@ -18,7 +18,7 @@ PLAIN = {
     "llama.cpp": ("llama.cpp",),
     "replay": ("none",),
 }
-"""Arms that decode plainly on the weights that an engine uses; the faster of them, per task, is *plain*."""
+"""Engine -> arms that decode plainly on its weights; for each task the faster of them is *plain*."""
 
 ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8
 """Source document 2's targets; tables mark what is above them."""
@@ -26,37 +26,37 @@ ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8
 _RESAMPLES, _CONFIDENCE = 2000, 0.95
 
 
-def table(rows: Records) -> list[dict[str, Any]]:
-    """Return one dictionary per task and arm, in the order in which they came.
+def table(records: Records) -> list[dict[str, Any]]:
+    """Return one dictionary per task and arm, in the order of their first answers.
 
     Keys are the words of docs/words.md; ``generated`` is of one round. ``speedup`` is plain's summed median
     decode seconds over the arm's, on prompts that both finished, ``speedup_interval`` its bootstrap interval over
     prompts (95 %, percentile; None for one prompt); the same ``_unlooped`` without looped tails, and
     ``end_to_end_speedup`` with the reading of prompts. Where the texts differ, seconds per token are compared, on
-    the arm's own tokens. ``identical``: whether every text is plain's (None where there is nothing to hold it
-    against: sampled texts of other engines).
+    the arm's own tokens. ``identical``: whether every text is plain's (None where they are not comparable:
+    sampled texts of other engines).
     """
     grouped: Groups = {}
-    for answer in rows.answers:
+    for answer in records.answers:
         grouped.setdefault((answer.task, answer.arm, answer.engine == "replay"), []).append(answer)
     return [_row(*key, grouped) for key in grouped]
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Geometric mean of positive numbers; None of nothing."""
-    logs = [math.log(v) for v in values]
-    return math.exp(sum(logs) / len(logs)) if logs else None
+    """Geometric mean of positive numbers; None if there are none."""
+    known = list(values)
+    return statistics.geometric_mean(known) if known else None
 
 
 Groups = dict[tuple[str, str, bool], list[Answer]]
-"""Task, arm, and whether it was replayed: a replay's seconds are none."""
+"""(task, arm, whether it was replayed) -> answers; the seconds of replays are not comparable with others."""
 
 
 def _row(task: str, arm: str, replayed: bool, grouped: Groups) -> dict[str, Any]:
     answers = grouped[task, arm, replayed]
     first = list({a.name: a for a in reversed(answers)}.values())
     decode = sum(_medians(answers, _whole).values())
-    timed = [a for a in answers if a.decode_s and generated(a)]
+    tpot = [(a.decode_s or 0.0) / generated(a) for a in answers if a.decode_s and generated(a)]
     gap = [g for a in answers for g in gaps(a)]
     return {
         "task": task,
@@ -72,7 +72,7 @@ def _row(task: str, arm: str, replayed: bool, grouped: Groups) -> dict[str, Any]
         **_against_plain(answers, grouped),
         "tokens_per_second": sum(generated(a) for a in first) / decode if decode else None,
         "ttft": median(a.prefill_s or 0.0 for a in answers),
-        "tpot": median((a.decode_s or 0.0) / generated(a) for a in timed) if timed else None,
+        "tpot": median(tpot) if tpot else None,
         "p95_itl": float(np.quantile(gap, 0.95)) if gap else None,
         "cpu_share": _mean(a.cpu_share for a in answers),
         "joules_per_token": _joules_per_token(answers),
@@ -81,12 +81,11 @@ def _row(task: str, arm: str, replayed: bool, grouped: Groups) -> dict[str, Any]
 
 
 def _rates(answers: Sequence[Answer]) -> dict[str, Any]:
-    """What steps tell; of a peer without steps the acceptance rate at most."""
+    """Rates over the steps; a peer without steps has at most an acceptance rate."""
     found, unlooped = rates(answers), rates(answers, unlooped=True)
     names = ("drafted_step_acceptance_length", "draft_coverage", "accepted_per_cycle", "three_accepted", "seconds")
-    told = {name: getattr(found, name) if found.passes else None for name in names}
     return {
-        **told,
+        **{name: getattr(found, name) if found.passes else None for name in names},
         "acceptance_rate": found.acceptance_rate if found.passes else _peer_rate(answers),
         "accepted_per_cycle_unlooped": unlooped.accepted_per_cycle if found.passes else None,
         "acceptance_by_position": list(found.acceptance_by_position),
@@ -137,7 +136,7 @@ def _medians(answers: Sequence[Answer], seconds: Seconds) -> dict[str, float]:
 
 
 def _paired(plain: list[Answer], answers: list[Answer], seconds: Seconds) -> dict[str, tuple[float, float]]:
-    """Prompt -> seconds of plain and of the arm for as many tokens; prompts that say nothing are left out."""
+    """Prompt -> seconds of plain and of the arm for the same number of tokens; untimed prompts are left out."""
     theirs, ours = _medians(plain, seconds), _medians(answers, seconds)
     tokens = [{a.name: seconds(a)[1] for a in reversed(side)} for side in (plain, answers)]
     pairs = {}
@@ -163,7 +162,7 @@ def _speedup(
 
 
 def _interval(above: np.ndarray[Any, Any], below: np.ndarray[Any, Any]) -> list[float] | None:
-    """Bootstrap over prompts; the two sums are drawn together."""
+    """Bootstrap interval of the ratio of sums; prompts are resampled with both of their times."""
     if len(above) < 2:
         return None
     from scipy.stats import bootstrap
@@ -179,7 +178,7 @@ def _interval(above: np.ndarray[Any, Any], below: np.ndarray[Any, Any]) -> list[
 
 
 def _identical(answers: list[Answer], plains: list[list[Answer]]) -> bool | None:
-    """Whether all texts agree with plain's; None where there is none."""
+    """Whether all texts are equal to plain's; None if there is none to compare with."""
     truth = {a.name: a.output_ids for plain in reversed(plains) for a in reversed(plain)}
     compared = [a for a in answers if a.name in truth]
     return all(a.output_ids == truth[a.name] for a in compared) if compared else None
@@ -191,9 +190,9 @@ def _peer_rate(answers: Sequence[Answer]) -> float | None:
 
 
 def _joules_per_token(answers: Sequence[Answer]) -> float | None:
-    told = [a for a in answers if a.joules is not None]
-    tokens = sum(len(a.output_ids) for a in told)
-    return sum(a.joules or 0.0 for a in told) / tokens if tokens else None
+    known = [a for a in answers if a.joules is not None]
+    tokens = sum(len(a.output_ids) for a in known)
+    return sum(a.joules or 0.0 for a in known) / tokens if tokens else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -1,1 +1,1 @@
-"""Why each step drafted as much as it did: read off steps and, where one was kept, the planner's own account."""
+"""Explains why each step drafted as much as it did, from steps and the planner's record of its choice."""

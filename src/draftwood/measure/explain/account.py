@@ -1,4 +1,4 @@
-"""One step together with what its planner recorded about it. Records of older versions hold less."""
+"""A step with what its planner recorded about its choice; records of older versions hold less."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from draftwood.step import SourceStep, Step
+from draftwood.step import Step
 
 
 class Alternative(NamedTuple):
-    """A draft size that the planner weighed, with the tokens and milliseconds that it expected of such a pass."""
+    """A draft size that the planner considered: nodes, and the tokens and milliseconds it expected of the pass."""
 
     nodes: int
     tokens: float
@@ -25,41 +25,41 @@ class Alternative(NamedTuple):
 
 @dataclass(frozen=True)
 class Account:
-    """A step and its plan; what is unknown or malformed in the plan is left out."""
+    """A step and its recorded plan; unknown or malformed parts of the plan are left out."""
 
     number: int  # of the step within its answer, from 1
     step: Step
 
     @cached_property
-    def _said(self) -> Mapping[str, Any]:
+    def _recorded(self) -> Mapping[str, Any]:
         given = self.step.trace.get("plan") if isinstance(self.step.trace, Mapping) else None
         return given if isinstance(given, Mapping) else {}
 
     @cached_property
     def plan(self) -> Mapping[str, Any]:
-        """The plan's single values (the names in `_KNOWN`), each only where it is known and makes sense."""
-        return {name: self._said[name] for name, kinds in _KNOWN.items() if _sensible(self._said.get(name), kinds)}
+        """The valid single values of the plan, by the names in `_KNOWN`."""
+        given = self._recorded
+        return {name: given[name] for name, kinds in _KNOWN.items() if _valid(given.get(name), kinds)}
 
     @cached_property
     def alternatives(self) -> tuple[Alternative, ...]:
         """The draft sizes that the planner compared, smallest first; empty if it compared none."""
-        return tuple(sorted(set(_alternatives(self._said.get("alternatives")))))
+        return tuple(sorted(set(_alternatives(self._recorded.get("alternatives")))))
 
     @cached_property
     def policies(self) -> Mapping[str, str]:
         """Name -> what it measured, for every active policy."""
-        return {str(p[0]): str(p[1]) for p in _listed(self._said.get("policies")) if len(_listed(p)) >= 2}
+        return {str(p[0]): str(p[1]) for p in _listed(self._recorded.get("policies")) if len(_listed(p)) >= 2}
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The planner's remarks about sources."""
-        return tuple(str(note) for note in _listed(self._said.get("sources")))
+        return tuple(str(note) for note in _listed(self._recorded.get("sources")))
 
     @property
     def asked(self) -> int | None:
         """Most draft nodes that a source was asked for; None if not recorded."""
-        by_source = [s.asked for s in self.step.by_source]
-        asked: int | None = self.plan.get("asked", max(by_source) if by_source else None)
+        asked: int | None = self.plan.get("asked", max((s.asked for s in self.step.by_source), default=None))
         return asked
 
     @property
@@ -69,27 +69,24 @@ class Account:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """Policies that limited this draft: those with a limit, if everything within it was scored."""
+        """Policies that limited this draft: those with a limit, if all candidates within it were scored."""
         cut = self.chosen >= self.plan.get("candidates", 0) and self.proposed >= (self.asked or 0)
         return self.step.held if cut else ()
 
     @property
     def rows(self) -> int:
         """Requests that shared the pass; 1 if not recorded."""
-        rows: int = self.plan.get("rows", 1)
-        return rows
+        return int(self.plan.get("rows", 1))
 
     @property
     def chosen(self) -> int:
         """Draft nodes of this request that were scored."""
-        chosen: int = self.plan.get("chosen", self.step.drafted)
-        return chosen
+        return int(self.plan.get("chosen", self.step.drafted))
 
     @property
     def pooled(self) -> int:
         """Draft nodes scored for all requests of the pass; `alternatives` are about this number."""
-        pooled: int = self.plan.get("pooled", self.chosen)
-        return pooled
+        return int(self.plan.get("pooled", self.chosen))
 
     def alternative(self, nodes: int) -> Alternative | None:
         """Return what the planner expected of a pass over this many draft nodes."""
@@ -135,12 +132,12 @@ def _alternatives(given: Any) -> Iterator[Alternative]:
                 yield Alternative(int(nodes), float(tokens), float(ms))
 
 
-def _sensible(value: Any, kinds: tuple[type, ...]) -> bool:
+def _valid(value: Any, kinds: tuple[type, ...]) -> bool:
     return type(value) in kinds and (isinstance(value, str) or 0 <= value < _MOST)
 
 
 _NUMBERS = {int, float}
-_MOST, _LEAST_MS = 1e15, 1e-6  # numbers outside of these cannot come from a real pass
+_MOST, _LEAST_MS = 1e15, 1e-6  # bounds of what a real pass can have
 
 
 def _listed(given: Any) -> Sequence[Any]:
@@ -150,8 +147,3 @@ def _listed(given: Any) -> Sequence[Any]:
 def accounts(steps: Sequence[Step]) -> list[Account]:
     """Return an account per step of one answer."""
     return [Account(number, step) for number, step in enumerate(steps, start=1)]
-
-
-def source(step: Step, index: int) -> SourceStep:
-    """Return what a source did in a step; an empty record if the step has none."""
-    return step.by_source[index] if 0 <= index < len(step.by_source) else SourceStep()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from draftwood.measure.explain.accept_rates import accept_rates
 from draftwood.measure.explain.account import Account, accounts
-from draftwood.measure.explain.cost import costs
 from draftwood.measure.explain.sentences import sentences
 from draftwood.measure.explain.summary import Summary
+from draftwood.measure.explain.tables import accept_rates, costs
 from draftwood.measure.explain.tree import Tree
 from draftwood.measure.explain.why import reason, words
 from draftwood.measure.records.records import Answer
@@ -27,25 +26,24 @@ def by_arm(answers: Iterable[Answer]) -> dict[tuple[str, str], list[Answer]]:
 def arm(answers: Sequence[Answer]) -> dict[str, Any]:
     """Return the summary of one arm's answers in figures and sentences, its costs and its accept rates."""
     names = answers[0].drafters
-    told = [account for answer in answers for account in accounts(answer.steps)]
-    summary = Summary.of(told, names)
-    steps = (step for answer in answers for step in answer.steps)
+    every = [account for answer in answers for account in accounts(answer.steps)]
+    summary = Summary.of(every, names)
     return {
         "drafters": answers[0].arm,
         "planner": answers[0].planner,
         "answers": [{"answer": a.id, "task": a.task, "name": a.name} for a in answers],
         "words": list(sentences(summary)),
         "summary": summary.to_json(),
-        "cost": costs(told),
+        "cost": costs(every),
         "accept_rates": [
             {"source": _name(names, source), "evidence": evidence, **found.to_json()}
-            for (source, evidence), found in accept_rates(steps).items()
+            for (source, evidence), found in accept_rates(account.step for account in every).items()
         ],
     }
 
 
 def steps_of(answer: Answer) -> Iterator[dict[str, Any]]:
-    """Yield a dictionary per step of an answer, with the text that it wrote if known."""
+    """Yield a dictionary per step of an answer, with its text if known."""
     at = len(answer.output_ids) - sum(len(s.emitted) for s in answer.steps)
     for account in accounts(answer.steps):
         step, expected = account.step, account.expected if account.rows == 1 else None
@@ -70,12 +68,11 @@ def steps_of(answer: Answer) -> Iterator[dict[str, Any]]:
 
 
 def detail(answer: Answer, account: Account) -> dict[str, Any]:
-    """Return everything that is known of one step."""
+    """Return everything that is known about one step."""
     step, names, tree = account.step, answer.drafters, Tree.of(account.step)
-    row = next(row for row in steps_of(answer) if row["step"] == account.number)
-    seconds = {name: 1000 * getattr(step, f"{name}_s") for name in _PARTS}
-    return row | {
-        "ms_of": seconds,
+    parts = ("plan", "draft", "score", "verify", "keep", "learn")
+    return next(each for each in steps_of(answer) if each["step"] == account.number) | {
+        "ms_of": {name: 1000 * getattr(step, f"{name}_s") for name in parts},
         "plan": dict(account.plan),
         "alternatives": [
             {"nodes": a.nodes, "expected_tokens": a.tokens, "ms": a.ms, "tokens_per_second": a.rate}
@@ -91,9 +88,6 @@ def detail(answer: Answer, account: Account) -> dict[str, Any]:
 def _source(name: str, own: SourceStep) -> dict[str, Any]:
     counts = {k: getattr(own, k) for k in ("asked", "proposed", "kept", "accepted", "match_length", "failed")}
     return {"source": name, **counts, "draft_ms": 1000 * own.draft_s}
-
-
-_PARTS = ("plan", "draft", "score", "verify", "keep", "learn")
 
 
 def _name(names: Sequence[str], source: int) -> str:

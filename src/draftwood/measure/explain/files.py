@@ -1,4 +1,4 @@
-"""Finds the answers of a file that can be explained, and says why others cannot."""
+"""Finds the answers of a file that can be explained, or says why there are none."""
 
 from __future__ import annotations
 
@@ -10,44 +10,37 @@ from draftwood.measure.records.lines import read_lines
 from draftwood.measure.records.records import Answer, read_records
 
 _OTHERS = {
-    "trace": "is a trace, which has no steps: replay it with draftwood simulate -o and explain those rows",
-    "lookahead": "was written by draftwood probe, which decodes unchanged: nothing was drafted",
-    "profile": "is a profile, which has no steps: explain rows of draftwood generate -o or bench -o",
+    "trace": "is a trace, which has no steps: replay it with draftwood simulate -o and explain those records",
+    "probe": "was written by draftwood probe, which decodes unchanged: nothing was drafted",
+    "profile": "is a profile, which has no steps: explain records of draftwood generate -o or bench -o",
 }
 
 
 def explainable(path: Path) -> list[Answer]:
-    """Return the answers of a rows file that have steps of drafters, in the order of the file.
+    """Return the answers of a records file that have steps of drafters, in the order of the file.
 
-    Raises
-    ------
-    UsageError
-        If the file cannot be opened, is empty, none of rows, of a verb that drafts nothing, or without such steps.
-    RecordError
-        For a broken line, by number.
+    Raises `UsageError` if the file cannot be opened, is empty, is no records file or has no such answer, and
+    `RecordError` for a broken line, by number.
     """
     number, first = next(read_lines(path), (0, {}))
     if not number:
-        raise UsageError(f"{path} is empty: give rows that draftwood generate, bench or simulate wrote with -o")
+        raise UsageError(f"{path} is empty: give records that draftwood generate, bench or simulate wrote with -o")
     if first.get("row") != "header":
-        raise UsageError(f"{path} is no rows file: its first line is no header (a trace is read by simulate)")
-    if said := _OTHERS.get(str(first.get("verb"))):
-        raise UsageError(f"{path} {said}")
+        raise UsageError(f"{path} is no records file: its first line is no header (a trace is read by simulate)")
+    if why := _OTHERS.get(str(first.get("verb"))):
+        raise UsageError(f"{path} {why}")
     answers = [a for a in read_records(path).answers if a.steps]
     if not answers:
-        raise UsageError(f"{path} holds no steps: give rows that draftwood generate, bench or simulate wrote")
+        raise UsageError(f"{path} holds no steps: give records that draftwood generate, bench or simulate wrote")
     if drafted := [a for a in answers if a.drafters]:
         return drafted
-    raise UsageError(f"{path} holds plain decoding only, which drafts nothing: give rows with drafters")
+    raise UsageError(f"{path} holds plain decoding only, which drafts nothing: give records with drafters")
 
 
 def chosen(path: Path, answers: Sequence[Answer], number: int | None) -> Answer | None:
-    """Return the answer of this number, or the only one; None where there are several and none was named.
+    """Return the answer of this number, or the only one; None if no number was given and there are several.
 
-    Raises
-    ------
-    UsageError
-        For a number that no answer has.
+    Raises `UsageError` for a number that no answer has.
     """
     if number is None:
         return answers[0] if len(answers) == 1 else None

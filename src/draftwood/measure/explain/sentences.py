@@ -1,4 +1,4 @@
-"""A summary as sentences."""
+"""Says a summary in sentences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from draftwood.measure.explain.why import Reason, count, share
 
 
 def sentences(summary: Summary) -> Iterator[str]:
-    """Yield what is worth knowing, most important first."""
+    """Yield the sentences, the most important first."""
     if not summary.steps:
         yield "Nothing was decoded: no pass beyond reading the prompt."
         return
@@ -45,24 +45,19 @@ _UNDRAFTED: Mapping[str, Callable[[Summary], str]] = {
     Reason.RESTED: lambda _: "sources were not asked, as nothing of theirs had paid",
     Reason.NOTHING: lambda _: "no source had a candidate",
     Reason.UNLIKELY: lambda summary: _unlikely(summary),
+    Reason.COUNTS: lambda _: "no reason was recorded",
 }
-
-
-def _unknown(_: Summary) -> str:
-    return "no reason was recorded"
 
 
 def _off(summary: Summary) -> Iterator[str]:
     off = summary.off
     if not off.steps:
         return
-    causes = [(some, _UNDRAFTED.get(name, _unknown)(summary)) for name, some in summary.off_reasons.items()]
-    whole = f"Drafting was off for {share(off.tokens / max(1, summary.tokens))} of the text"
-    if len(causes) == 1:
-        yield f"{whole}: {causes[0][1]}."
-    else:
-        said = "; ".join(f"in {count(some.steps, 'step')} {cause}" for some, cause in causes)
-        yield f"{whole}: {said}."
+    unknown = _UNDRAFTED[Reason.COUNTS]
+    causes = [(some, _UNDRAFTED.get(name, unknown)(summary)) for name, some in summary.off_reasons.items()]
+    several = len(causes) > 1
+    listed = "; ".join(several * f"in {count(some.steps, 'step')} " + cause for some, cause in causes)
+    yield f"Drafting was off for {share(off.tokens / max(1, summary.tokens))} of the text: {listed}."
 
 
 def _unlikely(summary: Summary) -> str:

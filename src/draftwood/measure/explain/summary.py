@@ -1,4 +1,4 @@
-"""Summary of an arm's steps: how much was drafted, why not more, and whether the planner was right."""
+"""Sums up an arm's steps: how much was drafted, why not more, and whether the planner's forecast was right."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from draftwood.measure.explain.account import Account, source
+from draftwood.measure.explain.account import Account
 from draftwood.measure.explain.why import Reason, reason
 from draftwood.rates import Rates
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Middle and largest of some numbers."""
+    """Median and maximum of some numbers."""
 
     median: float
     most: float
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Spread | None:
-        """Take the values that are not None; return None if there are none."""
+        """Return the spread of the values that are not None; None if there are none."""
         known = [v for v in values if v is not None]
         return cls(median(known), max(known)) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What the planner expected of passes and what came, over passes of one request each."""
+    """What the planner expected and what happened, over passes of one request each."""
 
     passes: int
     tokens: float  # expected
     came: int  # emitted
     ms: float  # median expected milliseconds of a pass
     took: float  # median measured milliseconds
-    speedup: float  # expected tokens per second over those of plain passes, as the planner estimates these
-    made: float  # the same for the tokens that came
+    speedup: float  # expected tokens per second / those of plain passes by the planner's estimate
+    made: float  # the same with the tokens and milliseconds that were measured
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What a policy did; with 0 steps it only measured."""
+    """The effect of a policy; with 0 steps it only measured."""
 
     policy: str
     steps: int  # that it limited
@@ -60,7 +60,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class SourceShare:
-    """What one source did in all steps."""
+    """The counts of one source over all steps."""
 
     name: str
     calls: int
@@ -73,7 +73,7 @@ class SourceShare:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Everything that is said of an arm."""
+    """The summary of an arm."""
 
     steps: int
     tokens: int
@@ -91,26 +91,26 @@ class Summary:
     notes: tuple[str, ...]  # the planner's last remarks about sources
 
     @classmethod
-    def of(cls, told: Sequence[Account], names: Sequence[str] = ()) -> Summary:
-        """Sum up the steps of one arm whose sources have these names."""
-        why = [(reason(account), account) for account in told]
+    def of(cls, accounts: Sequence[Account], names: Sequence[str] = ()) -> Summary:
+        """Sum up the steps of an arm whose sources have these names."""
+        why = [(reason(account), account) for account in accounts]
         unlikely = [account for found, account in why if found is Reason.UNLIKELY]
-        drafted = [a for a in told if a.step.drafted]
+        drafted = [a for a in accounts if a.step.drafted]
         return cls(
-            steps=len(told),
-            tokens=sum(len(a.step.emitted) for a in told),
-            planned=sum(bool(a.plan) for a in told),
-            rates=Rates.of([a.step for a in told]),
-            off=_share([a for a in told if not a.step.drafted]),
+            steps=len(accounts),
+            tokens=sum(len(a.step.emitted) for a in accounts),
+            planned=sum(bool(a.plan) for a in accounts),
+            rates=Rates.of([a.step for a in accounts]),
+            off=_share([a for a in accounts if not a.step.drafted]),
             reasons=_shares(why),
             off_reasons=_shares([(each, a) for each, a in why if not a.step.drafted]),
             likeliest=Spread.of(a.likeliest for a in unlikely),
             node_cost=Spread.of(a.node_cost for a in unlikely),
             nodes=Spread.of(a.step.drafted for a in drafted),
-            forecast=_forecast(told),
-            policies=tuple(_holds(told)),
-            sources=tuple(_source(told, i, name) for i, name in enumerate(names)),
-            notes=told[-1].notes if told else (),
+            forecast=_forecast(accounts),
+            policies=tuple(_holds(accounts)),
+            sources=tuple(_source(accounts, i, name) for i, name in enumerate(names)),
+            notes=accounts[-1].notes if accounts else (),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -128,8 +128,8 @@ def _shares(why: Sequence[tuple[Reason, Account]]) -> dict[str, Share]:
     return {each.value: _share([a for r, a in why if r is each]) for each, _ in found.most_common()}
 
 
-def _forecast(told: Sequence[Account]) -> Forecast | None:
-    pairs = [(a, e, p) for a in told if a.rows == 1 and (e := a.expected) and (p := a.alternative(0))]
+def _forecast(accounts: Sequence[Account]) -> Forecast | None:
+    pairs = [(a, e, p) for a in accounts if a.rows == 1 and (e := a.expected) and (p := a.alternative(0))]
     took = sum(a.ms for a, _, _ in pairs)
     if not pairs or not took:
         return None
@@ -146,20 +146,20 @@ def _forecast(told: Sequence[Account]) -> Forecast | None:
     )
 
 
-def _holds(told: Sequence[Account]) -> Iterable[Hold]:
+def _holds(accounts: Sequence[Account]) -> Iterable[Hold]:
     """Yield the policies that limited a step, the most frequent first, then those that only measured."""
     last: dict[str, str] = {}
-    for account in told:
+    for account in accounts:
         last.update(account.policies)
-    counted = Counter(name for a in told for name in a.held)
+    counted = Counter(name for a in accounts for name in a.held)
     for name, steps in counted.most_common():
-        held = [a for a in told if name in a.held]
+        held = [a for a in accounts if name in a.held]
         seen = next((a.policies[name] for a in reversed(held) if name in a.policies), "")
         yield Hold(name, steps, max(a.step.drafted for a in held), seen)
     yield from (Hold(name, 0, 0, why) for name, why in last.items() if name not in counted)
 
 
-def _source(told: Sequence[Account], index: int, name: str) -> SourceShare:
-    each = [source(a.step, index) for a in told]
+def _source(accounts: Sequence[Account], index: int, name: str) -> SourceShare:
+    each = [a.step.by_source[index] for a in accounts if index < len(a.step.by_source)]
     counts = {k: sum(getattr(s, k) for s in each) for k in ("calls", "proposed", "kept", "accepted", "failed")}
     return SourceShare(name, **counts, draft_ms=1000 * sum(s.draft_s for s in each))

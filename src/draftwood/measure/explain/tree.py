@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from draftwood.step import Step
@@ -21,13 +22,13 @@ class Tree:
     tokens: Sequence[int]
     parents: Sequence[int]
     path: Sequence[int]  # the accepted nodes, from the root on
-    columns: Mapping[str, Sequence[Any]]  # source, evidence, belief, probe: each only if it has a value per node
+    columns: Mapping[str, Sequence[Any]]  # source, evidence, belief, lookahead: each only if every node has one
 
     @classmethod
     def of(cls, step: Step) -> Tree | None:
-        """Return the tree that the pass scored; None where nothing was or the trace makes no sense."""
+        """Return the tree that the pass scored; None if there is none or the trace is malformed."""
         trace = step.trace if isinstance(step.trace, Mapping) else {}
-        tokens, parents, path = (_whole_numbers(trace.get(name)) for name in ("tokens", "parents", "path"))
+        tokens, parents, path = (_column(trace.get(name), None, (int,)) for name in ("tokens", "parents", "path"))
         if not tokens or parents is None or path is None or len(parents) != len(tokens):
             return None
         if not all(0 <= token < _TOKENS for token in tokens):
@@ -43,10 +44,6 @@ class Tree:
         return {name: list(column) for name, column in own.items()}
 
 
-def _whole_numbers(given: Any) -> list[int] | None:
-    return _column(given, None, (int,))
-
-
 def _column(given: Any, length: int | None, kinds: tuple[type, ...]) -> list[Any] | None:
     """Return the list if its values are finite and of these kinds, and its length is right; None otherwise."""
     if not isinstance(given, (list, tuple)) or length not in (None, len(given)):
@@ -56,9 +53,4 @@ def _column(given: Any, length: int | None, kinds: tuple[type, ...]) -> list[Any
 
 def _leads(path: Sequence[int], parents: Sequence[int]) -> bool:
     """Return whether each node of the path is a child of the one before it."""
-    before = -1
-    for node in path:
-        if not 0 <= node < len(parents) or parents[node] != before:
-            return False
-        before = node
-    return True
+    return all(0 <= node < len(parents) and parents[node] == before for before, node in pairwise((-1, *path)))

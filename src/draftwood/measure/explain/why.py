@@ -1,4 +1,4 @@
-"""Why a step drafted as much as it did: one reason, as a word to count and as a phrase to read."""
+"""The reason why a step drafted as much as it did: as a word to count, and as a phrase to read."""
 
 from __future__ import annotations
 
@@ -11,40 +11,27 @@ from draftwood.measure.explain.account import Account
 class Reason(StrEnum):
     """Why a step drafted as much as it did."""
 
-    OFF = "off"
-    """Nothing may draft."""
-    HELD = "held"
-    """A policy limited it."""
-    EXPLORED = "explored"
-    """Another size than the best was tried, to measure its cost."""
-    END = "end"
-    """The text had room for one token only."""
-    RESTED = "rested"
-    """Sources were not asked, because nothing of theirs had paid for a while."""
-    NOTHING = "nothing"
-    """No source had a candidate."""
-    UNLIKELY = "unlikely"
-    """There were candidates, but none was worth its cost."""
-    ALL = "all"
-    """Every candidate was worth its cost."""
-    PART = "part"
-    """More candidates would not have been worth their cost."""
-    MOST = "most"
-    """As many as the planner may score; more might have been worth their cost."""
-    LIKELY = "likely"
-    """Every candidate above the planner's threshold."""
-    FIXED = "fixed"
-    """The planner's number is fixed."""
-    COUNTS = "counts"
-    """No reason was recorded; only the counts are known."""
+    OFF = "off"  # drafting was switched off
+    HELD = "held"  # a policy limited the draft
+    EXPLORED = "explored"  # another size than the best was tried, to measure its cost
+    END = "end"  # the text had room for one token only
+    RESTED = "rested"  # sources were not asked, because none of their drafts had paid for a while
+    NOTHING = "nothing"  # no source had a candidate
+    UNLIKELY = "unlikely"  # no candidate was worth its cost
+    ALL = "all"  # every candidate was worth its cost
+    PART = "part"  # more candidates would not have been worth their cost
+    MOST = "most"  # as many as the planner may score; more might have been worth their cost
+    LIKELY = "likely"  # every candidate above the planner's threshold
+    FIXED = "fixed"  # the planner scores a fixed number
+    COUNTS = "counts"  # no reason was recorded, only counts
 
 
 def reason(account: Account) -> Reason:
-    """Return the reason that decided; a policy's limit comes before all others."""
+    """Return the reason that decided; a policy's limit takes precedence over all others."""
     plan = account.plan
     if account.held:
         return Reason.HELD
-    if plan.get("explored") and (account.chosen or not account.pooled):  # else others of the pass had these nodes
+    if plan.get("explored") and (account.chosen or not account.pooled):  # else other requests had these nodes
         return Reason.EXPLORED
     if not account.chosen:
         return _undrafted(account)
@@ -72,7 +59,7 @@ def _undrafted(account: Account) -> Reason:
     if not step.by_source or plan.get("planner") == "off":
         return Reason.OFF
     if account.asked == 0:
-        if step.finish == "length" or plan.get("nodes"):  # who may draft and asked for nothing had no room
+        if step.finish == "length" or plan.get("nodes"):  # it might draft but asked for nothing
             return Reason.END
         return Reason.OFF if plan.get("planner") in _RULES or plan.get("most") == 0 else Reason.RESTED
     return Reason.UNLIKELY if plan.get("candidates", account.proposed) else Reason.NOTHING
@@ -158,5 +145,5 @@ def count(n: int, one: str, many: str = "") -> str:
 
 
 def share(value: float) -> str:
-    """Return a share as ``62 %`` or ``3.4 %``, two digits of it."""
+    """Return a share as ``62 %`` or ``3.4 %``, with two significant digits."""
     return f"{100 * value:{'.2g' if value < 0.0995 else '.0f'}} %"

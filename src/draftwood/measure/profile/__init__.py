@@ -1,1 +1,1 @@
-"""What a pass costs on this machine: measuring it, its rows, file and picture."""
+"""Profiles: measure what a pass costs on this machine, write it to a file, draw it."""

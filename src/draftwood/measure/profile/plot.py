@@ -1,4 +1,4 @@
-"""A profile as a picture: a PNG by matplotlib, or characters for a terminal by plotext."""
+"""Draws a profile: as a picture file by matplotlib, or as characters for a terminal by plotext."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from draftwood.measure.profile.rows import Profile, spread
 from draftwood.measure.records.lines import whole_file
 
 _COLOURS = ("#0c8ae5", "#d66705", "#089c39", "#a06bea", "#e54b98")
-_TERMINAL = (33, 208, 35, 141, 205)  # the same, of the 256 that terminals know
+_TERMINAL = (33, 208, 35, 141, 205)  # the nearest of the 256 colours of terminals
 _MARKS = "ox+*#"  # for terminals without colours
-_MILLI = 1000
 
 
 def picture_kinds() -> list[str]:
@@ -27,12 +26,8 @@ def picture_kinds() -> list[str]:
 def save_picture(measured: Profile, path: Path, title: str) -> None:
     """Write milliseconds over tokens per pass, one line per context length with its quartiles as a band.
 
-    Raises
-    ------
-    UsageError
-        If matplotlib is missing, or the ending of the name is none it knows.
-    RecordError
-        If the file cannot be written.
+    Raises `UsageError` if matplotlib is missing or does not know the name's ending, `RecordError` if the file
+    cannot be written.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -54,7 +49,7 @@ def _draw(axes: Any, measured: Profile, title: str) -> None:
         line = measured.line(context)
         rows = [spread(seconds) for seconds in line.values()]
         colour = _COLOURS[number % len(_COLOURS)]
-        low, middle, high = ([_MILLI * row[q] for row in rows] for q in ("q1_s", "median_s", "q3_s"))
+        low, middle, high = ([1000 * row[q] for row in rows] for q in ("q1_s", "median_s", "q3_s"))
         axes.plot(list(line), middle, color=colour, marker="o", markersize=4, label=f"{context} tokens of context")
         axes.fill_between(list(line), low, high, color=colour, alpha=0.2, linewidth=0)
     sizes = _sizes(measured)
@@ -71,13 +66,7 @@ def _draw(axes: Any, measured: Profile, title: str) -> None:
 
 
 def picture_of_characters(measured: Profile, width: int, *, colour: bool) -> str:
-    """Return the same lines as text, at most ``width`` characters wide.
-
-    Raises
-    ------
-    UsageError
-        If plotext is missing.
-    """
+    """Return the lines as text, at most ``width`` characters wide; raises `UsageError` if plotext is missing."""
     try:
         import plotext  # type: ignore[import-untyped]
     except ImportError as error:
@@ -86,23 +75,23 @@ def picture_of_characters(measured: Profile, width: int, *, colour: bool) -> str
     figure.clear()
     figure.plot_size(width, 18)
     figure.theme("simple")
+    highest = 0.0
     for number, context in enumerate(measured.contexts):
         line = measured.line(context)
-        middle = [_MILLI * spread(seconds)["median_s"] for seconds in line.values()]
-        signal = figure.signal([math.log2(n) for n in line], middle, marker=_marker(plotext, number, colour))
+        middle = [1000 * spread(seconds)["median_s"] for seconds in line.values()]
+        highest = max(highest, *middle)
+        which = number % len(_MARKS)
+        marker = plotext.marker("hd", _TERMINAL[which]) if colour else _MARKS[which]
+        signal = figure.signal([math.log2(n) for n in line], middle, marker=marker)
         signal.lines()
         signal.label(f"context {context}")
         figure.draw(signal)
     sizes = _sizes(measured)
-    highest = _MILLI * max(
-        max(spread(s)["median_s"] for s in measured.line(c).values()) for c in measured.contexts
-    )
     heights = [highest * quarter / 4 for quarter in range(5)]
     figure.ruler("y").lim(0)
     figure.ruler("y").ticks(heights, [f"{h:.0f}" if highest >= 10 else f"{h:.2f}" for h in heights])
-    figure.ruler("x").lim(
-        math.log2(sizes[0]), math.log2(sizes[-1]) + 0.2
-    )  # the last tick needs room for its label
+    # The last tick needs room for its label.
+    figure.ruler("x").lim(math.log2(sizes[0]), math.log2(sizes[-1]) + 0.2)
     figure.ruler("x").ticks([math.log2(n) for n in sizes], [str(n) for n in sizes])
     figure.label("tokens per pass", "x")
     figure.label("ms", "y")
@@ -111,16 +100,10 @@ def picture_of_characters(measured: Profile, width: int, *, colour: bool) -> str
     return "\n".join(part.rstrip() for part in drawn.rstrip("\n").splitlines())
 
 
-def _marker(plotext: Any, number: int, colour: bool) -> Any:
-    if not colour:
-        return _MARKS[number % len(_MARKS)]
-    return plotext.marker("hd", _TERMINAL[number % len(_TERMINAL)])
-
-
 def _sizes(measured: Profile) -> Sequence[int]:
     return sorted({n for context in measured.contexts for n in measured.line(context)})
 
 
 def missing(package: str) -> UsageError:
-    """Return the error that says how to get what the instruments need."""
+    """Return the error that says how to install a package that an instrument needs."""
     return UsageError(f'this needs {package}: run pip install "draftwood[measure]"')

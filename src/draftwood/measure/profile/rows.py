@@ -1,46 +1,36 @@
-"""What a profile holds: seconds of each case per round, and the rows of a file made from them."""
+"""A profile: the seconds of each case per round, the figures made of them, and its file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
+from draftwood.measure.records.lines import write_whole
+from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import header
 from draftwood.planning.cost_curve import CostCurve
 
 
 class Case(NamedTuple):
-    """One thing that every round times: a pass over ``n`` tokens, as a chain or as a tree."""
+    """A pass that every round times."""
 
-    context: int
-    n: int
-    shape: str = "chain"
+    context: int  # tokens in the cache
+    n: int  # tokens of the pass, the root included
+    shape: str = "chain"  # or "tree"
 
 
 @dataclass(slots=True)
 class Profile:
-    """What was measured; seconds throughout, one entry per round.
-
-    Attributes
-    ----------
-    passes
-        Of each case, rounds that were finished only.
-    prefill
-        Prompt length -> seconds of reading it.
-    sampling
-        Kind -> seconds of choosing one token from its scores.
-    memory
-        Bytes per second that this machine reads, with the threads in use; None where not measured.
-    pass_bytes
-        Bytes of weights that one pass reads; None where the target does not tell.
-    """
+    """What was measured: lists of seconds, one entry per finished round or repetition."""
 
     passes: dict[Case, list[float]] = field(default_factory=dict)
-    prefill: dict[int, list[float]] = field(default_factory=dict)
-    sampling: dict[str, list[float]] = field(default_factory=dict)
-    memory: float | None = None
-    pass_bytes: int | None = None
+    prefill: dict[int, list[float]] = field(default_factory=dict)  # prompt length -> reading it
+    sampling: dict[str, list[float]] = field(default_factory=dict)  # kind -> choosing one token from its scores
+    memory: float | None = None  # bytes per second that this machine reads with the threads in use, if measured
+    pass_bytes: int | None = None  # bytes of weights that one pass reads, if known
 
     @property
     def rounds(self) -> int:
@@ -59,7 +49,7 @@ class Profile:
 
     @property
     def memory_share(self) -> float | None:
-        """Which share of the memory speed a pass over one token reaches; None where something is unknown."""
+        """Share of the memory speed that a pass over one token reaches; None where something is unknown."""
         if not self.contexts or not self.memory or not self.pass_bytes:
             return None
         line = self.line(self.contexts[0])
@@ -79,14 +69,12 @@ class Profile:
         return found
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a file, its header excepted."""
+        """Yield the records of its file, without the header."""
         ratios = self.tree_ratios()
         for case, seconds in sorted(self.passes.items()):
-            if case.shape == "chain":
-                yield {"row": "pass", "context": case.context, "n": case.n, **spread(seconds)}
-            else:
-                ratio = {"to_chain": ratios[case.context, case.n]} if (case.context, case.n) in ratios else {}
-                yield {"row": "tree", "context": case.context, "n": case.n, **spread(seconds), **ratio}
+            kind, where = "pass" if case.shape == "chain" else "tree", (case.context, case.n)
+            ratio = {"to_chain": ratios[where]} if kind == "tree" and where in ratios else {}
+            yield {"row": kind, "context": case.context, "n": case.n, **spread(seconds), **ratio}
         for tokens, seconds in sorted(self.prefill.items()):
             yield {"row": "prefill", "tokens": tokens, **spread(seconds)}
         for kind, seconds in self.sampling.items():
@@ -97,6 +85,15 @@ class Profile:
 
 
 def spread(seconds: Sequence[float]) -> dict[str, float]:
-    """Return median, quartiles and number of the measurements, as a row writes them."""
+    """Return median, quartiles and number of the measurements, under the names of the file."""
     q1, middle, q3 = quantiles(seconds, method="inclusive") if len(seconds) > 1 else [seconds[0]] * 3
     return {"median_s": middle, "q1_s": q1, "q3_s": q3, "rounds": len(seconds)}
+
+
+def write_profile(path: Path, measured: Profile, settings: Mapping[str, Any]) -> None:
+    """Write a profile completely or not at all; raises `RecordError` if it cannot be written.
+
+    ``settings`` say what was measured: model, dtype, threads, device. `CostCurve.load` reads the file,
+    `draftwood.models.profile_place` says where profiles lie.
+    """
+    write_whole(path, [header("profile", settings, provenance()), *measured.rows()])

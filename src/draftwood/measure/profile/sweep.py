@@ -1,4 +1,4 @@
-"""What this machine takes for a pass of n tokens at a context length, and for all that goes with it.
+"""Measures the seconds of a pass over n tokens at a context length, of reading prompts and of choosing tokens.
 
 Everything runs through the `Target` contract, on random tokens. Each round visits every size, shape and context
 once, in a shuffled order, so that a machine that slows down or speeds up favours none.
@@ -7,7 +7,7 @@ once, in a shuffled order, so that a machine that slows down or speeds up favour
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from time import perf_counter
 from typing import Any
@@ -25,9 +25,9 @@ from draftwood.verify.sampling import choose
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 CONTEXTS = (128, 512, 2048)
 SECONDS = 90.0
-"""Time that the passes may take where no number of rounds was given."""
+"""Time that the passes may take if no number of rounds is given."""
 ROUNDS = 25
-"""More than these change no median."""
+"""More rounds do not change the medians."""
 BUSHY = (16, 64)
 """Sizes that are measured as a tree as well."""
 SAMPLING = {
@@ -42,7 +42,7 @@ _SAMPLES = 20
 _SEED = 1234
 
 Progress = Callable[[str, float], None]
-"""Told what goes on and which share of all is done."""
+"""Called with what is measured now and the share of all work that is done."""
 
 
 def profile(
@@ -62,21 +62,21 @@ def profile(
     Parameters
     ----------
     target
-        Whose passes.
+        Runs the passes.
     model
-        The model behind it, asked for its weights; without it the share of the memory speed stays unknown.
+        The model behind it, whose weights are counted; without it the share of the memory speed stays unknown.
     sizes
-        Tokens per pass, the root included; those that the target cannot take are left out.
+        Tokens per pass, the root included; sizes that the target cannot take are left out.
     contexts
-        Tokens in the cache before the pass. By default 128, 512 and 2048, where the model takes them.
+        Tokens in the cache before the pass. By default 128, 512 and 2048, as far as the model takes them.
     rounds
         How often each case is timed. By default as often as ``seconds`` allow, at least 3 and at most 25 times.
     seconds
-        What the rounds may take together.
+        Time that the rounds may take together.
     threads
-        That read the memory.
+        Number of threads that read memory when its speed is measured.
     into
-        Filled round by round, so that an interrupt loses only the round under way.
+        Filled round by round, so that an interrupt loses only the unfinished round.
     on_progress
         See `Progress`.
 
@@ -92,27 +92,27 @@ def profile(
     result.pass_bytes = weight_bytes(model)
     result.memory = bytes_per_second(model, threads)
     with ExitStack() as stack:
-        sessions = _read(target, cases, rng, result, seconds * _READING_SHARE, stack, on_progress)
-        bench = _Bench(target, sessions, rng)
-        for case in cases:  # the first pass of a shape pays for what later ones find ready
+        timer = _Timer(target, rng)
+        timer.open(cases, result, seconds * _READING_SHARE, stack, on_progress)
+        for case in cases:  # the first pass of a shape may compile or allocate
             on_progress("warming up", 0.0)
-            bench.time(case)
-        result.sampling = bench.sampling()
+            timer.time(case)
+        result.sampling = timer.sampling()
         budget = _Budget(rounds, seconds)
         while not budget.spent:
-            on_progress(f"round {budget.done + 1}", budget.share)
+            on_progress(f"round {budget.done + 1}", budget.share())
             measured: dict[Case, float] = {}
-            for number, which in enumerate(rng.permutation(len(cases))):
-                measured[cases[which]] = bench.time(cases[which])
-                on_progress(f"round {budget.done + 1}", budget.share_after(number + 1, len(cases)))
+            for which in rng.permutation(len(cases)):
+                measured[cases[which]] = timer.time(cases[which])
+                on_progress(f"round {budget.done + 1}", budget.share(len(measured) / len(cases)))
             for case in cases:
                 result.passes.setdefault(case, []).append(measured[case])
-            budget.finish_round()
+            budget.done += 1
     return result
 
 
 class _Budget:
-    """How many rounds: as many as were asked for, else as many as fit."""
+    """Number of rounds: as many as were asked for, else as many as the seconds allow."""
 
     def __init__(self, rounds: int | None, seconds: float) -> None:
         if rounds is not None and rounds < 1:
@@ -132,46 +132,62 @@ class _Budget:
         taken = perf_counter() - self._started
         return self.done >= ROUNDS or taken + taken / self.done > self._seconds
 
-    @property
-    def share(self) -> float:
+    def share(self, of_round: float = 0.0) -> float:
+        """Share of the work that is done, with this share of the current round."""
         if self._rounds is not None:
-            return self.done / self._rounds
+            return (self.done + of_round) / self._rounds
         return min(1.0, max(self.done / ROUNDS, (perf_counter() - self._started) / self._seconds))
 
-    def share_after(self, cases: int, all_cases: int) -> float:
-        if self._rounds is not None:
-            return (self.done + cases / all_cases) / self._rounds
-        return self.share
 
-    def finish_round(self) -> None:
-        self.done += 1
-
-
-class _Bench:
+class _Timer:
     """Times passes at each context length; sessions return to their length after each."""
 
-    def __init__(self, target: Target, sessions: Mapping[int, TargetSession], rng: np.random.Generator) -> None:
-        self._target, self._sessions, self._rng = target, sessions, rng
+    def __init__(self, target: Target, rng: np.random.Generator) -> None:
+        self._target, self._rng = target, rng
+        self._sessions: dict[int, TargetSession] = {}
         self._scores: Any = None
 
+    def open(
+        self, cases: Sequence[Case], result: Profile, seconds: float, stack: ExitStack, on_progress: Progress
+    ) -> None:
+        """Open a session per context length and time the reading; short ones are read up to three times."""
+        widest = max(case.n for case in cases)
+        contexts = sorted({case.context for case in cases})
+        ((session, _),) = self._target.open([self._ids(contexts[0])], reserve=widest)  # warms up
+        session.close()
+        for context in contexts:
+            on_progress(f"reading {context} tokens", 0.0)
+            taken: list[float] = []
+            while len(taken) < _READINGS and (not taken or sum(taken) + taken[-1] < seconds):
+                ids = self._ids(context)
+                started = perf_counter()
+                ((session, scores),) = self._target.open([ids], reserve=widest)
+                stack.enter_context(closing(session))
+                scores.argmax(0)
+                taken.append(perf_counter() - started)
+                if self._sessions.setdefault(context, session) is not session:
+                    session.close()
+            result.prefill[context] = taken
+
     def time(self, case: Case) -> float:
-        session, ids = self._sessions[case.context], _ids(self._target, self._rng, case.n)
+        """Return the seconds of one pass."""
+        session, ids = self._sessions[case.context], self._ids(case.n)
         parents = None if case.shape == "chain" else (np.arange(case.n - 1) - 1) // 2
         tree = TokenTree.build(ids[1:], parents)
-        _ = tree.depth, tree.ancestor_mask, tree.is_chain  # derived once per tree, also while decoding
+        _ = tree.depth, tree.ancestor_mask, tree.is_chain  # computed once per tree, also while decoding
         started = perf_counter()
         (scores,) = self._target.score([(session, ids[0], tree)])
-        scores.argmax(0)  # a device that works on its own must have finished
+        scores.argmax(0)  # waits for a device that works asynchronously
         taken = perf_counter() - started
         self._scores = scores
         session.keep(())
         session.truncate(case.context)
         if session.length < case.context:  # the cut has lost tokens that the next pass must see
-            self._target.extend([(session, _ids(self._target, self._rng, case.context - session.length))])
+            self._target.extend([(session, self._ids(case.context - session.length))])
         return taken
 
     def sampling(self) -> dict[str, list[float]]:
-        """Seconds of one choice of each kind, from the scores of the last pass, in turns."""
+        """Seconds of one choice of each kind from the scores of the last pass, by turns."""
         scores, noise = self._scores, KeyedNoise(_SEED)
         found: dict[str, list[float]] = {kind: [] for kind in SAMPLING}
         for number in range(-2, _SAMPLES):  # the first two warm up
@@ -185,9 +201,13 @@ class _Bench:
                     found[kind].append(perf_counter() - started)
         return found
 
+    def _ids(self, n: int) -> list[int]:
+        found: list[int] = self._rng.integers(0, self._target.capabilities.vocab_size, n).tolist()
+        return found
+
 
 def _cases(target: Target, sizes: Sequence[int], contexts: Sequence[int] | None) -> list[Case]:
-    """What can be measured of what was asked for, shortest context first."""
+    """The cases that this target can run, shortest context first."""
     can = target.capabilities
     if wrong := [n for n in sizes if n < 1]:
         raise UsageError(f"a pass over {wrong[0]} tokens is none: give sizes from 1 on")
@@ -195,9 +215,9 @@ def _cases(target: Target, sizes: Sequence[int], contexts: Sequence[int] | None)
         raise UsageError(f"context length {wrong[0]}: give lengths from 1 on")
     widest = 1 if can.rollback == "none" else can.max_pass
     room = can.max_positions - 1
-    chosen = {n for n in sizes if n <= widest}
     asked = contexts or [c for c in CONTEXTS if c < room] or [max(1, room // 2)]
-    cases = [Case(c, n) for c in sorted(set(asked)) for n in sorted(chosen) if c + n <= room]
+    widths = sorted({n for n in sizes if n <= widest})
+    cases = [Case(c, n) for c in sorted(set(asked)) for n in widths if c + n <= room]
     if can.trees:
         cases += [c._replace(shape="tree") for c in cases if c.n in BUSHY]
     if not cases:
@@ -206,41 +226,3 @@ def _cases(target: Target, sizes: Sequence[int], contexts: Sequence[int] | None)
             "give smaller sizes or contexts"
         )
     return cases
-
-
-def _read(
-    target: Target,
-    cases: Sequence[Case],
-    rng: np.random.Generator,
-    result: Profile,
-    seconds: float,
-    stack: ExitStack,
-    on_progress: Progress,
-) -> dict[int, TargetSession]:
-    """Open a session per context length and time the reading, the short ones several times."""
-    sessions: dict[int, TargetSession] = {}
-    widest = max(case.n for case in cases)
-    contexts = sorted({case.context for case in cases})
-    ((session, _),) = target.open([_ids(target, rng, contexts[0])], reserve=widest)  # warms up
-    session.close()
-    for context in contexts:
-        on_progress(f"reading {context} tokens", 0.0)
-        taken: list[float] = []
-        while len(taken) < _READINGS and (not taken or sum(taken) + taken[-1] < seconds):
-            ids = _ids(target, rng, context)
-            started = perf_counter()
-            ((session, scores),) = target.open([ids], reserve=widest)
-            stack.enter_context(closing(session))
-            scores.argmax(0)
-            taken.append(perf_counter() - started)
-            if context in sessions:
-                session.close()
-            else:
-                sessions[context] = session
-        result.prefill[context] = taken
-    return sessions
-
-
-def _ids(target: Target, rng: np.random.Generator, n: int) -> list[int]:
-    found: list[int] = rng.integers(0, target.capabilities.vocab_size, n).tolist()
-    return found

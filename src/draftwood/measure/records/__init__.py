@@ -1,1 +1,1 @@
-"""The one record of every instrument: rows files and traces, and what can be read off them."""
+"""Records files, which every instrument writes, and traces: reading, writing and times of tokens."""

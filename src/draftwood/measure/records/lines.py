@@ -1,4 +1,4 @@
-"""JSON lines on disk: broken ones named by number, appended safely, compressed where the name ends in .zst."""
+"""Reads and writes files of JSON lines, compressed where the name ends in .zst."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from typing import Any, BinaryIO
 from draftwood.errors import RecordError, UsageError
 from draftwood.files import paths
 
-_FIRST = 80
-
 log = logging.getLogger("draftwood")
 
 
@@ -23,21 +21,11 @@ def read_lines(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number from 1, object) of a file of JSON objects; blank lines are skipped.
 
-    A last line that was cut off in the middle, as by a full disk or a killed process, is left out.
+    A last line that was cut off (by a full disk, a killed process) is left out, and ``on_torn`` is called with
+    the file and the place; by default it logs a warning.
 
-    Parameters
-    ----------
-    path
-        Of a text file, or a compressed one where its name ends in ``.zst``.
-    on_torn
-        Told of such a line, with its place; by default `warn_of_torn`.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be opened, or is compressed and the library for it is missing.
-    RecordError
-        For a line that is no JSON object, by number.
+    Raises `UsageError` if the file cannot be opened, or is compressed and the library for it is missing, and
+    `RecordError` for a line that is no JSON object, by number.
     """
     with _opened(path) as raw:
         some = False
@@ -47,7 +35,7 @@ def read_lines(
             try:
                 found = _object(path, number, line)
             except RecordError:
-                if not some or line.endswith("\n"):  # only the last line has none; a file of one line is foreign
+                if not some or line.endswith("\n"):  # a first line, or a whole one, was not cut off
                     raise
                 (on_torn or warn_of_torn)(path, f"line {number}")
                 return
@@ -56,7 +44,7 @@ def read_lines(
 
 
 def warn_of_torn(path: Path, where: str) -> None:
-    """Say in the log that the last record of a file is not whole."""
+    """Warn in the log that the last record of a file is incomplete."""
     log.warning("%s ends in a record that was cut off (%s): it is left out", path, where)
 
 
@@ -76,7 +64,7 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         found = json.loads(line)
     except ValueError as error:
-        said = f"{line.strip()[:_FIRST]!r}"
+        said = f"{line.strip()[:80]!r}"
         raise RecordError(f"{path}, line {number}: no JSON ({said}): mend or remove the line") from error
     if not isinstance(found, dict):
         raise RecordError(f"{path}, line {number}: {type(found).__name__} instead of an object")
@@ -103,41 +91,32 @@ def zstandard() -> Any:
     try:
         import zstandard
     except ImportError as error:
-        raise UsageError(
-            'files named .zst need a library: run pip install "draftwood[measure]", or drop the ending'
-        ) from error
+        advice = 'run pip install "draftwood[measure]", or drop the ending'
+        raise UsageError(f"files named .zst need a library: {advice}") from error
     return zstandard
 
 
-def encoded(path: Path, rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return rows as the bytes that the file of this name holds; pieces may simply follow each other."""
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+def encoded(path: Path, lines: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return lines as bytes, compressed if the name asks for it; such pieces may be concatenated in a file."""
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
     return zstandard().ZstdCompressor().compress(text) if compressed(path) else text
 
 
 def whole_file(path: Path) -> AbstractContextManager[Path]:
-    """Do what `draftwood.files.paths.whole_file` does, but raise `RecordError` where it cannot be written."""
+    """As `draftwood.files.paths.whole_file`, but raise `RecordError` if the file cannot be written."""
     return paths.whole_file(path, error=RecordError)
 
 
-def write_whole(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a file of rows whole or not at all; raises what `whole_file` does."""
+def write_whole(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Write a file completely or not at all; raises what `whole_file` does."""
     with whole_file(path) as beside:
-        beside.write_bytes(encoded(path, rows))
+        beside.write_bytes(encoded(path, lines))
 
 
 class Appender:
-    """Appends rows to a file in pieces that are there whole or not at all.
+    """Appends pieces of lines to a file, each completely or not at all; creates the file if it is missing.
 
-    Parameters
-    ----------
-    path
-        Created where it is missing.
-
-    Raises
-    ------
-    RecordError
-        If the file cannot be opened or a piece cannot be written; what was written before stays.
+    Raises `RecordError` if the file cannot be opened or a piece cannot be written; what was written before stays.
     """
 
     def __init__(self, path: Path) -> None:
@@ -148,9 +127,9 @@ class Appender:
         except OSError as error:
             raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
 
-    def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append these rows."""
-        piece, end = memoryview(encoded(self._path, rows)), self._file.tell()
+    def write(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Append these lines as one piece."""
+        piece, end = memoryview(encoded(self._path, lines)), self._file.tell()
         try:
             while piece:
                 piece = piece[self._file.write(piece) :]

@@ -1,4 +1,4 @@
-"""Where figures come from: what a header line says about command, versions, machine and load."""
+"""Provenance of measurements: command, versions, commit, machine and load."""
 
 from __future__ import annotations
 
@@ -18,21 +18,18 @@ _PACKAGES = ("numpy", "numba", "torch", "transformers", "xllamacpp")
 
 
 def provenance(**facts: Any) -> dict[str, Any]:
-    """Return a JSON-ready account of this run.
+    """Return the provenance of this run, JSON-ready.
 
-    Parameters
-    ----------
-    **facts
-        What only the caller knows, for example model, dtype, device, threads; None is left out.
+    ``facts`` are added: what only the caller knows, for example model, dtype, device, threads. None is left out.
     """
-    torch = sys.modules.get("torch")  # asked only where it is loaded anyway
+    torch = sys.modules.get("torch")  # importing it would take seconds
     found = {
-        "command": _command(),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "draftwood": _version("draftwood"),
+        "draftwood": package_version("draftwood"),
         "commit": _commit(),
         "python": platform.python_version(),
-        "packages": {name: v for name in _PACKAGES if (v := _version(name))},
+        "packages": {name: v for name in _PACKAGES if (v := package_version(name))},
         "system": f"{platform.system()} {platform.release()}",
         "processor": processor(),
         "cores": os.cpu_count(),
@@ -43,11 +40,8 @@ def provenance(**facts: Any) -> dict[str, Any]:
     return {name: value for name, value in (found | facts).items() if value is not None}
 
 
-def _command() -> str:
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-
-
-def _version(package: str) -> str | None:
+def package_version(package: str) -> str | None:
+    """Return the installed version of a package, or None."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -55,17 +49,17 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Return the commit of the checkout that this code runs from, marked where files differ from it."""
-    here = Path(__file__).parents[2]
-    git = ["git", "-C", str(here)]
+    """Return the commit of the checkout that this code runs from, with ``+changes`` if files differ from it."""
+    here = str(Path(__file__).parents[2])
+
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", "-C", here, *arguments], capture_output=True, text=True)
+
     try:
-        tracked = subprocess.run([*git, "ls-files", "--error-unmatch", "__init__.py"], capture_output=True)
-        if tracked.returncode:
+        if git("ls-files", "--error-unmatch", "__init__.py").returncode:
             return None
-        head = subprocess.run(
-            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
-        )
-        dirty = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", str(here)], capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
+        head = git("rev-parse", "--short=12", "HEAD")
+        dirty = git("diff", "--quiet", "HEAD", "--", here)
+    except OSError:
         return None
-    return head.stdout.strip() + ("+changes" if dirty.returncode else "")
+    return None if head.returncode else head.stdout.strip() + ("+changes" if dirty.returncode else "")

@@ -1,4 +1,4 @@
-"""Which text each token stands for, so that answers can be shown without their tokenizer."""
+"""Texts of tokens, kept so that answers can be shown without their tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the tokens of an answer were there, by its steps or a peer's arrivals, with and without a looped tail."""
+"""When each token of an answer was written, by its steps or a peer's arrivals, with and without a looped tail."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from draftwood.tasks import looped_tail
 
 
 def arrivals(answer: Answer) -> list[tuple[int, float]]:
-    """Return (tokens there, seconds since the first), beginning with the first token.
+    """Return (tokens so far, seconds since the first token), beginning with the first token.
 
-    Steps tell their own seconds; what lies between them is spread over them, so that the end is ``decode_s``.
+    The seconds of steps are scaled so that they sum to ``decode_s``, which includes the time between them.
     """
     if answer.steps:
         counts = accumulate((len(s.emitted) for s in answer.steps), initial=1)
@@ -27,20 +27,19 @@ def arrivals(answer: Answer) -> list[tuple[int, float]]:
 
 
 def gaps(answer: Answer) -> list[float]:
-    """Seconds between tokens that did not come together (inter-token latencies)."""
-    times = [t for _, t in arrivals(answer)]
-    return [b - a for a, b in pairwise(times)]
+    """Seconds between successive arrivals of tokens (inter-token latencies)."""
+    return [after - before for (_, before), (_, after) in pairwise(arrivals(answer))]
 
 
 def kept(answer: Answer) -> int:
-    """Return how many tokens stand before the looped tail."""
+    """Number of tokens before the looped tail."""
     return looped_tail(answer.output_ids)
 
 
 def seconds_until(answer: Answer, tokens: int) -> float:
-    """Decode seconds until ``tokens`` tokens were there; between two arrivals the later one."""
-    there = arrivals(answer)
-    return next((t for n, t in there if n >= tokens), there[-1][1])
+    """Decode seconds until at least ``tokens`` tokens had arrived."""
+    arrived = arrivals(answer)
+    return next((t for n, t in arrived if n >= tokens), arrived[-1][1])
 
 
 def steps_until(answer: Answer, tokens: int) -> list[Step]:
@@ -50,22 +49,22 @@ def steps_until(answer: Answer, tokens: int) -> list[Step]:
 
 
 def generated(answer: Answer, until: int | None = None) -> int:
-    """Tokens that decoding wrote, of the first ``until``: without those that reading the prompt brought."""
+    """How many of the first ``until`` tokens decoding wrote; reading the prompt gave the others."""
     tokens = len(answer.output_ids) if until is None else until
     return max(0, tokens - arrivals(answer)[0][0])
 
 
 def passes(answer: Answer, until: int | None = None) -> int | None:
     """Target passes that the first ``until`` tokens took; None where a peer does not tell."""
-    there = arrivals(answer)
-    if not answer.steps and answer.engine not in ("draftwood", "replay") and answer.passes != len(there) - 1:
+    arrived = arrivals(answer)
+    if not answer.steps and answer.engine not in ("draftwood", "replay") and answer.passes != len(arrived) - 1:
         return answer.passes if until is None else None
     tokens = len(answer.output_ids) if until is None else until
-    return sum(before < tokens for before, _ in there[:-1])
+    return sum(before < tokens for before, _ in arrived[:-1])
 
 
 def acceptance_length(answers: Sequence[Answer], *, unlooped: bool = False) -> float | None:
-    """Mean acceptance length, with or without looped tails; None where nobody tells the passes."""
+    """Mean acceptance length, with or without looped tails; None if the number of passes is unknown."""
     tokens = count = 0
     for answer in answers:
         until = kept(answer) if unlooped else None
@@ -78,6 +77,4 @@ def acceptance_length(answers: Sequence[Answer], *, unlooped: bool = False) -> f
 
 def rates(answers: Sequence[Answer], *, unlooped: bool = False) -> Rates:
     """Rates over the steps of these answers, with or without those of looped tails."""
-    if unlooped:
-        return Rates.of([step for answer in answers for step in steps_until(answer, kept(answer))])
-    return Rates.of([step for answer in answers for step in answer.steps])
+    return Rates.of([s for a in answers for s in (steps_until(a, kept(a)) if unlooped else a.steps)])

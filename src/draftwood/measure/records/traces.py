@@ -16,29 +16,15 @@ from draftwood.models.fingerprint import tokenizer_fingerprint
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One recorded answer.
+    """One recorded answer."""
 
-    Attributes
-    ----------
-    task, name
-        Which prompt; a file that does not say is one task under its own name.
-    prompt_ids, output_ids
-        Token ids, at least one each.
-    limit
-        Most tokens that might have been written; None where unknown: then the text ended at its limit.
-    finish_reason
-        Why it ended, where known.
-    prompt, output
-        Text, where kept.
-    """
-
-    task: str
-    name: str
-    prompt_ids: list[int]
-    output_ids: list[int]
-    limit: int | None = None
+    task: str  # by default the name of the file
+    name: str  # of the prompt
+    prompt_ids: list[int]  # at least one
+    output_ids: list[int]  # at least one
+    limit: int | None = None  # most tokens that might have been written; None: the text is taken to end there
     finish_reason: str | None = None
-    prompt: str | None = None
+    prompt: str | None = None  # text, where kept
     output: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -48,39 +34,31 @@ class Trace:
 
 
 def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
-    """Read a trace, or a rows file, of which each prompt's plain answer counts, else one of ours, else a peer's.
+    """Read a trace or a records file, ``.jsonl`` or ``.jsonl.zst``; a header line is optional.
 
-    Parameters
-    ----------
-    path
-        Of a ``.jsonl`` or ``.jsonl.zst``; a header line is optional.
-    tokenizer
-        Reads rows that hold text only (``prompt`` and ``output``), and limits the ids to its own.
+    Of a records file one answer per prompt is taken: plain decoding's, else one of our loop, else a peer's.
+    ``tokenizer`` reads lines that hold text only (``prompt`` and ``output``) and bounds the ids.
 
-    Raises
-    ------
-    RecordError
-        For a broken line, by number, and for a file without answers.
-    VocabularyError
-        If the trace was made with another tokenizer, or holds ids that this one does not know.
+    Raises `RecordError` for a broken line, by number, and for a file without answers, and `VocabularyError` if the
+    trace was made with another tokenizer or holds ids that this one does not know.
     """
     known = MAX_ID if tokenizer is None else len(tokenizer)
     traces: dict[tuple[str, str], Trace] = {}
     best: dict[tuple[str, str], int] = {}
     prompts: dict[tuple[str, str], list[int]] = {}
-    for number, row in read_lines(path):
-        kind, key = row.get("row"), (str(row.get("task")), str(row.get("name")))
+    for number, line in read_lines(path):
+        kind, key = line.get("row"), (str(line.get("task")), str(line.get("name")))
         if kind == "header":
-            _refuse_other_tokenizer(path, row, tokenizer)
-        if kind == "answer":  # of a rows file, where a prompt stands once and an interrupt may leave no text
-            row.setdefault("prompt_ids", prompts.get(key))
-            prompts[key] = row["prompt_ids"]
-            rank = _rank(row)
-            if not row.get("output_ids") or rank >= best.get(key, _RANKS):
+            _refuse_other_tokenizer(path, line, tokenizer)
+        if kind == "answer":  # of a records file, which holds a prompt once, and no text after an early interrupt
+            line.setdefault("prompt_ids", prompts.get(key))
+            prompts[key] = line["prompt_ids"]
+            rank = _rank(line)
+            if not line.get("output_ids") or (key in best and rank >= best[key]):
                 continue
             best[key] = rank
         if kind in (None, "trace", "answer"):
-            trace = _trace(path, number, row, tokenizer)
+            trace = _trace(path, number, line, tokenizer)
             if (worst := max(max(trace.prompt_ids), max(trace.output_ids))) >= known:
                 raise VocabularyError(
                     f"{path}, line {number}: id {worst} is outside the vocabulary of {known} tokens: give the "
@@ -88,71 +66,54 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
                 )
             traces[trace.task, trace.name if kind == "answer" else f"{trace.name}\n{number}"] = trace
     if not traces:
-        raise RecordError(f"{path} holds no recorded answer: give a trace, or rows that draftwood wrote")
+        raise RecordError(f"{path} holds no recorded answer: give a trace, or records that draftwood wrote")
     return list(traces.values())
 
 
-_RANKS = 3
-
-
-def _rank(row: Mapping[str, Any]) -> int:
-    """Which of several answers to a prompt is replayed: plain's, else one of ours, else a peer's."""
-    if row.get("arm") == "none":
+def _rank(answer: Mapping[str, Any]) -> int:
+    """The lowest rank is replayed: plain decoding, then our loop, then peers."""
+    if answer.get("arm") == "none":
         return 0
-    return 1 if row.get("engine", "draftwood") in ("draftwood", "replay") else 2
+    return 1 if answer.get("engine", "draftwood") in ("draftwood", "replay") else 2
 
 
 def write_traces(path: Path, traces: Iterable[Trace], provenance: Mapping[str, Any], tokenizer: Any) -> None:
-    """Write a trace file, whole or not at all."""
+    """Write a trace file completely or not at all."""
     made_with = {"tokenizer": tokenizer_fingerprint(tokenizer)} if tokenizer is not None else {}
     write_whole(path, [header("trace", made_with, provenance), *(t.to_json() for t in traces)])
 
 
-def _refuse_other_tokenizer(path: Path, row: Mapping[str, Any], tokenizer: Any) -> None:
-    made_with = row.get("settings", {}).get("tokenizer")
+def _refuse_other_tokenizer(path: Path, header: Mapping[str, Any], tokenizer: Any) -> None:
+    made_with = header.get("settings", {}).get("tokenizer")
     if tokenizer is not None and made_with is not None and made_with != tokenizer_fingerprint(tokenizer):
         raise VocabularyError(f"{path} was made with another tokenizer: give that one, or leave --tokenizer out")
 
 
-def _trace(path: Path, number: int, row: Mapping[str, Any], tokenizer: Any) -> Trace:
+def _trace(path: Path, number: int, line: Mapping[str, Any], tokenizer: Any) -> Trace:
     try:
-        prompt, output = _recorded(row, tokenizer)
+        prompt, output = (_ids(line, name, tokenizer) for name in ("prompt", "output"))
     except RecordError as error:
         raise RecordError(f"{path}, line {number}: {error}") from error
-    return Trace(
-        str(row.get("task", path.name.partition(".")[0])),
-        str(row.get("name", f"line {number}")),
-        prompt,
-        output,
-        limit=row.get("limit"),
-        finish_reason=row.get("finish_reason"),
-    )
+    task, name = str(line.get("task", path.name.partition(".")[0])), str(line.get("name", f"line {number}"))
+    return Trace(task, name, prompt, output, limit=line.get("limit"), finish_reason=line.get("finish_reason"))
 
 
-def _recorded(row: Mapping[str, Any], tokenizer: Any) -> tuple[list[int], list[int]]:
-    if "prompt_ids" in row and "output_ids" in row:
-        return _ids(row, "prompt_ids"), _ids(row, "output_ids")
-    if isinstance(row.get("prompt"), str) and isinstance(row.get("output"), str):
+def _ids(line: Mapping[str, Any], which: str, tokenizer: Any) -> list[int]:
+    """Return the ids of the prompt or the output, tokenized if the line holds text only."""
+    name = f"{which}_ids"
+    if "prompt_ids" in line and "output_ids" in line:
+        ids = line[name]
+        if not isinstance(ids, Sequence) or not all(type(i) is int and i >= 0 for i in ids):
+            raise RecordError(f"{name} is no list of token ids (whole numbers from 0)")
+    elif isinstance(line.get("prompt"), str) and isinstance(line.get("output"), str):
         if tokenizer is None:
             raise RecordError("holds text and no ids: name a model whose tokenizer reads it (--tokenizer)")
-        return _tokenised(row, "prompt", tokenizer), _tokenised(row, "output", tokenizer)
-    raise RecordError("lacks prompt_ids and output_ids (or prompt and output with --tokenizer)")
-
-
-def _ids(row: Mapping[str, Any], name: str) -> list[int]:
-    ids = row[name]
-    if not isinstance(ids, Sequence) or not all(type(i) is int and i >= 0 for i in ids):
-        raise RecordError(f"{name} is no list of token ids (whole numbers from 0)")
+        name, ids = which, tokenizer(line[which], add_special_tokens=which == "prompt")["input_ids"]
+    else:
+        raise RecordError("lacks prompt_ids and output_ids (or prompt and output with --tokenizer)")
     if not ids:
         raise RecordError(f"{name} is empty")
     return list(ids)
-
-
-def _tokenised(row: Mapping[str, Any], name: str, tokenizer: Any) -> list[int]:
-    ids: list[int] = tokenizer(row[name], add_special_tokens=name == "prompt")["input_ids"]
-    if not ids:
-        raise RecordError(f"{name} is empty")
-    return ids
 
 
 def grouped(traces: Iterable[Trace]) -> Iterator[tuple[str, list[Trace]]]:

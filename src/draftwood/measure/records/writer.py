@@ -1,4 +1,4 @@
-"""A rows file under way: made new, or resumed where it was stopped."""
+"""Writes a records file, or resumes one where it was stopped."""
 
 from __future__ import annotations
 
@@ -15,33 +15,21 @@ from draftwood.measure.records.records import OF_THE_PROMPT, Answer, Records, re
 
 
 class RecordsWriter:
-    """A rows file under way: made new, or resumed where its settings are the same.
+    """Writes a records file; an existing one is resumed if its settings are the same. Locks it until `close`.
 
-    Nobody else writes the file until `close`.
-
-    Parameters
-    ----------
-    path
-        Where; None keeps nothing on disk.
-    header
-        Its first line.
-    wait
-        Seconds to wait for another process or thread that is writing it; None where nobody else knows the file.
-
-    Attributes
-    ----------
-    rows
-        Everything in the file so far.
+    Without a ``path`` nothing is written. ``header`` is the first line. ``wait`` is how many seconds to wait for
+    another process or thread that is writing the file; None does not lock it. `records` is everything in the file
+    so far.
 
     Raises
     ------
     RecordError, UsageError
-        If the file is broken, foreign, of other settings, locked by another writer for longer than that,
-        or cannot be written.
+        If the file is broken, has other settings or is no records file, if another writer keeps it locked for
+        longer than ``wait``, or if it cannot be written.
     """
 
     def __init__(self, path: Path | None, header: dict[str, Any], *, wait: float | None = 1.0) -> None:
-        self.rows = Records(header)
+        self.records = Records(header)
         self._path = path
         self._sitting: dict[str, Any] | None = None
         self._written: dict[tuple[str, str], Answer] = {}
@@ -50,7 +38,7 @@ class RecordsWriter:
         if path is None:
             return
         with ExitStack() as held:
-            # Not for a pipe. Asked in this order: another writer may make the file between two questions.
+            # A pipe cannot be locked. Checked in this order, as another writer may create the file meanwhile.
             if wait is not None and (not path.exists() or path.is_file()):
                 held.enter_context(alone(path, wait, error=RecordError))
             if path.exists() and path.stat().st_size:
@@ -62,50 +50,50 @@ class RecordsWriter:
             self._held = held.pop_all()
 
     def _resume(self, path: Path, header: dict[str, Any]) -> None:
-        """Take over what is whole, and note that the rest was measured in another sitting."""
-        self.rows = read_records(path)
-        _refuse_another_run(path, self.rows.header, header)
-        if self.rows.answers:
+        """Take over the complete records; the next answer is preceded by a ``resumed`` record."""
+        self.records = read_records(path)
+        _refuse_another_run(path, self.records.header, header)
+        if self.records.answers:
             self._sitting = {"row": "resumed", "provenance": header["provenance"]}
-        lines = [line for answer in self.rows.answers for line in self._lines(answer)]
-        # Of a compressed file a torn piece may not show, and nothing can be read behind it.
-        if self.rows.torn or compressed(path) or not _ends_a_line(path):
-            write_whole(path, [self.rows.header, *lines, *self.rows.others])
+        lines = [line for answer in self.records.answers for line in self._lines(answer)]
+        # In a compressed file a torn piece may go unnoticed, and what follows it could not be read.
+        if self.records.torn or compressed(path) or not _ends_a_line(path):
+            write_whole(path, [self.records.header, *lines, *self.records.others])
 
     def refuse_another_prompt(self, task: str, name: str, ids: Sequence[int]) -> None:
-        """Raise `UsageError` where the file holds another prompt of this name."""
-        held = next((a.prompt_ids for a in self.rows.answers if (a.task, a.name) == (task, name)), None)
+        """Raise `UsageError` if the file holds another prompt of this name."""
+        held = next((a.prompt_ids for a in self.records.answers if (a.task, a.name) == (task, name)), None)
         if held is not None and held != list(ids):
             raise UsageError(f"{self._path} holds another prompt named {task} {name}: choose another -o")
 
     @property
     def next_id(self) -> int:
         """Number for the next answer."""
-        return 1 + max((a.id for a in self.rows.answers), default=-1)
+        return 1 + max((a.id for a in self.records.answers), default=-1)
 
     def answer(self, answer: Answer) -> None:
         """Append an answer with its steps."""
-        if self._sitting is not None:  # only now, when something is measured in it
+        if self._sitting is not None:  # not before something was measured
             sitting, self._sitting = self._sitting, None
             self.other(sitting)
         if self._file is not None:
             self._file.write(self._lines(answer))
-        self.rows.answers.append(answer)
+        self.records.answers.append(answer)
 
     def _lines(self, answer: Answer) -> Iterator[dict[str, Any]]:
-        """Lines of an answer, without what its prompt's first answer said already."""
+        """Lines of an answer, without what the first answer to its prompt holds already."""
         first = self._written.setdefault((answer.task, answer.name), answer)
         known = [n for n in OF_THE_PROMPT if first is not answer and getattr(first, n) == getattr(answer, n)]
         return answer.lines(without=known)
 
-    def other(self, row: dict[str, Any]) -> None:
-        """Append a row of another kind."""
+    def other(self, record: dict[str, Any]) -> None:
+        """Append a record of another kind."""
         if self._file is not None:
-            self._file.write([row])
-        self.rows.others.append(row)
+            self._file.write([record])
+        self.records.others.append(record)
 
     def close(self) -> None:
-        """Close the file, and let others write it."""
+        """Close and unlock the file."""
         if self._file is not None:
             self._file.close()
         self._held.close()
@@ -121,7 +109,7 @@ _SAME_MACHINE = ("draftwood", "commit", "packages", "processor", "instructions")
 
 
 def _refuse_another_run(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Raise `UsageError` where rows would be mixed that cannot be compared."""
+    """Raise `UsageError` if the records could not be compared with those in the file."""
     if old["verb"] != new["verb"]:
         raise UsageError(f"{path} was written by draftwood {old['verb']}: choose another -o")
     parts = [("settings", name) for name in sorted({*old["settings"], *new["settings"]})]

@@ -1,4 +1,4 @@
-"""Chosen answers, each token with the source that proposed it."""
+"""Chooses the answers to show, and marks each token with the drafter that proposed it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MOST = 6
 """Answers that are shown unless asked for otherwise."""
 
 STYLES = 5
-"""Underlines and colours of sources; see page.css."""
+"""Underlines and colours of drafters; see page.css."""
 
 _SPACES = re.compile(r"(^\s+|\s+$|[^\S\n]*\n\s*)")
 
-_PROMPT = 6000  # characters of a prompt that are shown, its end
+_PROMPT = 6000  # characters shown of a prompt: its end
 
 Run = tuple[str, str]
 """A stretch of text and its CSS class, which is empty for what the model wrote."""
@@ -32,19 +32,18 @@ Run = tuple[str, str]
 def choose(material: Material, standings: Standings, most: int | None) -> list[Answer]:
     """Return the answers to show, the worst task first.
 
-    Of each task that answer of the first drafted arm whose speedup is the median one; where more are asked for,
-    the next nearest to the median of each task, and then those of the next arm. ``most`` is how many; None: one
-    per task, at most `MOST`.
+    Of each task first the answer of the first drafted arm whose speedup is nearest to the median, then the next
+    nearest, and then those of the next arm. ``most`` is their number; None: one per task, at most `MOST`.
     """
-    ranked = _ranked(material, standings) or [[a for a in material.lookahead_scored if a.pieces]]
+    ranked = _ranked(material, standings) or [[a for a in material.probed if a.pieces]]
     turns = [task[i] for i in range(max(map(len, ranked), default=0)) for task in ranked if i < len(task)]
     return turns[: min(MOST, len(ranked)) if most is None else most]
 
 
 def _ranked(material: Material, standings: Standings) -> list[list[Answer]]:
-    """Per task its answers with text and steps, in the order in which they should be shown."""
+    """Per task its answers with text and steps, the first to be shown first."""
     readable: dict[tuple[str, str], dict[str, Answer]] = {}
-    for answer in material.rows.answers:
+    for answer in material.records.answers:
         if answer.pieces and answer.steps:
             readable.setdefault((answer.task, answer.arm), {}).setdefault(answer.name, answer)
     found = []
@@ -60,7 +59,7 @@ def _ranked(material: Material, standings: Standings) -> list[list[Answer]]:
 
 
 def names(answers: Sequence[Answer]) -> dict[str, int]:
-    """Return every drafter's name -> its number, the same on the whole page."""
+    """Return drafter -> its number, which is the same on the whole page."""
     return {name: i for i, name in enumerate(dict.fromkeys(n for a in answers for n in a.drafters))}
 
 
@@ -91,7 +90,7 @@ def article(answer: Answer, look: dict[str, int], standings: Standings) -> dict[
 
 
 def _steps(answer: Answer, at: int, styles: Sequence[str]) -> Iterator[Iterator[Run]]:
-    """Yield per step the stretches of its text; what reading the prompt gave comes before ``at``."""
+    """Yield per step the stretches of its text; ``at`` is the index of the first token that a step wrote."""
     pieces = answer.pieces or []
     for step in answer.steps:
         probed_right = step.trace and step.trace.get("right")
@@ -106,7 +105,7 @@ def _runs(tokens: Sequence[tuple[int, str]], styles: Sequence[str]) -> Iterator[
         if source == MODEL:
             yield text, ""
             continue
-        # Spaces around words and at the ends of lines stay unmarked: their underline would join nothing.
+        # Leading and trailing spaces and line ends stay unmarked: an underline below them would look odd.
         for i, part in enumerate(_SPACES.split(text)):
             if part:
                 yield part, "" if i % 2 else styles[source]

@@ -1,15 +1,15 @@
-"""Text and numbers as a page shows them. Escaping for HTML is done by the templates."""
+"""Text and numbers as a page shows them; the templates escape them for HTML."""
 
 from __future__ import annotations
 
-# Answers may hold anything. Control characters become their Unicode pictures; half of a surrogate pair, which no
-# file can hold, becomes the replacement character.
+# Control characters become their Unicode pictures; half a surrogate pair, which UTF-8 cannot encode, becomes the
+# replacement character.
 _HARMLESS = {c: 0x2400 + c for c in range(32) if chr(c) not in "\n\t"} | {0x7F: 0x2421}
 _HARMLESS |= dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000)), 0xFFFD)
 
 
 def clean(text: str) -> str:
-    """Return text without characters that a browser or terminal would obey or refuse."""
+    """Return text without control characters and lone surrogates."""
     return text.translate(_HARMLESS)
 
 

@@ -1,4 +1,4 @@
-"""What a report is made from: several files, checked to belong together, joined."""
+"""Reads the files of a report, checks that they belong together and joins them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from draftwood.measure.records.lines import read_lines
 from draftwood.measure.records.records import Answer, Records, read_records
 
 _SAME = ("model", "dtype", "threads", "device", "processor", "cores")
-"""What must be the same in all files, where they tell: timings of others cannot stand side by side."""
+"""Facts that must be equal in all files that have them: else their timings cannot be compared."""
 
 _PROFILE = ("pass", "tree", "prefill", "sampling", "memory")
 
@@ -24,50 +24,45 @@ _PROFILE = ("pass", "tree", "prefill", "sampling", "memory")
 class Material:
     """Everything that a page shows."""
 
-    rows: Records = field(
-        default_factory=lambda: Records({})
-    )  # of bench and simulate: answers, numbered anew, and others
-    lookahead_scored: list[Answer] = field(default_factory=list)
+    headers: list[tuple[str, dict[str, Any]]]  # (file name, header) of each file
+    # Of bench and simulate: renumbered answers, differences and sustained runs.
+    records: Records = field(default_factory=lambda: Records({}))
+    probed: list[Answer] = field(default_factory=list)
     profile: list[dict[str, Any]] = field(default_factory=list)
-    headers: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # of each file, by its name
-    runs: int = 0  # files with timed answers: the rounds of one are not interleaved with another's
+    runs: int = 0  # files of bench: the rounds of one are not interleaved with another's
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Model, dtype, threads, device, processor and cores, as far as the files tell."""
+        """Model, dtype, threads, device, processor and cores, as far as the files have them."""
         return {name: value for _, header in self.headers for name, value in _facts(header).items()}
 
 
 def gather(paths: Sequence[Path]) -> Material:
     """Read and join files.
 
-    Raises
-    ------
-    UsageError
-        If a file cannot be opened, files do not belong together, or a file is given twice.
-    RecordError
-        For a broken file, and for one without anything to show.
+    Raises `UsageError` if a file cannot be opened or is given twice, or files do not belong together, and
+    `RecordError` for a broken file and one without anything to show.
     """
     if len({path.resolve() for path in paths}) < len(paths):
         raise UsageError("a file is given twice: name each once")
     read = [(path, _read(path)) for path in paths]
-    if len(profiles := [path for path, rows in read if rows.header["verb"] == "profile"]) > 1:
+    headers = [(path, records.header) for path, records in read]
+    if len(profiles := [path for path, header in headers if header["verb"] == "profile"]) > 1:
         raise UsageError(f"{profiles[0]} and {profiles[1]} are both profiles: give one of them")
-    for (_, one), (_, two) in combinations(read, 2):
-        _compare(one.header, two.header)
+    for (_, one), (_, two) in combinations(headers, 2):
+        _compare(one, two)
     _same_prompts(read)
-    planners = {p for _, rows in read if (p := rows.header["settings"].get("planner")) is not None}
-    verbs = {rows.header["verb"] for _, rows in read}
-    apart = {"several_planners": len(planners) > 1, "beside_measured": bool(verbs & {"bench", "generate"})}
-    found = Material(headers=[(path.name, rows.header) for path, rows in read])
-    for path, rows in read:
-        if rows.header["verb"] == "lookahead":
-            found.lookahead_scored += rows.answers
+    planners = {planner for _, header in headers if (planner := header["settings"].get("planner")) is not None}
+    measured = any(header["verb"] in ("bench", "generate") for _, header in headers)
+    found = Material([(path.name, header) for path, header in headers])
+    for path, records in read:
+        if records.header["verb"] == "probe":
+            found.probed += records.answers
         else:
-            _join(found, path, rows, **apart)
-    if not (found.rows.answers or found.rows.others or found.lookahead_scored or found.profile):
+            _join(found, path, records, several_planners=len(planners) > 1, beside_measured=measured)
+    if not (found.records.answers or found.records.others or found.probed or found.profile):
         raise RecordError(
-            f"{paths[0]} holds nothing that a report shows: give rows of bench, simulate, probe, profile"
+            f"{paths[0]} holds nothing that a report shows: give records of bench, simulate, probe, profile"
         )
     return found
 
@@ -75,23 +70,22 @@ def gather(paths: Sequence[Path]) -> Material:
 def _read(path: Path) -> Records:
     _, first = next(read_lines(path), (0, {}))
     if first.get("row") == "trace" or first.get("verb") == "trace":
-        raise RecordError(
-            f"{path} is a trace: replay it (draftwood simulate {path} -o ROWS.jsonl) and give those rows"
-        )
-    rows = read_records(path)
-    if not rows.answers and not rows.others:
+        replay = f"draftwood simulate {path} -o RECORDS.jsonl"
+        raise RecordError(f"{path} is a trace: replay it ({replay}) and give those records")
+    records = read_records(path)
+    if not records.answers and not records.others:
         raise RecordError(f"{path} holds a header and nothing to show: run the command that wrote it to its end")
-    return rows
+    return records
 
 
 def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
-    said = {**header.get("provenance", {}), **header.get("settings", {})}
-    return {name: said[name] for name in _SAME if said.get(name) is not None}
+    known = {**header.get("provenance", {}), **header.get("settings", {})}
+    return {name: known[name] for name in _SAME if known.get(name) is not None}
 
 
 def _same_prompts(read: Sequence[tuple[Path, Records]]) -> None:
     prompts: dict[tuple[str, str], tuple[Path, Answer]] = {}
-    for path, answer in ((path, answer) for path, rows in read for answer in rows.answers):
+    for path, answer in ((path, answer) for path, records in read for answer in records.answers):
         first, same = prompts.setdefault((answer.task, answer.name), (path, answer))
         if same.prompt_ids != answer.prompt_ids:
             raise UsageError(
@@ -100,41 +94,39 @@ def _same_prompts(read: Sequence[tuple[Path, Records]]) -> None:
 
 
 def _compare(one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
-    """Refuse files whose timings cannot stand beside each other's."""
+    """Refuse files whose timings cannot be compared."""
     a, b = _facts(one), _facts(two)
-    for name in _SAME:
-        if name in a and name in b and a[name] != b[name]:
-            said = (_described(a, name), _described(b, name))
-            raise UsageError(f"rows of {said[0]} and of {said[1]} cannot stand in one table: make two reports")
-    if one["verb"] == two["verb"] == "bench":
+    differing = next((name for name in _SAME if name in a and name in b and a[name] != b[name]), None)
+    apart = [f"of {_described(facts, differing)}" for facts in (a, b)] if differing else []
+    if not apart and one["verb"] == two["verb"] == "bench":
         for name in ("max_new_tokens", "temperature", "seed"):
             before, now = one["settings"].get(name), two["settings"].get(name)
-            if before != now:
-                raise UsageError(
-                    f"rows with {name} {before!r} and with {now!r} cannot stand in one table: make two reports"
-                )
+            if before != now and not apart:
+                apart = [f"with {name} {before!r}", f"with {now!r}"]
+    if apart:
+        raise UsageError(f"records {apart[0]} and {apart[1]} cannot stand in one table: make two reports")
 
 
 def _described(facts: Mapping[str, Any], differs: str) -> str:
-    """Name what was measured, and what makes it another one."""
+    """Name the model, and the fact that differs."""
     name = " ".join(str(facts[n]) for n in ("model", "dtype") if n in facts)
     if differs in ("model", "dtype"):
         return name
-    said = count(facts[differs], differs[:-1]) if differs in ("threads", "cores") else str(facts[differs])
-    return f"{name} on {said}" if name else said
+    fact = count(facts[differs], differs[:-1]) if differs in ("threads", "cores") else str(facts[differs])
+    return f"{name} on {fact}" if name else fact
 
 
-def _join(found: Material, path: Path, rows: Records, *, several_planners: bool, beside_measured: bool) -> None:
-    known = found.rows.answers
+def _join(found: Material, path: Path, records: Records, *, several_planners: bool, beside_measured: bool) -> None:
+    known = found.records.answers
     base, taken = 1 + max((a.id for a in known), default=-1), {a.key for a in known}
     later = 1 + max((a.round for a in known), default=-1)
     number: dict[int, int] = {}
-    for answer in rows.answers:
+    for answer in records.answers:
         arm = answer.arm
         if several_planners and answer.planner is not None and arm != "none":
             arm = f"{arm} {answer.planner}"  # as simulate names arms of several planners
         if beside_measured and answer.engine == "replay":
-            if arm == "none":  # plain decoding was measured: its replay says nothing
+            if arm == "none":  # plain decoding was measured: its replay adds nothing
                 continue
             arm = f"{arm} (replayed)"
         number[answer.id] = base + len(number)
@@ -142,14 +134,12 @@ def _join(found: Material, path: Path, rows: Records, *, several_planners: bool,
         if answer.key in taken:  # the same run once more: further rounds
             answer.round += later
         known.append(answer)
-    found.runs += bool(rows.answers) and rows.header["verb"] == "bench"
-    found.profile += [row for row in rows.others if row.get("row") in _PROFILE]
-    found.rows.others += [_renumbered(path, row, number) for row in rows.of_kind("difference")]
-    found.rows.others += rows.of_kind("sustained")
-
-
-def _renumbered(path: Path, row: Mapping[str, Any], number: Mapping[int, int]) -> dict[str, Any]:
-    try:
-        return {**row, "answer": number[row["answer"]], "against": number[row["against"]]}
-    except KeyError as error:
-        raise RecordError(f"{path}: a difference names answer {error}, which is not in the file") from error
+    found.runs += bool(records.answers) and records.header["verb"] == "bench"
+    found.profile += [record for record in records.others if record.get("row") in _PROFILE]
+    found.records.others += records.of_kind("sustained")
+    for record in records.of_kind("difference"):
+        try:
+            renumbered = {name: number[record[name]] for name in ("answer", "against")}
+        except KeyError as error:
+            raise RecordError(f"{path}: a difference names answer {error}, which is not in the file") from error
+        found.records.others.append(record | renumbered)

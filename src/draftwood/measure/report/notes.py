@@ -1,4 +1,4 @@
-"""What the table does not say: texts that differ, looped tails, what a probe counted."""
+"""Data of the page's smaller parts: texts that differ, looped tails, counts of a probe."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from draftwood.measure.report.material import Material
 from draftwood.measure.report.standings import PLAIN_ARMS, Standings
 from draftwood.measure.report.steps import Pieces
 
-_BEFORE = 12  # tokens shown before the place where texts part
+_BEFORE = 12  # tokens shown before the place where texts differ
 
 
 def differences(material: Material, standings: Standings) -> dict[str, Any] | None:
-    """Return texts that are not plain's, each with the margin there; None where nothing can differ."""
+    """Return the texts that differ from plain decoding's, with their margins; None if all were replayed."""
     if all(engine == "replay" for engine in standings.arms.values()):
         return None
-    by_id = {answer.id: answer for answer in material.rows.answers}
-    pieces = Pieces(material.rows.answers)
+    by_id = {answer.id: answer for answer in material.records.answers}
+    pieces = Pieces(material.records.answers)
     compared = [r for r in standings.drafted if r["identical"] is not None]
     return {
-        "found": [_difference(row, by_id, pieces) for row in material.rows.of_kind("difference")],
+        "found": [_difference(row, by_id, pieces) for row in material.records.of_kind("difference")],
         "compared": bool(compared),
         "unmeasured": [f"{r['drafter']} on {r['task']}" for r in compared if r["identical"] is False],
     }
@@ -43,24 +43,28 @@ def _difference(row: Mapping[str, Any], by_id: Mapping[int, Answer], pieces: Pie
 
 
 def looped(standings: Standings) -> dict[str, Any] | None:
-    """Return how much of the answers of each task only repeats itself."""
+    """Return how many tokens of each task are looped tails."""
     rows = standings.plain or standings.rows
     if not rows:
         return None
     first = {r["task"]: r for r in reversed(rows)}
-    told = [r for task in standings.tasks if (r := first.get(task)) is not None and r["looped_tokens"]]
-    return {"rows": told, "plain": rows[0]["drafter"] in PLAIN_ARMS}
+    looping = [r for task in standings.tasks if (r := first.get(task)) is not None and r["looped_tokens"]]
+    return {"rows": looping, "plain": rows[0]["drafter"] in PLAIN_ARMS}
 
 
-def lookahead_scored(answers: list[Answer]) -> dict[str, Any] | None:
-    """Return what a probe counted, per task and by match length; None without one."""
+def by_task(answers: list[Answer]) -> dict[str, ProbeCounts]:
+    """Return the counts of a probe per task."""
+    tasks = dict.fromkeys(a.task for a in answers)
+    return {task: ProbeCounts.of(a for a in answers if a.task == task) for task in tasks}
+
+
+def probed(answers: list[Answer]) -> dict[str, Any] | None:
+    """Return the counts of a probe, per task and by match length; None without one."""
     if not answers:
         return None
-    tasks = dict.fromkeys(a.task for a in answers)
-    counts = [(task, ProbeCounts.of([a for a in answers if a.task == task])) for task in tasks]
     whole = ProbeCounts.of(answers)
     return {
-        "tasks": sorted(counts, key=lambda pair: pair[1].accepted_per_target),
+        "tasks": sorted(by_task(answers).items(), key=lambda pair: pair[1].accepted_per_target),
         "whole": whole,
         "by_match": sorted(whole.by_match.items()),
     }

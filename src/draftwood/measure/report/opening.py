@@ -1,4 +1,4 @@
-"""What the page opens with: its title and first sentence, the headline figure with its small table, one answer."""
+"""The top of the page: title, first sentence, the headline figure with its small table, and one answer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from draftwood.measure.probe import ProbeCounts
 from draftwood.measure.records.records import Answer
 from draftwood.measure.report.material import Material
+from draftwood.measure.report.notes import by_task
 from draftwood.measure.report.standings import OURS, PLAIN_ARMS, Row, Standings, interval, length, speedup
 
 
@@ -18,7 +19,7 @@ def title(material: Material) -> str:
 
 
 def lead(material: Material, standings: Standings) -> dict[str, Any]:
-    """Return what the first sentence says: what was measured and, of several arms of ours, the worst result."""
+    """Return the facts of the first sentence: what was measured and, of several arms of ours, the worst result."""
     facts = material.facts
     drafted = {arm: engine for arm, engine in standings.arms.items() if arm not in PLAIN_ARMS}
     others = [engine for engine in drafted.values() if engine not in OURS]
@@ -26,12 +27,12 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
     return {
         "facts": facts,
         "replayed": set(standings.arms.values()) == {"replay"},
-        "answers": len(material.rows.answers),
-        "lookahead_scored": len(material.lookahead_scored),
+        "answers": len(material.records.answers),
+        "probed": len(material.probed),
         "profiled": bool(material.profile),
-        "prompts": len({(a.task, a.name) for a in material.rows.answers}),
+        "prompts": len({(a.task, a.name) for a in material.records.answers}),
         "tasks": len(standings.tasks),
-        "rounds": len({a.round for a in material.rows.answers}),
+        "rounds": len({a.round for a in material.records.answers}),
         "plainly": len(drafted) < len(standings.arms),
         "ours": [arm for arm, engine in drafted.items() if engine in OURS],
         "others": len(others),
@@ -41,9 +42,9 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
 
 
 def figure(material: Material, standings: Standings) -> dict[str, Any] | None:
-    """Return the headline figure, its worst task and the small table; None where nothing has such a figure.
+    """Return the headline figure and its small table, the worst task first; None if nothing was measured.
 
-    It is the speedup where plain decoding was timed, else tokens per pass, and of a probe the accepted share.
+    The figure is the speedup if plain decoding was timed, else tokens per pass; of a probe the accepted share.
     """
     for kind, measure in (("speedup", speedup), ("length", length)):
         means = standings.means(measure)
@@ -57,16 +58,13 @@ def figure(material: Material, standings: Standings) -> dict[str, Any] | None:
                 "of": len(known),
                 "slower": sum(p["speedup"] < 1 for r in rows for p in r["per_prompt"]),
                 "prompts": sum(len(r["per_prompt"]) for r in rows),
-                **_told(best.value, lines),
+                **_lines(best.value, lines),
             }
-    if not material.lookahead_scored:
+    if not material.probed:
         return None
-    counts = [
-        (task, ProbeCounts.of(a for a in material.lookahead_scored if a.task == task).accepted_per_target)
-        for task in dict.fromkeys(a.task for a in material.lookahead_scored)
-    ]
-    whole = ProbeCounts.of(material.lookahead_scored).accepted_per_target
-    return {"kind": "lookahead"} | _told(whole, [{"task": task, "value": value} for task, value in counts])
+    tasks, whole = by_task(material.probed), ProbeCounts.of(material.probed)
+    lines = [{"task": task, "value": counts.accepted_per_target} for task, counts in tasks.items()]
+    return {"kind": "probe"} | _lines(whole.accepted_per_target, lines)
 
 
 def _line(row: Row, value: float, between: list[float] | None) -> dict[str, Any]:
@@ -74,13 +72,13 @@ def _line(row: Row, value: float, between: list[float] | None) -> dict[str, Any]
     return {"task": row["task"], "value": value, "interval": between, "length": length(row), "identical": same}
 
 
-def _told(value: float, lines: list[dict[str, Any]]) -> dict[str, Any]:
+def _lines(value: float, lines: list[dict[str, Any]]) -> dict[str, Any]:
     lines = sorted(lines, key=lambda line: line["value"])
     return {"value": value, "lines": lines, "top": max(1.0, *(line["value"] for line in lines), 0.0)}
 
 
 def first(shown: list[Answer], figure: dict[str, Any] | None, standings: Standings) -> list[Answer]:
-    """Move the answer to the front whose own speedup lies nearest to the headline figure; the rest keep order."""
+    """Move the answer whose own speedup is nearest to the headline figure to the front."""
     if figure is None or figure["kind"] != "speedup":
         return shown
     speedups = {id(a): standings.prompt_speedups(a.task, a.arm).get(a.name) for a in shown}

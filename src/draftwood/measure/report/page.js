@@ -16,9 +16,9 @@
     return `${n} ${n === 1 ? one : many}`;
   }
 
-  // A node of the draft; `state` is yes (accepted), not, or probe (a lookahead node).
+  // A node of the draft; `state` is yes (accepted), not, or lookahead.
   function node(token, belief, source, state) {
-    const told = { yes: "accepted", not: "not accepted", probe: "a lookahead node" }[state];
+    const told = { yes: "accepted", not: "not accepted", lookahead: "a lookahead node" }[state];
     const label = make("span", "sr", `, ${told}, believed`);
     const element = make("span", `node ${state} c${source % 5}`, visible(strings[token]), label, make("small", "", `${belief}%`));
     element.title = `${names[source]}: ${told}, believed ${belief} %`;
@@ -26,7 +26,7 @@
   }
 
   // Nested lists: a run of only children is one line, and branches hang below it.
-  function drawTree([tokens, parents, belief, sources, path, probes]) {
+  function drawTree([tokens, parents, belief, sources, path, lookahead]) {
     const accepted = new Set(typeof path === "number" ? [...tokens.keys()].slice(0, path) : path);
     const children = new Map();
     tokens.forEach((_, i) => {
@@ -34,7 +34,7 @@
       children.set(parent, [...(children.get(parent) ?? []), i]);
     });
     const one = (i) =>
-      node(tokens[i], belief[i] ?? belief, sources[i] ?? sources, accepted.has(i) ? "yes" : probes && probes[i] ? "probe" : "not");
+      node(tokens[i], belief[i] ?? belief, sources[i] ?? sources, accepted.has(i) ? "yes" : lookahead && lookahead[i] ? "lookahead" : "not");
     const branches = (from, look) => {
       const list = make("ul", look);
       for (const first of children.get(from) ?? []) {

@@ -1,4 +1,4 @@
-"""Renders the templates of the page. Whatever they are given is escaped."""
+"""Renders the templates of the page; all values are escaped."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ from draftwood.measure.report.markup import clean, number, percent, place
 
 
 def render(values: dict[str, Any]) -> str:
-    """Return the whole page as HTML; ``values`` are what ``page.html.j2`` and its parts refer to.
+    """Return the page as HTML; ``values`` are the variables of the templates.
 
-    Raises
-    ------
-    UsageError
-        If jinja2 is not installed.
+    Raises `UsageError` if jinja2 is not installed.
     """
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined

@@ -1,4 +1,4 @@
-"""The rows of the table in the order that the whole page keeps, and what each arm comes to over its tasks."""
+"""The table's rows in the order of the page, and the mean of each arm over its tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 PLAIN_ARMS = frozenset(name for names in PLAIN.values() for name in names)
 OURS = ("draftwood", "replay")
-"""Engines of our own loop, in the order in which they stand; those of others follow by name."""
+"""Engines of our own loop, in the order of the page; other engines follow by name."""
 _OF_THE_CLOCK = ("tokens_per_second", "ttft", "tpot", "p95_itl", "seconds", "cpu_share", "end_to_end_speedup")
 
 
@@ -27,16 +27,16 @@ class Mean(NamedTuple):
 
 @dataclass(slots=True)
 class Standings:
-    """The table, ordered."""
+    """The table in the order of the page."""
 
     rows: list[Row]  # as `draftwood.measure.bench.table.table` gives them, the worst first
     tasks: list[str]  # the one with the worst arm first
     arms: dict[str, str]  # arm -> engine: plain decoding, then drafters, then peers
 
     @classmethod
-    def of(cls, rows: Records) -> Standings:
-        """Compute the table and bring it into order."""
-        found = sorted(map(_without_clock, table(rows)), key=_worst_first)
+    def of(cls, records: Records) -> Standings:
+        """Compute the table and sort it."""
+        found = sorted(map(_without_clock, table(records)), key=_worst_first)
         drafted = [r for r in found if r["drafter"] not in PLAIN_ARMS]
         tasks = dict.fromkeys(r["task"] for r in [*drafted, *found])
         arms = {r["drafter"]: r["engine"] for r in sorted(found, key=_arm_order)}
@@ -54,21 +54,21 @@ class Standings:
         return sorted(plain, key=lambda r: self.tasks.index(r["task"]))
 
     def prompt_speedups(self, task: str, arm: str) -> dict[str, float]:
-        """Return prompt -> speedup of a task and arm; nothing where it was not timed against plain decoding."""
+        """Return prompt -> speedup of a task and arm; empty if it was not timed against plain decoding."""
         row = next((r for r in self.rows if (r["task"], r["drafter"]) == (task, arm)), None)
         return {p["name"]: p["speedup"] for p in row["per_prompt"]} if row else {}
 
     def means(self, measure: Callable[[Row], float | None] | None = None) -> list[Mean]:
-        """Return the mean of each drafted arm of which ``measure`` (by default `speedup`) is known."""
+        """Return the mean of ``measure`` (by default `speedup`) for each drafted arm for which it is known."""
         measure, found = measure or speedup, []
         for arm in self.arms:
-            told = [(value, r) for r in self.drafted if r["drafter"] == arm and (value := measure(r))]
-            if mean := geometric_mean(value for value, _ in told):
-                found.append(Mean(arm, mean, min(told, key=lambda pair: pair[0])[1]))
+            known = [(value, r) for r in self.drafted if r["drafter"] == arm and (value := measure(r))]
+            if mean := geometric_mean(value for value, _ in known):
+                found.append(Mean(arm, mean, min(known, key=lambda pair: pair[0])[1]))
         return found
 
     def foremost(self, most: int) -> list[str]:
-        """Return plain arms and the best drafted arms, at most so many of these, in the order of `arms`."""
+        """Return the plain arms and at most ``most`` of the best drafted arms, in the order of `arms`."""
         means = self.means() or self.means(length)
         best = sorted(means, key=lambda mean: mean.value, reverse=True)[:most]
         kept = PLAIN_ARMS | {mean.arm for mean in best}
@@ -103,5 +103,5 @@ def _arm_order(row: Row) -> tuple[bool, int, str, bool, int, str]:
 
 
 def _without_clock(row: Row) -> Row:
-    """A replay's seconds are those of a table of scores, not of a model."""
+    """Remove a replay's seconds, which are those of a table of scores, not of a model."""
     return row | dict.fromkeys(_OF_THE_CLOCK) if row["engine"] == "replay" else row

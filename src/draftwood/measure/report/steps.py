@@ -1,15 +1,14 @@
-"""Steps as compact arrays for the page's script: each text once, each tree by index.
+"""Steps as compact arrays for the page's script, with each text stored once.
 
-``page.js`` reads what `StepData.packed` writes; an entry per step::
+``page.js`` reads what `StepData.packed` returns; an entry per step::
 
     [context, ms, ms of the pass, copied tokens or 0 (those of the path), own token or -1, tree, origins]
     tree:    0, or [tokens, parents or 0 (a chain), belief in % or one for all, sources or one for all,
              path or its length (a chain), lookahead nodes or 0]
     origin:  [source, first of the copied tokens, how many, place, in the prompt, before, context, after]
 
-Texts of single tokens are indexes into one list of strings; those around an origin stand as they are. ``why`` says
-of each step why it drafted as much as it did, or -1: [index of the reason, expected tokens, expected ms], the last
-two only where the planner said them.
+Tokens are indexes into one list of strings; the texts around an origin (before, context, after) are strings.
+``why`` holds per step -1 or [index of the reason, expected tokens, expected ms], the last two if they are known.
 """
 
 from __future__ import annotations
@@ -30,38 +29,30 @@ _AROUND, _CONTEXT = 8, 8
 
 
 class Pieces:
-    """Texts of tokens by id, learnt from every answer that kept them, so that drafts too can be read."""
+    """Texts of tokens by id, collected from every answer that kept them, so that drafts can be shown as text."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
         self._known: dict[int, str] = {}
         for a in answers:
             for ids, pieces in ((a.prompt_ids, a.prompt_pieces), (a.output_ids, a.pieces)):
                 for token, piece in zip(ids, pieces or (), strict=False):
-                    # One token of several for a character has no text alone: any text is better than none.
+                    # A token that is only part of a character may have a text in one place and none in another.
                     if piece or token not in self._known:
                         self._known[token] = piece
 
     def text(self, token: int | None) -> str:
-        """Return a token's text, or its number where it has none alone; None is the end of a text."""
+        """Return a token's text, or its number if it has no text of its own; None is the end of a text."""
         if token is None:
             return "the end"
         return self._known.get(token, "") or f"#{token}"
 
     def joined(self, ids: Sequence[int]) -> str:
-        """Return the text of tokens in a row; what has none alone, as special tokens, is left out."""
+        """Return the text of successive tokens, without those that have no text, such as special tokens."""
         return "".join(self._known.get(token, "") for token in ids)
 
 
 class StepData:
-    """Collects the steps of the answers that are shown.
-
-    Parameters
-    ----------
-    pieces
-        Texts of tokens.
-    names
-        Every drafter of the page -> its number, which decides its look.
-    """
+    """Collects the steps of the answers that are shown; ``names`` maps each drafter of the page to its number."""
 
     def __init__(self, pieces: Pieces, names: Mapping[str, int]) -> None:
         self._pieces, self._names = pieces, names
@@ -71,7 +62,7 @@ class StepData:
         self._why: list[list[Any]] = []
 
     def add(self, answer: Answer) -> None:
-        """Take in an answer's steps."""
+        """Add an answer's steps."""
         text = Text(answer)
         look = [self._names[name] for name in answer.drafters]
         self._answers.append([self._step(step, text, look, len(answer.prompt_ids)) for step in answer.steps])
@@ -88,7 +79,7 @@ class StepData:
         }
 
     def _because(self, account: Account) -> Any:
-        if "right" in (account.step.trace or {}):  # a probe drafts nothing whatever it finds
+        if "right" in (account.step.trace or {}):  # of a probe, which never drafts
             return -1
         known = self._reasons.setdefault(clean(words(account)), len(self._reasons))
         expected = account.expected if account.rows == 1 else None

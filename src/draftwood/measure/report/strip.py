@@ -1,4 +1,4 @@
-"""The strip under a text: a column per step, as high as its draft, coloured as far as it was accepted."""
+"""The strip under a text: a column per step, its height the draft's size, its coloured part what was accepted."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from draftwood.measure.records.records import Answer
 from draftwood.step import MODEL, Step
 
 CELLS = 120
-"""Most columns of a row; longer answers take more rows, so that each column stays wide enough to point at."""
+"""Most columns of a row; longer answers take more rows, so that columns stay wide enough to point at."""
 
-_FEWEST = 40  # columns that a row has room for, however short the answer
-_HEIGHT, _TOP = 24, 3  # of a row, and what is left free above the highest column for marks
+_FEWEST = 40  # columns that a row has room for at least
+_HEIGHT, _TOP = 24, 3  # of a row, and of the space for marks above the highest column
 
 
 def strip(answer: Answer, styles: Sequence[str]) -> dict[str, Any] | None:
@@ -32,7 +32,7 @@ def strip(answer: Answer, styles: Sequence[str]) -> dict[str, Any] | None:
     cells = min(CELLS, max(_FEWEST, len(steps)))
     unit = (_HEIGHT - _TOP) / math.log2(1 + most)
 
-    def top(nodes: int) -> int:  # where a column ends, from above; one node is always to be seen
+    def top(nodes: int) -> int:  # y of a column's upper end; one node must be visible
         return _HEIGHT - (max(2, round(unit * math.log2(1 + nodes))) if nodes else 0)
 
     starts = range(0, len(steps), cells)
@@ -53,7 +53,7 @@ def _row(
     paths = [("nodes", _stairs([top(s.drafted) for s in steps]))]
     taken = [Counter(source for source in s.sources if source != MODEL) for s in steps]
     present = [i for i in range(len(styles)) if any(t[i] for t in taken)]
-    for last in reversed(range(len(present))):  # the whole first, lower parts over it
+    for last in reversed(range(len(present))):  # the whole column first, then its lower parts over it
         ends = [top(sum(t[i] for i in present[: last + 1])) for t in taken]
         paths.append((styles[present[last]], _stairs(ends)))
     paths.append(("base", f"M0 {_HEIGHT}h{len(steps)}"))

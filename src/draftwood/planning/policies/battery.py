@@ -1,4 +1,4 @@
-"""Policy ``battery``: no drafts while the charge is low, since wide passes take more power."""
+"""Policy ``battery``: no drafts while the battery is low, since wide passes take more power."""
 
 from __future__ import annotations
 
@@ -10,22 +10,10 @@ from draftwood.planning.policies.sensors import battery as read_battery
 
 
 class Battery:
-    """Stops drafting below a charge, unless plugged in.
+    """Stops drafting while the charge is below ``below``, a share in [0, 1], and the machine is not plugged in.
 
-    Parameters
-    ----------
-    below
-        Charge, a share in [0, 1], below which nothing is drafted. It is the user's switch, too: 1 never drafts on
-        battery (unless it is full), 0 always does.
-    hysteresis
-        Share above ``below`` at which drafting begins again without a plug.
-    sensor
-        The battery; by default what psutil says of it.
-
-    Raises
-    ------
-    UsageError
-        If a value is out of range.
+    1 never drafts on battery (unless it is full), 0 always does. Drafting begins again at ``below + hysteresis``
+    or with the plug. ``sensor`` is by default what psutil says. `UsageError` if a value is out of range.
     """
 
     name = "battery"
@@ -46,7 +34,7 @@ class Battery:
         return Limit(0 if self._low else None, why=self._why())
 
     def learn(self, state: State) -> None:
-        """Record the charge by which this step was limited, and look for a new one."""
+        """Record the charge by which this step was limited, and read the sensor."""
         state.step.battery = None if self._charge is None else self._charge.share
         charge = self._sensor()
         self._charge = charge if charge is not None and 0 <= charge.share <= 1 else None
@@ -58,8 +46,4 @@ class Battery:
     def _why(self) -> str:
         if self._charge is not None:
             return f"{self._charge.share:.0%}, {'plugged in' if self._charge.plugged else 'on battery'}"
-        if self._sensor.given_up:
-            return "the battery does not answer"
-        if self._sensor.stale:
-            return "the last charge is too old"
-        return "no battery here" if self._sensor.answered else "battery not read yet"
+        return self._sensor.why("battery")

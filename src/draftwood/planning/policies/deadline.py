@@ -1,4 +1,4 @@
-"""Policy ``deadline``: shortens drafts when steps take longer than a time limit."""
+"""Policy ``deadline``: shortens drafts when too many steps take longer than a time limit."""
 
 from __future__ import annotations
 
@@ -8,35 +8,23 @@ from draftwood.contracts import State
 from draftwood.errors import UsageError
 from draftwood.planning.base import Limit
 
-_WINDOW = 64  # steps that are looked at
-_LATE = 0.05  # share of steps that may be late: 95 of 100 are in time
-_EASY = 0.8  # of the limit: steps this quick leave room for more
-_MOST = 64  # draft nodes; nobody needs to be allowed more
-_PATIENCE = 1024  # steps, at most, before a length that failed is tried again
-_REST = 1024  # steps before it is seen again whether plain steps are in time
-_LONGEST = 3600.0  # seconds of a step; anything longer is a clock that jumped
+_WINDOW = 64  # last steps by which the policy decides
+_LATE = 0.05  # share of steps that may be late
+_EASY = 0.8  # share of the time limit below which steps leave room for longer drafts
+_MOST = 64  # draft nodes; a higher limit is lifted altogether
+_PATIENCE = 1024  # most steps before a draft length that was too slow is tried again
+_GIVEN_UP = 1024  # steps without a limit after plain steps were late, too
+_LONGEST = 3600.0  # seconds of a step; a longer time comes from a clock that jumped
 
 
 class Deadline:
-    """Keeps the 95th percentile of inter-token latency under a limit, as far as drafts can be blamed for it.
+    """Keeps the 95th percentile of the seconds per step below ``ms`` milliseconds, if shorter drafts can.
 
-    Tokens of one step arrive together, so the wait between arrivals is a step: in a batch the pass and what is
-    done beside it for each row in turn. When more than 5 % of the last 64 steps were late, half of the draft nodes
-    are allowed; while all but 5 % need less than 80 % of the limit, half more after ``dwell`` steps, and lengths
-    that failed after longer and longer times. Where most plain steps are late, too, it gives up for 1024 steps:
-    the fewer steps, the fewer late ones.
-
-    Parameters
-    ----------
-    ms
-        The limit in milliseconds.
-    dwell
-        Steps in time before drafts may grow.
-
-    Raises
-    ------
-    UsageError
-        If a value is out of range.
+    The tokens of a step arrive together, so a step is the time that a reader waits: the pass, and everything else
+    for each request of the batch. When more than 5 % of the last 64 steps were late, the draft nodes are halved.
+    While 95 % take less than 80 % of the limit, they grow by half after each ``dwell`` steps; lengths that were
+    too slow are tried again after 64, 128, ... 1024 steps. If most plain steps are late, too, there is no limit
+    for 1024 steps, since drafts make the steps fewer. `UsageError` if a value is out of range.
     """
 
     name = "deadline"
@@ -49,24 +37,24 @@ class Deadline:
         self.ms, self.dwell = ms, dwell
         self._nodes: int | None = None
         self._window: deque[float] = deque(maxlen=_WINDOW)
-        self._steps = self._widest = 0  # since the limit changed
-        self._failed, self._patience = _MOST + 1, dwell
-        self._rest = 0
+        self._steps = self._widest = 0  # steps and most draft nodes since the limit changed
+        self._failed, self._patience = _MOST + 1, dwell  # a length that was too slow, and steps until its retry
+        self._given_up = 0  # steps until the limit is tried again
         self._learnt = False
 
     def limit(self, state: State, rows: int, nodes: int) -> Limit:  # noqa: ARG002
-        if self._learnt:  # once per pass, when all its rows have told
+        if self._learnt:  # once per pass, when all its requests were learnt from
             self._learnt = False
             self._decide()
         return Limit(self._nodes, why=self._why())
 
     def learn(self, state: State) -> None:
-        """Take in how long the step took: the pass, which all rows share, and what every row took beside it."""
+        """Add the seconds of the step: the pass, which all requests share, and the rest, which each adds to."""
         step, window = state.step, self._window
         seconds = step.seconds
         if not 0 < seconds < _LONGEST:
             return
-        # A limit of 0 is the only one that probes heed, so any number of them counts as one node.
+        # Only a limit of 0 ends lookahead nodes, so any number of them counts as one node.
         self._widest = max(self._widest, step.drafted, min(1, step.lookahead_scored))
         if self._learnt:
             window[-1] += max(0.0, step.overhead_s)
@@ -76,18 +64,18 @@ class Deadline:
 
     def _why(self) -> str:
         if not self._window:
-            return f"nothing known of {self.ms:g} ms yet"
+            return f"no step measured against {self.ms:g} ms yet"
         ordered = sorted(self._window)
         slow = f"p95 {1000 * ordered[int((1 - _LATE) * (len(ordered) - 1))]:.1f} of {self.ms:g} ms"
-        return f"{slow}, and plain steps are late, too: short drafts cannot help" if self._rest else slow
+        return f"{slow}, and plain steps are late, too: short drafts cannot help" if self._given_up else slow
 
     def _decide(self) -> None:
         late = self._over(1.0) > _LATE * _WINDOW
-        if self._rest:
-            self._rest -= 1
+        if self._given_up:
+            self._given_up -= 1
             if not late and self._steps >= self.dwell:
-                self._rest = 0
-            elif not self._rest:
+                self._given_up = 0
+            elif not self._given_up:
                 self._change(0)
         elif late:
             self._shorten()
@@ -99,14 +87,14 @@ class Deadline:
         return sum(seconds > bound for seconds in self._window)
 
     def _shorten(self) -> None:
-        if not self._widest:  # no draft is to blame
+        if not self._widest:  # plain steps were late
             if 2 * self._over(1.0) > len(self._window):
-                self._rest = _REST
+                self._given_up = _GIVEN_UP
                 self._change(None)
             elif self._nodes is None:
                 self._change(0)
             return
-        if self._widest >= self._failed:  # once more
+        if self._widest >= self._failed:  # the retry was too slow as well
             self._patience = min(_PATIENCE, 2 * self._patience)
         else:
             self._failed, self._patience = self._widest, min(_PATIENCE, 2 * self.dwell)
@@ -116,7 +104,7 @@ class Deadline:
         more = max(nodes + 1, nodes * 3 // 2)
         if self._steps < (self._patience if more >= self._failed else self.dwell):
             return
-        if nodes >= self._failed:  # what failed once holds now
+        if nodes >= self._failed:  # this length was too slow before and is not now
             self._failed, self._patience = _MOST + 1, self.dwell
         self._change(more if more <= _MOST else None)
 

@@ -1,4 +1,4 @@
-"""Policy ``load``: the more requests share the machine, the shorter their drafts."""
+"""Policy ``load``: the more requests are running and waiting, the shorter their drafts."""
 
 from __future__ import annotations
 
@@ -11,28 +11,12 @@ from draftwood.planning.base import Limit
 
 
 class LoadLimit:
-    """Limits drafts by the load: no limit for a single request, no drafts from ``full`` requests on.
+    """Limits drafts by the load, the number of requests that share the pass or wait.
 
-    In between the limit falls in a straight line from ``most``. The load counts the requests that share the pass
-    and those that wait; when it falls, the higher value counts for ``dwell`` seconds more.
-
-    Parameters
-    ----------
-    full
-        Texts, running and waiting, from which on nothing is drafted.
-    most
-        Where the line starts: draft nodes of one text.
-    dwell
-        Seconds.
-    queue
-        Tells how many texts wait, at once; asked once per pass, after it. By default none wait.
-    clock
-        Tells seconds.
-
-    Raises
-    ------
-    UsageError
-        If a value is out of range.
+    A single request has no limit; from two on the limit falls linearly from about ``most`` draft nodes per request
+    to none at ``full`` requests. When the load falls, the higher value counts for ``dwell`` seconds more.
+    ``queue`` returns at once how many requests wait and is called after each pass; by default none do.
+    `UsageError` if a value is out of range.
     """
 
     name = "load"
@@ -55,7 +39,7 @@ class LoadLimit:
         self.full, self.most, self.dwell = full, most, dwell
         self._queue, self._clock = queue, clock
         self._rows = self._waiting = 0
-        self._learnt = False  # from the pass: its rows tell nothing new
+        self._learnt = False  # whether one request of the pass was learnt from; the others tell nothing new
         self._peak, self._since = 0, 0.0
 
     def limit(self, state: State, rows: int, nodes: int) -> Limit:  # noqa: ARG002
@@ -81,8 +65,7 @@ class LoadLimit:
         return f"{said}, {self._peak} within the last {self.dwell:g} s" if before else said
 
     def _wait(self) -> int:
-        """A queue that cannot be asked is an empty one."""
         try:
             return max(0, int(self._queue())) if self._queue is not None else 0
-        except Exception:  # whatever the server's own code thinks of
+        except Exception:  # an error of the server's function must not end a text: no request waits
             return 0

@@ -11,10 +11,10 @@ EVERY = 1.0
 """Seconds between readings, at least."""
 
 _FROZEN = 5.0  # seconds without an answer after which a sensor counts as frozen
-_SHARE = 0.02  # of the time that reading may take: a slow sensor is read less often
-_PAUSE = 30.0  # seconds between readings, at most, however long one took
-_OLD = 60.0  # seconds after which an answer counts no more: above pause and reading, or it would flicker
-_LOWEST, _HIGHEST = 1.0, 150.0  # degrees; sensors without a reading say 0, -273 or 65261.85
+_SHARE = 0.02  # share of the time that readings may take: a slow sensor is read less often
+_PAUSE = 30.0  # most seconds between readings of a slow sensor
+_OLD = 60.0  # seconds after which an answer is too old; more than the longest pause and reading together
+_LOWEST, _HIGHEST = 1.0, 150.0  # degrees Celsius; sensors without a reading say 0, -273 or 65261.85
 
 T = TypeVar("T")
 Start = Callable[[Callable[[], None]], object]
@@ -28,31 +28,14 @@ class Charge(NamedTuple):
 
 
 class Watched(Generic[T]):
-    """The last answer of a sensor that may be slow, raise, talk nonsense or freeze; asking takes microseconds.
+    """Calling it returns the last answer of a sensor, in microseconds: readings run in threads of their own.
 
-    It is read at most once per second, in a thread of its own, since a call that froze cannot be interrupted. One
-    that has not answered for 5 seconds is given up until it does. However long a reading took, 30 seconds after it
-    (``every`` if that is more) it is read again, and an answer older than 60 (twice ``every``) counts no more.
+    The sensor is read at most once per second, a slow one less often, at least every 30 seconds. If it does not
+    answer for 5 seconds it counts as frozen until it does. An answer older than 60 seconds (and twice ``every``)
+    does not count.
 
-    Parameters
-    ----------
-    read
-        Asks the sensor; answers None where there is none.
-    every
-        Seconds between readings, at least.
-    clock
-        Tells seconds.
-    start
-        Runs a reading beside the text; scripted sensors may run at once.
-
-    Attributes
-    ----------
-    answered
-        Whether it was read at all.
-    given_up
-        Whether it is frozen now.
-    stale
-        Whether its last answer, when asked for, was too old to count.
+    ``read`` reads the sensor, which may be slow, raise or hang, and returns None if there is none. ``every`` is
+    the least number of seconds between readings, by ``clock``; ``start`` runs a reading, by default in a thread.
     """
 
     def __init__(
@@ -65,7 +48,7 @@ class Watched(Generic[T]):
         self._read, self._every, self._clock = read, every, clock
         self._start = start or _beside
         self._value: T | None = None
-        self._since: float | None = None  # when it was asked or, later, when it answered
+        self._since: float | None = None  # when the sensor was asked or, later, when it answered
         self._taken = 0.0  # when it answered
         self._wait = every
         self._busy = False
@@ -73,12 +56,12 @@ class Watched(Generic[T]):
         self.answered = False
 
     def __call__(self) -> T | None:
-        """Return the last answer, None without a recent one, and see to it that the next is on its way."""
+        """Return the last answer, None if there is no recent one, and start the next reading if it is due."""
         now = self._clock()
         since = self._wait if self._since is None else now - self._since
         if self._busy:
             self.given_up = self.given_up or since >= _FROZEN
-        elif not 0 <= since < self._wait:  # a clock that was set back is no reason to wait
+        elif not 0 <= since < self._wait:  # or the clock was set back
             self._since, self._busy = now, True
             try:
                 self._start(self._take)
@@ -87,11 +70,19 @@ class Watched(Generic[T]):
         self.stale = self._value is not None and now - self._taken > max(_OLD, 2 * self._every)
         return None if self.given_up or self.stale else self._value
 
+    def why(self, name: str) -> str:
+        """Return why there is no answer at present, as text for ``draftwood explain``."""
+        if self.given_up:
+            return f"the {name} does not answer"
+        if self.stale:
+            return f"the last answer of the {name} is too old"
+        return f"no {name} here" if self.answered else f"{name} not read yet"
+
     def _take(self) -> None:
         started = self._clock()
         try:
             found = self._read()
-        except Exception:  # whatever a driver thinks of
+        except Exception:  # of a driver
             found = None
         self._since = self._taken = self._clock()
         self._wait = max(self._every, min(_PAUSE, (self._taken - started) / _SHARE))
@@ -104,12 +95,12 @@ def _beside(job: Callable[[], None]) -> None:
 
 
 def temperature() -> float | None:
-    """Return degrees Celsius of the hottest sensor of this machine, GPUs included; None where none tells."""
+    """Return the degrees Celsius of the hottest sensor of this machine, GPUs included; None if there is none."""
     return hottest([*_processors(), *_devices()])
 
 
 def hottest(degrees: list[Any]) -> float | None:
-    """Return the highest of those that a machine can have."""
+    """Return the highest value that is a possible temperature, None if there is none."""
     sane = [float(d) for d in degrees if isinstance(d, int | float) and _LOWEST <= d <= _HIGHEST]
     return max(sane, default=None)
 

@@ -13,22 +13,17 @@ from draftwood.planning.base import Limit
 from draftwood.planning.kind import kind_of
 from draftwood.step import SourceStep
 
-_TAIL = 256  # tokens that are looked at
-_LONGEST = 3600.0  # seconds of a step; anything else is a clock that jumped
-_MOST_SETS = 256  # of drafters; the oldest is forgotten
-_ALONE = "one drafter: nothing to choose"
-_UNKNOWN = "text"
-"""The kind of all texts where nobody can read them."""
+_TAIL = 256  # last tokens of the text by which its kind is recognised
+_LONGEST = 3600.0  # seconds of a step; a longer time comes from a clock that jumped
+_MOST_SETS = 256  # sets of drafters that are known; the oldest is forgotten
+_UNKNOWN = "text"  # the kind of every text that cannot be decoded
 
 
 @dataclass(slots=True)
 class _Request:
-    """What is known of one request."""
-
     bandit: Bandit
     kind: str
-    looked: int
-    """Its length when the kind was recognised."""
+    looked: int  # length of the text when its kind was recognised
     arm: int = ALL
     why: str = ""
 
@@ -36,21 +31,9 @@ class _Request:
 class SwitchingPolicy:
     """Asks one drafter of the set or all of them, whichever gives most tokens per second on this kind of text.
 
-    The kind (code, prose, chat, structured) is recognised when a request begins and again every so many tokens;
-    the choice is learnt per kind and set of drafters, which for drafters with a memory means per namespace.
-    With one drafter there is nothing to choose.
-
-    Parameters
-    ----------
-    every
-        Tokens after which the kind is looked at again.
-    decode
-        Token ids to text; None: all text is of one kind.
-
-    Raises
-    ------
-    UsageError
-        If ``every`` is below 1.
+    The kind (code, prose, chat, structured) is recognised when a request begins and after each ``every`` tokens,
+    by the text that ``decode`` makes of token ids; without it all text counts as one kind. What is learnt belongs
+    to one kind of text and one set of drafters with their options. `UsageError` if ``every`` is below 1.
     """
 
     name = "switching"
@@ -62,57 +45,57 @@ class SwitchingPolicy:
         self._decode = decode
         self._bandits: dict[tuple[str, ...], Bandit] = {}
         self._requests: WeakKeyDictionary[State, _Request] = WeakKeyDictionary()
-        self._width = _Slope()
-        self._rows = 1
+        self._node_cost = _NodeCost()
+        self._rows = 1  # requests that share the pass
 
     def limit(self, state: State, rows: int, nodes: int) -> Limit:
         self._rows, drafters = rows, state.drafters
-        if _alone(drafters):
+        if sum(drafter is not None for drafter in drafters) < 2:
             self._requests.pop(state, None)
-            return Limit(why=_ALONE)
-        if not nodes:  # nobody will be asked, so there is nothing to choose
+            return Limit(why="one drafter: nothing to choose")
+        if not nodes:  # no drafter will be asked, so there is nothing to choose
             known = self._requests.get(state)
             return Limit(why="nothing decided yet" if known is None else known.why)
         request = self._look(state)
         arm = request.bandit.arm(request.kind)
-        if arm != ALL and drafters[arm - 1] is None:  # it was disabled for this request
+        if arm != ALL and drafters[arm - 1] is None:  # disabled for this request
             arm = ALL
         request.arm, request.why = arm, self._said(request.kind, arm, drafters)
         mask = None if arm == ALL else [i == arm - 1 for i in range(len(drafters))]
-        return Limit(sources=mask, why=request.why)
+        return Limit(drafters=mask, why=request.why)
 
     def learn(self, state: State) -> None:
         request, step = self._requests.get(state), state.step
         if request is None or not 0 < step.score_s <= step.seconds < _LONGEST:
             return
         tokens, width = len(step.emitted), 1 + step.drafted + step.lookahead_scored
-        self._width.learn(width, step.score_s)
+        self._node_cost.learn(width, step.score_s)
         seconds = step.score_s / self._rows + step.overhead_s
         if not any(source.calls for source in step.by_source):  # the planner or another policy drafted nothing
             request.bandit.idle(request.kind)
         elif request.arm != ALL:
-            request.bandit.alone(request.kind, request.arm, tokens, seconds)
+            request.bandit.learn_one(request.kind, request.arm, tokens, seconds)
         else:
             drafting = sum(source.draft_s for source in step.by_source)
-            told: list[tuple[float, float] | None] = [
+            each: list[tuple[float, float] | None] = [
                 (min(tokens, 1 + source.accepted), self._with_one(source, seconds, width, drafting))
                 if source.calls
-                else None  # disabled, or the planner lets it rest
+                else None  # disabled, or left out by the planner
                 for source in step.by_source
             ]
-            request.bandit.together(request.kind, [(tokens, seconds), *told])
+            request.bandit.learn_all(request.kind, [(tokens, seconds), *each])
 
     def _with_one(self, source: SourceStep, seconds: float, width: int, drafting: float) -> float:
         """Estimate the seconds of this step with this drafter alone: a narrower pass and less drafting."""
         narrower = width - (1 + source.kept + source.lookahead_nodes)
-        least = 0.1 * seconds  # the slope is a guess, and no pass is for nothing
-        return max(least, seconds - self._width.slope * narrower - (drafting - source.draft_s))
+        least = 0.1 * seconds  # the cost of a node is an estimate, and no pass takes no time
+        return max(least, seconds - self._node_cost.seconds * narrower - (drafting - source.draft_s))
 
     def _look(self, state: State) -> _Request:
-        """The request, its kind recognised if that is due."""
+        """Return what is known of the request; its kind is recognised again if that is due."""
         request, length = self._requests.get(state), state.length
-        if request is None or request.bandit.sources != len(state.drafters):  # the next turn may have others
-            bandit = self._bandit(tuple(map(_named, state.drafters)))
+        if request is None or request.bandit.drafters != len(state.drafters):  # the next turn may have others
+            bandit = self._bandit(tuple(d.label if d is not None else "" for d in state.drafters))
             request = self._requests[state] = _Request(bandit, self._kind(state), length)
         elif not request.looked <= length < request.looked + self.every:
             request.kind, request.looked = self._kind(state), length
@@ -128,48 +111,40 @@ class SwitchingPolicy:
             return _UNKNOWN
         try:
             return kind_of(self._decode(state.ids[-_TAIL:]))
-        except Exception:  # somebody else's tokenizer: whatever it raises, the text goes on
+        except Exception:  # whatever the user's tokenizer raises must not end the text
             return _UNKNOWN
 
     def _said(self, kind: str, arm: int, drafters: Sequence[Declaration | None]) -> str:
         chosen = drafters[arm - 1] if arm != ALL else None
-        who = chosen.name if chosen is not None else "all sources"
-        note = ", all text taken for alike: no tokenizer" if self._decode is None else ""
+        who = chosen.name if chosen is not None else "all drafters"
+        note = ", without a tokenizer all text counts as one kind" if self._decode is None else ""
         return f"{kind}: {who}{note}"
 
 
-def _alone(drafters: Sequence[Declaration | None]) -> bool:
-    return sum(d is not None for d in drafters) < 2
+class _NodeCost:
+    """Estimates by linear regression how many seconds one more node adds to a pass.
 
-
-def _named(drafter: Declaration | None) -> str:
-    return drafter.label if drafter is not None else ""
-
-
-class _Slope:
-    """Seconds that one node more costs, learnt from the passes; to begin with a share of a pass.
-
-    The share is that of cheap wide passes, on purpose: too high a one would credit single sources with time that
-    leaving the others out does not save. Two widths are enough to correct it.
+    The prior is 4 % of a pass over one token, on purpose a low value: with a high one a single drafter would be
+    credited with time that leaving the others out does not save. Two widths are enough to correct it.
     """
 
-    _SHARE = 0.04  # of a pass over one token
-    _KEEP = 0.99
+    _SHARE = 0.04
+    _KEEP = 0.99  # weight of earlier passes
 
     def __init__(self) -> None:
         self._n = self._w = self._y = self._ww = self._wy = 0.0
 
     def learn(self, width: int, seconds: float) -> None:
-        """Take in a pass; one that was interrupted counts as twice the usual."""
+        """Record the seconds of a pass over ``width`` tokens, an outlier as about twice the average."""
         if self._n:
-            seconds = min(seconds, 2 * self._y / self._n + self.slope * width)
+            seconds = min(seconds, 2 * self._y / self._n + self.seconds * width)
         keep = self._KEEP
         self._n, self._w, self._y = keep * self._n + 1, keep * self._w + width, keep * self._y + seconds
         self._ww, self._wy = keep * self._ww + width * width, keep * self._wy + width * seconds
 
     @property
-    def slope(self) -> float:
-        """Seconds per node, never below 0."""
+    def seconds(self) -> float:
+        """Seconds per node, at least 0."""
         if not self._n:
             return 0.0
         width, seconds = self._w / self._n, self._y / self._n

@@ -1,4 +1,4 @@
-"""Policy ``thermal``: short drafts while the machine is hot, before it throttles itself."""
+"""Policy ``thermal``: short drafts while the machine is hot, so that it need not throttle."""
 
 from __future__ import annotations
 
@@ -12,27 +12,11 @@ from draftwood.planning.policies.sensors import Watched, hottest, temperature
 
 
 class Thermal:
-    """Limits drafts to ``nodes`` above ``hot`` degrees, until it is clearly cooler again.
+    """Limits drafts to ``nodes`` draft nodes once the machine is hotter than ``hot`` degrees Celsius.
 
-    Parameters
-    ----------
-    hot
-        Degrees Celsius of the hottest sensor above which drafts are shortened.
-    nodes
-        Most draft nodes while it is hot.
-    hysteresis
-        Degrees below ``hot`` at which they may grow again.
-    dwell
-        Seconds that they stay short at least.
-    sensor
-        Degrees Celsius; by default the hottest sensor that psutil or NVIDIA's library knows.
-    clock
-        Tells seconds, for ``dwell``.
-
-    Raises
-    ------
-    UsageError
-        If a value is out of range.
+    The limit ends below ``hot - hysteresis`` degrees, at the earliest after ``dwell`` seconds by ``clock``. The
+    ``sensor`` is by default the hottest that psutil or NVIDIA's library knows. `UsageError` if a value is out of
+    range.
     """
 
     name = "thermal"
@@ -59,13 +43,13 @@ class Thermal:
         self._sensor = sensor if sensor is not None else Watched(temperature)
         self._clock = clock
         self._degrees: float | None = None
-        self._since: float | None = None  # when drafts became short
+        self._since: float | None = None  # when the limit began
 
     def limit(self, state: State, rows: int, nodes: int) -> Limit:  # noqa: ARG002
         return Limit(None if self._since is None else self.nodes, why=self._why())
 
     def learn(self, state: State) -> None:
-        """Record the degrees by which this step was limited, and look for new ones."""
+        """Record the degrees by which this step was limited, and read the sensor."""
         state.step.temperature = self._degrees
         degrees = self._degrees = hottest([self._sensor()])
         if degrees is None:
@@ -79,8 +63,4 @@ class Thermal:
     def _why(self) -> str:
         if self._degrees is not None:
             return f"{self._degrees:.1f} °C"
-        if self._sensor.given_up:
-            return "the temperature sensor does not answer"
-        if self._sensor.stale:
-            return "the last temperature is too old"
-        return "no temperature sensor here" if self._sensor.answered else "temperature not read yet"
+        return self._sensor.why("temperature sensor")

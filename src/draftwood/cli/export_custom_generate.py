@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from draftwood.cli import options
+from draftwood.errors import ModelNotFoundError, UsageError
 
 Folder = Annotated[Path, typer.Argument(help="A model's folder, with its config.json.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a custom_generate/generate.py that is there.")]
@@ -34,7 +35,6 @@ def export_custom_generate(
 ) -> None:
     """Write custom_generate/generate.py into a model's folder, so that model.generate drafts."""
     from draftwood.drafters.load import load as load_drafters
-    from draftwood.errors import ModelNotFoundError, UsageError
     from draftwood.measure.records.lines import whole_file
     from draftwood.planning.load import load as load_planner
 

@@ -1,0 +1,146 @@
+"""Shows what verbs found: consoles, progress, tables, one JSON document; imports rich when needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_PIPE_WIDTH = 200
+_MINUTE = 60.0
+
+
+class CtrlC:
+    """A block that Ctrl-C ends early; ``pressed`` says afterwards whether it did."""
+
+    pressed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        self.pressed = kind is KeyboardInterrupt
+        return self.pressed
+
+
+def finish(document: Any, show: Callable[[], None], *, as_json: bool, interrupted: bool = False) -> None:
+    """Print a document as JSON, or show it to people; after Ctrl-C, leave with exit code 130."""
+    if as_json:
+        print(json.dumps(document))
+    else:
+        show()
+    if interrupted:
+        raise typer.Exit(130)
+
+
+def console(stream: TextIO | None = None) -> Console:
+    """Return a console, by default on standard output; it styles only on a terminal without NO_COLOR."""
+    from rich.console import Console
+
+    stream = stream or sys.stdout
+    plain = bool(os.environ.get("NO_COLOR")) or not stream.isatty()
+    return Console(
+        file=stream,
+        color_system=None if plain else "auto",
+        width=None if stream.isatty() else _PIPE_WIDTH,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=True,
+    )
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Show on a terminal that something takes a while."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with console(sys.stderr).status(f"{what} …"):
+        yield
+
+
+@contextmanager
+def progress(title: str = "") -> Iterator[Callable[[int, int, str], None]]:
+    """Show a bar on a terminal's standard error; yields (done, all, what comes now) -> None.
+
+    Elsewhere, a bar without ``title`` is a line a minute, and one with a title says nothing.
+    """
+    if not sys.stderr.isatty():
+        yield _line_a_minute() if not title else lambda _done, _total, _what: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    titles = [TextColumn(title)] if title else []
+    columns = (*titles, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+        line = bar.add_task("")
+        yield lambda done, total, what: bar.update(line, completed=done, total=total, description=what)
+
+
+def _line_a_minute() -> Callable[[int, int, str], None]:
+    said = monotonic()
+
+    def say(done: int, total: int, what: str) -> None:
+        nonlocal said
+        if monotonic() - said > _MINUTE:
+            said = monotonic()
+            print(f"{done} of {total}, {what}", file=sys.stderr, flush=True)
+
+    return say
+
+
+def table(first: str, *columns: str, last: str | None = None, rows: Iterable[Sequence[str]] = ()) -> Table:
+    """Return a table without lines: the first and ``last`` column to the left, numbers to the right."""
+    from rich.table import Table
+
+    table = Table(first, box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right")
+    if last is not None:
+        table.add_column(last)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def number(value: float | None, digits: int = 2, factor: float = 1.0) -> str:
+    """Format a number for a cell; nothing for None."""
+    return "" if value is None else f"{factor * value:.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """Format a share for a cell; nothing for None."""
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def visible(text: str) -> str:
+    """Return text on one line, without characters that a terminal would obey."""
+    from draftwood.measure.report.markup import clean
+
+    return clean(text).replace("\n", "↵").replace("\t", "⇥")
+
+
+def shower(tokenizer: Any) -> Callable[[int], str]:
+    """Return a function that gives a token's text, or ``#`` and its id where it has none."""
+    from draftwood.api.prompts import decoder
+
+    decode = decoder(tokenizer)
+    return lambda token: decode([token]) or f"#{token}"
+
+
+def say_skipped(skipped: dict[str, int], most: int | None = None) -> None:
+    """Say on standard error how many files were left out, and why; ``most`` reasons, the most frequent first."""
+    if skipped:
+        reasons = sorted(skipped.items(), key=lambda item: -item[1])[:most]
+        print("left out: " + ", ".join(f"{count:,} {reason}" for reason, count in reasons), file=sys.stderr)

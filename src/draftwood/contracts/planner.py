@@ -1,0 +1,126 @@
+"""The planner: how much is drafted in each step, and how much of it is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from draftwood.contracts.drafter import Feedback, Needs
+from draftwood.contracts.target import Capabilities, Floats, Ints
+from draftwood.step import RunningStep
+from draftwood.tree import TokenTree
+
+
+@dataclass(frozen=True, eq=False)
+class Declaration:
+    """What a drafter declares, read once (`draftwood.drafters.declaring.declared`).
+
+    Attributes
+    ----------
+    name
+        The drafter's.
+    label
+        Name and options, the same in every run: what is learnt about a drafter is stored under it.
+    prior : float32[n_evidence]
+        A read-only copy of the drafter's.
+    needs
+        The drafter's.
+    """
+
+    name: str
+    label: str
+    prior: Floats
+    needs: Needs
+
+
+class State(Protocol):
+    """What a planner may know of a running request."""
+
+    @property
+    def drafters(self) -> Sequence[Declaration | None]:
+        """The set in order; None where a drafter was disabled for this request."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def length(self) -> int:
+        """Committed tokens, prompt included."""
+        ...
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that may still be emitted, at least 1."""
+        ...
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """Committed tokens, prompt included; not to be written to."""
+        ...
+
+    @property
+    def greedy(self) -> bool: ...
+
+    @property
+    def traced(self) -> bool:
+        """Whether the reasons for each plan are recorded: `Step.trace`."""
+        ...
+
+    @property
+    def step(self) -> RunningStep:
+        """Record of the current step; in `PlannerSession.ask`, of the last one.
+
+        In `PlannerSession.learn` it has the seconds of its pass, by the loop's clock. Planners may write its
+        ``held``, ``temperature``, ``battery`` and, where traced, ``trace``.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one drafter is asked for in one step: the arguments of `DraftSession.draft`."""
+
+    nodes: int
+    lookahead_nodes: int
+    accept_rates: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is scored for one request: the pruned tree, and per drafter the index of each proposed node in it.
+
+    The index of a pruned node is -1.
+    """
+
+    tree: TokenTree
+    node_map: tuple[Ints, ...]
+
+
+class PlannerSession(Protocol):
+    """A planner's side of one call, whose texts share each pass. Used by one thread at a time."""
+
+    def ask(self, states: Sequence[State]) -> list[list[Ask]]:
+        """Per request and drafter of its set: how much to ask for."""
+        ...
+
+    def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
+        """Merge each request's proposals (one tree per drafter of its set) and drop what is not worth scoring."""
+        ...
+
+    def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
+        """Take in the result of a pass, per request and drafter."""
+        ...
+
+
+class Planner(Protocol):
+    """Decides how much is drafted and how much of it is scored, possibly nothing. Owns the acceptance rates.
+
+    Calls and threads may share it. What it knows between `PlannerSession.ask` and `PlannerSession.learn` belongs
+    to the session; what it has learnt is its own, behind a lock.
+    """
+
+    def open(self) -> PlannerSession:
+        """Start a call; a session needs no closing."""
+        ...

@@ -1,0 +1,168 @@
+"""The target: a model that scores trees of draft tokens."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.tree import TokenTree
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a target can do, declared before a request starts.
+
+    Attributes
+    ----------
+    vocab_size
+        Token ids lie in ``[0, vocab_size)``.
+    max_positions
+        The longest text, prompt included.
+    trees
+        False: it scores chains only.
+    rollback
+        How rejected tokens leave the cache: cut off (``truncate``), by restoring a snapshot and reading the
+        accepted ones again (``snapshot``), or not at all (``none``: then nothing is drafted).
+    batch
+        Several sessions share one pass.
+    top_k
+        `Scores.top_k` is offered.
+    hidden
+        Layers whose hidden states `Scores.hidden` gives.
+    max_pass
+        Most tokens of one scoring pass, the root included.
+    widths
+        Sizes to which passes are padded, ascending: up to the next size, more tokens cost nothing. Passes larger
+        than the last size, and all passes where this is empty, are not padded.
+    """
+
+    vocab_size: int
+    max_positions: int
+    trees: bool = True
+    rollback: Literal["truncate", "snapshot", "none"] = "truncate"
+    batch: bool = False
+    top_k: bool = True
+    hidden: tuple[int, ...] = ()
+    max_pass: int = 1 << 16
+    widths: tuple[int, ...] = ()
+
+    def filled(self, tokens: int) -> int:
+        """Return the padded size of a pass over so many tokens."""
+        at = bisect_left(self.widths, tokens)
+        return self.widths[at] if at < len(self.widths) else tokens
+
+
+class Scores(Protocol):
+    """The scores of each row of one pass, computed when asked for."""
+
+    def argmax(self, row: int) -> int:
+        """Best token by the raw scores of this row, the lowest id on a tie; -1 if one is NaN or all are -inf."""
+        ...
+
+    def raw(self, row: int) -> Any:
+        """Raw scores of one row, [vocab], in the target's own array type; not to be written to."""
+        ...
+
+    def numpy(self, array: Any) -> Floats:
+        """Convert a row of the target's own array type to float32[vocab]; may share memory."""
+        ...
+
+    def top_k(self, k: int) -> tuple[Ints, Floats]:
+        """Ids int32[rows, k] and probabilities float32[rows, k] of the best tokens of all rows, best first.
+
+        With a vocabulary smaller than k, ``min(k, vocab)`` columns. The first column is `argmax`. A row with a
+        NaN, or without a finite best score, gets arbitrary ids of the vocabulary with probability 0: rows off the
+        accepted path may hold anything.
+        """
+        ...
+
+    def hidden(self, layer: int) -> Any:
+        """Hidden states of a declared layer, [rows, width], in the target's own array type."""
+        ...
+
+
+Watch = Callable[[int, Scores], None]
+"""``watch(position, scores)``: sees the scores of text while the target reads it, one call per chunk, in order.
+
+``position`` is that of the token of row 0; the rows are consecutive tokens, and must be read before the call
+returns. Each token given to `Target.open` or `Target.extend` comes once, but for those that were cached already.
+"""
+
+
+class TargetSession(Protocol):
+    """One text in the target's cache."""
+
+    @property
+    def length(self) -> int:
+        """Cached tokens: during decoding, every committed one but the last."""
+        ...
+
+    @property
+    def replay(self) -> int:
+        """Committed tokens that the next pass reads again because a snapshot was restored; else 0."""
+        ...
+
+    def keep(self, path: Sequence[int]) -> None:
+        """After a pass: commit the root and these nodes of the scored tree (a path), drop the rest."""
+        ...
+
+    def truncate(self, length: int) -> None:
+        """Cut the cached text to its first ``length`` tokens, or to fewer where the rest must be read again.
+
+        Whoever cuts then reads on from `length` (`Target.extend`).
+        """
+        ...
+
+    def fork(self) -> TargetSession:
+        """Return an independent copy."""
+        ...
+
+    def close(self) -> None:
+        """Free the cache; closing twice is harmless."""
+        ...
+
+
+class Target(Protocol):
+    """A model that scores trees. Requests may share it; it owns the cache, in which each session is a slot.
+
+    Sessions do not know their target.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def open(
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
+    ) -> Sequence[tuple[TargetSession, Scores]]:
+        """Read the prompts; per prompt a session and the scores of its last token as row 0.
+
+        ``reserve`` is how many more tokens per prompt the caller expects to commit. ``watch`` holds one function
+        per prompt; with it, the scores of all tokens that are read are computed.
+        """
+        ...
+
+    def extend(
+        self, texts: Sequence[tuple[Any, Sequence[int]]], watch: Sequence[Watch] | None = None
+    ) -> Sequence[Scores]:
+        """Read more text into sessions of this target, each given once, in shared passes where it can.
+
+        For each (session, ids) the scores of its last token as row 0; ``watch`` as in `open`.
+        """
+        ...
+
+    def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> Sequence[Scores]:
+        """One pass: for each (session of this target, root token, tree) scores of the root and of every node.
+
+        If a session is scored again without `TargetSession.keep`, the earlier pass is undone. A pass over a single
+        root must depend on that text alone, whatever the cache held before: it decides where a row of a larger
+        pass is broken.
+        """
+        ...

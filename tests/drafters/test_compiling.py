@@ -1,0 +1,259 @@
+"""What is compiled: how many kernels, for which arrays, and that none on disk is ever out of date."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import draftwood
+from draftwood.drafters.load import DRAFTERS, load
+from draftwood.drafters.suffix.automaton import SuffixAutomaton
+from draftwood.drafters.suffix.grow_kernel import CLASSES, grow
+from draftwood.index.compiling import KERNELS, inner, stamp
+from draftwood.index.frontier import PARENT, bar, empty, offer, take
+
+OPENED = """
+from draftwood.drafters.load import DRAFTERS, load
+for name in DRAFTERS:
+    (drafter,) = load(name)
+    session = drafter.open([1, 2, 3, 1, 2], None)
+    session.extend([3, 1])
+    session.draft(8, 0, drafter.prior)
+    session.close()
+from draftwood.index.compiling import KERNELS
+names = [f"{kernel.py_func.__module__}.{kernel.__name__}" for kernel in KERNELS]
+print(*sorted(name.removeprefix("draftwood.drafters.") for name in names))
+"""
+
+ENTRIES = (
+    "corpus.kernel.grow",
+    "llama_cpp.ngram_chain_kernel.draft",
+    "llama_cpp.ngram_counts_kernel.count",
+    "llama_cpp.ngram_counts_kernel.propose",
+    "llama_cpp.ngram_pool.read_and_follow",
+    "ngram.grow_kernel.advance",
+    "ngram.grow_kernel.grow",
+    "parrot.kernel.suggest",
+    "prediction.grow_kernel.draft",
+    "recycling.kernel.grow",
+    "recycling.kernel.record",
+    "suffix.grow_kernel.grow",
+    "suffix.kernel.append",
+)
+
+KERNEL = """
+from draftwood.index.compiling import compiled
+from draftwood.index.helper_of_a_test import helped
+@compiled("i8(i8)")
+def answer(number):
+    return helped(number)
+"""
+HELPER = """
+from draftwood.index.compiling import inner
+ADDED = {added}
+@inner
+def helped(number):
+    return number * {times} + ADDED
+"""
+ASKED = (
+    "from draftwood.index.kernel_of_a_test import answer; print(answer(10), sum(answer.stats.cache_hits.values()))"
+)
+
+
+def run(code, **environment):
+    settings = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=settings | environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A copy of the package that may be edited, with a kernel that calls a helper in another file."""
+    source = Path(draftwood.__file__).parent
+    copy = tmp_path / "src" / "draftwood"
+    for file in ("__init__.py", "index/__init__.py", "index/compiling.py"):
+        (copy / file).parent.mkdir(parents=True, exist_ok=True)
+        if file != "__init__.py":
+            shutil.copy(source / file, copy / file)
+    (copy / "__init__.py").touch()
+    (copy / "index" / "kernel_of_a_test.py").write_text(KERNEL)
+    return copy / "index"
+
+
+def ask(package, added, times=2, **environment):
+    """What the kernel answers once the helper says this, and whether it came from disk."""
+    helper = package / "helper_of_a_test.py"
+    helper.write_text(HELPER.format(added=added, times=times))
+    shutil.rmtree(package / "__pycache__" / helper.stem, ignore_errors=True)
+    for old in package.glob("__pycache__/helper_of_a_test.*.pyc"):  # Python itself looks at whole seconds only
+        old.unlink()
+    found, hits = run(ASKED, PYTHONPATH=str(package.parent.parent), **environment).split()
+    return int(found), int(hits)
+
+
+def compiled_files(folder):
+    return sorted(path.name for path in folder.rglob("*.nb?"))
+
+
+# --- how much is compiled ----------------------------------------------------------------------------------------
+
+
+def test_all_drafters_together_compile_13_kernels():
+    assert tuple(run(OPENED, PYTHONPATH=str(Path(draftwood.__file__).parent.parent)).split()) == ENTRIES
+
+
+def test_a_kernel_takes_read_only_arrays_and_writable_ones_as_it_is():
+    automaton = SuffixAutomaton([1, 2, 3, 1, 2])
+    writable = np.full(CLASSES, 0.5, dtype=np.float32)
+    frozen = writable.copy()
+    frozen.flags.writeable = False
+    trees = [
+        automaton.grow(accept_rates, 4, depth=4, branches=4)[0].tolist() for accept_rates in (writable, frozen)
+    ]
+    assert trees[0] == trees[1]
+    assert len(grow.signatures) == 1
+    for name in DRAFTERS:
+        for drafter in load(name):
+            accept_rates = drafter.prior.copy()
+            accept_rates.flags.writeable = False
+            drafter.open([1, 2, 3, 1, 2], None).draft(4, 0, accept_rates)
+    assert all(len(kernel.signatures) == 1 for kernel in KERNELS)
+
+
+def test_accept_rates_of_any_layout_grow_the_same_tree():
+    automaton = SuffixAutomaton([1, 2, 3, 1, 2])
+    plain = np.linspace(0.1, 0.9, CLASSES, dtype=np.float32)
+    unaligned = np.zeros(4 * CLASSES + 1, dtype=np.uint8)[1:].view(np.float32)
+    unaligned[:] = plain
+    strided = np.repeat(plain, 2)[::2]
+    trees = [
+        automaton.grow(accept_rates, 4, depth=4, branches=4)[0].tolist()
+        for accept_rates in (plain, unaligned, strided)
+    ]
+    assert trees[0] == trees[1] == trees[2]
+
+
+# --- on disk -----------------------------------------------------------------------------------------------------
+
+
+def test_a_change_in_a_helper_of_another_file_is_seen(package):
+    assert ask(package, 1) == (21, 0)
+    assert ask(package, 1) == (21, 1)
+    assert ask(package, 5) == (25, 0)  # a constant
+    assert ask(package, 5, times=3) == (35, 0)  # the code
+    assert ask(package, 1) == (21, 1)  # as at first: still there
+
+
+def test_old_versions_are_removed(package):
+    for added in range(6):
+        assert ask(package, added) == (20 + added, 0)
+    names = compiled_files(package)
+    assert len([name for name in names if name.endswith(".nbi")]) == 3
+    assert len(names) == 6
+    assert ask(package, 5) == (25, 1)
+
+
+def test_a_damaged_file_is_compiled_anew(package):
+    ask(package, 1)
+    for file in package.rglob("*.nbc"):
+        file.write_bytes(file.read_bytes()[:100])
+    for file in package.rglob("*.nbi"):
+        file.write_bytes(b"")
+    assert ask(package, 1) == (21, 0)
+    assert ask(package, 1) == (21, 1)
+
+
+def test_where_the_package_cannot_be_written_to_another_folder_is_used(package, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    assert ask(package, 1, NUMBA_CACHE_DIR=str(elsewhere)) == (21, 0)
+    assert not compiled_files(package)
+    assert len(compiled_files(elsewhere)) == 2
+    assert ask(package, 1, NUMBA_CACHE_DIR=str(elsewhere)) == (21, 1)
+
+
+def test_without_any_folder_a_kernel_is_compiled_all_the_same(package, tmp_path):
+    (package / "__pycache__").touch()  # no folder, nor can it become one
+    (tmp_path / "file").touch()
+    nowhere = {"HOME": str(tmp_path / "file"), "XDG_CACHE_HOME": str(tmp_path / "file" / "cache")}
+    for _ in range(2):
+        helper = package / "helper_of_a_test.py"
+        helper.write_text(HELPER.format(added=1, times=2))
+        assert run(ASKED, PYTHONPATH=str(package.parent.parent), **nowhere) == "21 0"
+
+
+def test_processes_that_compile_at_once_do_not_disturb_each_other(package):
+    helper = package / "helper_of_a_test.py"
+    helper.write_text(HELPER.format(added=1, times=2))
+    settings = os.environ | {"PYTHONPATH": str(package.parent.parent)}
+    command = [sys.executable, "-c", ASKED]
+    some = [subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert {process.communicate()[0].split()[0] for process in some} == {"21"}
+    assert ask(package, 1) == (21, 1)
+
+
+def test_the_stamp_is_the_same_in_every_process():
+    code = "from draftwood.index.compiling import *; import draftwood.drafters.recycling.kernel as k"
+    code += "; print(*(stamp(kernel.py_func, False) for kernel in KERNELS))"
+    path = str(Path(draftwood.__file__).parent.parent)
+    told = {run(code, PYTHONPATH=path, PYTHONHASHSEED=seed) for seed in ("1", "2")}
+    assert len(told) == 1
+    assert " 0x" not in told.pop()
+
+
+def test_the_stamp_follows_helpers_of_helpers():
+    def kernel():
+        return middle()
+
+    assert stamp(kernel) != stamp(kernel, "option")
+    assert stamp(grow.py_func) != stamp(bar.py_func)
+
+
+# --- the frontier ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_frontier_takes_the_likeliest_first_and_of_equals_the_first(seed):
+    rng = np.random.default_rng(seed)
+    nodes = int(rng.integers(1, 9))
+    (order, chance, entries), tree = empty.py_func(nodes, 2), np.empty((3, nodes), dtype=np.int32)
+    waiting, offered = [], 0
+    for node in range(nodes):
+        room = nodes - node
+        for _ in range(rng.integers(0, 6)):
+            likely = float(rng.integers(0, 4)) / 4
+            kept = sorted(waiting, key=lambda pair: (-pair[0], pair[1]))[:room]
+            assert bar.py_func(order, chance, room) == (kept[-1][0] if len(kept) == room else -1.0)
+            slot = offer.py_func(order, chance, room, likely)
+            assert (slot >= 0) == (len(kept) < room or likely > kept[-1][0])
+            if slot >= 0:
+                entries[slot] = offered, 7, node - 1, node
+            waiting.append((likely, offered))
+            offered += 1
+        slot = take.py_func(order, entries, tree, node)
+        if not waiting:
+            assert slot == -1
+            return
+        best = min(waiting, key=lambda pair: (-pair[0], pair[1]))
+        waiting.remove(best)
+        assert (chance[slot], *tree[:, node]) == (best[0], best[1], entries[slot, PARENT], 7)
+
+
+def test_python_calls_to_a_helper_compile_it_once():
+    @inner
+    def twice(number):
+        return 2 * number
+
+    assert (twice(2), twice(3)) == (4, 6)
+    assert len(twice._twin.signatures) == 1
+
+
+def middle():
+    return 1
