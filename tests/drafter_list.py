@@ -53,10 +53,11 @@ def _corpus(target: ToyTarget, seed: int) -> Corpus:
 def _expected(target: ToyTarget) -> tuple[tuple[int, ...], ...]:
     """What the target might answer to some prompt, and another text."""
     text = [1, 2]
-    ((session, scores),) = _twin(target).open([text])
+    twin = _twin(target)
+    ((session, scores),) = twin.open([text])
     for _ in range(60):
         text.append(scores.argmax(0))
-        scores = session.extend(text[-1:])
+        (scores,) = twin.extend([(session, text[-1:])])
     return tuple(text), tuple(np.random.default_rng(7).integers(target.vocab_size, size=50).tolist())
 
 

@@ -154,6 +154,16 @@ def test_imports_go_down():
     assert wrong == []
 
 
+def test_no_imports_run_in_circles():
+    """Those for type checkers and inside functions count, too."""
+    left = {module: {found.imported for found in OURS if found.importer == module} for module in MODULES}
+    while free := [module for module, imported in left.items() if not imported & left.keys()]:
+        for module in free:
+            del left[module]
+    inside = [str(found) for found in OURS if found.importer in left and found.imported in left]
+    assert inside == [], "each of these leads into a circle, or lies in one"
+
+
 def test_only_the_outermost_layer_knows_the_package_itself():
     assert [
         str(found) for found in OURS if not found.imported and layer_of(found.importer) < len(LAYERS) - 1

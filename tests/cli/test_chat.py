@@ -290,22 +290,21 @@ def test_an_interrupt_while_reading_leaves_no_trace_in_later_answers(monkeypatch
     from draftwood.decoding.request import Request
     from draftwood.planning.load import load
     from draftwood.testing import ToyTarget
-    from draftwood.testing.targets import ToySession
     from draftwood.verify.exact import SampleAndMatch
 
     target = ToyTarget()
     first, edited = [1, 2, 3, 4, 5, 6, 7], [1, 2, 7, 7, 7, 7, 7]
     with open_sequences(target, [], [Request(first, 4)], SampleAndMatch()) as (row,):
         plain = [t for e in decode_sequences(target, load("fixed:0"), [row]) for t in e.tokens]
-        extend = ToySession.extend
 
-        def half(self, ids):
-            extend(self, ids[:4])
+        def half(texts, watch=None):
+            ((session, ids),) = texts
+            ToyTarget.extend(target, [(session, ids[:4])], watch)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(ToySession, "extend", half)
-        with pytest.raises(KeyboardInterrupt):
-            row.turn(Request(edited, 4))
-        monkeypatch.setattr(ToySession, "extend", extend)
+        with monkeypatch.context() as patched:
+            patched.setattr(target, "extend", half)
+            with pytest.raises(KeyboardInterrupt):
+                row.turn(Request(edited, 4))
         row.turn(Request(first, 4))
         assert [t for e in decode_sequences(target, load("fixed:0"), [row]) for t in e.tokens] == plain

@@ -83,7 +83,7 @@ def test_what_is_not_declared_is_refused():
     with pytest.raises(CapabilityError, match="beyond the model's positions"):
         short.score([(session, 1, TokenTree.build([1, 2]))])
     with pytest.raises(PromptError, match="shorten the prompt"):
-        session.extend([1, 2, 3])
+        short.extend([(session, [1, 2, 3])])
     with pytest.raises(PromptError, match="prompt is empty"):
         short.open([[]])
     with pytest.raises(CapabilityError, match="no layer 3"):
@@ -98,12 +98,8 @@ class Broken(ToyTarget):
 
     kind = ToySession
 
-    def open(self, prompts, *, reserve=0):
-        opened = []
-        for prompt in prompts:
-            session = self.kind(self)
-            opened.append((session, session.extend(prompt)))
-        return opened
+    def _session(self):
+        return self.kind(self._counts, replays=self.rollback == "snapshot")
 
 
 def broken(**options):
@@ -115,25 +111,16 @@ def broken(**options):
 
 def sees_its_cousins(self, root, tree):
     """A mask in which every node sees all nodes before it."""
-    rows = ToySession.score(self, root, tree)
-    n = self._length
-    at = tree.positions(n).astype(np.int64)
-    sees = np.zeros((1 + len(tree), len(self._tokens)), dtype=np.bool_)
-    sees[:, : n + 1] = True
-    sees[1:, n + 1 :] = np.tri(len(tree), dtype=np.bool_)
-    return NumpyScores(self._target.look(self._tokens, self._positions, sees, at)) if len(tree) else rows
+    at, sees = ToySession.place(self, root, tree)
+    sees[1:, self.length + 1 :] = np.tri(len(tree), dtype=np.bool_)
+    return at, sees
 
 
 def counts_positions_by_row(self, root, tree):
     """Positions by place in the pass, not by depth."""
-    rows = ToySession.score(self, root, tree)
-    n = self._length
-    at = np.arange(n, n + 1 + len(tree))
-    positions = np.concatenate((self._positions[:n], at))
-    sees = np.zeros((1 + len(tree), len(self._tokens)), dtype=np.bool_)
-    sees[:, : n + 1] = True
-    sees[1:, n + 1 :] = tree.ancestor_mask
-    return NumpyScores(self._target.look(self._tokens, positions, sees, at)) if len(tree) else rows
+    _, sees = ToySession.place(self, root, tree)
+    self.positions[self.length :] = np.arange(self.length, self.length + 1 + len(tree))
+    return self.positions[self.length :], sees
 
 
 def keeps_the_first_rows(self, path):
@@ -149,25 +136,32 @@ def cuts_nothing(self, length):
     pass
 
 
-def cuts_too_much(self, length):
-    ToySession.truncate(self, length - 1)
+def cuts_at_the_front(self, length):
+    self.tokens = np.roll(self.tokens, length - self.length)
+    ToySession.truncate(self, length)
+
+
+def cuts_more_than_it_says(self, length):
+    ToySession.truncate(self, length)
+    self.tokens[-1] = 0
 
 
 def forks_empty(self):
-    twin = ToySession(self._target)
-    twin.extend([0])
+    twin = ToySession(self._counts, replays=False)
+    twin.append([0])
     return twin
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"score": sees_its_cousins}, "node 2 scores differ from its own chain's"),
-        ({"score": counts_positions_by_row}, "node 2 scores differ from its own chain's"),
+        ({"place": sees_its_cousins}, "node 2 scores differ from its own chain's"),
+        ({"place": counts_positions_by_row}, "node 2 scores differ from its own chain's"),
         ({"keep": keeps_the_first_rows}, "the cache differs from a fresh reading"),
         ({"keep": keeps_the_root_only}, r"after keep\(\) the cache holds root and path"),
         ({"truncate": cuts_nothing}, r"truncate\(\) cuts to the length"),
-        ({"truncate": cuts_too_much}, r"truncate\(\) cuts to the length"),
+        ({"truncate": cuts_at_the_front}, "the cache differs from a fresh reading"),
+        ({"truncate": cuts_more_than_it_says}, "the cache differs from a fresh reading"),
         ({"fork": forks_empty}, "the cache differs from a fresh reading"),
     ],
 )

@@ -186,16 +186,16 @@ def test_what_an_interrupted_turn_had_read_is_not_shown_for_the_next_text():
     target, drafter = ToyTarget(), ObservingDrafter()
     with open_sequences(target, [drafter], [Request(PROMPT, 6)], SampleAndMatch()) as (row,):
         list(decode_sequences(target, FixedPlanner(4), [row]))
-        extend = row.session.extend
+        extend = target.extend
 
-        def interrupted(ids, watch=None):
-            extend(ids, watch)
+        def interrupted(texts, watch=None):
+            extend(texts, watch)
             raise KeyboardInterrupt
 
-        row.session.extend = interrupted
+        target.extend = interrupted
         with pytest.raises(KeyboardInterrupt):
             row.turn(Request([6, 6, 6, 6], 6))
-        row.session.extend = extend
+        target.extend = extend
         row.turn(Request([6, 3], 6))
         assert [e.tokens for e in decode_sequences(target, FixedPlanner(4), [row])]
         right(target, [6, 3], drafter.sessions[-1].rows, 3, range(2))

@@ -19,11 +19,10 @@ from transformers import (
 )
 
 from draftwood.engines.transformers.families import layer_windows
-from draftwood.engines.transformers.huge_pages import _whole_pages as whole_pages
-from draftwood.engines.transformers.huge_pages import collapse
 from draftwood.engines.transformers.lean import LeanDecoder, lean
 from draftwood.engines.transformers.lean_parts import read_parts
-from draftwood.engines.transformers.pack import can_pack, pack
+from draftwood.engines.transformers.pack import _whole_pages as whole_pages
+from draftwood.engines.transformers.pack import can_pack, collapse, pack
 from draftwood.engines.transformers.shadow import shadow
 from tests.engines.rounding import ATTENTION
 from tests.engines.tiny import FAMILIES, SHAPE, build

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import draftwood
-from draftwood.engines.transformers.pack import PackedLinear, Packing
+from draftwood.engines.transformers.pack import Packing, ReplacedLinear
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.widths import WIDTHS, fill, filled, filling
 from tests.engines.tiny import build
@@ -73,7 +73,7 @@ def test_what_is_filled_in_is_cut_off_again(shape):
 def test_packed_layers_take_any_shape():
     linear = torch.nn.Linear(16, 24)
     try:
-        packed = PackedLinear(linear, Packing())
+        packed = ReplacedLinear(linear, Packing())
     except (AttributeError, RuntimeError):
         pytest.skip("this machine packs no weights")
     with torch.no_grad():

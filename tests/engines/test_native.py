@@ -13,7 +13,7 @@ import draftwood
 from draftwood.engines.transformers.native.cache import Keeping, NativeCache, keeping
 from draftwood.engines.transformers.native.session import SETTLE
 from draftwood.engines.transformers.native.target import NativeTarget
-from draftwood.engines.transformers.pack import PackedLinear
+from draftwood.engines.transformers.pack import ReplacedLinear
 from draftwood.errors import CapabilityError, PromptError, UnsupportedModelError
 from draftwood.testing import HugeDrafter, RandomDrafter, check_target
 from draftwood.tree import TokenTree
@@ -288,23 +288,23 @@ def test_a_pass_that_was_not_kept_or_broke_off_leaves_no_trace(name, monkeypatch
     draft = TokenTree.empty() if name in STEPWISE else TokenTree.build([4, 5])
     for tree in (draft, TokenTree.empty()):
         target.score([(session, 3, tree)])
-        assert gap(model, [*text, 7], session.fork().extend([7])) < TOLERANCE
+        assert gap(model, [*text, 7], target.extend([(session.fork(), [7])])[0]) < TOLERANCE
 
     def breaks(*_, **__):
         raise KeyboardInterrupt
 
-    head = target._model.get_output_embeddings()
-    for act in (lambda: target.score([(session, 3, draft)]), lambda: session.extend([1, 2])):
+    head = target._passes._model.get_output_embeddings()
+    for act in (lambda: target.score([(session, 3, draft)]), lambda: target.extend([(session, [1, 2])])):
         with monkeypatch.context() as patched:
             patched.setattr(head, "forward", breaks)
             with pytest.raises(KeyboardInterrupt):
                 act()
         assert session.ids == text
-        assert gap(model, [*text, 7], session.fork().extend([7])) < TOLERANCE
+        assert gap(model, [*text, 7], target.extend([(session.fork(), [7])])[0]) < TOLERANCE
     session.close()
     session.close()
     with pytest.raises(RuntimeError, match="closed"):
-        session.extend([1])
+        target.extend([(session, [1])])
 
 
 @pytest.mark.parametrize("name", ["qwen3_5", "recurrent_gemma", "rwkv", "gptj"])
@@ -314,7 +314,7 @@ def test_sessions_do_not_disturb_each_other(name):
     texts = [some(9, 1), some(14, 2), some(5, 3)]
     opened = [session for session, _ in target.open(texts)]
     twin = opened[1].fork()
-    opened[1].extend([1])
+    target.extend([(opened[1], [1])])
     opened[0].truncate(4)
     for session, text in (
         (opened[0], texts[0][:4]),
@@ -323,7 +323,7 @@ def test_sessions_do_not_disturb_each_other(name):
         (twin, texts[1]),
     ):
         assert session.ids == text
-        assert gap(model, [*text, 11], session.extend([11])) < TOLERANCE
+        assert gap(model, [*text, 11], target.extend([(session, [11])])[0]) < TOLERANCE
 
 
 @pytest.mark.parametrize("name", ["qwen3_next", "lfm2", "gptj"])
@@ -333,9 +333,9 @@ def test_a_fork_behind_a_draft_that_was_not_kept_goes_on_by_itself(name):
     ((session, _),) = target.open([text])
     target.score([(session, 3, TokenTree.build([4, 5]))])
     twin = session.fork()
-    assert gap(model, [*text, 7], twin.extend([7])) < TOLERANCE
-    assert gap(model, [*text, 8], session.extend([8])) < TOLERANCE
-    assert gap(model, [*text, 7, 9], twin.extend([9])) < TOLERANCE
+    assert gap(model, [*text, 7], target.extend([(twin, [7])])[0]) < TOLERANCE
+    assert gap(model, [*text, 8], target.extend([(session, [8])])[0]) < TOLERANCE
+    assert gap(model, [*text, 7, 9], target.extend([(twin, [9])])[0]) < TOLERANCE
 
 
 def test_copies_of_a_cache_share_no_state():
@@ -374,9 +374,10 @@ def test_a_model_that_always_gives_all_scores():
 
     torch.manual_seed(0)
     model, text = Plain(hf.LlamaConfig(**GROUPED)).eval(), some(12)
-    ((session, first),) = NativeTarget(model).open([text])
+    target = NativeTarget(model)
+    ((session, first),) = target.open([text])
     assert gap(model, text, first) < TOLERANCE
-    assert gap(model, [*text, 4, 5], session.extend([4, 5])) < TOLERANCE
+    assert gap(model, [*text, 4, 5], target.extend([(session, [4, 5])])[0]) < TOLERANCE
 
 
 def test_a_cut_that_cuts_nothing_reads_nothing_again():
@@ -390,9 +391,9 @@ def test_step_by_step_more_text_is_read_a_token_at_a_time(name):
     model, text = build(name), some(12)
     target = target_of(name, model)
     ((session, _),) = target.open([text])
-    run, passes = target.run, []
-    target.run = lambda cache, ids, *rest: passes.append(len(ids)) or run(cache, ids, *rest)
-    assert gap(model, [*text, 4, 5, 6], session.extend([4, 5, 6])) < TOLERANCE
+    run, passes = target._passes.run, []
+    target._passes.run = lambda cache, ids, *rest: passes.append(len(ids)) or run(cache, ids, *rest)
+    assert gap(model, [*text, 4, 5, 6], target.extend([(session, [4, 5, 6])])[0]) < TOLERANCE
     assert passes == [1, 1, 1]
 
 
@@ -431,10 +432,10 @@ def test_packed_weights_give_the_scores_of_plain_ones(name):
     model, text = build(name), some(20)
     for packed in (True, False):
         target = target_of(name, model, packed=packed)
-        assert packed or not any(isinstance(m, PackedLinear) for m in target._model.modules())
+        assert packed or not any(isinstance(m, ReplacedLinear) for m in target._passes._model.modules())
         ((session, scores),) = target.open([text])
         assert gap(model, text, scores) < TOLERANCE
-        assert gap(model, [*text, 5], session.extend([5])) < TOLERANCE
+        assert gap(model, [*text, 5], target.extend([(session, [5])])[0]) < TOLERANCE
 
 
 def test_what_trees_cannot_do_is_refused_by_name():
@@ -454,12 +455,12 @@ def test_bad_calls():
     target = NativeTarget(build("lfm2"))
     ((session, _),) = target.open([[1, 2, 3]])
     with pytest.raises(PromptError, match="empty"):
-        session.extend([])
+        target.extend([(session, [])])
     with pytest.raises(PromptError, match="at most 2048"):
-        session.extend([1] * 2046)
+        target.extend([(session, [1] * 2046)])
     with pytest.raises(RuntimeError, match="no scored tree"):
         session.keep([])
-    for act in (lambda: session.extend([4]), lambda: session.truncate(2)):
+    for act in (lambda: target.extend([(session, [4])]), lambda: session.truncate(2)):
         session.score(1, TokenTree.build([2]))
         act()
         with pytest.raises(RuntimeError, match="no scored tree"):

@@ -69,6 +69,8 @@ def test_scores_of_a_tree_are_the_models_own_after_any_history(family, chunk, le
         if step % 6 == 5:
             text = text[: int(rng.integers(len(text) - 12, len(text)))]
             session.truncate(len(text))
+            if session.length < len(text):
+                target.extend([(session, text[session.length :])])
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3"])
@@ -97,13 +99,14 @@ def test_after_every_step_the_cache_equals_a_fresh_reading(family):
         fresh.close()
 
 
-def test_cutting_back_beyond_a_window_reads_again():
+def test_cutting_back_beyond_a_window_leaves_nothing():
     model = build("mistral-window")
     target = TransformersTarget(model, chunk=12)
     text = np.random.default_rng(2).integers(0, 64, 80).tolist()
     ((session, _),) = target.open([text])
     session.truncate(20)
-    scores = session.extend([7])
+    assert session.length == 0
+    (scores,) = target.extend([(session, [*text[:20], 7])])
     assert np.abs(scores.numpy(scores.raw(0)) - truth(model, [*text[:20], 7])).max() < TOLERANCE
 
 
@@ -122,8 +125,25 @@ def test_sessions_do_not_disturb_each_other_and_slots_are_used_again():
         again.close()
     assert target.arena.nbytes == held
     for session in (opened[1][0], twin):
-        scores = session.extend([11])
+        (scores,) = target.extend([(session, [11])])
         assert np.abs(scores.numpy(scores.raw(0)) - truth(model, [*texts[1], 11])).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_more_text_of_several_sessions_is_read_in_shared_passes(family, monkeypatch):
+    model, rng = build(family), np.random.default_rng(5)
+    target = TransformersTarget(model, chunk=12)
+    texts = [rng.integers(0, 64, n).tolist() for n in (4, 7, 5)]
+    sessions = [session for session, _ in target.open(texts)]
+    more = [rng.integers(0, 64, n).tolist() for n in (9, 1, 14)]
+    run, passes = target._run, []
+    monkeypatch.setattr(target, "_run", lambda rows, ids, *rest: passes.append(len(rows)) or run(rows, ids, *rest))
+    found = target.extend(list(zip(sessions, more, strict=True)))
+    assert passes == [3, 1], "24 tokens in passes of 12"
+    for session, text, rest, scores in zip(sessions, texts, more, found, strict=True):
+        assert session.ids == [*text, *rest]
+        assert np.abs(scores.numpy(scores.raw(0)) - truth(model, session.ids)).max() < TOLERANCE
+        assert not any(held is target for held in vars(session).values()), "sessions do not know their target"
 
 
 def test_the_cache_grows_while_a_text_is_under_way():
@@ -131,7 +151,7 @@ def test_the_cache_grows_while_a_text_is_under_way():
     target = TransformersTarget(model)
     ((session, _),) = target.open([[1, 2, 3]], reserve=0)
     text = [1, 2, 3, *np.random.default_rng(3).integers(0, 64, 300).tolist()]
-    scores = session.extend(text[3:])
+    (scores,) = target.extend([(session, text[3:])])
     assert np.abs(scores.numpy(scores.raw(0)) - truth(model, text)).max() < TOLERANCE
 
 
@@ -355,9 +375,9 @@ def test_an_interrupt_while_the_cache_is_made_anew_leaves_it_whole(monkeypatch):
     interrupted.calls = 0
     monkeypatch.setattr(cache, "_empty", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        session.extend(list(range(60)) * 3)
+        target.extend([(session, list(range(60)) * 3)])
     monkeypatch.undo()
-    scores = session.extend([5, 6])
+    (scores,) = target.extend([(session, [5, 6])])
     assert np.abs(scores.numpy(scores.raw(0)) - truth(model, [1, 2, 3, 4, 5, 6])).max() < TOLERANCE
 
 

@@ -107,21 +107,22 @@ def test_what_is_read_later_is_shown_and_nothing_else(kind):
     ((session, _),) = target.open([text])
     for step, count in enumerate((5, 1, 26)):
         more, seen = some(count, step), Seen()
-        scores = session.extend(more, seen)
+        (scores,) = target.extend([(session, more)], [seen])
         text = text + more
         seen.check(own, text, range(len(text) - count, len(text)))
         assert np.abs(scores.numpy(scores.raw(0)) - own(text)[-1]).max() < TOLERANCE
-    # After a draft was rejected, and after a cut: what is only read again is not shown again.
+    # After a draft was rejected, and after a cut: what the cache still holds is not shown again.
     target.score([(session, 5, TokenTree.build([1, 2, 3]))])
     session.keep([0])
     text = [*text, 5, 1]
     seen = Seen()
-    session.extend([7, 8], seen)
+    target.extend([(session, [7, 8])], [seen])
     seen.check(own, [*text, 7, 8], range(len(text), len(text) + 2))
     session.truncate(9)
-    seen = Seen()
-    session.extend([4, 4, 4], seen)
-    seen.check(own, [*text[:9], 4, 4, 4], range(9, 12))
+    assert session.length == (0 if kind == "arena with windows" else 9)
+    text, known, seen = [*text[:9], 4, 4, 4], session.length, Seen()
+    target.extend([(session, text[known:])], [seen])
+    seen.check(own, text, range(known, 12))
     session.close()
 
 
@@ -131,7 +132,7 @@ def test_pieces_that_are_only_read_again_are_not_shown():
     ((session, _),) = target.open([text])
     session.truncate(28)  # 12 tokens in a pass: two pieces and a part of the third are known
     seen = Seen()
-    session.extend([4, 4], seen)
+    target.extend([(session, [4, 4])], [seen])
     seen.check(own, [*text[:28], 4, 4], range(28, 30))
     assert seen.calls == 1
 
@@ -157,9 +158,9 @@ def test_a_watch_that_raises_leaves_a_session_that_goes_on(kind):
     text = some(20)
     ((session, _),) = target.open([text])
     with pytest.raises(KeyboardInterrupt):
-        session.extend(some(15, 3), interrupted)
+        target.extend([(session, some(15, 3))], [interrupted])
     session.truncate(20)
-    scores = session.extend([1, 2])
+    (scores,) = target.extend([(session, [1, 2])])
     assert np.abs(scores.numpy(scores.raw(0)) - own([*text, 1, 2])[-1]).max() < TOLERANCE
     session.close()
 

@@ -48,6 +48,9 @@ def test_cuts_to_every_length(family, lean):
         for length in range(len(ids) - 1, len(ids) - 3 * WINDOW, -1):
             twin = session.fork()
             twin.truncate(length)
+            assert twin.length in (0, length)
+            if twin.length < length:
+                target.extend([(twin, ids[:length])])
             (scores,) = target.score([(twin, 3, TokenTree.empty())])
             assert_true(model, scores, 0, [*ids[:length], 3])
             twin.close()
@@ -73,7 +76,7 @@ def test_an_interrupt_while_rows_move_leaves_no_half_shifted_text(monkeypatch):
     monkeypatch.undo()
     assert session.ids == text[: session.length], "what it says that it holds it holds"
     if session.length < len(text):
-        session.extend(text[session.length :])
+        target.extend([(session, text[session.length :])])
     (scores,) = target.score([(session, 5, wide)])
     assert_true(model, scores, 0, [*text, 5])
     assert_true(model, scores, 11, [*text, 5, *range(11)])

@@ -24,7 +24,8 @@ def check_cache(target, session, committed):
     assert session.contents == fresh.contents == (list(committed), list(range(len(committed))))
     assert session.length == len(committed)
     twin = session.fork()
-    assert twin.extend([0]).raw(0).tolist() == fresh.extend([0]).raw(0).tolist()
+    after, truth = target.extend([(twin, [0]), (fresh, [0])])
+    assert after.raw(0).tolist() == truth.raw(0).tolist()
     twin.close()
     fresh.close()
 
@@ -92,14 +93,14 @@ def test_after_any_operations(variant, operations):
     text = [*PROMPT]
     for name, *arguments in operations:
         if name == "extend":
-            session.extend(arguments[0])
+            target.extend([(session, arguments[0])])
             text += arguments[0]
         elif name == "truncate":
             session.truncate(arguments[0])
             text = text[: arguments[0]]
         elif name == "fork":
             before, session = session, session.fork()
-            before.extend([1, 2, 3])
+            target.extend([(before, [1, 2, 3])])
             before.close()
         else:
             tree = arguments[0]

@@ -154,7 +154,7 @@ class CustomGenerate:
         from draftwood.engines.transformers.plugin.streamer import Feed
 
         self._last.generations = []
-        kept = kept_back(input_ids)
+        kept = kept_back(input_ids)._replace(stop_strings=self._stop, tokenizer=self._tokenizer, seed=self._seed)
         with self._streaming(), Feed(self._streamer, kept.streamer) as feed:
             call = GenerateCall(
                 model,
@@ -164,9 +164,6 @@ class CustomGenerate:
                 generation_config or model.generation_config,
                 model_kwargs,
                 kept,
-                stop=self._stop,
-                tokenizer=self._tokenizer,
-                seed=self._seed,
             )
             feed.prompt(input_ids)
             with saving(self._memory):

@@ -93,7 +93,7 @@ Watch = Callable[[int, Scores], None]
 """``watch(position, scores)``: sees the scores of text while the target reads it, one call per chunk, in order.
 
 ``position`` is that of the token of row 0; the rows are consecutive tokens, and must be read before the call
-returns. Tokens that were cached already are left out; every other token comes once.
+returns. Each token given to `Target.open` or `Target.extend` comes once, but for those that were cached already.
 """
 
 
@@ -114,12 +114,11 @@ class TargetSession(Protocol):
         """After a pass: commit the root and these nodes of the scored tree (a path), drop the rest."""
         ...
 
-    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> Scores:
-        """Read more text; returns the scores of its last token as row 0. ``watch`` sees all of them."""
-        ...
-
     def truncate(self, length: int) -> None:
-        """Cut the cached text to its first ``length`` tokens (may read again)."""
+        """Cut the cached text to its first ``length`` tokens, or to fewer where the rest must be read again.
+
+        Whoever cuts then reads on from `length` (`Target.extend`).
+        """
         ...
 
     def fork(self) -> TargetSession:
@@ -132,7 +131,10 @@ class TargetSession(Protocol):
 
 
 class Target(Protocol):
-    """A model that scores trees. Requests may share it; it owns the cache, in which each session is a slot."""
+    """A model that scores trees. Requests may share it; it owns the cache, in which each session is a slot.
+
+    Sessions do not know their target.
+    """
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -144,6 +146,15 @@ class Target(Protocol):
 
         ``reserve`` is how many more tokens per prompt the caller expects to commit. ``watch`` holds one function
         per prompt; with it, the scores of all tokens that are read are computed.
+        """
+        ...
+
+    def extend(
+        self, texts: Sequence[tuple[Any, Sequence[int]]], watch: Sequence[Watch] | None = None
+    ) -> Sequence[Scores]:
+        """Read more text into sessions of this target, each given once, in shared passes where it can.
+
+        For each (session, ids) the scores of its last token as row 0; ``watch`` as in `open`.
         """
         ...
 

@@ -83,13 +83,13 @@ class Entrance:
     def _read_piece(self, sequence: ActiveSequence, size: int) -> None:
         started = perf_counter()
         watch, piece = sequence.watch(), sequence.next_piece(size)
+        asked = {} if watch is None else {"watch": [watch]}
         if not sequence.is_open:
             left = len(sequence.request.prompt) + sequence.request.limit - len(piece)
-            asked = {} if watch is None else {"watch": [watch]}
             ((session, scores),) = self._target.open([piece], reserve=left, **asked)
         else:
             session = sequence.session
-            scores = session.extend(piece) if watch is None else session.extend(piece, watch)
+            (scores,) = self._target.extend([(session, piece)], **asked)
         sequence.read(session, scores, perf_counter() - started, len(piece))
         if not sequence.unread:
             sequence.open_sources()

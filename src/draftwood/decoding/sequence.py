@@ -41,6 +41,7 @@ class ActiveSequence:
         self, number: int, request: Request, target: Target, drafters: Sequence[Drafter], rule: Rule
     ) -> None:
         self.number = number
+        self._target = target
         self.capabilities = target.capabilities
         self.sources: list[DraftSource] = []
         self._engage(drafters if request.drafters is None else request.drafters)
@@ -259,8 +260,8 @@ class ActiveSequence:
         self.ids = self.ids[:known]  # an interrupt while reading must not leave ids that the cache no longer holds
         new = self._engage(request.drafters) if request.drafters is not None else []
         self._read = 0
-        watch, left = self.watch(), prompt[known:]
-        self._scores = self.session.extend(left) if watch is None else self.session.extend(left, watch)
+        watch = self.watch()
+        (self._scores,) = self._target.extend([(self.session, prompt[known:])], None if watch is None else [watch])
         self.prefill_s, self._read = perf_counter() - started, len(prompt)
         self._start(request)
         if afresh:  # interrupted, a draft session may have learnt half a step; another noise needs another one

@@ -1,1 +1,1 @@
-"""One room per engine that can be a target."""
+"""Targets, one folder or file per engine, and peers of the bench."""

@@ -1,128 +1,44 @@
-"""Other engines' own ways to write, for the bench: ``transformers:lookup:tokens=3,llama.cpp:ngram-mod``.
+"""Names of peers, other engines' own ways to write: ``transformers:lookup:tokens=3,llama.cpp:ngram-mod``.
 
-A peer writes with its own loop, its own drafts and its own clock; we only ask and take down what it says. Names
-are comma separated, options follow after colons; ``transformers:all``, ``llama.cpp:all`` and ``all`` are lists.
+Names are comma separated, options follow after colons; ``transformers:all``, ``llama.cpp:all`` and ``all`` stand
+for several.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
-from draftwood.contracts import Sampling
+from draftwood.engines.peer import Peer, PeerName
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.spelling import read_options
 
+_NGRAM = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
 
-@dataclass(slots=True)
-class PeerAnswer:
-    """What a peer wrote, and when.
-
-    Attributes
-    ----------
-    ids
-        New tokens only, the end token included.
-    arrivals
-        ``(tokens there, seconds since the call)``, rising; the first entry is what reading the prompt paid for,
-        each further one a pass. Where the peer tells no more there are two entries: the first token and the last.
-    prefill_s
-        Seconds until the first entry.
-    decode_s
-        Seconds from there to the last token.
-    drafted, accepted
-        Draft tokens scored and accepted, in decode passes only; None where the peer does not tell.
-    passes
-        Passes of the model after the one that read the prompt; None where the peer does not tell.
-    text
-        The text, where the peer gives it too.
-    """
-
-    ids: list[int]
-    arrivals: list[tuple[int, float]]
-    prefill_s: float
-    decode_s: float
-    drafted: int | None = None
-    accepted: int | None = None
-    passes: int | None = None
-    text: str | None = None
-
-
-class Peer(Protocol):
-    """Somebody else's way to write with the same weights.
-
-    Attributes
-    ----------
-    name
-        As typed.
-    engine
-        ``"transformers"`` or ``"llama.cpp"``.
-    """
-
-    name: str
-    engine: str
-
-    def answer(self, ids: Sequence[int], limit: int, *, end_ids: frozenset[int], sampling: Sampling) -> PeerAnswer:
-        """Write at most ``limit`` tokens after the prompt ``ids``, up to the first of ``end_ids``.
-
-        Raises `UsageError` for a sampling that the engine does not have.
-        """
-        ...
-
-    def close(self) -> None:
-        """Give back what the peer holds; it can be asked again and then starts anew."""
-        ...
-
-
-METHODS: Mapping[str, Mapping[str, Mapping[str, int | None]]] = MappingProxyType(
-    {
-        "transformers": {
-            "": {},
-            "lookup": {"tokens": 10, "ngram": 2},
-            "early-exit": {"early-exit": None},
-        },
-        "llama.cpp": {
-            "": {},
-            "ngram-simple": {},
-            "ngram-map-k": {},
-            "ngram-map-k4v": {},
-            "ngram-mod": {},
-            "ngram-cache": {},
-        },
-    }
-)
+METHODS: Mapping[str, Mapping[str, Mapping[str, int | None]]] = {
+    "transformers": {"": {}, "lookup": {"tokens": 10, "ngram": 2}, "early-exit": {"early-exit": None}},
+    "llama.cpp": {method: {} for method in ("", *_NGRAM)},
+}
 """Per engine its methods ("" is plain), each with its options and their defaults (None: must be given)."""
 
 LOOKUP_SETTINGS = ("transformers:lookup:tokens=3", "transformers:lookup", "transformers:lookup:ngram=3")
-"""transformers' prompt lookup as it comes, with shorter drafts and with longer matches: whoever compares with its
-best compares with the best of these."""
+"""transformers' prompt lookup with its defaults, with shorter drafts and with longer matches; comparisons take the
+best of the three."""
 
 _TRANSFORMERS = ("transformers", *LOOKUP_SETTINGS)
-_LLAMA_CPP = tuple(f"llama.cpp:{method}".rstrip(":") for method in METHODS["llama.cpp"])
+_LLAMA_CPP = ("llama.cpp", *(f"llama.cpp:{method}" for method in _NGRAM))
 
-GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "transformers:all": _TRANSFORMERS,
-        "llama.cpp:all": _LLAMA_CPP,
-        "all": (*_TRANSFORMERS, *_LLAMA_CPP),
-    }
-)
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "transformers:all": _TRANSFORMERS,
+    "llama.cpp:all": _LLAMA_CPP,
+    "all": (*_TRANSFORMERS, *_LLAMA_CPP),
+}
 """Names that stand for several peers. Early exit is in none: it needs a model that was trained for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerName:
-    """A peer's name taken apart: its engine, the method ("" is plain) and every option of it."""
-
-    name: str
-    engine: str
-    method: str
-    options: Mapping[str, int]
-
-
 def peer_names(spec: str) -> list[PeerName]:
-    """Return the peers that ``spec`` lists, groups spread out and each once, without loading anything.
+    """Return the peers that ``spec`` lists, groups expanded and each once, without loading anything.
 
     Raises
     ------
@@ -136,18 +52,16 @@ def peer_names(spec: str) -> list[PeerName]:
 
 
 def load_peers(spec: str, model: Any, tokenizer: Any, model_name: str, threads: int | None) -> list[Peer]:
-    """Return the peers that ``spec`` lists; none has begun to work, and llama.cpp starts at the first answer.
+    """Return the peers that ``spec`` lists, comma separated; llama.cpp starts at its first answer.
 
     Parameters
     ----------
-    spec
-        Names, comma separated.
     model, tokenizer
-        Of transformers. Its peers write with this very model, on the threads that torch has.
+        Of transformers. Its peers write with this very model, on torch's threads.
     model_name
-        Where the model came from, which is where llama.cpp's GGUF file of the same weights is looked for.
+        Where the model came from: there llama.cpp's GGUF file of the same weights is looked for.
     threads
-        Of llama.cpp's passes; it decides where None.
+        Of llama.cpp's passes; None leaves the number to llama.cpp.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Recorded answers as a target: drafting measured without a model, since it takes the tokens that were recorded.
+"""Recorded answers as a target, to measure drafting without a model: it chooses the tokens that were recorded.
 
 The loop, the drafters, the planner and the rule are the live ones; only the scores come from the record.
 """
@@ -21,7 +21,7 @@ Cost = Callable[[int, int], float]
 
 
 class ReplayClock:
-    """Real seconds, except that a pass takes what the cost curve says instead of the time of looking it up."""
+    """Real seconds, except that a pass counts as the cost curve's seconds, not those of looking it up."""
 
     def __init__(self) -> None:
         self._added = 0.0
@@ -30,7 +30,7 @@ class ReplayClock:
         return perf_counter() + self._added
 
     def replace(self, started: float, seconds: float) -> None:
-        """Let what has passed since ``started`` (of `perf_counter`) count as ``seconds``."""
+        """Let the time since ``started`` (of `perf_counter`) count as ``seconds``."""
         self._added += seconds - (perf_counter() - started)
 
 
@@ -44,12 +44,10 @@ class ReplayTarget:
     prompt, output
         Recorded token ids.
     *more
-        Prompt and output of further answers. Prompts that are opened together get their answers in this order,
-        where one was recorded more than once.
-    vocab_size
-        Token ids lie below it.
+        Prompt and output of further answers. A prompt that was recorded more than once, and is opened as often,
+        gets its answers in this order.
     cost, clock
-        Let a pass take its time on this clock: that of all its rows' tokens at the longest one's context.
+        Let a pass take ``cost`` on this clock, that of all its tokens at the longest context.
     """
 
     def __init__(
@@ -76,9 +74,14 @@ class ReplayTarget:
             place = next((i for i, (recorded, _) in enumerate(left) if recorded == asked), None)
             if place is None:
                 raise PromptError("a replay knows the answer to its recorded prompts only: replay one of those")
-            session = ReplaySession(left.pop(place)[1])
-            opened.append((session, session.extend(prompt)))
-        return opened
+            opened.append(ReplaySession(left.pop(place)[1]))
+        return list(zip(opened, self.extend(list(zip(opened, prompts, strict=True))), strict=True))
+
+    def extend(
+        self, texts: Sequence[tuple[ReplaySession, Sequence[int]]], watch: Sequence[Watch] | None = None
+    ) -> list[ReplayScores]:
+        del watch
+        return [session.read(ids) for session, ids in texts]
 
     def score(self, requests: Sequence[tuple[ReplaySession, int, TokenTree]]) -> list[ReplayScores]:
         started = perf_counter()
@@ -98,12 +101,13 @@ class ReplaySession:
         self._text = text
         self.length = length
 
-    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> ReplayScores:  # noqa: ARG002
+    def read(self, ids: Sequence[int]) -> ReplayScores:
+        """Move on by these tokens; returns what the record has after them."""
         self.length += len(ids)
         return ReplayScores(self._text, self.length, TokenTree.empty())
 
     def score(self, tree: TokenTree) -> ReplayScores:
-        """What the record says after the root, which follows the cached text, and after each node."""
+        """Return what the record has after the root, which follows the cached text, and after each node."""
         return ReplayScores(self._text, self.length + 1, tree)
 
     def keep(self, path: Sequence[int]) -> None:
@@ -120,7 +124,7 @@ class ReplaySession:
 
 
 class ReplayScores:
-    """Rows that lie on the record know the next token; the others know nothing."""
+    """The next token of rows that lie on the record; other rows know nothing."""
 
     def __init__(self, text: Sequence[int], length: int, tree: TokenTree) -> None:
         self._text, self._tree = text, tree
@@ -130,7 +134,7 @@ class ReplayScores:
         return self._text[self._place(row)]
 
     def _place(self, row: int) -> int:
-        """Index of the recorded token after this row; parents are known first when a rule walks down."""
+        """Index of the recorded token after this row."""
         if row not in self._at:
             tree, node = self._tree, row - 1
             place = self._place(1 + int(tree.parents[node]))

@@ -264,7 +264,7 @@ class _ModelSession(TextSession):
         tokens: list[int] = []
         # Read what the last step emitted, at least the last committed token.
         self._cache.truncate(committed - 1)
-        scores = self._cache.extend(self.text[self._cache.length :].tolist())
+        (scores,) = self._model.extend([(self._cache, self.text[self._cache.length :].tolist())])
         while len(tokens) < nodes:
             tokens.append(scores.argmax(0))
             (scores,) = self._model.score([(self._cache, tokens[-1], TokenTree.empty())])

@@ -66,8 +66,6 @@ class ToyTarget:
     max_positions: int = 4096  # declared and enforced, as is max_pass
     max_pass: int = 4096
     passes: int = field(default=0, init=False)
-    replayed: int = field(default=0, init=False)
-    open_sessions: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         if self.rollback != "truncate":
@@ -77,6 +75,7 @@ class ToyTarget:
         rng = np.random.default_rng(self.seed)
         self._table = rng.normal(0, self.sharpness, (_BUCKETS, self.vocab_size)).astype(np.float32)
         self._hash = rng.integers(1, 1 << 62, (self.vocab_size, 64), dtype=np.int64)
+        self._counts = ToyCounts()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -88,6 +87,16 @@ class ToyTarget:
             batch=True,
             max_pass=self.max_pass,
         )
+
+    @property
+    def open_sessions(self) -> int:
+        """Sessions that nobody has closed yet."""
+        return self._counts.open_sessions
+
+    @property
+    def replayed(self) -> int:
+        """Tokens read again since a draft was not accepted whole."""
+        return self._counts.replayed
 
     def scores_after(self, text: Sequence[int]) -> Floats:
         """Scores of the token after ``text``, float32[vocab], computed without a cache."""
@@ -113,30 +122,68 @@ class ToyTarget:
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[tuple[ToySession, NumpyScores]]:
         del reserve
-        opened = []
-        for number, prompt in enumerate(prompts):
-            session = ToySession(self)
-            opened.append((session, session.extend(prompt, None if watch is None else watch[number])))
-        return opened
+        sessions = [self._session() for _ in prompts]
+        texts = list(zip(sessions, prompts, strict=True))
+        return list(zip(sessions, self.extend(texts, watch), strict=True))
+
+    def _session(self) -> ToySession:
+        return ToySession(self._counts, replays=self.rollback == "snapshot")
+
+    def extend(
+        self, texts: Sequence[tuple[ToySession, Sequence[int]]], watch: Sequence[Watch] | None = None
+    ) -> list[NumpyScores]:
+        return [self._read(*text, None if watch is None else watch[i]) for i, text in enumerate(texts)]
+
+    def _read(self, session: ToySession, ids: Sequence[int], watch: Watch | None) -> NumpyScores:
+        if not len(ids):
+            raise PromptError("the prompt is empty: give some text")
+        if session.length + len(ids) > self.max_positions:
+            raise PromptError("the text is longer than the toy's positions: shorten the prompt")
+        session.append(ids)
+        at = session.positions[-1 if watch is None else -len(ids) :]
+        scores = self.look(session.tokens, session.positions, session.positions[None, :] <= at[:, None], at)
+        if watch is not None:
+            watch(int(at[0]), NumpyScores(scores))
+        return NumpyScores(scores[-1:])
 
     def score(self, requests: Sequence[tuple[ToySession, int, TokenTree]]) -> list[NumpyScores]:
         self.passes += 1
-        return [session.score(root, tree) for session, root, tree in requests]
+        return [self._score(*request) for request in requests]
+
+    def _score(self, session: ToySession, root: int, tree: TokenTree) -> NumpyScores:
+        if len(tree) + 1 > self.max_pass or not (self.trees or tree.is_chain):
+            raise CapabilityError("the pass is wider than declared, or no chain")
+        if session.length + int(tree.depth.max(initial=0)) + 1 > self.max_positions:
+            raise CapabilityError("the tree reaches beyond the model's positions")
+        at, sees = session.place(root, tree)
+        return NumpyScores(self.look(session.tokens, session.positions, sees, at))
+
+
+@dataclass(slots=True)
+class ToyCounts:
+    """What the sessions of one toy count together."""
+
+    open_sessions: int = 0
+    replayed: int = 0
 
 
 class ToySession:
-    """A cache of (token, position) rows; a tree's lie behind the committed ones until `keep` compacts them."""
+    """A cache of (token, position) rows; a tree's lie behind the committed ones until `keep` compacts them.
+
+    ``counts`` is shared by the sessions of a target. With ``replays`` the accepted tokens of a draft that was not
+    accepted whole are read again. ``tokens`` and ``positions`` are int64[rows].
+    """
 
     replay = 0
 
-    def __init__(self, target: ToyTarget) -> None:
-        self._target = target
-        self._tokens = np.empty(0, dtype=np.int64)
-        self._positions = np.empty(0, dtype=np.int64)
+    def __init__(self, counts: ToyCounts, *, replays: bool) -> None:
+        self._counts, self._replays = counts, replays
+        self.tokens = np.empty(0, dtype=np.int64)
+        self.positions = np.empty(0, dtype=np.int64)
         self._scored: tuple[int, TokenTree] | None = None
         self._length = 0
         self._closed = False
-        target.open_sessions += 1
+        counts.open_sessions += 1
 
     @property
     def length(self) -> int:
@@ -145,66 +192,51 @@ class ToySession:
     @property
     def contents(self) -> tuple[list[int], list[int]]:
         """Committed tokens and their positions."""
-        return self._tokens[: self._length].tolist(), self._positions[: self._length].tolist()
+        return self.tokens[: self._length].tolist(), self.positions[: self._length].tolist()
 
-    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> NumpyScores:
-        if not len(ids):
-            raise PromptError("the prompt is empty: give some text")
-        if self._length + len(ids) > self._target.max_positions:
-            raise PromptError("the text is longer than the toy's positions: shorten the prompt")
-        new = np.asarray(ids, dtype=np.int64)
-        self._tokens = np.concatenate((self._tokens[: self._length], new))
-        self._positions = np.arange(len(self._tokens), dtype=np.int64)
-        self._length = len(self._tokens)
+    def append(self, ids: Sequence[int]) -> None:
+        """Commit more text; rows that a pass has left behind are dropped."""
+        self.tokens = np.concatenate((self.tokens[: self._length], np.asarray(ids, dtype=np.int64)))
+        self._length = len(self.tokens)
+        self.positions = np.arange(self._length, dtype=np.int64)
         self._scored = None
-        rows = 1 if watch is None else len(new)
-        at = self._positions[-rows:]
-        sees = self._positions[None, :] <= at[:, None]
-        scores = self._target.look(self._tokens, self._positions, sees, at)
-        if watch is not None:
-            watch(int(at[0]), NumpyScores(scores))
-        return NumpyScores(scores[-1:])
 
-    def score(self, root: int, tree: TokenTree) -> NumpyScores:
-        """Score root and nodes."""
-        target, n = self._target, self._length
-        if len(tree) + 1 > target.max_pass or not (target.trees or tree.is_chain):
-            raise CapabilityError("the pass is wider than declared, or no chain")
-        if n + int(tree.depth.max(initial=0)) + 1 > target.max_positions:
-            raise CapabilityError("the tree reaches beyond the model's positions")
+    def place(self, root: int, tree: TokenTree) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Put root and nodes behind the committed rows; returns their positions, and which rows each sees."""
+        n = self._length
         at = tree.positions(n).astype(np.int64)
-        self._tokens = np.concatenate((self._tokens[:n], [root], tree.tokens)).astype(np.int64)
-        self._positions = np.concatenate((self._positions[:n], at))
-        sees = np.zeros((1 + len(tree), len(self._tokens)), dtype=np.bool_)
+        self.tokens = np.concatenate((self.tokens[:n], [root], tree.tokens)).astype(np.int64)
+        self.positions = np.concatenate((self.positions[:n], at))
+        sees = np.zeros((1 + len(tree), len(self.tokens)), dtype=np.bool_)
         sees[:, : n + 1] = True
         sees[1:, n + 1 :] = tree.ancestor_mask
         self._scored = (root, tree)
-        return NumpyScores(target.look(self._tokens, self._positions, sees, at))
+        return at, sees
 
     def keep(self, path: Sequence[int]) -> None:
         assert self._scored is not None, "keep() follows score()"
         root, tree = self._scored
         n, self._scored = self._length, None
-        if self._target.rollback == "snapshot" and len(path) < len(tree):
-            self._target.replayed += 1 + len(path)
-            self.extend([root, *tree.tokens[list(path)].tolist()])
+        if self._replays and len(path) < len(tree):
+            self._counts.replayed += 1 + len(path)
+            self.append([root, *tree.tokens[list(path)].tolist()])
             return
         rows = [*range(n + 1), *(n + 1 + node for node in path)]
-        self._tokens, self._positions = self._tokens[rows], self._positions[rows]
+        self.tokens, self.positions = self.tokens[rows], self.positions[rows]
         self._length = len(rows)
 
     def truncate(self, length: int) -> None:
         self._length = min(length, self._length)
-        self._tokens, self._positions = self._tokens[: self._length], self._positions[: self._length]
+        self.tokens, self.positions = self.tokens[: self._length], self.positions[: self._length]
         self._scored = None
 
     def fork(self) -> ToySession:
-        twin = ToySession(self._target)
-        twin._tokens, twin._positions = self._tokens.copy(), self._positions.copy()
+        twin = type(self)(self._counts, replays=self._replays)
+        twin.tokens, twin.positions = self.tokens.copy(), self.positions.copy()
         twin._length = self._length
         return twin
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._target.open_sessions -= 1
+            self._counts.open_sessions -= 1

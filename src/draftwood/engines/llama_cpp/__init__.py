@@ -1,1 +1,1 @@
-"""llama.cpp, for the bench."""
+"""llama.cpp as a peer of the bench."""

@@ -1,8 +1,7 @@
 """llama.cpp's own ways to write: plain and its n-gram speculators, through its server in a process beside ours.
 
-The server is asked over its local port: only ``/completion`` takes and gives token ids, and the binding's own
-functions offer the routes that give text. Times are the server's own; telling of every token as it comes costs it
-one or two percent on two cores.
+We use its HTTP route ``/completion``, which alone takes and returns token ids; the Python binding has routes for
+text only. Times are the server's own; streaming every token costs it one or two percent on two cores.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from draftwood.contracts import Sampling
-from draftwood.engines.peers import PeerAnswer, PeerName
+from draftwood.engines.peer import PeerAnswer, PeerName
 from draftwood.errors import ModelError, UsageError, VocabularyError
 from draftwood.models.find import gguf_file
 
@@ -25,26 +24,18 @@ _SMALLEST = 2048
 """Tokens of context that a server has at least; a longer text gets a new one of twice the size."""
 
 _PANGRAM = "The quick brown fox jumps over the lazy dog."
-"""Parted alike by every pre-tokenizer of one vocabulary."""
+"""Every pre-tokenizer of one vocabulary splits it alike."""
 
 _WITH_MEMORY = frozenset({"ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"})
-"""Methods that carry something from one answer to the next: each answer gets a new server, or a prompt that comes
-again would find its answer there."""
+"""Methods that keep something from one answer to the next: each answer gets a new server, or a prompt that comes
+again would find its own answer there."""
 
 
 class LlamaCppPeer:
-    """One server of llama.cpp; fulfils `draftwood.engines.peers.Peer`.
+    """One server of llama.cpp; fulfils `draftwood.engines.peer.Peer`.
 
-    Parameters
-    ----------
-    name
-        The peer's name, taken apart.
-    tokenizer
-        Of transformers; its ids have to be the GGUF file's.
-    model_name
-        Tells where the GGUF file lies; see `draftwood.models.gguf_file`.
-    threads
-        Of a pass; llama.cpp decides where None.
+    The ids of ``tokenizer``, which is one of transformers, must be the GGUF file's; `draftwood.models.gguf_file`
+    finds that file. ``threads`` is the number per pass; None leaves it to llama.cpp.
 
     Raises
     ------
@@ -67,7 +58,7 @@ class LlamaCppPeer:
         told = self._ask(request | {"stream": True, "timings_per_token": True})
         answer = _streamed(told)
         if len(answer.ids) < told[-1]["tokens_predicted"]:
-            # A stream leaves out tokens that end amid a character, though it counts them: ask for them again.
+            # A stream omits tokens that end inside a character, though it counts them: ask again without one.
             whole = self._ask(request)[-1]
             answer.ids, answer.text = whole["tokens"], whole["content"]
         return _cut(answer, end_ids)
@@ -95,9 +86,8 @@ class LlamaCppPeer:
 class _Server:
     """llama.cpp's server in a process of its own, on a free local port, closed to everyone without its key.
 
-    Not in this process, where it can run as well: torch and llama.cpp would share one OpenMP runtime, whose
-    threads stop spinning for both as soon as together they outnumber the cores (a pass of torch's took 32 ms
-    instead of 22, a token of llama.cpp's 12 instead of 7).
+    In one process torch and llama.cpp would share an OpenMP runtime, whose threads stop spinning for both once
+    together they outnumber the cores: a pass of torch took 32 ms, not 22, a token of llama.cpp 12, not 7.
     """
 
     def __init__(self, path: str, method: str, context: int, threads: int | None) -> None:
@@ -127,7 +117,7 @@ class _Server:
                 pipe.close()
 
     def post(self, route: str, request: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the answer, or the events of a stream, taken apart after the last so as to disturb no pass."""
+        """Return the answer, or the events of a stream, which are parsed after the last so as to slow no pass."""
         connection = http.client.HTTPConnection(self._address.removeprefix("http://"))
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
         try:
@@ -155,7 +145,7 @@ class _Server:
 
 
 def _settings_of(name: str, sampling: Sampling) -> dict[str, Any]:
-    """Everything that decides on the text: no sampler but those asked for, and no prompt that was read before."""
+    """All settings that the text depends on: no samplers but those asked for, and no cached prompt."""
     if sampling.repetition_penalty != 1:
         raise UsageError(f"{name} has no repetition penalty over the whole text: leave it out, or the peer")
     asked = {"top_k": sampling.top_k, "top_p": sampling.top_p, "min_p": sampling.min_p}
@@ -171,7 +161,7 @@ def _settings_of(name: str, sampling: Sampling) -> dict[str, Any]:
 
 
 def _streamed(told: list[dict[str, Any]]) -> PeerAnswer:
-    """Read a stream, whose last event repeats the times; tokens of one pass share theirs."""
+    """Read a stream, whose last event repeats the timings; tokens of one pass have the same time."""
     timings = told[-1]["timings"]
     there = {event["timings"]["predicted_n"]: event["timings"]["predicted_ms"] for event in reversed(told)}
     passes = {ms: count for count, ms in sorted(there.items())}
@@ -189,7 +179,7 @@ def _streamed(told: list[dict[str, Any]]) -> PeerAnswer:
 
 
 def _cut(answer: PeerAnswer, end_ids: frozenset[int]) -> PeerAnswer:
-    """End the answer where we say that texts end, should the GGUF file not know that token as an end."""
+    """End the answer at the first of ``end_ids``: the GGUF file may not know it as an end token."""
     kept = next((i + 1 for i, token in enumerate(answer.ids) if token in end_ids), len(answer.ids))
     if kept == len(answer.ids):
         return answer

@@ -1,4 +1,4 @@
-"""Segments laid over neighbouring slots of the arena, so that one kernel call attends for all of them."""
+"""Attention for texts in neighbouring slots of the arena by one kernel call."""
 
 from __future__ import annotations
 
@@ -12,35 +12,26 @@ from torch.nn.functional import scaled_dot_product_attention
 from draftwood.engines.transformers.pass_rows import PassRows, padding_mask
 
 _WASTE = 2.0
-"""Up to this many times the keys that the segments need, one call over all is faster than one call for each."""
+"""One call over all texts is faster than one for each while it reads at most so many times the keys they need."""
 
 
 class BatchAttention:
-    """Slots ``lo ... hi`` as a batch of equal shape: ragged rows are padded, keys beyond a row's end are masked.
+    """Slots ``lo ... hi`` as a batch of equal shape: shorter texts are padded, keys beyond a row's end are masked.
 
-    Parameters
-    ----------
-    segments
-        At least one.
-    window
-        Of the layers that this grid is for.
-    device
-        Of those layers.
+    ``window`` and ``device`` are those of the layers that it is for.
     """
 
     def __init__(self, all_rows: Sequence[PassRows], window: int | None, device: torch.device) -> None:
-        self._segments, self._window, self._device = all_rows, window, device
+        self._all_rows, self._window, self._device = all_rows, window, device
         slots = [s.slot for s in all_rows]
         self._lo, self._hi = min(slots), max(slots) + 1
         self._rows = max(s.rows for s in all_rows)
         self._end = max(s.offsets[window] + s.rows for s in all_rows)
         self._even = all(s.rows == self._rows for s in all_rows) and slots == list(range(self._lo, self._hi))
-        total = sum(s.rows for s in all_rows)
         place = np.zeros((self._hi - self._lo, self._rows), dtype=np.int64)  # padding repeats row 0 of the pass
+        back = np.empty(sum(s.rows for s in all_rows), dtype=np.int64)
         for s in all_rows:
             place[s.slot - self._lo, : s.rows] = np.arange(s.first, s.first + s.rows)
-        back = np.empty(total, dtype=np.int64)
-        for s in all_rows:
             start = (s.slot - self._lo) * self._rows
             back[s.first : s.first + s.rows] = np.arange(start, start + s.rows)
         self._place = torch.from_numpy(place.reshape(-1)).to(device)
@@ -49,7 +40,7 @@ class BatchAttention:
 
     @staticmethod
     def pays(all_rows: Sequence[PassRows], window: int | None) -> bool:
-        """True if attending for all at once costs less than for each: little padding, no prompt."""
+        """Whether one call for all costs less than one for each: little padding, and no prompt."""
         if len(all_rows) < 2 or any(s.is_plain_prefill(window) for s in all_rows):
             return False
         slots = [s.slot for s in all_rows]
@@ -80,7 +71,7 @@ class BatchAttention:
         """Additive mask [height, 1, groups * rows, keys]."""
         if (groups, dtype) not in self._masks:
             masks = [padding_mask(self._rows, self._end)] * (self._hi - self._lo)  # of slots in between
-            for s in self._segments:
+            for s in self._all_rows:
                 masks[s.slot - self._lo] = s.padded_mask(self._window, self._rows, self._end)
             tensor = torch.from_numpy(np.stack(masks)).to(self._device, dtype)
             self._masks[groups, dtype] = tensor.repeat(1, groups, 1)[:, None]

@@ -1,8 +1,7 @@
 """Attention of one pass over several texts: every row sees its own context and its ancestors, no key is repeated.
 
-The rows of all sessions in a pass stand behind each other in one sequence, so linear layers read the weights
-once for all; attention is done per session, on its slot of the arena. Registered under a name of our own, which
-transformers allows; only a shadow model asks for it.
+The rows of all sessions in a pass form one sequence, so that linear layers read the weights once for all;
+attention is per session, on its slot of the arena. Its name in transformers' registry is used by shadows only.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from draftwood.errors import UnsupportedModelError
 ATTENTION = "draftwood_tree"
 
 _FOLDED = 256
-"""Up to so many query rows, heads that share a key-value head become more query rows of it: its keys are read
-once. Beyond, the mask for each of them would cost more than reading the keys from the cache again."""
+"""Up to so many query rows, heads that share a key-value head become further query rows of it, so that its keys
+are read once. Above, the mask for each of them would cost more than reading the keys from the cache again."""
 
 
 @dataclass(slots=True)
 class Pass:
-    """One pass: its segments, the arena that they write to, and what all layers of a kind share."""
+    """One pass: its rows, the arena that they write to, and masks and indices that layers of a kind share."""
 
     arena: Arena
     all_rows: Sequence[PassRows]
@@ -65,24 +64,23 @@ class Pass:
             buffer[slots, :, rows] = fresh.transpose(0, 1)
         return buffers
 
-    def _places(self, window: int | None, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Slot and row of the layer's buffers of each row of the pass, int64[rows] each."""
+    def _places(self, window: int | None, device: torch.device) -> Any:
+        """Slot and row of the layer's buffers for each row of the pass, two int64[rows]."""
         key = ("places", window, device)
         if key not in self._shared:
             slots = np.repeat([s.slot for s in self.all_rows], [s.rows for s in self.all_rows])
             rows = [np.arange(s.offsets[window], s.offsets[window] + s.rows) for s in self.all_rows]
             self._shared[key] = [torch.from_numpy(a).to(device) for a in (slots, np.concatenate(rows))]
-        slots, rows = self._shared[key]
-        return slots, rows
+        return self._shared[key]
 
-    def _grid(self, window: int | None, device: torch.device) -> BatchAttention | None:
-        """All segments as one batch, where that is the cheaper way."""
-        key = ("grid", window, device)
+    def _batched(self, window: int | None, device: torch.device) -> BatchAttention | None:
+        """Attention for all texts at once, where that is the cheaper way."""
+        key = ("batched", window, device)
         if key not in self._shared:
             pays = BatchAttention.pays(self.all_rows, window)
             self._shared[key] = BatchAttention(self.all_rows, window, device) if pays else None
-        batched: BatchAttention | None = self._shared[key]
-        return batched
+        found: BatchAttention | None = self._shared[key]
+        return found
 
     def attend(
         self,
@@ -95,25 +93,14 @@ class Pass:
         softcap: float | None = None,
         sinks: Tensor | None = None,
     ) -> Tensor:
-        """Attend per segment.
+        """Attend: query [heads, rows, dim] over a layer's buffers, as `store` returns them -> [rows, heads, dim].
 
-        Parameters
-        ----------
-        query : [heads, rows, dim]
-        keys, values : [slots, kv heads, capacity, dim]
-            A layer's buffers, as `store` returns them.
-        window
-            Of that layer.
-        scaling, softcap, sinks
-            Factor of the scores; their soft cap (Gemma 2); one score per head that goes nowhere (GPT-OSS).
-
-        Returns
-        -------
-        [rows, heads, dim]
+        ``window`` is the layer's. ``scaling`` multiplies the scores, ``softcap`` caps them (Gemma 2); ``sinks``
+        has one score per head that goes nowhere (GPT-OSS).
         """
         rows = query.shape[1]
         plain = softcap is None and sinks is None
-        if plain and (batched := self._grid(window, keys.device)) is not None:
+        if plain and (batched := self._batched(window, keys.device)) is not None:
             return batched.attend(query, keys, values, scaling)
         found = []
         for s in self.all_rows:
@@ -140,26 +127,23 @@ class Pass:
     def _fast(
         self, pass_rows: PassRows, query: Tensor, k: Tensor, v: Tensor, window: int | None, scaling: float
     ) -> Tensor:
-        """[heads, rows, dim] of one segment by torch's fused kernel."""
+        """[heads, rows, dim] of one text by torch's fused kernel."""
         heads, rows, dim = query.shape
         groups = heads // k.shape[0]
-        if pass_rows.is_plain_prefill(window) or groups * rows > _FOLDED:  # groups as heads, keys at stride 0
+        causal = pass_rows.is_plain_prefill(window)
+        if causal or groups * rows > _FOLDED:  # groups as heads, keys at stride 0
             wide = query.view(-1, groups, rows, dim)
             k, v = (t[:, None].expand(-1, groups, -1, -1) for t in (k, v))
-            if pass_rows.is_plain_prefill(window):
-                out = scaled_dot_product_attention(wide, k, v, is_causal=True, scale=scaling)
-            else:
-                mask = self._mask(pass_rows, window, 1, query)
-                out = scaled_dot_product_attention(wide, k, v, attn_mask=mask, scale=scaling)
-            return out.reshape(heads, rows, -1)
-        folded = query.reshape(1, -1, groups * rows, dim)
-        mask = self._mask(pass_rows, window, groups, query)
-        out = scaled_dot_product_attention(folded, k[None], v[None], attn_mask=mask, scale=scaling)
+            mask = None if causal else self._mask(pass_rows, window, 1, query)
+        else:
+            wide, k, v = query.reshape(1, -1, groups * rows, dim), k[None], v[None]
+            mask = self._mask(pass_rows, window, groups, query)
+        out = scaled_dot_product_attention(wide, k, v, attn_mask=mask, is_causal=causal, scale=scaling)
         return out.reshape(heads, rows, -1)
 
     def _mask(self, pass_rows: PassRows, window: int | None, groups: int, like: Tensor) -> Tensor | None:
         """Additive mask [groups * rows, keys] on the query's device, or None."""
-        if pass_rows.rows == 1:  # it sees all of what it is shown
+        if pass_rows.rows == 1:  # it sees every key from `PassRows.reach` on
             return None
         key = (pass_rows.first, window, groups, like.device)
         if key not in self._shared:
@@ -179,7 +163,7 @@ def _explicit(
     softcap: float | None,
     sinks: Tensor | None,
 ) -> Tensor:
-    """Attention written out, for what the fused kernel cannot; k and v [kv heads, keys, dim]."""
+    """Attention written out, with what the fused kernel lacks; k and v [kv heads, keys, dim]."""
     heads, rows, dim = query.shape
     groups = heads // k.shape[0]
     wide = query.reshape(-1, groups * rows, dim)
@@ -197,10 +181,9 @@ def _explicit(
 
 
 class PassCache:
-    """What a forward pass of transformers sees as its cache: writes rows in place, hands out whole buffers.
+    """The cache in a forward pass of transformers: writes rows in place and returns whole buffers.
 
-    Only our own attention can read what it returns; a model that does more with its keys in between fails the
-    target's self-test.
+    Only our own attention can read those; a model that changes its keys in between fails the self-test.
     """
 
     is_compileable = False
@@ -213,12 +196,12 @@ class PassCache:
         return self._pass.store(layer, keys[0], values[0])
 
     def get_seq_length(self, layer: int = 0) -> int:  # noqa: ARG002  (transformers' signature)
-        """Tokens before the pass; rows of several texts have none in common, so models are told positions too."""
+        """Tokens before the first text of the pass; models get positions too, which differ between texts."""
         return int(self._pass.all_rows[0].positions[0])
 
 
 UNDER_WAY: ContextVar[Pass] = ContextVar("UNDER_WAY")
-"""The pass that runs in this thread: not every model hands unknown keywords down to its attention."""
+"""The pass that runs in this thread; not every model passes unknown keywords on to its attention."""
 
 
 _HARMLESS = {
@@ -226,8 +209,8 @@ _HARMLESS = {
     "output_hidden_states", "output_router_logits", "position_embeddings",
     "position_ids", "return_dict", "sliding_window", "use_cache",
 }  # fmt: skip
-"""What models hand to an attention function that says nothing new to ours. Anything else would change the scores,
-perhaps of long texts only, which no self-test sees."""
+"""Arguments of an attention function that ours can ignore. Any other would change the scores, perhaps only those
+of long texts, which no self-test sees."""
 
 
 def tree_attention(
@@ -242,17 +225,17 @@ def tree_attention(
     s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attend as a pass says; query [1, heads, rows, dim], key and value the buffers that `PassCache` returned."""
+    """Attend in the pass that runs; query [1, heads, rows, dim], key and value are buffers of `PassCache`."""
     if unknown := {name for name, value in others.items() if value is not None} - _HARMLESS:
         raise UnsupportedModelError(f"attention with {sorted(unknown)} is not supported")  # for the self-test
     geometry = UNDER_WAY.get()
-    told = others.get("sliding_window")
+    width = others.get("sliding_window")
     factor: float = query.shape[-1] ** -0.5 if scaling is None else scaling
     window = geometry.arena.window(module.layer_idx)  # type: ignore[arg-type]  # every cached attention has one
-    if told is not None and told != window:
-        raise UnsupportedModelError(f"a layer looks {told} tokens back and its configuration says {window}")
+    if width is not None and width != window:
+        raise UnsupportedModelError(f"a layer looks {width} tokens back and its configuration says {window}")
     out = geometry.attend(query[0], key, value, window, scaling=factor, softcap=softcap, sinks=s_aux)
-    return out[None].contiguous(), None  # some models view it
+    return out[None].contiguous(), None  # some models call view() on it
 
 
 AttentionInterface.register(ATTENTION, tree_attention)

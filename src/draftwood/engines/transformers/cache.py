@@ -11,20 +11,17 @@ from torch import Tensor
 class Arena:
     """Preallocated keys and values of all layers and slots.
 
-    Per layer two tensors [slots, key-value heads, capacity, dim], whose heads and widths the first pass shows.
-    Layers with a sliding window keep only what the window can still reach: their buffers hold ``window - 1``
-    committed rows plus one pass, and are shifted when full. ``chunk`` is the widest pass (prefill chunk or tree)
-    that windowed layers must take.
-
-    Parameters
-    ----------
-    windows
-        Window width per layer, None for full attention.
+    Per layer two tensors [slots, key-value heads, capacity, dim], made by the first pass, which has their shapes.
+    ``windows`` has the window width of each layer, None for full attention. Layers with a sliding window keep only
+    what the window can still reach: their buffers hold ``window - 1`` committed rows plus one pass of at most
+    ``chunk`` rows (prefill chunk or tree), and are shifted when full.
 
     Attributes
     ----------
     generation
-        Counts how often the buffers were made anew.
+        How often the buffers have been reallocated.
+    is_padded
+        True where passes are filled up to fixed widths, so that they write more rows than they are given.
     """
 
     def __init__(self, windows: Sequence[int | None], *, chunk: int) -> None:
@@ -32,13 +29,14 @@ class Arena:
         self.capacity = 0
         self.slots = 0
         self.generation = 0
+        self.is_padded = False
         self._free: list[int] = []
         self.keys: list[Tensor | None] = [None] * len(self.windows)
         self.values: list[Tensor | None] = [None] * len(self.windows)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the arena holds."""
+        """Bytes of all buffers."""
         return sum(t.nbytes for t in (*self.keys, *self.values) if t is not None)
 
     @property
@@ -47,11 +45,11 @@ class Arena:
         return all(t is not None for t in self.keys)
 
     def window(self, layer: int) -> int | None:
-        """Window of a layer, None for full attention."""
+        """Return the window of a layer, None for full attention."""
         return self.windows[layer]
 
     def buffers(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the two buffers of a layer; the first pass makes them for keys and values of this kind."""
+        """Return the two buffers of a layer; the first pass makes them, shaped after its keys and values."""
         key_buffer, value_buffer = self.keys[layer], self.values[layer]
         if key_buffer is None or value_buffer is None:
             key_buffer = self.keys[layer] = self._fresh(layer, keys.shape[0], keys)
@@ -62,7 +60,7 @@ class Arena:
         return _empty((self.slots, heads, self.rows_of(self.windows[layer]), like.shape[-1]), like)
 
     def prepare(self, count: int, rows: int) -> None:
-        """Have ``count`` slots free, of ``rows`` rows each; an arena that nobody uses is made to measure."""
+        """Make ``count`` slots of ``rows`` rows free; an arena without sessions gets exactly that size."""
         idle = len(self._free) == self.slots
         fits = count <= self.slots and rows <= self.capacity
         if idle and (not fits or 2 * count * rows < self.slots * self.capacity):
@@ -82,7 +80,7 @@ class Arena:
         return slot
 
     def give_back(self, slot: int, rows: int | None) -> None:
-        """Return a slot for reuse, of which passes have written at most the first ``rows`` rows (None: any)."""
+        """Give a slot back, of which passes have written at most the first ``rows`` rows (None: any)."""
         for window in set(self.windows):
             self.clear(slot, window, 0, rows)
         self._free.append(slot)
@@ -90,15 +88,15 @@ class Arena:
     def clear(self, slot: int, window: int | None, start: int, end: int | None) -> None:
         """Fill rows of all layers of this window with zeros, up to the last row where ``end`` is None.
 
-        A kernel multiplies what it masks by zero, and zero times infinity is NaN: so rows that belong to no text
-        must be finite, whatever was read or drafted there before.
+        A kernel multiplies masked rows by zero, and zero times infinity is NaN: rows that belong to no text must
+        be finite.
         """
         for tensor, width in zip((*self.keys, *self.values), self.windows * 2, strict=True):
             if width == window and tensor is not None:
                 tensor[slot, :, start:end].zero_()
 
     def reserve(self, rows: int) -> None:
-        """Make room for ``rows`` rows per slot; growing copies, so callers reserve whole requests at once."""
+        """Make room for ``rows`` rows per slot; growing copies all, so callers reserve whole requests at once."""
         if rows > self.capacity:
             longer = self.capacity + self.capacity // 2 if len(self._free) < self.slots else 0
             self._resize(self.slots, max(rows, longer))
@@ -108,7 +106,7 @@ class Arena:
         return self.capacity if window is None else min(self.capacity, window - 1 + self.chunk)
 
     def _resize(self, slots: int, capacity: int) -> None:
-        """Make all buffers anew; what is held moves along. Interrupted, everything is as it was, or empty."""
+        """Reallocate all buffers and copy what they hold. If interrupted, the arena is as before, or empty."""
         held = [*self.keys, *self.values]
         busy = len(self._free) < self.slots
         if not busy:  # given back before more is taken
@@ -150,6 +148,6 @@ class Arena:
 
 
 def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Zeros: a masked key counts nothing, but nothing times what was never written may be NaN."""
+    """Zeros, since a masked key is multiplied by zero, and uninitialised memory may hold infinity."""
     with torch.inference_mode(False):  # a tensor made by a pass could not be written to outside of one
         return torch.zeros(shape, dtype=like.dtype, device=like.device)

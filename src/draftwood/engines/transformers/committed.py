@@ -1,9 +1,10 @@
-"""What sessions of this engine share, wherever their cache is: the committed text, and the pass not yet kept."""
+"""What targets and sessions of this engine share, whatever cache they use: one lock, and the committed text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +12,22 @@ from numpy.typing import NDArray
 from draftwood.errors import PromptError
 from draftwood.tree import TokenTree
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def locked(method: Method) -> Method:
+    """Let a method of a target, or of its sessions, run while no other thread is in one; they share ``lock``."""
+
+    @wraps(method)
+    def guarded(self: Any, /, *args: Any, **options: Any) -> Any:
+        with self.lock:
+            return method(self, *args, **options)
+
+    return cast("Method", guarded)
+
 
 class CommittedText:
-    """The text of a session.
-
-    Parameters
-    ----------
-    lock
-        The target's.
-    """
+    """The text of a session, and the last pass that was not kept yet; ``lock`` is the target's."""
 
     def __init__(self, lock: Any) -> None:
         self.lock = lock
@@ -44,7 +52,7 @@ class CommittedText:
 
 
 def check_room(length: int, ids: Sequence[int] | NDArray[Any], limit: int) -> None:
-    """Raise `PromptError` if nothing is to be read behind ``length`` tokens, or more than ``limit`` in all."""
+    """Raise `PromptError` if there is nothing to read after ``length`` tokens, or more than ``limit`` in all."""
     if not len(ids):
         raise PromptError("there is nothing to read: the prompt is empty")
     if length + len(ids) > limit:
@@ -52,7 +60,7 @@ def check_room(length: int, ids: Sequence[int] | NDArray[Any], limit: int) -> No
 
 
 def with_root(among: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Prepend the root, which every node sees: bool[n, n] -> bool[n + 1, n + 1]."""
+    """Put the root, which every node sees, before the nodes: bool[n, n] -> bool[n + 1, n + 1]."""
     n = len(among)
     sees = np.zeros((n + 1, n + 1), dtype=np.bool_)
     sees[:, 0] = True

@@ -1,4 +1,4 @@
-"""What a model's configuration says about its layers, and the refusals by name."""
+"""Reads layers and limits from a model's configuration, and refuses models of other kinds by name."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def layer_windows(config: Any) -> list[int | None] | None:
 def max_positions(config: Any) -> int:
     """Return the longest text that the model takes, prompt included.
 
-    Rotary embeddings that re-scale themselves beyond a length would change keys that are cached already; up to
-    that length they do not.
+    Rotary embeddings that re-scale themselves beyond some length would change cached keys: there the text ends.
     """
     limits = [
         value
@@ -64,7 +63,7 @@ def _ropes(config: Any) -> list[dict[str, Any]]:
 
 
 def refuse_unsupported(model: Any) -> None:
-    """Raise `UnsupportedModelError` for what is no decoder-only language model of transformers."""
+    """Raise `UnsupportedModelError` unless this is a decoder-only language model of transformers."""
     config = getattr(model, "config", None)
     name = type(model).__name__
     if config is None or not hasattr(config, "get_text_config"):

@@ -1,9 +1,9 @@
 """A whole pass of a Llama-like model without transformers' modules in between.
 
 Between two products a narrow pass does many small operations, and each costs more to call than to compute. Here
-they are as few as we know how: q, k, v and gate, up come of one product each, norms and rotations take three to
-five operations, and only the rows asked for reach the head. What a model is, is read from its modules
-(see `lean_parts`); the caller brings the cache and the attention.
+they are as few as possible: q, k, v take one product, gate and up another, norms and rotations three to five
+operations, and only the rows asked for reach the head. `lean_parts` reads the model's parts from its modules; the
+caller brings the cache and the attention.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class LeanDecoder:
     Attributes
     ----------
     packing : Packing or None
-        What was copied where the linear layers run on packed copies of the weights. Without it nothing is copied:
-        the pass reads the model's own tensors.
+        Packed copies of the linear layers' weights. None: the pass reads the model's own tensors.
     scaling : float
         By which attention must multiply its products of queries and keys.
     fills : bool
@@ -44,7 +43,7 @@ class LeanDecoder:
     def __init__(self, parts: Parts, packing: Packing | None) -> None:
         self.packing, self.scaling = packing, parts.scaling
         self._embedding, self._rotary = parts.embedding, parts.rotary
-        # torch's own products keep nothing in float32, and as much as packed ones in bfloat16.
+        # torch's own products cache kernels by width too, but only in bfloat16.
         half = parts.embedding.device.type == "cpu" and parts.embedding.dtype == torch.bfloat16
         self.fills = packing is not None or half
         self._norm = _norm(parts.norm, packing)
@@ -55,21 +54,10 @@ class LeanDecoder:
 
     @torch.inference_mode()
     def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
-        """Run one pass.
+        """Run one pass over tokens ``ids`` int64[n] at these ``positions`` int64[n] of their texts.
 
-        Parameters
-        ----------
-        ids, positions : int64[n]
-            Tokens and where each stands in its text.
-        attend
-            Stores a layer's keys and values (rotated, not scaled) and attends over what each row may see.
-        rows : int64[k], optional
-            Rows whose logits are wanted, in this order; all where None.
-
-        Returns
-        -------
-        Tensor [k, vocab]
-            In the model's number format.
+        ``attend`` stores a layer's keys and values (rotated, not scaled) and attends over what each row may see.
+        Returns the logits [k, vocab] of ``rows`` int64[k] (None: of all), in the model's number format.
         """
         n = len(ids)
         if self.fills and (width := filled(n)) != n:
@@ -91,7 +79,7 @@ class LeanDecoder:
 
 
 def _of_first(n: int, width: int, attend: Attend) -> Attend:
-    """Attend for the first ``n`` rows; those that fill the pass up store nothing and see nothing."""
+    """Attend for the first ``n`` rows; the padding behind them stores nothing and sees nothing."""
 
     def first(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         return fill(attend(layer, queries[:n], keys[:n], values[:n]), width)
@@ -102,19 +90,11 @@ def _of_first(n: int, width: int, attend: Attend) -> Attend:
 def lean(
     model: Any, *, packed: bool = True, kept: Mapping[Content, Tensor] = MappingProxyType({})
 ) -> LeanDecoder | None:
-    """Return a lean pass over the weights of ``model``, or None where its modules are not fully understood.
+    """Return a lean pass over the weights of ``model`` (or a shadow of it), None where a module is unknown.
 
-    Nothing of the model is touched. What its modules are is checked here, what their ``forward`` makes of them is
-    not: compare a pass with the model's own before relying on it.
-
-    Parameters
-    ----------
-    model
-        A model of transformers for causal language modelling, or a shadow of it that is not packed.
-    packed
-        Run on packed, merged copies of the weights where processor, number format and free memory allow it.
-    kept
-        Copies that were made before, see `Packing`.
+    The modules are checked, but not what their ``forward`` does: compare a pass with the model's own before you
+    rely on it. With ``packed`` it runs on packed, merged copies of the weights where processor, number format and
+    free memory allow it; ``kept`` as in `Packing`.
     """
     parts = read_parts(model)
     if parts is None:
@@ -157,7 +137,7 @@ class _Block:
 
 
 def _norm(norm: Norm, packing: Packing | None) -> Operation:
-    """``x / sqrt(mean(x ** 2) + eps) * weight`` in float32: fewer operations than torch's own takes on a CPU."""
+    """``x / sqrt(mean(x ** 2) + eps) * weight`` in float32, in fewer operations than torch's own on a CPU."""
     weight, eps = norm
     return _scaled(weight.shape[-1], eps, _factor((weight,), lambda of: of[0], packing), weight)
 
@@ -175,7 +155,7 @@ def _head_norms(query: Norm, key: Norm, heads: int, kv_heads: int, packing: Pack
 def _factor(
     weights: Sequence[Tensor], laid_out: Callable[[Sequence[Tensor]], Tensor], packing: Packing | None
 ) -> Callable[[], Tensor]:
-    """What a norm multiplies by, times the root of its width: kept beside packed weights, else made anew."""
+    """Weight of a norm times the root of its width: computed once beside packed weights, else at every pass."""
     root = math.sqrt(weights[0].shape[-1])
     if packing is None:
         return lambda: laid_out(weights).float() * root
@@ -197,7 +177,7 @@ def _scaled(width: int, eps: float, factor: Callable[[], Tensor], like: Tensor) 
 
 
 def _product(layers: Sequence[nn.Linear], packing: Packing | None) -> Operation:
-    """The product with these layers' weights, one below the other where they are several."""
+    """The product with these layers' weights, outputs side by side; without packing one layer only."""
     if packing is not None:
         return packing.product([layer.weight for layer in layers], [layer.bias for layer in layers])
     (layer,) = layers
@@ -206,6 +186,6 @@ def _product(layers: Sequence[nn.Linear], packing: Packing | None) -> Operation:
 
 
 def _side_by_side(layers: Sequence[nn.Linear], packing: Packing | None) -> Operation:
-    """The same, put together after the products: no copy of weights."""
+    """As `_product` for several layers, without a copy of their weights."""
     products = [_product((layer,), packing) for layer in layers]
     return lambda x: torch.cat([product(x) for product in products], -1)

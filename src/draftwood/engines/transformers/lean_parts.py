@@ -1,4 +1,4 @@
-"""What a Llama-like model consists of, read from its modules; None at the first thing that we do not know."""
+"""Reads the parts of a Llama-like model from its modules, and gives up at the first thing that we do not know."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _FEED_FORWARD = {"gate_proj", "up_proj", "down_proj", "act_fn"}
 _LAYER = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
 _DECODER = {"embed_tokens", "layers", "norm", "rotary_emb"}
 _SCALES = {"scaling", "attention_dropout", "variance_epsilon", "eps", "attention_scaling"}
-"""Numbers on a module that we use, or that do nothing outside training; any other than 1 may be a multiplier."""
+"""Numbers on a module that we use, or that only training uses; any other one but 1 may be a multiplier."""
 _SETTINGS = ("final_logit_softcapping", "attn_logit_softcapping", "clip_qkv", "logit_scale", "logits_scaling")
-"""Settings that a ``forward`` may read from the configuration; the self-test finds those we have not heard of."""
+"""Settings that a ``forward`` may read from the configuration; the self-test finds those missing here."""
 _KNOWN = ("transformers.", "torch.")
-"""Packages whose classes are imitated."""
+"""Packages whose classes we imitate."""
 
 
 class _UnknownPartError(Exception):
-    """Ends reading; never leaves this file."""
+    """Raised and caught in this file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def _need(holds: bool) -> None:
 
 
 def _children(module: Any, names: set[str]) -> None:
-    """Need exactly these modules inside, no weights beside them, and no number that could be a multiplier."""
+    """Require exactly these child modules, no weights beside them, and no number that could be a multiplier."""
     _need(isinstance(module, nn.Module) and set(module._modules) == names)
     _need(not module._parameters and not module._buffers)
     numbers = {name: value for name, value in vars(module).items() if type(value) is float}
@@ -149,10 +149,9 @@ def _children(module: Any, names: set[str]) -> None:
 
 
 def _untouched(modules: Iterable[nn.Module]) -> None:
-    """Need modules that do what their class says: no forward of their own, no hooks but transformers' recorders.
+    """Require classes of transformers or torch with their own forward, and no hooks but transformers' recorders.
 
-    Those stay on a model that was once asked for its hidden states, and do nothing in between. Classes must be of
-    transformers or torch, with the forward that they have there: other code is run, not imitated.
+    The recorders stay on a model that was once asked for its hidden states, and do nothing in between.
     """
     _need(not global_hooks())
     for module in modules:
@@ -169,7 +168,7 @@ def _linear(module: Any) -> nn.Linear:
 
 
 def _norm(module: Any) -> Norm:
-    """Weight and epsilon, if the module is a root mean square norm and nothing else (gemma adds 1 to weights)."""
+    """Weight and epsilon of a plain root mean square norm (Gemma's adds 1 to its weights)."""
     weight: Any = module._parameters.get("weight")
     eps: Any = getattr(module, "variance_epsilon", getattr(module, "eps", None))
     _need(len(module._parameters) == 1 and not module._modules and not module._buffers)
@@ -187,7 +186,7 @@ def _activation(module: Any) -> Callable[[Tensor], Tensor]:
 
 
 def _rotary(module: Any, embedding: Tensor, dim: int) -> None:
-    """Need cosines and sines that depend on positions only, over the whole width of a head."""
+    """Require cosines and sines that depend on positions only, over the whole width of a head."""
     _need(list(inspect.signature(module.forward).parameters) == ["x", "position_ids"])
     _need(getattr(module, "rope_type", "default") not in ("dynamic", "longrope"))  # change as the text grows
     positions = torch.tensor([[0, 5]], device=embedding.device)
@@ -196,7 +195,7 @@ def _rotary(module: Any, embedding: Tensor, dim: int) -> None:
 
 
 def _same_rotation(attention: nn.Module, dim: int) -> None:
-    """Need the rotation that pairs a head's first half with its second; others pair neighbours."""
+    """Require the rotation that pairs a head's first half with its second; others pair neighbours."""
     rotate: Any = getattr(sys.modules[type(attention).__module__], "apply_rotary_pos_emb", None)
     _need(rotate is not None)
     x = torch.linspace(-1, 1, 2 * dim).view(1, 1, 2, dim)

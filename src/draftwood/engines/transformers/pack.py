@@ -1,15 +1,17 @@
-"""Linear layers on weights that oneDNN has packed: on a CPU a narrow pass is bound by how weights are read.
+"""Linear layers on weights packed by oneDNN: the time of a narrow pass on a CPU is that of reading the weights.
 
-Packed copies belong to a shadow or a lean pass; the user's model keeps its own weights, and a target that goes
-away takes the copies with it. Products round differently from torch's own in the last bits, as any kernel does.
+Packed copies belong to a shadow or a lean pass and go with its target; the user's model keeps its own weights.
+Products round differently from torch's own in the last bits, as those of any kernel do.
 
 A copy is valid until its source changes, and torch does not report writes through ``.data`` or a numpy array. So
-the whole source is read and hashed again whenever a call begins: `Packing.is_current`.
+`Packing.is_current` reads and hashes the whole source again whenever a call begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import ctypes
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeGuard
@@ -18,12 +20,15 @@ import torch
 from torch import Tensor, nn
 from xxhash import xxh3_64_intdigest
 
-from draftwood.engines.transformers.huge_pages import collapse
 from draftwood.engines.transformers.widths import filling
+
+_HUGE = 2 << 20
+_MADV_COLLAPSE = 25
+_WORTH = 32 << 20
+"""Total bytes below which address translations, and mostly the memory itself, stay in the processor's caches."""
 
 _BATCH = 16
 """Width for which oneDNN is asked to lay the weights out; other widths run on the same layout."""
-
 
 Content = tuple[int, ...]
 """Key of a packed copy: a digest per weight in it, then its input width and a hash of its dtype."""
@@ -32,10 +37,7 @@ Content = tuple[int, ...]
 class Packing:
     """Makes products over packed copies of weights and remembers their sources; call `settle` after the last.
 
-    Parameters
-    ----------
-    kept
-        Copies that were made before (`copies` of another packing): they serve for weights of the same content.
+    ``kept`` has copies made before (`copies` of another packing), to be used for weights of the same content.
     """
 
     def __init__(self, kept: Mapping[Content, Tensor] = MappingProxyType({})) -> None:
@@ -44,9 +46,9 @@ class Packing:
         self._sources: dict[int, tuple[Tensor, int]] = {}
 
     def product(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Callable[[Tensor], Tensor]:
-        """Return ``x -> linear(x, weight, bias)`` over a copy of weights [out, in] in oneDNN's own layout.
+        """Return ``x -> linear(x, weight, bias)`` over one copy, in oneDNN's layout, of all weights [out, in].
 
-        Several weights stand one below the other in the copy; a bias that is missing counts as zeros.
+        A missing bias counts as zeros.
         """
         content = (*map(self._note, weights), weights[0].shape[1], hash(weights[0].dtype))
         packed = self.copies.get(content, self._kept.get(content))
@@ -54,18 +56,15 @@ class Packing:
             whole = weights[0] if len(weights) == 1 else torch.cat([w.detach() for w in weights])
             packed = torch.ops.mkldnn._reorder_linear_weight(whole.detach(), _BATCH)
         self.copies[content] = packed
-        bias = self._bias(weights, biases)
+        bias = None
+        if any(b is not None for b in biases):
+            pairs = zip(weights, biases, strict=True)
+            bias = torch.cat([w.new_zeros(len(w)) if b is None else self.copy(b) for w, b in pairs])
         product = torch.ops.mkldnn._linear_pointwise.default
         return filling(lambda x: product(x, packed, bias, "none", [], ""))
 
-    def _bias(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Tensor | None:
-        if all(bias is None for bias in biases):
-            return None
-        pairs = zip(weights, biases, strict=True)
-        return torch.cat([w.new_zeros(len(w)) if b is None else self.copy(b) for w, b in pairs])
-
     def copy(self, tensor: Tensor) -> Tensor:
-        """Return a copy of a small tensor, which is right as long as `is_current`."""
+        """Return a copy of a small tensor, valid as long as `is_current`."""
         self._note(tensor)
         return tensor.detach().clone()
 
@@ -75,30 +74,30 @@ class Packing:
         return self._sources[id(tensor)][1]
 
     def is_current(self) -> bool:
-        """Whether everything that was copied is still what it was; reads all of it, at the speed of memory."""
+        """Whether all sources are as they were when they were copied; reads all of them, at memory speed."""
         return all(digest(tensor) == before for tensor, before in self._sources.values())
 
     def holds(self, tensor: Tensor) -> bool:
-        """Whether this tensor was copied, so that `is_current` tells of it."""
+        """Whether this tensor was copied, so that `is_current` checks it."""
         return id(tensor) in self._sources
 
     def current(self) -> dict[Content, Tensor]:
-        """Return the copies of weights that are still what they were."""
+        """Return the copies of weights that have not changed since."""
         now = {digest(tensor) for tensor, _ in self._sources.values()}
         return {content: copy for content, copy in self.copies.items() if now.issuperset(content[:-2])}
 
     def let_go(self) -> None:
-        """Stop checking weights that were released: they are empty now, and only their copies are left."""
+        """Stop checking weights that were released: they are empty now."""
         self._sources = {key: known for key, known in self._sources.items() if known[0].numel()}
 
     def settle(self) -> None:
-        """Ask for huge pages for the new copies, where torch gives their addresses and the system has any."""
+        """Ask for huge pages for the new copies, where torch tells their addresses."""
         place, size = torch.ops.mkldnn.data_ptr, torch.ops.mkldnn._nbytes
         fresh = [copy for content, copy in self.copies.items() if content not in self._kept]
         self._kept = {}
         try:
             blocks = [(place(copy), size(copy)) for copy in fresh]
-        except (AttributeError, RuntimeError):  # helpers of torch's own compiler, of no published interface
+        except (AttributeError, RuntimeError):  # internals of torch's compiler, without a published interface
             return
         collapse(blocks)
 
@@ -108,80 +107,51 @@ def digest(tensor: Tensor) -> int:
     return int(xxh3_64_intdigest(tensor.detach().reshape(-1).view(torch.uint8).numpy().data))
 
 
-class PackedLinear(nn.Module):
-    """A linear layer over a packed copy of another layer's weight."""
+class ReplacedLinear(nn.Module):
+    """Stands for a linear layer: over a packed copy of its weight, or, without ``packing``, at few widths."""
 
-    def __init__(self, linear: nn.Linear, packing: Packing) -> None:
+    def __init__(self, linear: nn.Linear, packing: Packing | None = None) -> None:
         super().__init__()
         self.weight, self.bias = linear.weight, linear.bias  # for layers that look into the ones they hold
-        self._product = packing.product((linear.weight,), (linear.bias,))
+        if packing is not None:
+            self._product = packing.product((linear.weight,), (linear.bias,))
+        else:
+            self._product = filling(lambda x: nn.functional.linear(x, self.weight, self.bias))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Same as the layer it stands for; x [..., in] -> [..., out]."""
         return self._product(x)
 
 
-def pack(model: nn.Module, kept: Mapping[Content, Tensor] = MappingProxyType({})) -> Packing | None:
-    """Replace the linear layers of a shadow by packed ones, where that works here.
+def pack(
+    model: nn.Module, kept: Mapping[Content, Tensor] = MappingProxyType({}), *, packed: bool = True
+) -> Packing | None:
+    """Replace the linear layers of a shadow by packed ones; ``kept`` as in `Packing`.
 
-    Parameters
-    ----------
-    model
-        A shadow.
-    kept
-        See `Packing`.
-
-    Returns
-    -------
-    Packing or None
-        What was copied; None where the machine, the number format or free memory do not allow it.
+    Returns what was copied, or None where ``packed``, the machine, the number format or free memory forbid it.
+    Then those in bfloat16 on a CPU get few widths, since torch's own products use oneDNN there, too.
     """
     layers = _products(model)
-    if not can_pack([child for *_, child in layers], kept):
+    if not packed or not can_pack([child for *_, child in layers], kept):
+        for parent, name, child in layers:
+            if child.weight.device.type == "cpu" and child.weight.dtype == torch.bfloat16:
+                parent._modules[name] = ReplacedLinear(child)
         return None
     packing = Packing(kept)
     with torch.no_grad():
         for parent, name, child in layers:
-            parent._modules[name] = PackedLinear(child, packing)
+            parent._modules[name] = ReplacedLinear(child, packing)
     packing.settle()
     return packing
 
 
-def limit_widths(model: nn.Module) -> None:
-    """Make the linear layers of an unpacked shadow run at few widths where oneDNN caches a kernel per width.
-
-    That is in bfloat16 on a CPU, where torch's own products use oneDNN, too.
-    """
-    for parent, name, child in _products(model):
-        if child.weight.device.type == "cpu" and child.weight.dtype == torch.bfloat16:
-            parent._modules[name] = FilledLinear(child)
-
-
-class FilledLinear(nn.Module):
-    """A linear layer over another layer's weight, at few widths."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias
-        self._product = filling(lambda x: nn.functional.linear(x, self.weight, self.bias))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Same as the layer it stands for; x [..., in] -> [..., out]."""
-        return self._product(x)
-
-
 def _products(model: nn.Module) -> list[tuple[nn.Module, str, nn.Linear]]:
-    """The linear layers that can be replaced: module, name, layer."""
-    return [
-        (parent, name, child)
-        for parent in model.modules()
-        for name, child in parent.named_children()
-        if is_only_a_product(child)
-    ]
+    """Linear layers that can be replaced: module, name, layer."""
+    children = ((parent, name, child) for parent in model.modules() for name, child in parent.named_children())
+    return [(parent, name, child) for parent, name, child in children if _is_only_a_product(child)]
 
 
-def is_only_a_product(module: nn.Module) -> TypeGuard[nn.Linear]:
-    """True for a linear layer over ordinary numbers that nobody has hooked or patched."""
+def _is_only_a_product(module: nn.Module) -> TypeGuard[nn.Linear]:
+    """True for a linear layer over ordinary numbers without hooks or a forward of its own."""
     if type(module) is not nn.Linear or not is_plain(module.weight) or "forward" in module.__dict__:
         return False
     return not (module._forward_hooks or module._forward_pre_hooks)
@@ -193,7 +163,7 @@ def is_plain(weight: Any) -> bool:
 
 
 def can_pack(layers: Sequence[nn.Linear], kept: Mapping[Content, Tensor] = MappingProxyType({})) -> bool:
-    """True where copies of these layers' weights can be packed here: processor, number format, free memory.
+    """True if processor, number format and free memory allow packed copies of these layers' weights.
 
     With ``kept`` copies free memory is not checked: the model was packed before, so few copies are new.
     """
@@ -203,7 +173,7 @@ def can_pack(layers: Sequence[nn.Linear], kept: Mapping[Content, Tensor] = Mappi
 
 @torch.no_grad()
 def _works(linear: nn.Linear) -> bool:
-    """Try one layer against torch's own product; features are detected by use, not by version."""
+    """Compare one packed layer with torch's own product."""
     weight = linear.weight
     if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.bfloat16):
         return False
@@ -211,7 +181,7 @@ def _works(linear: nn.Linear) -> bool:
         return False
     x = torch.linspace(-1, 1, linear.in_features, dtype=weight.dtype).repeat(1, 2, 1)
     try:
-        ours, theirs = PackedLinear(linear, Packing())(x).float(), linear(x).float()
+        ours, theirs = ReplacedLinear(linear, Packing())(x).float(), linear(x).float()
     except (AttributeError, RuntimeError):  # no such operator, or not for this processor
         return False
     rounding = 1e-4 if weight.dtype == torch.float32 else 5e-2
@@ -224,7 +194,7 @@ def _fits(layers: Sequence[nn.Linear]) -> bool:
 
 
 def _free_memory() -> int:
-    """Bytes that may still be taken: of the machine, or of the container, whose limit it does not tell."""
+    """Free bytes of the machine, or of the container, whose limit the machine's figure leaves out."""
     import psutil
 
     free = int(psutil.virtual_memory().available)
@@ -233,3 +203,32 @@ def _free_memory() -> int:
     except (OSError, ValueError):  # no such group, or "max": no limit
         return free
     return min(free, limit - used)
+
+
+def collapse(blocks: Iterable[tuple[int, int]]) -> None:
+    """Ask for large pages under these blocks, given as (address, bytes): fewer address translations per pass.
+
+    A pass on a CPU takes a few percent less. By default Linux gives large pages on request only; for memory in use
+    the request is MADV_COLLAPSE (Linux 6.1). Where that is unknown or denied, nothing changes.
+    """
+    blocks = list(blocks)
+    if sys.platform != "linux" or sum(size for _, size in blocks) < _WORTH:
+        return
+    try:
+        madvise = ctypes.CDLL(None).madvise
+    except (AttributeError, OSError):
+        return
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for start, end in _whole_pages(blocks):
+        madvise(start, end - start, _MADV_COLLAPSE)  # parts with holes fail and stay as they are
+
+
+def _whole_pages(blocks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges of large pages that these blocks touch, as (start, end); adjacent ones are merged."""
+    found: list[tuple[int, int]] = []
+    for address, size in sorted(blocks):
+        start, end = address // _HUGE * _HUGE, -(-(address + size) // _HUGE) * _HUGE
+        if found and start <= found[-1][1]:
+            start, end = found[-1][0], max(end, found.pop()[1])
+        found.append((start, end))
+    return found

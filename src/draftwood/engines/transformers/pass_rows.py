@@ -15,15 +15,15 @@ class PassRows:
     Attributes
     ----------
     slot
-        Its slot in the arena.
+        The session's slot in the arena.
     positions : int64[rows]
         Position of each row in the text.
     among : bool[rows, rows] or None
-        Which rows of the segment a row sees; None where it is plain causal order.
+        Which of these rows a row sees; None for plain causal order.
     offsets
-        Per window width (None: full attention) how many cached rows precede the segment in its buffer.
+        Per window width (None: full attention) how many cached rows precede these in their buffer.
     first
-        Where its rows begin in the pass.
+        Where these rows begin in the pass.
     """
 
     slot: int

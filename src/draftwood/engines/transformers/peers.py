@@ -12,15 +12,15 @@ from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
 from draftwood.contracts import Sampling
-from draftwood.engines.peers import PeerAnswer, PeerName
+from draftwood.engines.peer import PeerAnswer, PeerName
 from draftwood.errors import UsageError
 from draftwood.models.quiet import quiet_transformers
 
 
 class Clock(BaseStreamer):
-    """Notes how many tokens are there and when, in seconds since it was made.
+    """Notes after each pass how many tokens there are and when, in seconds since it was made.
 
-    ``generate`` hands over the prompt first, then one block of tokens per pass.
+    ``generate`` puts the prompt first, then one block of tokens per pass.
     """
 
     def __init__(self) -> None:
@@ -39,21 +39,10 @@ class Clock(BaseStreamer):
 
 
 class TransformersPeer:
-    """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peers.Peer`.
+    """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peer.Peer`.
 
-    The model is as it was after each answer, however that ends.
-
-    Parameters
-    ----------
-    name
-        The peer's name, taken apart.
-    model
-        A causal language model of transformers.
-
-    Raises
-    ------
-    UsageError
-        Early exit that is not before the last layer.
+    After each answer, however it ends, the model is as it was before. Raises `UsageError` for an early exit that
+    is not before the last layer.
     """
 
     engine = "transformers"
@@ -82,22 +71,13 @@ class TransformersPeer:
             ours, mask = GenerationConfig(**settings, **self._settings), torch.ones_like(prompt)
             clock = Clock()
             out = model.generate(prompt, attention_mask=mask, generation_config=ours, streamer=clock)
-        return self._answer(out[0, len(ids) :].tolist(), clock.arrivals, drafts)
-
-    def _answer(self, ids: list[int], arrivals: list[tuple[int, float]], drafts: list[int] | None) -> PeerAnswer:
-        first, last = arrivals[0], arrivals[-1]
-        passes = len(arrivals) - 1
+        (before, first), (after, last), passes = clock.arrivals[0], clock.arrivals[-1], len(clock.arrivals) - 1
         drafted: int | None = 0
         if self._settings:
             drafted = None if drafts is None else sum(drafts[1:])  # the first is scored while the prompt is read
+        written = out[0, len(ids) :].tolist()
         return PeerAnswer(
-            ids=ids,
-            arrivals=arrivals,
-            prefill_s=first[1],
-            decode_s=last[1] - first[1],
-            drafted=drafted,
-            accepted=last[0] - first[0] - passes,
-            passes=passes,
+            written, clock.arrivals, first, last - first, drafted, accepted=after - before - passes, passes=passes
         )
 
     def close(self) -> None:
@@ -105,7 +85,7 @@ class TransformersPeer:
 
 
 def _settings_of(limit: int, end_ids: frozenset[int], sampling: Sampling) -> dict[str, Any]:
-    """Everything that decides on the text, said outright: what is left open, transformers fills in by itself."""
+    """All settings that the text depends on: transformers would fill in those that are missing."""
     settings: dict[str, Any] = {
         "max_new_tokens": limit,
         "eos_token_id": sorted(end_ids) or None,
@@ -133,9 +113,10 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _kept(model: Any) -> Iterator[None]:
-    """Put back the model's defaults, from which ``generate`` would fill in what is left open, and its depth.
+    """Restore the model's generation config and its number of layers.
 
-    Early exit lowers the model's number of layers while it drafts and forgets them where it is interrupted.
+    ``generate`` takes what its call leaves open from that config. Early exit lowers the number of layers while it
+    drafts, and leaves it lowered where it is interrupted.
     """
     config = model.config.get_text_config()
     before, layers = model.generation_config, config.num_hidden_layers

@@ -1,4 +1,4 @@
-"""Transformers' logits processors as processors of our rule: one row, one prefix, one copy per request."""
+"""Transformers' logits processors as processors of our rule, one copy of them per request."""
 
 from __future__ import annotations
 
@@ -24,23 +24,21 @@ Ids = Callable[[NDArray[np.int64]], Tensor]
 def adapt(
     processors: Sequence[TorchProcessor], device: torch.device, *, ids: Ids | None = None, copied: bool = True
 ) -> list[Processor]:
-    """Give transformers' processors our signature, one copy of them per request.
+    """Give transformers' processors, which take int64[1, length] and float32[1, vocab], our signature.
 
     Parameters
     ----------
-    processors
-        Called as ``processor(input_ids int64[1, length], scores float32[1, vocab])``.
     device
         Where processors expect ids and scores.
     ids
         What they see of the text, for instance with padding in front; by default the committed text itself.
     copied
-        False: the caller's own objects are called, whose state he may read afterwards.
+        False: call the caller's own objects, whose state may be read afterwards.
 
     Raises
     ------
     UsageError
-        For a processor that runs a model of its own, which we cannot take back, or that cannot be copied.
+        For a processor that runs a model of its own, whose cache we cannot roll back, or that cannot be copied.
     """
     for processor in processors:
         if any(isinstance(v, torch.nn.Module) for v in getattr(processor, "__dict__", {}).values()):
@@ -52,7 +50,7 @@ def adapt(
 
 
 def own_copy(part: Any) -> Any:
-    """Copy a processor or criterion with its state, or say that it cannot be copied."""
+    """Copy a processor or criterion with its state; raises `UsageError` where that is impossible."""
     try:
         return copy.deepcopy(part)
     except Exception as error:
@@ -63,29 +61,23 @@ def own_copy(part: Any) -> Any:
 
 
 def for_row(processor: TorchProcessor, row: int, rows: int) -> TorchProcessor:
-    """Copy a processor of a batch for one row: what it knows of the rows or their prompts is cut to this one.
+    """Copy a processor of a batch for one row of ``rows``: its attributes per row or prompt are cut to this one.
 
-    Parameters
-    ----------
-    processor
-        Of a batch.
-    row, rows
-        Number of the row, which user functions are told, and how many there are; rows of one prompt follow each
-        other.
+    User functions get the number of the row. Rows of one prompt follow each other.
     """
-    mine = own_copy(processor)
-    state = getattr(mine, "__dict__", {})
+    own = own_copy(processor)
+    state = getattr(own, "__dict__", {})
     allowed = state.get("_prefix_allowed_tokens_fn")
     if allowed is not None:
-        mine._prefix_allowed_tokens_fn = lambda _, ids: allowed(row, ids)
+        own._prefix_allowed_tokens_fn = lambda _, ids: allowed(row, ids)
     for name in _PER_ROW:
         known = state.get(name)
         if isinstance(known, list | Tensor) and len(known):
             index = row * len(known) // rows
-            setattr(mine, name, known[index : index + 1])
+            setattr(own, name, known[index : index + 1])
     if "generated_ngrams" in state:
-        mine.batch_size = 1
-    return mine
+        own.batch_size = 1
+    return own
 
 
 def _adapted(processor: TorchProcessor, device: torch.device, ids: Ids) -> Processor:

@@ -1,4 +1,4 @@
-"""Scores of a pass as the rule and the drafters want them: each answer is computed when asked for."""
+"""Scores of a pass; what the rule and the drafters ask of them is computed when they ask."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor
 from draftwood.errors import CapabilityError
 
 WATCHED = 256
-"""Most tokens of a pass of which all rows are wanted: their scores take up to a megabyte each."""
+"""Most tokens of a reading pass that is watched: the scores of each take up to a megabyte."""
 
 _ROWS = 64
-"""Rows whose best tokens are looked for at a time: bounds the copies that it takes."""
+"""Rows whose best tokens are searched at a time, which bounds the memory for copies."""
 _NARROW = 16
 """Rows up to which one thread of our kernel is faster than torch's calls: 0.35 against 0.6 ms for 5 rows of a
 product just made, 0.6 against 0.7 for 9, 1.9 against 1.3 for 33 (vocabulary 49152, torch on two threads)."""
@@ -49,7 +49,7 @@ class TorchScores:
         return self._logits[row].float()
 
     def last(self) -> TorchScores:
-        """Return the scores of the last row alone, without holding the others."""
+        """Return the scores of the last row, without keeping the others in memory."""
         return self if len(self._logits) == 1 else TorchScores(self._logits[-1:].clone())
 
     def numpy(self, array: Any) -> NDArray[np.float32]:
@@ -86,10 +86,10 @@ def _best(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
         ids, lead = _by_blocks(logits, k)
     else:
         ids, lead = logits.topk(k, dim=-1).indices, logits.argmax(-1)
-    # The largest with the lowest id comes first; where that one stood further back, they change places.
+    # Of equal scores the lowest id comes first: swap it there where it is further back.
     ids = torch.where(ids == lead[:, None], ids[:, :1], ids)
     ids[:, 0] = lead
-    if on_cpu:  # fused there, and half as dear as the sum of exponentials
+    if on_cpu:  # fused there: half the time of the sum of exponentials
         probabilities = torch.softmax(logits, -1).gather(1, ids)
     else:
         probabilities = torch.exp(logits.gather(1, ids) - logits.logsumexp(-1, keepdim=True))
@@ -107,7 +107,7 @@ def _by_blocks(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     place = torch.cat((some, tail), dim=1).topk(k, dim=-1).indices
     slot = place // _BLOCK
     ids = chosen.gather(1, slot.clamp(max=k - 1)) * _BLOCK + place % _BLOCK
-    # What is behind the last whole block stands behind the chosen ones.
+    # Tokens behind the last whole block come after the chosen blocks.
     ids = torch.where(slot < k, ids, place + (blocks - k) * _BLOCK)
     first = maxima.argmax(-1)
     lead = first * _BLOCK + head[torch.arange(rows), first].argmax(-1)

@@ -1,10 +1,9 @@
 """A record of a model, taken when a target is made of it, to notice later changes.
 
 A shadow shares the model's tensors, but has its own module dictionaries and configurations, so changes to those do
-not reach it. `Seen` records them, and the functions of the modules' classes, and compares them with the model as
-it is now: an adapter that was switched, an activation, a number, a hook or a forward that was replaced, a tensor
-that was exchanged. What is written *into* a tensor is shared and needs no notice, except where it was copied into
-packed weights: `draftwood.engines.transformers.pack`.
+not reach it: a switched adapter, a replaced activation, number, hook, forward or tensor. `Seen` records them, and
+the functions of the modules' classes, and compares them with the model as it is now. What is written *into* a
+tensor is shared; copies in packed weights are checked in `draftwood.engines.transformers.pack`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 _UNREAD = frozenset({"training", "generation_config", "generate", "_backward_hooks", "_backward_pre_hooks"})
-"""What modules hold that no pass of ours reads."""
+"""Attributes of modules that no pass of ours reads."""
 
 _OWN_CODE = frozenset({"forward", "_forward_hooks", "_forward_pre_hooks", "_hf_hook"})
 """Attributes that attach code to a single module."""
@@ -37,19 +36,13 @@ _RUN = frozenset({"forward", "__call__", "_call_impl", "__getattr__"})
 """What runs when a module is called."""
 
 _COMMON = ("transformers.", "torch.", "peft.", "accelerate.")
-"""Packages whose code hides no values: two models of the same classes and plain values are run alike."""
+"""Packages whose code hides no values: two models of the same classes and plain values run alike."""
 
 Names = Mapping[str, Any]
 
 
 class Seen:
-    """All of a model that a shadow copies, as it was; without a reference to the model itself.
-
-    Parameters
-    ----------
-    model
-        A model of transformers.
-    """
+    """All of a model that a shadow copies, as it was; keeps no reference to the model itself."""
 
     def __init__(self, model: nn.Module) -> None:
         modules = list(model.modules())
@@ -61,8 +54,8 @@ class Seen:
         self._hooks = global_hooks()
 
     def is_unchanged(self) -> bool:
-        """Whether the model is what it was; takes about a millisecond for 400 modules."""
-        try:  # == on dictionaries tests identity first: tensors are compared by value only if exchanged
+        """Whether the model is as it was; takes about a millisecond for 400 modules."""
+        try:  # == on dictionaries tests identity first, so that only replaced tensors are compared by value
             return (
                 all(type(module()) is kind and _same(module(), was) for module, kind, was in self._modules)
                 and all(_own_forward(module()) is forward() for module, forward in self._forwards)
@@ -71,16 +64,16 @@ class Seen:
                 and all(_functions(names, only) == was for names, only, was in self._code)
                 and global_hooks() == self._hooks
             )
-        except (RuntimeError, TypeError, ValueError):  # from == on an exchanged tensor or array
+        except (RuntimeError, TypeError, ValueError):  # from == on a replaced tensor or array
             return False
 
 
 def traits(model: nn.Module) -> bytes | None:
     """Return a digest that is equal for models that can be run in the same ways, whatever their weights.
 
-    It is the same in every process, and covers classes, their code, shapes, and all plain values of modules and
-    configurations. None where code of unknown effect is in the model: hooks, and classes or functions of other
-    packages than `_COMMON`, which may hold values that no comparison sees.
+    It is the same in every process and covers classes, their code, shapes, and all plain values of modules and
+    configurations. None where the model has hooks, or classes or functions of other packages than `_COMMON`,
+    which may hold values that no comparison sees.
     """
     modules = list(model.modules())
     if global_hooks() or any(module.__dict__.get(name) for module in modules for name in _OWN_CODE):
@@ -107,10 +100,10 @@ def global_hooks() -> list[Any]:
 
 
 def _copied(names: Names) -> dict[str, Any]:
-    """What a module holds, its dictionaries copied as a shadow copies them.
+    """A module's attributes, dictionaries copied as a shadow copies them.
 
-    A ``forward`` or ``generate`` may be bound to the model and would keep it alive: of the first only its presence
-    is kept, the second is left out.
+    A ``forward`` or ``generate`` may be bound to the model and would keep it alive: of the first only the presence
+    is noted, the second is left out.
     """
     held = {name: value for name, value in names.items() if name not in ("forward", "generate")}
     held = {name: type(value)(value) if isinstance(value, dict) else value for name, value in held.items()}
@@ -122,7 +115,7 @@ def _same(module: nn.Module | None, was: Names) -> bool:
 
 
 def _read(names: Names) -> Names:
-    """What passes read of it, apart from a forward, which is compared by itself: see `_own_forward`."""
+    """The attributes that passes read; a forward is compared by itself (`_own_forward`)."""
     read = {name: value for name, value in names.items() if name not in _UNREAD}
     read["forward"] = "forward" in read
     return read
@@ -133,7 +126,7 @@ def _own_forward(module: nn.Module | None) -> Any:
 
 
 def _configs(modules: Iterable[nn.Module]) -> list[PreTrainedConfig]:
-    """The configurations that modules hold, each once; nested ones are compared as part of their parents."""
+    """The modules' configurations, each once; nested ones are compared as part of their parents."""
     every = (value for module in modules for value in module.__dict__.values())
     return list({id(value): value for value in every if isinstance(value, PreTrainedConfig)}.values())
 
@@ -153,7 +146,7 @@ def _namespaces(modules: Iterable[nn.Module]) -> Iterator[tuple[Names, frozenset
 
 
 def _functions(names: Names, only: frozenset[str] | None) -> dict[str, tuple[Any, Any]]:
-    """Functions by name, each with its code, which may be exchanged, too; properties by themselves."""
+    """Functions by name, each with its code, which may be replaced too, and properties."""
     found: dict[str, tuple[Any, Any]] = {}
     for name, value in list(names.items()):
         if only is not None and name not in only:
@@ -174,7 +167,7 @@ def _weak(thing: Any) -> Callable[[], Any]:
 
 
 def _place(tensor: Tensor) -> tuple[Any, ...]:
-    """Where a tensor lies and how; one of a class of its own may have no single place."""
+    """Address and layout of a tensor; one of a class of its own may have no single address."""
     try:
         return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
     except RuntimeError:
@@ -195,7 +188,7 @@ def _trait(value: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _code_trait(code: CodeType | None) -> bytes:
-    """A digest of what a function does, without where its source lies."""
+    """A digest of what a function does, without the place of its source."""
     if code is None:
         return b""
     constants = [_code_trait(it) if isinstance(it, CodeType) else _trait(it) for it in code.co_consts]

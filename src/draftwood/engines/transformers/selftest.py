@@ -1,14 +1,13 @@
-"""A target tries itself on a few tokens before it is used: what it says must be what the model says.
+"""Tries a target on a few tokens before it is used: its scores must be the model's own.
 
-Whether a model's attention can follow a tree, or its cache be rolled back, is nowhere declared in transformers;
-so every way of running a model is tried against the model's own forward over the whole text, without a cache.
+transformers does not declare whether a model's attention can follow a tree, or its cache be rolled back. So every
+way of running a model is compared with the model's own forward over the whole text, without a cache.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,7 +23,7 @@ log = logging.getLogger("draftwood")
 T = TypeVar("T", bound=Target)
 
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-3}
-"""How far scores may lie apart, as a share of the largest: seeing a wrong token moves them by tens of per cent."""
+"""How far scores may differ, as a share of the largest; a token wrongly seen moves them by tens of per cent."""
 _HALF = 0.1
 """The same for half precision."""
 
@@ -35,9 +34,9 @@ _SIZE = 24
 def agreeing(
     make: Callable[[], T], model: Any, *, brief: bool = False, one_thread: bool = False
 ) -> tuple[T | None, str]:
-    """Make a target and try it; None, and why, where it says something else than the model, or raises.
+    """Make a target and try it; None, and the reason, where its scores are not the model's or it raises.
 
-    ``brief`` and ``one_thread`` are those of `agrees`; the target is made, its weights packed, on all threads.
+    ``brief`` and ``one_thread`` as in `agrees`; the target is made, and its weights packed, on all threads.
     """
     try:
         target = make()
@@ -51,33 +50,19 @@ def agreeing(
 
 
 def agrees(target: Target, model: Any, *, brief: bool = False, one_thread: bool = False) -> bool:
-    """Try a target on a small text: read, score a tree (or a chain), keep one branch, score again, cut, score.
+    """Try a fresh target on a small text: read, score a tree (or a chain), keep one branch, score, cut, score.
 
-    Parameters
-    ----------
-    target
-        Fresh.
-    model
-        The model it stands for.
-    brief
-        For a target that passed before: the same passes, but of each only the last node's scores are compared.
-    one_thread
-        Take one thread, which moves scores by far less than the rounding that is allowed for.
+    ``brief``, for a target that passed before, runs the same passes but compares only the last node's scores of
+    each. ``one_thread`` changes scores by far less than the rounding that is allowed for.
     """
-    with _threads(1 if one_thread else torch.get_num_threads()):
+    threads = torch.get_num_threads()
+    if not one_thread or threads == 1:
         return _agrees(target, _Own(model, brief=brief))
-
-
-@contextmanager
-def _threads(many: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    if many != before:
-        torch.set_num_threads(many)
+    torch.set_num_threads(1)
     try:
-        yield
+        return _agrees(target, _Own(model, brief=brief))
     finally:
-        if many != before:
-            torch.set_num_threads(before)
+        torch.set_num_threads(threads)
 
 
 def _agrees(target: Target, own: _Own) -> bool:
@@ -94,7 +79,7 @@ def _agrees(target: Target, own: _Own) -> bool:
     try:
         if not (own.brief or own.says(text, first, 0)) or not _scored(target, session, text, root, tree, own):
             return False
-        # A branch that is not the first one written, or the first node of a chain: something must be taken back.
+        # Not the first branch, or only the first node of a chain, so that something must be taken back.
         kept = [] if not len(tree) else [2] if target.capabilities.trees else [0]
         session.keep(kept)
         text = [*text, root, *tree.tokens[kept].tolist()]
@@ -104,6 +89,8 @@ def _agrees(target: Target, own: _Own) -> bool:
         if target.capabilities.rollback != "none":
             session.truncate(_CONTEXT)
             text = text[:_CONTEXT]
+            if session.length < _CONTEXT:
+                target.extend([(session, text[session.length :])])
         else:
             text = [*text, d]
         if not _scored(target, session, text, e, TokenTree.empty(), own):
@@ -166,5 +153,5 @@ class _Own:
 
 
 def _some_ids(vocab: int) -> list[int]:
-    """Token ids that differ from their neighbours, spread over the vocabulary; the same in every run."""
+    """Token ids spread over the vocabulary, the same in every run."""
     return [int(i) for i in np.random.default_rng(0).integers(0, vocab, _SIZE)]

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Watch
-from draftwood.engines.transformers.committed import CommittedText, with_root
-from draftwood.engines.transformers.lock import locked
+from draftwood.engines.transformers.cache import Arena
+from draftwood.engines.transformers.committed import CommittedText, locked, with_root
 from draftwood.engines.transformers.pass_rows import PassRows
-from draftwood.engines.transformers.scores import TorchScores
 from draftwood.tree import TokenTree
-
-if TYPE_CHECKING:
-    from draftwood.engines.transformers.target import TransformersTarget
 
 SPARE = 64
 """Rows beyond the reserved ones: a usual tree, so that its buffers need not grow for it."""
@@ -25,22 +20,17 @@ SPARE = 64
 class TransformersSession(CommittedText):
     """A slot of the arena. ``length`` rows are committed; what a pass wrote behind them is provisional.
 
-    Parameters
-    ----------
-    target
-        Whose arena it is.
-    rows
-        Tokens that it is expected to hold.
+    It takes the slot in ``arena``, for ``rows`` tokens or more; ``lock`` is the target's. ``first`` has, per
+    window width, the position in the text of row 0 of those buffers.
     """
 
     replay = 0
 
-    def __init__(self, target: TransformersTarget, rows: int) -> None:
-        super().__init__(target.lock)
-        self._target, self._arena = target, target.arena
+    def __init__(self, arena: Arena, lock: Any, rows: int) -> None:
+        super().__init__(lock)
+        self._arena = arena
         self._slot: int | None = self._arena.take(rows + SPARE)
-        # Per window width, the position of the text that row 0 of those buffers holds.
-        self._first = dict.fromkeys(set(self._arena.windows), 0)
+        self.first = dict.fromkeys(set(self._arena.windows), 0)
         self._written = 0  # rows of the slot that passes have written to at most
 
     @property
@@ -50,53 +40,38 @@ class TransformersSession(CommittedText):
             raise RuntimeError("this session is closed")
         return self._slot
 
-    @property
-    def first(self) -> dict[int | None, int]:
-        """Per window width, the position of the text that row 0 of those buffers holds."""
-        return self._first
-
     def pass_rows(
-        self,
-        ids: Sequence[int] | NDArray[Any],
-        positions: NDArray[np.int64] | None = None,
-        among: NDArray[np.bool_] | None = None,
+        self, rows: int, positions: NDArray[np.int64] | None = None, among: NDArray[np.bool_] | None = None
     ) -> PassRows:
-        """Return what a pass over ``ids`` behind the committed text looks like; without positions a chain."""
-        rows = len(ids)
+        """Return the rows of a pass after the committed text; without positions they are a chain."""
         self._take_back()
         self._arena.reserve(self.length + rows)
         self._make_room(rows)
-        offsets = {window: self.length - first for window, first in self._first.items()}
+        offsets = {window: self.length - first for window, first in self.first.items()}
         self._written = max(self._written, *(offset + rows for offset in offsets.values()))
         if positions is None:
             positions = np.arange(self.length, self.length + rows, dtype=np.int64)
         return PassRows(self.slot, positions, among, offsets)
 
-    def tree_segment(self, root: int, tree: TokenTree) -> PassRows:
-        """Return what a pass over a root and its tree looks like; `keep` refers to it."""
-        rows = 1 + len(tree)
-        if tree.is_chain:
-            pass_rows = self.pass_rows(range(rows))
-        else:
-            positions = tree.positions(self.length).astype(np.int64)
-            pass_rows = self.pass_rows(range(rows), positions, with_root(tree.ancestor_mask))
+    def tree_rows(self, root: int, tree: TokenTree) -> PassRows:
+        """Return the rows of a pass over a root and its tree, which the next `keep` refers to."""
+        positions = among = None
+        if not tree.is_chain:
+            positions, among = tree.positions(self.length).astype(np.int64), with_root(tree.ancestor_mask)
+        pass_rows = self.pass_rows(1 + len(tree), positions, among)
         self._scored = (root, tree)
         return pass_rows
 
     def commit(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        """What a pass over these ids wrote is committed."""
+        """Commit what a pass over these ids wrote."""
         self._ids += np.asarray(ids).tolist()
-
-    @locked
-    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> TorchScores:
-        return self._target.read([(self, ids)], None if watch is None else [watch])[0]
 
     @locked
     def keep(self, path: Sequence[int]) -> None:
         root, tree = self._take_scored()
         start = next((i for i, node in enumerate(path) if node != i), len(path))
         if start < len(path):  # rows before the first one that must move are in place already
-            for window, first in self._first.items():
+            for window, first in self.first.items():
                 base = self.length - first + 1
                 self._arena.move_rows(self.slot, window, base + start, [base + node for node in path[start:]])
         self._ids.append(root)
@@ -108,21 +83,16 @@ class TransformersSession(CommittedText):
         self._take_back()
         if length >= self.length:
             return
-        # A windowed layer must still hold what the tokens after the cut can see.
-        lost = any(w is not None and max(0, length - w + 1) < first for w, first in self._first.items())
-        ids = self._ids[:length]
-        if not lost:
-            self._ids = ids
-            return
-        self._ids, self._first = [], dict.fromkeys(self._first, 0)
-        if ids:
-            self.extend(ids)
+        # Windowed layers must still hold what the tokens after the cut can see; if not, all is read again.
+        if any(w is not None and max(0, length - w + 1) < first for w, first in self.first.items()):
+            length, self.first = 0, dict.fromkeys(self.first, 0)
+        del self._ids[length:]
 
     @locked
     def fork(self) -> TransformersSession:
-        twin = TransformersSession(self._target, self._arena.capacity - SPARE)
+        twin = TransformersSession(self._arena, self.lock, self._arena.capacity - SPARE)
         self._arena.copy_slot(self.slot, twin.slot)
-        twin._ids, twin._first, twin._written = list(self._ids), dict(self._first), self._written
+        twin._ids, twin.first, twin._written = list(self._ids), dict(self.first), self._written
         return twin
 
     @locked
@@ -135,23 +105,23 @@ class TransformersSession(CommittedText):
         """Clear what a pass has written that was not kept: its rows may have spoilt each other."""
         if self._scored is not None:
             self._scored = None
-            for window, first in self._first.items():
+            for window, first in self.first.items():
                 self._arena.clear(self.slot, window, self.length - first, self._end())
 
     def _end(self) -> int | None:
-        """Behind the last row that passes have written; None where they write more rows than they are given."""
-        return None if self._target.pads else self._written
+        """The row after the last one that passes have written; None where padding may have written more."""
+        return None if self._arena.is_padded else self._written
 
     def _make_room(self, rows: int) -> None:
         """Shift windowed buffers that the next pass would overrun, keeping what the window still reaches."""
-        for window, first in self._first.items():
+        for window, first in self.first.items():
             held = self.length - first
             if window is None or held + rows <= self._arena.rows_of(window):
                 continue
             kept = min(window - 1, held)
             try:
                 self._arena.move_rows(self.slot, window, 0, range(held - kept, held))
-                self._first[window] = self.length - kept
-            except BaseException:  # Ctrl-C: layers half shifted hold no text that could be gone on with
-                self._ids, self._first = [], dict.fromkeys(self._first, 0)
+                self.first[window] = self.length - kept
+            except BaseException:  # Ctrl-C: some layers are shifted and others not, so all must be read again
+                self._ids, self.first = [], dict.fromkeys(self.first, 0)
                 raise

@@ -1,8 +1,8 @@
 """A second view of a transformers model: the same weights, our own configuration.
 
-transformers reads the attention implementation from the configuration at every call. Changing the user's
-configuration, even for the time of a pass, would disturb whoever else runs the model; a shadow shares every
-parameter and buffer but owns its module objects and configurations, so nothing of the user's model is touched.
+transformers reads the attention implementation from the configuration at every call, and changing the user's, even
+during a pass, would disturb other threads that run the model. A shadow shares every parameter and buffer but has
+module objects and configurations of its own.
 """
 
 from __future__ import annotations
@@ -16,14 +16,9 @@ from draftwood.engines.transformers.attention import ATTENTION
 
 
 def shadow(model: Any, attention: str | None = ATTENTION) -> Any:
-    """Return a view of ``model`` that shares its weights, runs in eval mode and attends through ``attention``.
+    """Return a view of ``model`` that shares its weights and runs in eval mode.
 
-    Parameters
-    ----------
-    model
-        A model of transformers.
-    attention
-        A registered attention implementation; None keeps the model's own.
+    ``attention`` names a registered attention implementation; None keeps the model's own.
     """
     twin = _Viewer(attention).view(model)
     for module in twin.modules():
@@ -33,7 +28,7 @@ def shadow(model: Any, attention: str | None = ATTENTION) -> Any:
 
 
 class _Viewer:
-    """Copies module objects, each once; configurations keep their relations (a part's is its whole's part)."""
+    """Copies module objects, each once; a configuration that is part of another stays so in the copies."""
 
     def __init__(self, attention: str | None) -> None:
         self._attention = attention
@@ -78,10 +73,10 @@ class _Viewer:
 
 
 def _rebind(state: dict[str, Any], module: nn.Module, twin: nn.Module) -> None:
-    """Have the twin run the forward that the module was given, on itself where that was a method of the module.
+    """Let the twin run the forward set on the module: bound to the twin, where it is a method of the module.
 
-    Of a compiled one that is what was compiled. Any other function runs as it is, perhaps on modules of the user's
-    own: only a trial can tell whether that works.
+    Of a compiled forward the twin runs what was compiled. Any other function runs as it is, perhaps on the user's
+    own modules: only a trial can tell whether that works.
     """
     forward = getattr(state["forward"], "_torchdynamo_orig_callable", state["forward"])
     if getattr(forward, "__self__", None) is not module:
@@ -93,7 +88,7 @@ def _rebind(state: dict[str, Any], module: nn.Module, twin: nn.Module) -> None:
 
 
 def _hang(hook: Any, twin: nn.Module) -> None:
-    """Hang accelerate's hook, which moves inputs to a module's device, on the twin as on the original."""
+    """Add accelerate's hook, which moves inputs to a module's device, to the twin."""
     from accelerate.hooks import add_hook_to_module
 
     ours = copy.copy(hook)

@@ -1,7 +1,7 @@
-"""One target per model, shared by all calls and threads, and made anew when the model is no longer what it was.
+"""One target per model, shared by all calls and threads, and made again when the model has changed.
 
-A target reads a model through a shadow, and part of it through packed copies. Both are compared with the model
-whenever a call begins (`shared_target`), so that its passes are those of the model as it is at that moment.
+A target reads a model through a shadow, and part of it through packed copies. `shared_target` compares both with
+the model whenever a call begins, so that passes are those of the model as it is then.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from draftwood.models.busy import is_crowded, waits_passively
 log = logging.getLogger("draftwood")
 
 OurTarget = TransformersTarget | NativeTarget
-RLockType = Any  # threading.RLock is a function, not a class
 Way = Callable[[], OurTarget]
 
-_MOST_PASSED = 1024  # kinds of models whose way is remembered; the oldest goes
+_MOST_PASSED = 1024  # kinds of models whose way is remembered; then the oldest is dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +46,28 @@ class _Made:
     seen: Seen
 
     def is_current(self) -> bool:
-        """Whether passes of the target are passes of the model as it is now."""
+        """Whether the model is as it was."""
         packing = self.target.packing
         return self.seen.is_unchanged() and (packing is None or packing.is_current())
 
 
 _registry = Lock()  # guards `_locks`
-_locks: WeakKeyDictionary[Any, RLockType] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """Per model, held while its target is looked up or made, so that concurrent first calls make only one."""
 _made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
 _unpacked: WeakSet[Any] = WeakSet()
 _released: WeakSet[Any] = WeakSet()
 _targets: WeakSet[Any] = WeakSet()
-"""All that were made and may still be in use, those of models that have changed since, too."""
+"""All that may still be in use, also those of models that have changed since."""
 _passed: dict[str, int] = {}
 """Per `trial_key` of a model: which way passed the self-test in this process."""
 
 
-def _begin_anew() -> None:
-    """Of a child of fork: what another thread of its parent held stays held in it for ever.
+def _renew_in_child() -> None:
+    """Forget locks and targets in a child of fork, where locks held by another thread are never freed.
 
-    Targets are made again, since that thread may have been in the middle of one; not those of models that were
-    released, of which nothing else is left.
+    Another thread may have been in the middle of a target. Only targets of released models are kept: those models
+    have no other weights.
     """
     global _registry
     _registry = Lock()
@@ -81,16 +80,16 @@ def _begin_anew() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_renew_in_child)
 
 
-def _lock_of(model: Any) -> RLockType:
+def _lock_of(model: Any) -> Any:
     with _registry:
         return _locks.setdefault(model, RLock())
 
 
 def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
-    """Choose how passes over this model run, from now on, and make its target; see `draftwood.prepare`."""
+    """Choose how passes over this model run from now on, and make its target; see `draftwood.prepare`."""
     with _lock_of(model):
         if model in _released:
             if not pack:
@@ -108,19 +107,19 @@ def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
 
 
 def _release(model: Any, target: OurTarget) -> None:
-    """Let go of the weights that passes read from packed copies only."""
+    """Free the weights that passes read from packed copies only."""
     if not (isinstance(target, TransformersTarget) and target.owns_weights) or target.packing is None:
         raise UsageError(
             f"the weights of {type(model).__name__} cannot be released: its passes still read them (only "
             "models that run on the lean pass, packed, on a CPU can do without)"
         )
     embedding = model.get_input_embeddings().weight.data_ptr()
-    _released.add(model)  # first: what an interrupt leaves must not be taken for a whole model
+    _released.add(model)  # first: what an interrupt leaves must not pass for a whole model
     try:
         for module in model.modules():
             if type(module) is nn.Linear and module.weight.data_ptr() != embedding:  # a tied head is the embedding
                 module.weight.data = module.weight.data.new_empty(0)
-        for weight in model.parameters():  # what is left would keep the whole file mapped that it was read from
+        for weight in model.parameters():  # the others would keep their whole file mapped
             weight.data = weight.data.clone()
     finally:
         target.packing.let_go()
@@ -138,9 +137,9 @@ def packs(model: Any) -> bool:
 
 
 def known_target(model: Any) -> OurTarget:
-    """Return the target of this model without checking the model for changes; make it if there is none.
+    """Return the target of this model, made if there is none, without checking the model for changes.
 
-    For questions about the model that come before a call; whoever runs passes takes `shared_target`.
+    For questions about a model before a call; passes need `shared_target`.
     """
     with _lock_of(model):
         made = _made.get(model)
@@ -150,8 +149,8 @@ def known_target(model: Any) -> OurTarget:
 def shared_target(model: Any) -> OurTarget:
     """Return the target of this model as it is now; a new one if the model has changed since the last call.
 
-    The target lives as long as the model does. Asking takes a millisecond or two, and where weights are packed
-    on a CPU as long as reading them once, which is about the time of one plain pass.
+    The target lives as long as the model. The check takes a millisecond or two; with packed weights on a CPU it
+    reads all of them, in about the time of one plain pass.
 
     Raises
     ------
@@ -187,10 +186,10 @@ def _refuse_released(model: Any) -> None:
 
 
 def contents(model: Any, target: OurTarget) -> tuple[int, ...]:
-    """Return digests of the weights that passes share with the model; where they differ a cache is out of date.
+    """Return digests of the weights that passes share with the model; when they change a cache is out of date.
 
-    Those that passes have copied are left out: `shared_target` tells of them. On a CPU every byte is read; on
-    another device torch's count of writes stands for it, and the sum of the bytes, taken there.
+    Weights that passes have copied are left out, since `shared_target` checks them. On a CPU every byte is read;
+    on another device it is torch's count of writes and the sum of the bytes, computed there.
     """
     packing = target.packing
     tensors = (*model.parameters(), *model.buffers())
@@ -203,14 +202,14 @@ def _content(tensor: Tensor) -> int:
         if tensor.device.type == "cpu":
             return digest(tensor)
         return hash((tensor._version, int(tensor.contiguous().view(torch.uint8).sum())))
-    except (RuntimeError, TypeError, ValueError):  # of a class of its own, whose bytes are not to be had
+    except (RuntimeError, TypeError, ValueError):  # of a class of its own, without readable bytes
         return tensor._version
 
 
 def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> OurTarget:
-    """Make a target of the first of `ways` that passes the self-test; remembered by `trial_key`.
+    """Make a target of the first of `ways` that passes the self-test, and remember it by `trial_key`.
 
-    What this process tried is taken as it is; what an earlier one found is tried again, briefly.
+    A way that this process has tried needs no trial, one that an earlier process found only a brief one.
     """
     refuse_unsupported(model)
     _refuse_released(model)
@@ -263,10 +262,10 @@ def _remember(key: str, way: int) -> None:
 
 
 def _one_thread_is_better() -> bool:
-    """Return whether a model should be tried on one thread, since other programs hold cores.
+    """Return whether a model should be tried on one thread, since other programs keep the cores busy.
 
-    Not where another target may be in use: torch's number of threads is that of the whole process, and a text
-    that is being written keeps the number that it began with.
+    Not while another target may be in use: torch's number of threads is that of the whole process, and must not
+    change while a text is written.
     """
     many = torch.get_num_threads()
     if many == 1 or waits_passively() or len(_targets) or not is_crowded(many):

@@ -2,7 +2,7 @@
 
 A narrow pass on a GPU is bound by launches: 30 layers of a dozen kernels each take longer to start than to run. A
 captured graph starts at once, but its shapes and addresses are fixed. So a pass is padded to the next of a few
-widths, keys are masked instead of sliced, and everything that changes lies in tensors that stay where they are.
+widths, keys are masked instead of sliced, and all inputs lie in tensors that keep their addresses.
 Source: CUDA graphs in torch, pytorch.org/docs/stable/notes/cuda.html#cuda-graphs.
 """
 
@@ -30,24 +30,19 @@ WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 class StaticPasses:
     """The passes over one session at a time, one per width and slot, captured when they are first needed.
 
-    Parameters
-    ----------
-    decoder
-        Runs a pass; its rotary embedding must not change with the text.
-    arena
-        Holds the cache; whenever it is made anew, so are the passes.
-    capture
-        False runs the same shapes without a graph (what tests on a CPU do).
+    The rotary embedding of ``decoder`` must not change with the text. When the arena's buffers are reallocated,
+    the passes are made again. Without ``capture`` the same shapes run without a graph (tests on a CPU).
     """
 
     def __init__(self, decoder: LeanDecoder, arena: Arena, *, capture: bool = True) -> None:
         self._decoder, self._arena, self._capture = decoder, arena, capture
+        arena.is_padded = True
         self._works = True
         self._made: dict[tuple[int, int], StaticPass] = {}
         self._generation = -1
 
     def run(self, pass_rows: PassRows, tokens: Tensor) -> Tensor | None:
-        """Logits [rows, vocab] of a pass over one segment; None where it must run as it is."""
+        """Return the logits [rows, vocab] of a pass over one text, or None where no graph can run it."""
         rows = pass_rows.rows
         if not self._works or rows > WIDTHS[-1] or not self._arena.is_made:
             return None  # the first pass of all makes the buffers
@@ -70,7 +65,7 @@ class StaticPasses:
 
 
 class StaticPass:
-    """One width, one slot. What changes from step to step lies in tensors that keep their addresses."""
+    """A pass of one width over one slot."""
 
     def __init__(self, decoder: LeanDecoder, arena: Arena, slot: int, width: int, device: torch.device) -> None:
         self._decoder, self._arena, self._slot, self._width = decoder, arena, slot, width
@@ -82,7 +77,7 @@ class StaticPass:
         self._captured: tuple[Any, Tensor] | None = None
 
     def run(self, pass_rows: PassRows, tokens: Tensor, *, capture: bool) -> Tensor:
-        """Fill in a segment and run; logits [width, vocab], of which the segment's rows mean something."""
+        """Fill in the rows and run; returns logits [width, vocab], of which the first ``rows`` mean something."""
         rows = pass_rows.rows
         self._ids[:rows] = tokens
         self._ids[rows:] = tokens[0]  # rows that mean nothing must not be of a token that spoils the others

@@ -1,4 +1,4 @@
-"""A transformers model as a target: our own cache, one forward pass per step for all rows, trees on any kernel."""
+"""A transformers model as a target: our own cache, one forward pass per step for all texts and their trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
 from draftwood.engines.transformers.cache import Arena
-from draftwood.engines.transformers.committed import check_room
+from draftwood.engines.transformers.committed import check_room, locked
 from draftwood.engines.transformers.families import (
     forward_parameters,
     layer_windows,
@@ -25,8 +25,7 @@ from draftwood.engines.transformers.families import (
     text_config,
 )
 from draftwood.engines.transformers.lean import lean as lean_pass
-from draftwood.engines.transformers.lock import locked
-from draftwood.engines.transformers.pack import Content, Packing, limit_widths, pack
+from draftwood.engines.transformers.pack import Content, pack
 from draftwood.engines.transformers.pass_rows import PassRows
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.engines.transformers.session import SPARE, TransformersSession
@@ -45,13 +44,11 @@ _RESERVE = 1024
 class TransformersTarget:
     """A decoder-only model of transformers that scores token trees, several texts in one pass.
 
-    The model itself is not touched: passes run on a shadow that shares its weights. Models whose layers keep
+    The model itself is not changed: passes run on a shadow that shares its weights. Models whose layers keep
     more than keys and values are for `NativeTarget`.
 
     Parameters
     ----------
-    model
-        A ``PreTrainedModel`` for causal language modelling.
     trees
         False: chains only.
     chunk
@@ -60,9 +57,20 @@ class TransformersTarget:
     packed
         Run linear layers on packed weights where the machine can (see `pack`).
     lean
-        Leave transformers' modules out of the pass where the model's are understood (see `lean`).
+        Run passes without transformers' modules where the model's are understood (see `lean`).
     kept
         Packed copies that were made before (see `Packing`).
+
+    Attributes
+    ----------
+    packing
+        The copies of weights that passes read; None where nothing was copied.
+    owns_weights
+        True if passes read linear layers from copies only, never from the model's own weights.
+    device
+        Where token ids go in.
+    tokens_read
+        Of all prompts so far, for progress displays.
 
     Raises
     ------
@@ -87,17 +95,20 @@ class TransformersTarget:
             raise UnsupportedModelError(f"{config.model_type} has layers of another kind than attention")
         self._model = shadow(model)
         self._lean = lean_pass(self._model, packed=packed, kept=kept) if lean else None
-        self._packing = pack(self._model, kept) if self._lean is None and packed else None
-        if self._lean is None and self._packing is None:
-            limit_widths(self._model)
+        if self._lean is None:
+            self.packing = pack(self._model, kept, packed=packed)
+            fills = self.packing is not None
+        else:
+            self.packing, fills = self._lean.packing, self._lean.fills
+        self.owns_weights = self._lean is not None and self.packing is not None
         self._static: StaticPasses | None = None
         embedding = model.get_input_embeddings().weight
-        self._device = embedding.device
+        self.device: torch.device = embedding.device
         self._takes = forward_parameters(self._model)
         self.lock = RLock()
-        self.tokens_read = 0  # of all prompts, for whoever shows progress
+        self.tokens_read = 0
         self.arena = Arena(windows, chunk=chunk)
-        if self._lean is not None and self._device.type == "cuda":
+        if self._lean is not None and self.device.type == "cuda":
             self._static = StaticPasses(self._lean, self.arena)
         self.capabilities = Capabilities(
             vocab_size=embedding.shape[0],
@@ -105,28 +116,8 @@ class TransformersTarget:
             trees=trees,
             batch="position_ids" in self._takes,  # else rows are counted on from the first text of a pass
             max_pass=chunk,
-            widths=WIDTHS if (self._lean is not None and self._lean.fills) or self._packing is not None else (),
+            widths=WIDTHS if fills else (),
         )
-
-    @property
-    def packing(self) -> Packing | None:
-        """What passes read of the model in copies; None where nothing was copied."""
-        return self._packing if self._lean is None else self._lean.packing
-
-    @property
-    def owns_weights(self) -> bool:
-        """True if passes read nothing of the model's linear layers but packed copies."""
-        return self._lean is not None and self._lean.packing is not None
-
-    @property
-    def pads(self) -> bool:
-        """True if passes are filled up to fixed widths, so that they write more rows than they are given."""
-        return self._static is not None
-
-    @property
-    def device(self) -> torch.device:
-        """Where token ids go in."""
-        return self._device
 
     @locked
     def open(
@@ -137,29 +128,28 @@ class TransformersTarget:
         watch: Sequence[Watch] | None = None,
         begin: Begin | None = None,
     ) -> list[tuple[TransformersSession, TorchScores]]:
-        """As the contract says; ``begin(number, session)`` may fill in a prompt's beginning, not read then."""
+        """As in the contract; ``begin(number, session)`` may fill in the first rows of a prompt, not read then."""
         sessions: list[TransformersSession] = []
         longest = max(map(len, prompts), default=0) + min(reserve, _RESERVE)
         self.arena.prepare(len(prompts), longest + SPARE)
         try:
-            sessions.extend(TransformersSession(self, longest) for _ in prompts)
+            sessions.extend(TransformersSession(self.arena, self.lock, longest) for _ in prompts)
             for number, session in enumerate(sessions):
                 if begin is not None:
                     begin(number, session)
             rest = [(session, ids[session.length :]) for session, ids in zip(sessions, prompts, strict=True)]
-            return list(zip(sessions, self.read(rest, watch), strict=True))
+            return list(zip(sessions, self.extend(rest, watch), strict=True))
         except BaseException:
             for session in sessions:
                 session.close()
             raise
 
     @locked
-    def read(
+    def extend(
         self, texts: Sequence[tuple[TransformersSession, Sequence[int]]], watch: Sequence[Watch] | None = None
     ) -> list[TorchScores]:
-        """Read text into sessions, sharing passes; returns the scores of each text's last token."""
         if len(texts) > 1 and not self.capabilities.batch:
-            return [self.read([text], watch and watch[i : i + 1])[0] for i, text in enumerate(texts)]
+            return [self.extend([text], watch and watch[i : i + 1])[0] for i, text in enumerate(texts)]
         for session, whole in texts:
             check_room(session.length, whole, self.capabilities.max_positions)
         left: list[NDArray[np.int64]] = [np.asarray(ids, dtype=np.int64) for _, ids in texts]
@@ -171,16 +161,16 @@ class TransformersTarget:
                     now.append((index, ids[:room]))
                     left[index] = ids[room:]
                     room -= min(room, len(ids))
-            pieces = [(texts[index][0], ids) for index, ids in now]
             ends = np.cumsum([len(ids) for _, ids in now])
             wanted = ends - 1 if watch is None else np.arange(ends[-1])
-            logits = self._run([s.pass_rows(ids) for s, ids in pieces], [ids for _, ids in pieces], wanted)
+            all_rows = [texts[index][0].pass_rows(len(ids)) for index, ids in now]
+            logits = self._run(all_rows, [ids for _, ids in now], wanted)
             for place, (index, ids) in enumerate(now):
                 session, end = texts[index][0], int(ends[place])
                 if watch is None:
                     rows[index] = logits[place]
                 else:
-                    rows[index] = logits[end - 1].clone()  # which must not hold all of them
+                    rows[index] = logits[end - 1].clone()  # a view would keep all of them in memory
                     watch[index](session.length, TorchScores(logits[end - len(ids) : end]))
                 session.commit(ids)
                 self.tokens_read += len(ids)
@@ -194,7 +184,7 @@ class TransformersTarget:
         all_rows, ids = [], []
         for session, root, tree in requests:
             ids.append(np.concatenate(([root], tree.tokens)))
-            all_rows.append(session.tree_segment(root, tree))
+            all_rows.append(session.tree_rows(root, tree))
         logits = self._run(all_rows, ids, None)
         return [TorchScores(logits[s.first : s.first + s.rows]) for s in all_rows]
 
@@ -202,9 +192,9 @@ class TransformersTarget:
     def _run(self, all_rows: Sequence[PassRows], ids: Sequence[NDArray[Any]], rows: Any) -> Tensor:
         """Run one pass; returns the logits [rows, vocab] of these rows of it (None: of all)."""
         geometry = Pass(self.arena, all_rows)
-        tokens = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(self._device)
-        where = torch.from_numpy(geometry.positions).to(self._device)
-        wanted = None if rows is None else torch.from_numpy(rows).to(self._device)
+        tokens = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(self.device)
+        where = torch.from_numpy(geometry.positions).to(self.device)
+        wanted = None if rows is None else torch.from_numpy(rows).to(self.device)
         if self._static is not None and rows is None and len(all_rows) == 1:
             logits = self._static.run(all_rows[0], tokens)
             if logits is not None:
@@ -214,12 +204,9 @@ class TransformersTarget:
         return self._forward(geometry, tokens, where, wanted)
 
     def _forward(self, geometry: Pass, tokens: Tensor, where: Tensor, wanted: Tensor | None) -> Tensor:
-        """The same through the shadow's modules."""
-        inputs: dict[str, Any] = {
-            "input_ids": tokens[None],
-            "past_key_values": PassCache(geometry),
-            "use_cache": True,
-        }
+        """Run the pass through the shadow's modules."""
+        inputs: dict[str, Any] = {"input_ids": tokens[None], "past_key_values": PassCache(geometry)}
+        inputs["use_cache"] = True
         if "position_ids" in self._takes:
             inputs["position_ids"] = where[None]
         in_forward = "logits_to_keep" in self._takes

@@ -1,4 +1,4 @@
-"""What the result of a model's trial depends on, as a key that is equal in every process."""
+"""A key for all that the result of a model's trial depends on, the same in every process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LIBRARIES = ("draftwood", "torch", "transformers", "peft", "accelerate", "numpy
 
 
 def trial_key(model: Any, *, packed: bool) -> str | None:
-    """Return the key of a model's trial, or None where code of unknown effect is in the model.
+    """Return the key of a model's trial, or None where the model holds code of unknown effect.
 
     It covers the model's `traits` (classes, code, shapes, number formats, settings), packing, the versions of the
-    libraries, the code of this engine, processor, instruction set, device and threads. It does not cover the
-    values of weights: a way that goes wrong with some values is found by the scores that are tried at each start.
+    libraries, the code of this engine, processor, instruction set, device and threads. It leaves out the values of
+    weights: a way that fails with some values is found by the brief trial at each start.
     """
     known = traits(model)
     if known is None:

@@ -1,7 +1,7 @@
 """Widths to which matrix products on a CPU are padded, so that few different widths occur.
 
-oneDNN compiles a product for each number of rows, and keeps it: half a megabyte or more for each of a model's four
-or five shapes of weights, whatever the model's size. Left alone, a thousand prompt lengths take gigabytes.
+oneDNN compiles and keeps a product for each number of rows: half a megabyte or more for each of a model's four or
+five shapes of weights, whatever the model's size. Without padding a thousand prompt lengths take gigabytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 _NARROW = (1, 2, 3, 5, 7, 9, 12, 15, 18, 21, 24, 28, 33, 40, 48, 56, 65)
-"""Widths after which one more row costs more in float32 (AVX-512), and 9, 33, 65: a root and 8, 32, 64 drafts."""
+"""Widths after which a further row costs more in float32 (AVX-512), and those of a root and 8, 32 or 64 drafts."""
 
 WIDTHS = (*_NARROW, *(step * n for step in (16, 32, 64, 128) for n in range(5, 9)))
 """Above 65 four widths per doubling, up to 1024, the widest pass; padding adds a twelfth to an average prompt."""

@@ -182,6 +182,8 @@ class _Timer:
         self._scores = scores
         session.keep(())
         session.truncate(case.context)
+        if session.length < case.context:  # the cut has lost tokens that the next pass must see
+            self._target.extend([(session, self._ids(case.context - session.length))])
         return taken
 
     def sampling(self) -> dict[str, list[float]]:

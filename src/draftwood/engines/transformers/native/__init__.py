@@ -1,1 +1,1 @@
-"""Any model by its own forward pass and its own cache, text by text."""
+"""Any decoder-only model by its own forward pass and its own cache, one text per pass."""

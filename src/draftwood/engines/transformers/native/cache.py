@@ -1,8 +1,8 @@
-"""What a model carries from pass to pass, in whatever shape it keeps it: cutting, gathering, copying.
+"""A model's own cache, whatever its form: cutting, gathering and copying it.
 
-transformers' own `crop` is never called: it changed its meaning between versions, refuses windows, and leaves
-recurrent states advanced without a word (issue 49036 there). Rows of attention are cut here, in one place; all
-else that a pass may change counts as state, which no cut can undo: it is copied before a pass, and put back.
+transformers' own `crop` is never called: its meaning changed between versions, it refuses windows, and silently
+leaves recurrent states advanced (issue 49036 there). Rows of attention are cut here; all else that a pass may
+change counts as state, which no cut can undo: it is copied before a pass and put back.
 """
 
 from __future__ import annotations
@@ -32,30 +32,26 @@ _ROWS: dict[type, dict[str, int]] = {
     if (found := getattr(cache_utils, name, None)) is not None
 }
 """Per layer class the tensors with one row per token, and the axis of the rows. These classes never write into
-such a tensor, they make a longer one, so copies may share it. Layers of other classes are copied whole."""
+such a tensor but make a longer one, so copies may share it. Layers of other classes are copied whole."""
 
-_STATEFUL = tuple(
-    found
-    for name in ("LinearAttentionCacheLayerMixin",)
-    if (found := getattr(cache_utils, name, None)) is not None
-)
+_STATEFUL: Any = getattr(cache_utils, "LinearAttentionCacheLayerMixin", ())
 
 _CARRIERS = ("past_key_values", "cache_params", "state")
-"""Names under which models hand out what they carry, and take it."""
+"""Names under which models return and take their cache."""
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """How a model keeps its past, found by trying: see `keeping`.
+    """How a model caches the text, found by trying: see `keeping`.
 
     Attributes
     ----------
     carrier
-        The argument, and the field of the output, that holds it.
+        The argument, and field of the output, that holds the cache.
     fresh
-        Makes an empty one; None where the model must make its own.
+        Makes an empty cache; None where the model must make its own.
     places
-        Modules that keep states in themselves, and the names of these.
+        Modules that keep states in themselves, and the attributes' names.
     stateful
         True where some of it cannot be cut back row by row.
     """
@@ -68,7 +64,7 @@ class Keeping:
 
 @dataclass
 class NativeCache:
-    """What one text has left behind in a model: ``rows`` tokens of it."""
+    """The cache of one text, after ``rows`` tokens."""
 
     kept: Keeping
     held: Any = None
@@ -86,18 +82,18 @@ class NativeCache:
             setattr(module, name, value)
         carried = {} if self.held is None else {self.kept.carrier: self.held}
         out = model(**inputs, **carried)
-        self.held = getattr(out, self.kept.carrier, self.held)  # RecurrentGemma fills it and does not hand it out
+        self.held = getattr(out, self.kept.carrier, self.held)  # RecurrentGemma fills it but does not return it
         self.inside = [getattr(module, name) for module, name in self.kept.places]
         self.rows += rows
         return out
 
     def copied(self) -> NativeCache:
-        """Return an independent copy; rows of attention are shared until one of the two goes on."""
+        """Return an independent copy; both share the attention rows that they have in common."""
         return NativeCache(self.kept, _copied(self.held), [_copied(v) for v in self.inside], self.rows)
 
     def cut(self, rows: int) -> None:
         """Keep the first rows; for caches without states."""
-        # Layers may differ in length: a pass that was interrupted has reached some of them.
+        # Layers differ in length where a pass was interrupted.
         self._each(lambda t, axis: t.narrow(axis, 0, min(rows, t.shape[axis])))
         self.rows = rows
 
@@ -123,19 +119,10 @@ class NativeCache:
 
 @torch.inference_mode()
 def keeping(model: Any, inputs: dict[str, Any]) -> Keeping:
-    """Find out how a model keeps its past by running it once.
+    """Find out how a model caches the text, in one pass over a few tokens, its ``inputs``.
 
-    Parameters
-    ----------
-    model
-        A shadow: modules that keep states in themselves are changed by the pass.
-    inputs
-        Of the pass; a few tokens.
-
-    Raises
-    ------
-    UnsupportedModelError
-        If it keeps none.
+    The model must be a shadow: the pass changes modules that keep states in themselves. Raises
+    `UnsupportedModelError` if there is no cache.
     """
     before = _inside(model)
     out = model(**inputs)
@@ -154,7 +141,7 @@ def keeping(model: Any, inputs: dict[str, Any]) -> Keeping:
 
 
 def _inside(model: nn.Module) -> dict[tuple[int, str], tuple[nn.Module, str, Any]]:
-    """Tensors, and places for some, that modules keep without having registered them."""
+    """Attributes of modules that are unregistered tensors, or None."""
     return {
         (id(module), name): (module, name, value)
         for module in model.modules()
@@ -173,7 +160,7 @@ def _maker(config: Any) -> Callable[[], DynamicCache]:
 
 
 def _unwindowed(layer: Any) -> Any:
-    """Return a layer that forgets nothing in place of a windowed one: windows are cut by the model's own mask."""
+    """Return a layer without a window in place of a windowed one: the model's own mask cuts the window."""
     if type(layer) is getattr(cache_utils, "DynamicSlidingWindowLayer", None):
         return cache_utils.DynamicLayer()
     if type(layer) is getattr(cache_utils, "LinearAttentionAndSlidingWindowAttentionLayer", None):
@@ -186,7 +173,7 @@ def _is_stateful(layer: Any) -> bool:
 
 
 def _copied(thing: Any) -> Any:
-    """Copy a structure of containers, cache objects and tensors; what a pass does not change is shared."""
+    """Copy a structure of containers, cache objects and tensors; parts that no pass changes are shared."""
     if isinstance(thing, Tensor):
         return thing.clone()
     if isinstance(thing, list | tuple):

@@ -1,47 +1,48 @@
-"""One text in a model's own cache: what is committed, what the cache holds of it, how drafts are taken back."""
+"""One text in a model's own cache: which tokens are committed, which of them it holds, how drafts are removed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Watch
-from draftwood.engines.transformers.committed import CommittedText, check_room, with_root
-from draftwood.engines.transformers.lock import locked
+from draftwood.contracts import Capabilities, Watch
+from draftwood.engines.transformers.committed import CommittedText, check_room, locked, with_root
 from draftwood.engines.transformers.native.cache import NativeCache
+from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
 
-if TYPE_CHECKING:
-    from draftwood.engines.transformers.native.target import NativeTarget
-
 SETTLE = 16
 """Most tokens that are read again in front of a root. With t + c n seconds for a pass over n tokens and 1 + a
-tokens per step, a bound b costs a step c b / 2 for what waits and t (1 + a) / b for the passes that settle it:
-least at b = sqrt(2 t (1 + a) / c), which with t = 15 c (a CPU) is 9 for a = 1.5 and 16 for a = 8; it is flat."""
+tokens per step, a bound b costs a step c b / 2 for tokens read again and t (1 + a) / b for passes that only catch
+up. The least is at b = sqrt(2 t (1 + a) / c): with t = 15 c (a CPU) 9 for a = 1.5 and 16 for a = 8, and flat."""
 
 
 class NativeSession(CommittedText):
     """A text in a cache of its own.
 
-    Where the model carries states, rejected tokens are taken back by putting back a copy made before the pass, and
-    the accepted ones wait (`replay`) to be read again in front of the next root. One copy is held at most.
+    Where the model carries states, rejected tokens are removed by putting back a copy made before the pass, and
+    the accepted ones wait (`replay`) to be read again in front of the next root. There is at most one copy.
 
     Parameters
     ----------
-    target
-        Whose passes it runs.
+    passes
+        Run the model.
+    lock, capabilities
+        The target's.
+    chunk
+        Most tokens that one pass of reading takes. None: the prompt in one pass, all else token by token.
     """
 
-    def __init__(self, target: NativeTarget) -> None:
-        super().__init__(target.lock)
-        self._target = target
-        self._stateful = target.kept.stateful
-        self._cache: NativeCache | None = NativeCache.empty(target.kept)
+    def __init__(self, passes: NativePasses, lock: Any, capabilities: Capabilities, chunk: int | None) -> None:
+        super().__init__(lock)
+        self._passes, self._can, self._chunk = passes, capabilities, chunk
+        self._stateful = passes.kept.stateful
+        self._cache: NativeCache | None = NativeCache.empty(passes.kept)
         self._read = 0  # tokens of the text that the cache holds, once it is clean
         self._copy: NativeCache | None = None
         self._clean = True  # False while the cache stands behind tokens that are not committed
@@ -61,7 +62,8 @@ class NativeSession(CommittedText):
     @locked
     def score(self, root: int, tree: TokenTree) -> TorchScores:
         """Score root and nodes; `keep` decides what stays."""
-        self._check(tree)
+        if 1 + len(tree) > self._can.max_pass or not (self._can.trees or tree.is_chain):
+            raise CapabilityError("this target scores no trees, or not so many nodes: plan by its capabilities")
         self._rewind()
         drafts = len(tree)
         if self.replay > SETTLE:
@@ -71,18 +73,17 @@ class NativeSession(CommittedText):
         ids = np.concatenate((self._waiting(), [root], tree.tokens)).astype(np.int64)
         self._clean = False
         if tree.is_chain:
-            scores = self._target.run(self.cache, ids, 1 + drafts)
+            scores = self._passes.run(self.cache, ids, 1 + drafts)
         else:
             at = tree.positions(self.length).astype(np.int64)
-            scores = self._target.run(self.cache, ids, 1 + drafts, at, with_root(tree.ancestor_mask))
+            scores = self._passes.run(self.cache, ids, 1 + drafts, at, with_root(tree.ancestor_mask))
         self._scored = (root, tree)
         return scores
 
     @locked
     def keep(self, path: Sequence[int]) -> None:
         root, tree = self._take_scored()
-        before = len(self._ids) + 1
-        taken = list(path)
+        before, taken = len(self._ids) + 1, list(path)
         self._ids += [root, *tree.tokens[taken].tolist()]
         if self._stateful:
             if len(taken) < len(tree):
@@ -92,11 +93,12 @@ class NativeSession(CommittedText):
             self.cache.cut(len(self._ids))
         else:
             self.cache.gather(before, taken)
-        self._settled()
+        self._read, self._clean, self._copy = len(self._ids), True, None
 
     @locked
-    def extend(self, ids: Sequence[int], watch: Watch | None = None) -> TorchScores:
-        check_room(self.length, ids, self._target.capabilities.max_positions)
+    def read(self, ids: Sequence[int], watch: Watch | None = None) -> TorchScores:
+        """Read more text; returns the scores of its last token."""
+        check_room(self.length, ids, self._can.max_positions)
         self._rewind()
         before = len(self._ids)
         self._ids += np.asarray(ids).tolist()
@@ -119,7 +121,7 @@ class NativeSession(CommittedText):
 
     @locked
     def fork(self) -> NativeSession:
-        twin = NativeSession(self._target)
+        twin = NativeSession(self._passes, self.lock, self._can, self._chunk)
         twin._cache = self.cache.copied()
         twin._copy = None if self._copy is None else self._copy.copied()
         twin._ids, twin._read, twin._clean = list(self._ids), self._read, self._clean
@@ -128,20 +130,13 @@ class NativeSession(CommittedText):
     def close(self) -> None:
         self._cache = self._copy = self._scored = None
 
-    def _check(self, tree: TokenTree) -> None:
-        can = self._target.capabilities
-        if 1 + len(tree) > can.max_pass or not (can.trees or tree.is_chain):
-            raise CapabilityError(
-                "this target scores no trees, and no more than it declares: plan by its capabilities"
-            )
-
     def _waiting(self) -> NDArray[np.int64]:
         return np.array(self._ids[self._read :], dtype=np.int64)
 
     def _catch_up(self, watch: Watch | None = None, first: int = 0) -> TorchScores:
-        """Read what the cache does not hold yet, at least one token; scores of the last.
+        """Read the tokens that the cache does not hold yet, at least one; returns the scores of the last.
 
-        ``watch`` sees those from position ``first`` on; before it lies what is only read again.
+        ``watch`` sees those from position ``first`` on; tokens before it are only read again.
         """
         while True:
             ids = self._waiting()
@@ -149,7 +144,7 @@ class NativeSession(CommittedText):
             end = self._read + len(piece)
             seen = 0 if watch is None else end - max(first, self._read)
             self._clean = False
-            scores = self._target.run(self.cache, piece, max(1, seen))
+            scores = self._passes.run(self.cache, piece, max(1, seen))
             if watch is not None and seen > 0:
                 watch(end - seen, scores)
             self._read, self._clean = end, True
@@ -158,12 +153,9 @@ class NativeSession(CommittedText):
 
     def _piece(self, left: int, *, watched: bool) -> int:
         """How many tokens the next pass of reading may hold."""
-        if not self._target.one_pass_prompts:
-            return min(WATCHED, self._target.chunk) if watched else self._target.chunk
-        return 1 if self._read else left
-
-    def _settled(self) -> None:
-        self._read, self._clean, self._copy = len(self._ids), True, None
+        if self._chunk is None:
+            return 1 if self._read else left
+        return min(WATCHED, self._chunk) if watched else self._chunk
 
     def _rewind(self) -> None:
         """Bring the cache back to the committed text that it held before the last pass."""
@@ -179,4 +171,4 @@ class NativeSession(CommittedText):
         self._copy, self._clean = None, True
 
     def _start_over(self) -> None:
-        self._cache, self._read = NativeCache.empty(self._target.kept), 0
+        self._cache, self._read = NativeCache.empty(self._passes.kept), 0

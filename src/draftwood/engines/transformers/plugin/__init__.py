@@ -1,1 +1,1 @@
-"""Inside ``model.generate``: transformers drives, we write. What its call says, honoured or refused."""
+"""Writes the text of a call of ``model.generate``: what the call asks for is done, or refused by name."""

@@ -1,4 +1,4 @@
-"""Transformers' caches and our arena: rows of a given cache are taken over, and handed back after the text."""
+"""Copies rows of a given transformers cache into our arena, and rows of the arena back after the text."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from torch import Tensor
 from transformers import cache_utils
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-from draftwood.contracts import Capabilities, TargetSession, Watch
+from draftwood.contracts import TargetSession, Watch
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.engines.transformers.session import TransformersSession
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import PromptError, UsageError
-from draftwood.tree import TokenTree
 
 _LAYERS = (DynamicLayer, DynamicSlidingWindowLayer, getattr(cache_utils, "DummyLayer", DynamicLayer))
-"""Layers that we can read and fill; the last kind stands for one that looks at another's rows."""
+"""Layers that we can read and fill; the last kind is one that uses another's rows."""
 
 
 def is_exchangeable(cache: Any) -> bool:
-    """Tell whether rows can be taken from this cache and put into it."""
+    """Return whether rows can be read from this cache and written into it."""
     return (
         isinstance(cache, DynamicCache)
         and not getattr(cache, "offloading", False)
@@ -58,22 +57,13 @@ def held(cache: Any, prompt_length: int) -> int:
 class ContinuedTarget:
     """A target whose sessions begin with the rows of a given cache, so that only the rest of a prompt is read.
 
-    Parameters
-    ----------
-    target
-        Who makes the passes.
-    cache
-        Holds the beginning of every prompt, padding included; it is only read.
-    padding
-        Tokens of padding in front of each prompt.
+    The cache holds the beginning of every prompt with its padding, ``padding`` tokens each; it is only read.
     """
 
     def __init__(self, target: TransformersTarget, cache: DynamicCache, padding: Sequence[int]) -> None:
         self._target, self._cache, self._padding = target, cache, padding
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._target.capabilities
+        self.capabilities = target.capabilities
+        self.extend, self.score = target.extend, target.score
 
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
@@ -86,13 +76,10 @@ class ContinuedTarget:
         return self._target.open(prompts, reserve=reserve, watch=watch, begin=begin)
 
     def _make_buffers(self, prompt: Sequence[int]) -> None:
-        """Let a pass make the arena's buffers where none has: their shapes are the model's, not the cache's."""
+        """Run a pass, unless one has run, to make the arena's buffers: they have the model's shapes."""
         if all(buffer is None for buffer in self._target.arena.keys):
             for session, _ in self._target.open([prompt[:1]]):
                 session.close()
-
-    def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> list[TorchScores]:
-        return self._target.score(requests)
 
 
 def adopt(
@@ -103,12 +90,9 @@ def adopt(
     padding: int,
     prompt: Sequence[int],
 ) -> None:
-    """Copy one row of a cache into a fresh session, its padding left out.
+    """Copy one row of a cache into a fresh session, without its padding.
 
-    Raises
-    ------
-    UsageError
-        If the cache has other layers, rows or shapes than the model.
+    Raises `UsageError` if the cache has other layers, rows or shapes than the model.
     """
     length = max(0, int(cache.get_seq_length()) - padding)
     if length == 0:
@@ -129,7 +113,7 @@ def _adopt_layer(
     window: int | None,
     buffers: Sequence[Any],
 ) -> None:
-    """Copy the last rows of a layer, all that the model can still look at, to the beginning of its buffers."""
+    """Copy the last rows of a layer, all that the model still attends to, to the beginning of its buffers."""
     layer = cache.layers[number] if number < len(cache.layers) else None
     if layer is None or layer.keys is None or row >= len(layer.keys):
         raise UsageError(
@@ -151,8 +135,7 @@ def export(
 ) -> None:
     """Write what the sessions hold into a cache of transformers, with the padding in front of each row.
 
-    Rows that are shorter than the longest are filled up with zeros behind their text. The cache is filled as a
-    whole or, where an error comes in between, not at all.
+    Rows shorter than the longest get zeros behind their text. After an error the cache is as it was.
     """
     total = max(pad + session.length for pad, session in zip(padding, sessions, strict=True))
     filled: list[tuple[Any, Tensor, Tensor]] = []
@@ -160,7 +143,9 @@ def export(
         keys, values = target.arena.keys[number], target.arena.values[number]
         if keys is None or values is None:
             continue
-        layer = _layer(cache, number)
+        while number >= len(cache.layers):  # of a cache made without a configuration
+            cache.layers.append(DynamicLayer())
+        layer: Any = cache.layers[number]
         width = getattr(layer, "sliding_window", None)
         rows = total if width is None else min(total, width - 1)
         both = (_gathered(target, sessions, padding, number, buffer, total, rows) for buffer in (keys, values))
@@ -171,12 +156,6 @@ def export(
         layer.keys, layer.values = keys, values
         if hasattr(layer, "cumulative_length"):
             layer.cumulative_length = total
-
-
-def _layer(cache: DynamicCache, number: int) -> Any:
-    while number >= len(cache.layers):  # one that was made without a configuration
-        cache.layers.append(DynamicLayer())
-    return cache.layers[number]
 
 
 def _gathered(

@@ -28,22 +28,16 @@ class GenerateCall:
 
     Parameters
     ----------
-    model
-        A model of transformers.
     input_ids : int64[rows, length]
         Prompts, padded on the left; rows of one prompt follow each other.
     processors, criteria
-        Transformers' lists, what it made from the settings included: warpers are among the processors.
+        Transformers' lists, with those that it made from the settings: warpers are among the processors.
     config
         The merged generation config.
     arguments
         The model's own arguments.
     kept
-        What generate does not hand on.
-    stop, tokenizer
-        Stop strings and what reads them.
-    seed
-        Keys the noise of a sampled text; None draws it from torch's generator.
+        What generate does not hand on. Without a seed, one is drawn from torch's generator for a sampled text.
 
     Attributes
     ----------
@@ -67,10 +61,6 @@ class GenerateCall:
         config: Any,
         arguments: dict[str, Any],
         kept: KeptBack,
-        *,
-        stop: str | Sequence[str] | None = None,
-        tokenizer: Any = None,
-        seed: int | None = None,
     ) -> None:
         refuse_settings(model, config, kept, arguments)
         self._ids, self._config = input_ids, config
@@ -83,14 +73,14 @@ class GenerateCall:
         self._own_cache = bool(getattr(self._cache, "_is_user_defined", False))
         self._held = caches.held(self._cache, self._length) if self._own_cache else 0
         self._processors = list(processors or ())
-        self._ends = Ends.of([*(criteria or ()), *stop_strings(stop, tokenizer)], self._length, self._room(model))
-        padded = any(hasattr(criterion, "eos_token_id") for criterion in criteria or ())  # as transformers asks
+        criteria = [*(criteria or ()), *stop_strings(kept.stop_strings, kept.tokenizer)]
+        self._ends = Ends.of(criteria, self._length, self._room(model))
+        padded = any(hasattr(criterion, "eos_token_id") for criterion in criteria)  # as transformers tests it
         together = len(input_ids) > 1 and bool(self._ends.others) and not padded
         self._together = Together(len(input_ids)) if together else None
         self._recorders = [self._recorder() for _ in self._padding]
         sampled = bool(getattr(config, "do_sample", False))
-        if sampled and seed is None:
-            seed = int(torch.randint(2**62, (1,)))
+        seed = int(torch.randint(2**62, (1,))) if sampled and kept.seed is None else kept.seed
         self.sequences = max(1, int(getattr(config, "num_return_sequences", None) or 1))
         self._sampling = Sampling(temperature=float(sampled), seed=seed or 0)
         self.requests = [self._request(row) for row in range(len(input_ids))]
@@ -109,7 +99,7 @@ class GenerateCall:
             )
 
     def _room(self, model: Any) -> int:
-        """Most tokens to write where no criterion says; our cache makes room for them at once."""
+        """Most tokens to write where no criterion limits them; our cache makes room for them at once."""
         limit = getattr(self._config, "max_length", None) or getattr(model.config, "max_position_embeddings", None)
         return max(1, int(limit or 0) - self._length)
 
@@ -147,7 +137,7 @@ class GenerateCall:
         return adapt(own, self._ids.device, ids=text.committed, copied=False)
 
     def target(self, target: Target) -> Target:
-        """Return the target to open the requests on: one that takes over the given cache, where there is one."""
+        """Return the target to open the requests on; where a cache was given, one that takes over its rows."""
         if not self._own_cache:
             return target
         if not isinstance(target, TransformersTarget):
@@ -159,18 +149,22 @@ class GenerateCall:
         return caches.ContinuedTarget(target, self._cache, self._padding)
 
     def hand_back(self, target: Target, rows: Sequence[ActiveSequence]) -> None:
-        """Leave all tokens but the last in the cache that the caller gave, or asked to be given."""
+        """Write the rows of all tokens but the last into the cache that the caller gave or asked for."""
         wanted = self._own_cache or bool(self._config.return_dict_in_generate)
         if wanted and isinstance(target, TransformersTarget) and caches.is_exchangeable(self._cache):
             cut = self._cut()
             for row in rows:
-                row.session.truncate(len(row.request.prompt) + cut - 1)
+                session: Any = row.session
+                length = min(len(row.request.prompt) + cut - 1, session.length)
+                session.truncate(length)
+                if session.length < length:
+                    target.extend([(session, row.ids[session.length : length])])
             caches.export(target, [row.session for row in rows], self._padding, self._cache)
         else:
             self._cache = None
 
     def answer(self, written: Sequence[Sequence[int]]) -> Any:
-        """Return what generate returns for these new tokens: the ids, or the dictionary that was asked for."""
+        """Return what generate returns for these new tokens: ids, or the dictionary that was asked for."""
         pad, cut = self._pad(), self._cut()
         written = [ids[:cut] for ids in written]
         new = self._ids.new_full((len(written), max(map(len, written))), pad)
@@ -192,7 +186,5 @@ class GenerateCall:
         return self._ends.limit if together is None else together
 
     def _pad(self) -> int:
-        known = getattr(self._config, "_pad_token_tensor", None)
-        if known is None:
-            known = getattr(self._config, "pad_token_id", None)
-        return 0 if known is None else int(known)
+        known = [getattr(self._config, name, None) for name in ("_pad_token_tensor", "pad_token_id")]
+        return next((int(pad) for pad in known if pad is not None), 0)

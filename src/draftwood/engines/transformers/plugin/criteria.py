@@ -1,4 +1,4 @@
-"""Transformers' stopping criteria as what ends a request of ours."""
+"""Transformers' stopping criteria, as a limit, end tokens and criteria of a request."""
 
 from __future__ import annotations
 
@@ -21,17 +21,7 @@ Scores = Callable[[], "tuple[Tensor, ...] | None"]
 
 @dataclass(slots=True)
 class Ends:
-    """What ends the texts of a call.
-
-    Attributes
-    ----------
-    limit
-        Most tokens to write.
-    end_ids
-        End-of-sequence tokens.
-    others
-        Criteria that are asked after every token.
-    """
+    """What ends the texts of a call: most tokens, end-of-sequence tokens, and criteria asked after every token."""
 
     limit: int
     end_ids: frozenset[int] = frozenset()
@@ -39,11 +29,11 @@ class Ends:
 
     @classmethod
     def of(cls, criteria: Sequence[Any], prompt_length: int, limit: int) -> Ends:
-        """Read transformers' list; its two usual members become what our loop knows itself."""
+        """Read transformers' list; its two usual members become our loop's own limit and end tokens."""
         ends = cls(limit)
         for criterion in criteria:
             if type(criterion) is MaxLengthCriteria:
-                # transformers looks at a criterion after a token only: one token is written in any case
+                # transformers asks a criterion only after a token, so one token is always written
                 ends.limit = min(ends.limit, max(1, criterion.max_length - prompt_length))
             elif type(criterion) is EosTokenCriteria:
                 ends.end_ids |= frozenset(criterion.eos_token_id.reshape(-1).tolist())
@@ -52,7 +42,7 @@ class Ends:
         return ends
 
     def criteria(self, text: PaddedText, scores: Scores, *, copied: bool) -> list[Criterion]:
-        """Return the other criteria for one row; ``copied`` gives it a state of its own."""
+        """Return the other criteria for one row; ``copied`` gives the row a state of its own."""
         own = [own_copy(c) if copied and not _stateless(c) else c for c in self.others]
         return [_asking(criterion, text, scores) for criterion in own]
 
@@ -60,8 +50,8 @@ class Ends:
 class Together:
     """Rows that go on until each has met a criterion, as transformers writes them where no end token is set.
 
-    Without an end token there is no padding there: a row that has ended is written on until the last one ends.
-    Our rows are not equally far, so those ahead of the last are cut to its length afterwards.
+    Without an end token transformers does not pad: a row that has ended goes on until the last one ends. Our rows
+    advance at different speeds, so longer ones are cut to the length of the last afterwards.
     """
 
     def __init__(self, rows: int) -> None:
@@ -74,7 +64,7 @@ class Together:
         return max(known) if len(known) == len(self._met) else None
 
     def criterion(self, row: int, criteria: Sequence[Criterion]) -> Criterion:
-        """Return what ends this row: all have met one of their criteria, and it is as long as the longest."""
+        """Return what ends this row: every row has met a criterion, and this one is as long as the longest."""
 
         def ended(emitted: Sequence[int]) -> bool:
             met = [criterion(emitted) for criterion in criteria]
@@ -95,7 +85,7 @@ def stop_strings(strings: str | Sequence[str] | None, tokenizer: Any) -> list[An
 
 
 def _stateless(criterion: Any) -> bool:
-    # Those of transformers itself only look; one of them holds tables of the whole vocabulary.
+    # Those of transformers itself keep no state; a copy of one of them would hold tables of the whole vocabulary.
     return type(criterion).__module__.startswith("transformers.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -11,20 +12,27 @@ from transformers import GenerationMixin
 
 
 class KeptBack(NamedTuple):
-    """Arguments of ``model.generate`` that never reach a callable; None where nothing was given."""
+    """What ``model.generate`` does not hand on to a callable; None where nothing was given.
+
+    The first three are looked up in its call, the others (stop strings, the tokenizer that reads them, the key of
+    the noise) are given to the callable when it is made.
+    """
 
     streamer: Any = None
     synced_gpus: bool | None = None
     assistant_model: Any = None
+    stop_strings: str | Sequence[str] | None = None
+    tokenizer: Any = None
+    seed: int | None = None
 
 
 def kept_back(input_ids: Tensor) -> KeptBack:
-    """Look up what the call of ``model.generate`` that calls us with these ids has kept to itself.
+    """Look up what the call of ``model.generate`` that calls us with these ids does not hand on.
 
-    transformers hands a callable only arguments that its own sampling method does not know, so a streamer would
-    get the prompt, then nothing, and never its end: whoever reads a ``TextIteratorStreamer`` would wait for ever.
-    There is no other way to them than generate's own frame. It is told by its code and by its very tensor of ids,
-    and only read; without such a frame (a callable called by hand) there is nothing to look up.
+    transformers hands a callable only those arguments that its own sampling method does not know. A streamer would
+    get the prompt and never its end, and a reader of a ``TextIteratorStreamer`` would wait for ever. The rest is
+    only in generate's own frame, which is known by its code and its very tensor of ids, and is not changed. Where
+    a callable is called by hand there is no such frame.
     """
     code = getattr(GenerationMixin.generate, "__wrapped__", GenerationMixin.generate).__code__
     frame: FrameType | None = sys._getframe(1)
@@ -35,4 +43,4 @@ def kept_back(input_ids: Tensor) -> KeptBack:
     known = frame.f_locals
     if known.get("input_ids") is not input_ids:
         return KeptBack()
-    return KeptBack(*(known.get(name) for name in KeptBack._fields))
+    return KeptBack(*(known.get(name) for name in ("streamer", "synced_gpus", "assistant_model")))

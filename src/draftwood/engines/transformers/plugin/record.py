@@ -14,12 +14,10 @@ from draftwood.contracts import Processor
 
 
 class Recorder:
-    """Keeps what each token of one text was chosen from, as the first and last of its processors.
+    """Keeps what each token of one text was chosen from, as the first and the last of its processors.
 
-    Attributes
-    ----------
-    logits, scores
-        One float32[1, vocab] per token, before and after all processors; None where nobody asked.
+    ``logits`` and ``scores`` have one float32[1, vocab] per token, from before and after all processors; None
+    where they were not asked for.
     """
 
     def __init__(self, device: torch.device, *, logits: bool, scores: bool) -> None:
@@ -28,7 +26,7 @@ class Recorder:
         self.scores: list[Tensor] | None = [] if scores else None
 
     def around(self, processors: Sequence[Processor]) -> list[Processor]:
-        """Return the processors with the recording ones before and behind them."""
+        """Return the processors between those that record."""
         before = [] if self.logits is None else [self._into(self.logits)]
         behind = [] if self.scores is None else [self._into(self.scores)]
         return [*before, *processors, *behind]

@@ -1,4 +1,4 @@
-"""What a call of ``model.generate`` may ask for and we do not do: refused by name before the first token."""
+"""Refuses by name, before the first token, what a call of ``model.generate`` may ask for and we do not do."""
 
 from __future__ import annotations
 
@@ -23,28 +23,19 @@ _OTHER_METHODS = {
     "output_attentions": "attention weights of every token",
     "output_hidden_states": "hidden states of every token",
 }
-"""Settings that ask for something else than one token after another, and what that is."""
+"""Settings that ask for more than one token after another, and what they ask for."""
 _NEUTRAL = {"guidance_scale": 1, "penalty_alpha": 0}
 
 CACHES = ("past_key_values", "cache_params")
 """Names under which a model takes its cache; the second one is that of Mamba models."""
 _UNDERSTOOD = {"attention_mask", "position_ids", "use_cache", "logits_to_keep", "return_dict", *CACHES}
-"""What our passes take over from the model's arguments, or have their own of."""
+"""Arguments of the model that our passes use, or replace by their own."""
 
 
 def refuse_settings(model: Any, config: Any, kept: KeptBack, arguments: dict[str, Any]) -> None:
-    """Raise an error that names the setting which cannot be honoured.
+    """Raise an error that names the first setting, input or model that we cannot honour.
 
-    Parameters
-    ----------
-    model
-        A model of transformers.
-    config
-        The merged generation config of the call.
-    kept
-        What generate does not hand on.
-    arguments
-        The model's own arguments.
+    ``config`` is the merged generation config of the call, ``arguments`` are the model's own.
     """
     if getattr(model.config, "is_encoder_decoder", False):
         raise UnsupportedModelError(

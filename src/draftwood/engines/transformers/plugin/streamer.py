@@ -14,12 +14,8 @@ from draftwood.errors import UsageError
 class Feed:
     """Feeds one streamer, or none.
 
-    Parameters
-    ----------
-    ours
-        The streamer that the callable was made with; it has seen nothing yet.
-    theirs
-        The one that ``model.generate`` was given, which has put the prompt already.
+    ``ours`` was given when the callable was made and has seen nothing yet; ``theirs`` was given to
+    ``model.generate``, which has put the prompt already.
     """
 
     def __init__(self, ours: Any, theirs: Any) -> None:
@@ -31,18 +27,18 @@ class Feed:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Call the streamer's ``end``, however the block is left: somebody may wait for it."""
+        """Call the streamer's ``end``, however the block is left: a reader may wait for it."""
         if kind is None:
             if self._streamer is not None:
                 self._streamer.end()
             return
         for streamer in (self._streamer, self._other):
             if streamer is not None:
-                with suppress(Exception):  # what went wrong first is what is told
+                with suppress(Exception):  # the first error is the one to report
                     streamer.end()
 
     def prompt(self, input_ids: Tensor) -> None:
-        """Put the prompt, unless that was done."""
+        """Put the prompt, unless ``model.generate`` has."""
         if self._other is not None:
             raise UsageError("two streamers were given, to generate() and to decode_with(): give one")
         if self._streamer is None:

@@ -1,4 +1,4 @@
-"""A prompt as transformers pads it: where the padding ends, and the text with it as processors see it."""
+"""Prompts with transformers' padding: how long it is, and the padded text as processors see it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,10 @@ from draftwood.errors import PromptError
 
 
 def left_padding(input_ids: Tensor, mask: Tensor | None) -> list[int]:
-    """Return how many tokens of padding stand in front of each prompt.
+    """Return how many tokens of padding stand in front of each of the prompts int64[rows, length].
 
-    Parameters
-    ----------
-    input_ids : int64[rows, length]
-        The prompts.
-    mask : [rows, length]
-        1 for text, 0 for padding; None says that there is no padding.
-
-    Raises
-    ------
-    PromptError
-        For a mask that is anything but padding in front of a text.
+    The mask [rows, length] has 1 for text and 0 for padding; without one there is no padding. Raises `PromptError`
+    for a mask of anything but padding in front of a text.
     """
     if mask is None:
         return [0] * len(input_ids)
@@ -54,15 +45,7 @@ def _padding_of(shown: NDArray[np.bool_], number: int) -> int:
 
 
 class PaddedText:
-    """A prompt with its padding and what was written since, as a tensor that grows at its end.
-
-    Parameters
-    ----------
-    prompt : int64[length]
-        Its first ``padding`` tokens are no text.
-    padding
-        Tokens of padding.
-    """
+    """A prompt int64[length], of which the first ``padding`` tokens are no text, and what was written since."""
 
     def __init__(self, prompt: Tensor, padding: int) -> None:
         self._padding, self._start = padding, len(prompt)
