@@ -10,7 +10,7 @@ from tests.helpers import trees
 
 from draftwood.contracts import Capabilities, Drafter
 from draftwood.drafters.declaring import declared
-from draftwood.step import RunningStep, SourceStep
+from draftwood.step import RunningSourceStep, RunningStep
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class FakeState:
     def __post_init__(self) -> None:
         self.drafters = [None if drafter is None else declared(drafter) for drafter in self.drafters]
         self.capabilities = Capabilities(64, 4096, trees=self.trees, max_pass=self.max_pass)
-        self.step.by_source = tuple(SourceStep() for _ in self.drafters)
+        self.step.by_source = tuple(RunningSourceStep() for _ in self.drafters)
 
 
 STATES = st.builds(
