@@ -302,8 +302,8 @@ def column(name, value):
         (TokenTree.build([1], belief=1.01), "beliefs must be probabilities"),
         (TokenTree.build([1], belief=-0.01), "beliefs must be probabilities"),
         (TokenTree.build([1], belief=np.nan), "beliefs must be probabilities"),
-        (TokenTree.build([1, 2], lookahead=[True, False]), "children of probes must be probes"),
-        (column("lookahead", np.array([True, False, True, False, True])), "children of probes must be probes"),
+        (TokenTree.build([1, 2], lookahead=[True, False]), "children of lookahead nodes"),
+        (column("lookahead", np.array([True, False, True, False, True])), "children of lookahead nodes"),
     ],
 )
 def test_an_unsound_tree_is_named(tree, sentence):

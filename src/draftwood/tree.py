@@ -44,7 +44,7 @@ class TokenTree:
     draft_prob : float32[n]
         What a drafting model itself gave the token; NaN for other sources.
     lookahead : bool[n]
-        Scored for what it teaches, never accepted. Children of probes are probes.
+        Scored for what its drafter learns from it, never accepted; so are its children.
     """
 
     tokens: Ints
@@ -137,7 +137,7 @@ class TokenTree:
 
     @cached_property
     def n_lookahead(self) -> int:
-        """How many of the nodes are probes."""
+        """How many of the nodes are lookahead nodes."""
         return int(np.count_nonzero(self.lookahead))
 
     @property
@@ -176,7 +176,7 @@ class TokenTree:
         return found
 
     def child(self, node: int, token: int) -> int:
-        """The draft child of ``node`` (-1: the root) that carries ``token``, or -1. Probes are not found."""
+        """The draft child of ``node`` (-1: the root) that carries ``token``, or -1. Lookahead nodes are not found."""
         if self.is_chain:
             below = node + 1
             fits = below < len(self) and self.tokens[below] == token and not self.lookahead[below]
@@ -187,31 +187,15 @@ class TokenTree:
         """Return the tree of these nodes, ascending and closed under parents."""
         new_index = np.full(len(self) + 1, -1, dtype=np.int32)
         new_index[nodes] = np.arange(len(nodes), dtype=np.int32)
-        parents = new_index[self.parents[nodes]]
-        chain = bool((parents == np.arange(-1, len(nodes) - 1)).all())
-        return TokenTree(
-            self.tokens[nodes],
-            parents,
-            self.belief[nodes],
-            self.source[nodes],
-            self.evidence[nodes],
-            self.draft_prob[nodes],
-            self.lookahead[nodes],
-            is_chain=chain,
-        )
+        columns: dict[str, Any] = {name: getattr(self, name)[nodes] for name in _COLUMNS}
+        parents = columns["parents"] = new_index[columns["parents"]]
+        return TokenTree(**columns, is_chain=bool((parents == np.arange(-1, len(nodes) - 1)).all()))
 
     def head(self, count: int) -> TokenTree:
         """Return the tree of the first ``count`` nodes; its arrays are views."""
-        return TokenTree(
-            self.tokens[:count],
-            self.parents[:count],
-            self.belief[:count],
-            self.source[:count],
-            self.evidence[:count],
-            self.draft_prob[:count],
-            self.lookahead[:count],
-            is_chain=self.is_chain or self.parents[:count].tolist() == list(range(-1, count - 1)),
-        )
+        columns: dict[str, Any] = {name: getattr(self, name)[:count] for name in _COLUMNS}
+        is_chain = self.is_chain or columns["parents"].tolist() == list(range(-1, count - 1))
+        return TokenTree(**columns, is_chain=is_chain)
 
     def best_chain(self) -> Ints:
         """Nodes of one root-to-leaf chain of drafts: at each step the child believed in most."""
@@ -268,14 +252,14 @@ class TokenTree:
         if self.n_lookahead:
             below = self.parents >= 0
             if (self.lookahead[self.parents[below]] & ~self.lookahead[below]).any():
-                raise IntegrityError("children of probes must be probes")
+                raise IntegrityError("children of lookahead nodes must be lookahead nodes")
 
 
 def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
     """Merge trees that hang off the same root, equal siblings becoming one node.
 
     The node keeps the largest belief with its source, evidence and draft probability; proposed both as
-    draft and as probe, it is a draft and keeps those of the drafts.
+    draft and as lookahead node, it is a draft and keeps those of the drafts.
 
     Returns
     -------

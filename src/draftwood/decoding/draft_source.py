@@ -68,7 +68,7 @@ class DraftSource:
     def draft(self, ask: Ask, vocab_size: int, base_tree: TokenTree | None = None) -> TokenTree:
         """Return what the drafter proposes, checked; nothing if it is not asked, disabled or at fault.
 
-        ``stem`` is what others propose, for a drafter that needs it.
+        ``base_tree`` is what the other drafters propose, for a drafter that extends it.
         """
         self.proposal = TokenTree.empty()
         session: Any = self.session

@@ -110,7 +110,7 @@ class RecycledTable:
         ----------
         accept_rates : float32[CLASSES]
             Acceptance rate per evidence class.
-        stem
+        base_tree
             Drafts that others proposed, to go on behind: their nodes are candidates at their beliefs.
         noise, length
             What tokens will be chosen with, and how many stand before the next one.
