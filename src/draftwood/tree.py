@@ -176,7 +176,7 @@ class TokenTree:
         return found
 
     def child(self, node: int, token: int) -> int:
-        """The draft child of ``node`` (-1: the root) that carries ``token``, or -1. Lookahead nodes are not found."""
+        """The draft child of ``node`` (-1: the root) with this token, or -1; lookahead nodes do not count."""
         if self.is_chain:
             below = node + 1
             fits = below < len(self) and self.tokens[below] == token and not self.lookahead[below]

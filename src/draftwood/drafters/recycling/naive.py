@@ -61,7 +61,7 @@ class NaiveRecycled:
     ) -> list[Node]:
         """Grow the tree of what may follow the tail, likeliest first; of equals the one found first.
 
-        ``base_tree`` has the belief of each path that others proposed; ``length`` tokens stand before the first node.
+        ``base_tree`` has the belief of each path that others proposed; ``length`` tokens come before the tree.
         """
         tree: list[Node] = []
         heap: list[tuple[float, int, int, list[int], int]] = []
