@@ -26,7 +26,7 @@ class Arrivals(Protocol):
         ...
 
 
-class Together:
+class FixedArrivals:
     """The simplest `Arrivals`: a fixed list, all there from the beginning."""
 
     def __init__(self, sequences: Iterable[ActiveSequence]) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from time import perf_counter
 
 from draftwood.contracts import Drafter, Planner, PlannerSession, Rule, Target
-from draftwood.decoding.arrivals import Arrivals, Entrance, Together
+from draftwood.decoding.arrivals import Arrivals, Entrance, FixedArrivals
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Emission, Request
 from draftwood.decoding.sequence import ActiveSequence
@@ -76,8 +76,8 @@ def decode_sequences(
         are broken or whose processor raises ends there (``Emission.error``), and the others are written to their
         end. Of `Arrivals` only the emissions tell.
     """
-    together = not isinstance(sequences, Arrivals)
-    entrance = Entrance(target, Together(sequences) if isinstance(sequences, Sequence) else sequences)
+    listed = sequences if isinstance(sequences, Sequence) else ()
+    entrance = Entrance(target, FixedArrivals(sequences) if isinstance(sequences, Sequence) else sequences)
     session = planner.open()
     live: list[ActiveSequence] = []
     while live or not entrance.is_empty:
@@ -89,7 +89,7 @@ def decode_sequences(
         if live:
             one_pass(target, session, live, clock)
             yield from [sequence.emission() for sequence in live]
-    for sequence in sequences if together and isinstance(sequences, Sequence) else ():
+    for sequence in listed:
         if sequence.error is not None:
             raise sequence.error
 
