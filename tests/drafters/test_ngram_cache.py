@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drafters.trie_checks import check_trie
 from tests.helpers import feedback
 
 from draftwood.drafters.corpus.corpus import Corpus
@@ -177,7 +178,7 @@ def test_threads_may_share_a_drafter():
         thread.join()
     assert failures == []
     dynamic = drafter._shared._dynamic
-    dynamic.check_integrity()
+    check_trie(dynamic)
     assert dynamic.records()[:, 5].sum() == 5 * sum(599 + 598 + 597 + 596 for _ in texts)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drafters.trie_checks import check_trie
 
 from draftwood.drafters.llama_cpp.naive_ngram_counts import NaiveNgramCounts, naive_propose
 from draftwood.drafters.llama_cpp.ngram_counts import Levels, NgramCounts
@@ -44,7 +45,7 @@ def test_reads_like_its_twin(texts, sizes):
         for each in (counts, naive):
             each.read(tuple(text), fresh=fresh)
     assert counts.records().tolist() == naive.records()
-    counts.check_integrity()
+    check_trie(counts)
     assert len(counts) == len(naive.records())
 
 
@@ -57,7 +58,7 @@ def test_adds_like_its_twin_and_stops_where_32_bits_end(records, text):
     for each in (counts, naive):
         each.read(text)
     assert counts.records().tolist() == naive.records()
-    counts.check_integrity()
+    check_trie(counts)
 
 
 @settings(max_examples=300, deadline=None)

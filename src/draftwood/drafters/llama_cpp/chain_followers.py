@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,38 +34,21 @@ _OCCURRENCES = 64  # most that are looked at, the newest first; more if ``min_hi
 
 @dataclass(frozen=True)
 class Rules:
-    """How a session copies.
-
-    Attributes
-    ----------
-    shortest, longest
-        Tokens that must match; the longest match within these bounds wins, the newest of equals.
-    length
-        Most tokens per branch.
-    min_hits
-        Least number of earlier occurrences.
-    kinds
-        Most different continuations that are counted.
-    newest
-        Follow the newest occurrence alone, else the continuation that occurred most often.
-    margin
-        A draft is at most this much longer than the two newest occurrences agree; -1: no limit.
-    """
+    """How a session copies; the longest match of ``shortest`` to ``longest`` tokens wins, the newest of equals."""
 
     shortest: int
     longest: int
-    length: int
-    min_hits: int
-    kinds: int = 2
-    newest: bool = True
-    margin: int = -1
+    length: int  # most tokens per branch
+    min_hits: int  # least number of earlier occurrences
+    kinds: int = 2  # most different continuations that are counted
+    newest: bool = True  # follow the newest occurrence alone, else the continuation that occurred most often
+    margin: int = -1  # a draft is at most this much longer than the two newest occurrences agree; -1: no limit
 
 
 def check_sizes(drafter: BaseDrafter) -> None:
     """Raise `UsageError` if an option is out of the range of llama.cpp's flag."""
-    drafter.check_range("size_n", 1, 1024)
-    drafter.check_range("size_m", 1, 1024)
-    drafter.check_range("min_hits", 1, (1 << 31) - 1)
+    for option, most in (("size_n", 1024), ("size_m", 1024), ("min_hits", (1 << 31) - 1)):
+        drafter.check_range(option, 1, most)
 
 
 def classes(matched: int, count: int) -> NDArray[np.int16]:
@@ -79,7 +63,7 @@ class FollowerSession(TextSession):
     """One text, its n-grams linked as it grows; the time of a draft does not depend on its length."""
 
     def __init__(self, rules: Rules, prompt: Sequence[int]) -> None:
-        from draftwood.drafters.llama_cpp.ngram_chain import NgramChains  # imports numba, so only when needed
+        from draftwood.drafters.llama_cpp.ngram_chain_kernel import NgramChains  # imports numba
 
         self._rules = rules
         rows = max(_OCCURRENCES, min(rules.min_hits, 1 << 16) + 1)
@@ -111,13 +95,13 @@ class FollowerSession(TextSession):
 
     def truncate(self, length: int) -> None:
         if length < self._length:
-            super().truncate(max(length, 0))
+            super().truncate(length)
             for chains in self._chains:
                 chains.clear()  # the rest is linked again by the next look
 
     def fork(self) -> FollowerSession:
         twin = super().fork()
-        twin._chains = [chains.copy() for chains in self._chains]
+        twin._chains = copy.deepcopy(self._chains)
         return twin
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import DraftSession, Floats, Noise, Share, TokenFile
 from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, fixed_rates
-from draftwood.drafters.llama_cpp.ngram_cache_shared import Shared, Slot
+from draftwood.drafters.llama_cpp.ngram_cache_shared import Shared, Slot, new_counts, static_of
 from draftwood.errors import UsageError
 from draftwood.files.paths import named
 from draftwood.tree import TokenTree
@@ -157,7 +157,7 @@ class NgramCacheDrafter(BaseDrafter):
         self._shared.build()  # imports numba, so only when needed
         if self.faithful:
             return FaithfulSession(self, self._shared.take_slot(), prompt)
-        return NgramCacheSession(self, self._shared.new_counts(), prompt)
+        return NgramCacheSession(self, new_counts(), prompt)
 
 
 class _Session(TextSession):
@@ -171,11 +171,8 @@ class _Session(TextSession):
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         n = min(nodes, self._drafter.n_draft)
-        if n < 1 or self._length < 2:  # as the reference, which asks for two tokens
-            return TokenTree.empty()
-        found = self._propose(n)
-        n = len(found)
-        if not n:
+        # As the reference, which asks for two tokens.
+        if n < 1 or self._length < 2 or not len(found := self._propose(n)):
             return TokenTree.empty()
         self.match_length = int(found[0, 2])
         evidence = found[:, 1].astype(np.int16)
@@ -188,7 +185,7 @@ class _Session(TextSession):
         found = np.empty((n, 3), dtype=np.int32)
         for row in range(n):  # a corpus is asked for each token
             after = self._corpus.next_counts(tail[-2:].tolist(), _STATIC_LIMIT)
-            levels.static = self._shared.static_of(*after, tail[-2:])
+            levels.static = static_of(*after, tail[-2:])
             one = levels.propose(tail, 1, faithful=faithful)
             if not len(one):
                 return found[:row]
@@ -211,7 +208,7 @@ class NgramCacheSession(_Session):
 
     def truncate(self, length: int) -> None:
         if length < self._length:
-            super().truncate(max(length, 0))
+            super().truncate(length)
             self._counts.clear()
             self._counts.read(self.text)
             self._unlearnt = min(self._unlearnt, self._length)

@@ -35,19 +35,27 @@ class Slot:
         return Slot(self.counts.copy(), self.length)
 
 
-class Shared:
-    """The levels that outlive a session. One session may write while others read.
+def new_counts() -> NgramCounts:
+    """Return counts for one text; imports numba, so only when needed."""
+    from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
 
-    Parameters
-    ----------
-    static, dynamic
-        Files of counts; the static one may be a corpus.
-    learn
-        Whether the dynamic level learns from closed sessions.
-    save
-        Whether it is written to its file then.
-    may_miss
-        Whether the dynamic file may be missing.
+    return NgramCounts()
+
+
+def static_of(tokens: NDArray[np.int32], counts: NDArray[np.int64], pair: NDArray[np.int32]) -> NgramCounts:
+    """Return a static level with the next tokens of this pair alone."""
+    level = new_counts()
+    records = np.full((len(tokens), 6), -1, dtype=np.int32)
+    records[:, :2], records[:, 4], records[:, 5] = pair, tokens, np.minimum(counts, _MOST)
+    level.add(records)
+    return level
+
+
+class Shared:
+    """The levels that outlive a session, and their files; the static one may be a corpus.
+
+    The dynamic level learns from closed sessions if ``learn``, and is written to its file then if ``save``; that
+    file need not exist if ``may_miss``. One session may write while others read.
     """
 
     def __init__(
@@ -58,9 +66,9 @@ class Shared:
         self._slots: list[Slot] = []
         self._dynamic: NgramCounts | None = None
         self._static: NgramCounts | None = None
-        self.corpus = Corpus.open(static) if static is not None and kind_of(static) == CORPUS else None
-        if self.corpus is not None:
-            static = None
+        self.corpus: Corpus | None = None
+        if static is not None and kind_of(static) == CORPUS:
+            self.corpus, static = Corpus.open(static), None
         if may_miss and dynamic is not None and not dynamic.exists():
             dynamic = None
         self._files = tuple(read_counts(path) if path is not None else None for path in (static, dynamic))
@@ -74,38 +82,22 @@ class Shared:
 
     def build(self) -> None:
         """Build the levels from the files at the first call."""
-        from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
-
         with self._lock:
             if self._dynamic is not None:
                 return
-            self._static, dynamic = NgramCounts(), NgramCounts()
+            self._static, dynamic = new_counts(), new_counts()
             for counts, file in zip((self._static, dynamic), self._files, strict=True):
                 if file is not None:
                     counts.add(file.records)
             self._dynamic, self._files = dynamic, (None, None)
 
-    def new_counts(self) -> NgramCounts:
-        """Return counts for one text."""
-        from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
-
-        return NgramCounts()
-
     def levels(self, context: NgramCounts) -> Levels:
         """Return the shared levels together with this context."""
         from draftwood.drafters.llama_cpp.ngram_counts import Levels
 
+        assert self._dynamic is not None
+        assert self._static is not None
         return Levels(context, self._dynamic, self._static)
-
-    def static_of(
-        self, tokens: NDArray[np.int32], counts: NDArray[np.int64], pair: NDArray[np.int32]
-    ) -> NgramCounts:
-        """Return a static level with the next tokens of this pair alone."""
-        level = self.new_counts()
-        records = np.full((len(tokens), 6), -1, dtype=np.int32)
-        records[:, :2], records[:, 4], records[:, 5] = pair, tokens, np.minimum(counts, _MOST)
-        level.add(records)
-        return level
 
     def learn(self, text: NDArray[Any], start: int) -> None:
         """Learn the text of a session that closes, from ``start`` on; what comes before was learnt already."""
@@ -135,5 +127,5 @@ class Shared:
                 if not slot.taken:
                     slot.taken = True
                     return slot
-            self._slots.append(Slot(self.new_counts()))
+            self._slots.append(Slot(new_counts()))
             return self._slots[-1]

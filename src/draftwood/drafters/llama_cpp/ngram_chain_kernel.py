@@ -115,13 +115,7 @@ def _trusted(found: Ints, count: int, size: int, longest: int, hits: int) -> int
 
 @inner
 def _class(parent: int, node: int, matched: int) -> int:
-    support = 3
-    if parent == 1:
-        support = 0
-    elif node == parent:
-        support = 1
-    elif 3 * node >= 2 * parent:
-        support = 2
+    support = 0 if parent == 1 else 1 if node == parent else 2 if 3 * node >= 2 * parent else 3
     bucket = 0
     while bucket < 7 and FLOORS[bucket + 1] <= matched:
         bucket += 1
@@ -245,28 +239,18 @@ def draft(
 ) -> tuple[int, int, int]:
     """Read what is new of ``text[:length]``, list where its end occurred before, grow the tree of what followed.
 
-    Parameters
-    ----------
-    chains
-        ``heads`` int32[2 ** bits], per hash the newest end of an n-gram, plus 1. ``links`` int32[capacity], per
-        end the end before it of equal hash, plus 1. ``state`` int64[1], how much of the text is linked already.
-        ``wanted`` int64[5]: size of the linked n-grams; longest match to measure; matches of how many tokens
-        suffice, and how many of those; most links to follow. ``found`` int32[rows, 2], written: the end of each
-        occurrence, newest first, and how many tokens match up to there.
-    rules : int64[7]
-        Size of the linked n-grams; longest match that counts; tokens per branch; occurrences wanted; continuations
-        told apart; 1 to follow the newest alone; by how much a branch may be longer than the two newest
-        occurrences agreed (-1: no such limit).
-    accept_rates : float32[32]
-        Acceptance rate per evidence class.
-    out : int32[3, nodes]
-        Written: the tree's tokens, parents and evidence.
+    ``chains``: ``heads`` int32[2 ** bits], per hash the newest end of an n-gram, plus 1. ``links``
+    int32[capacity], per end the end before it of equal hash, plus 1. ``state`` int64[1], how much of the text is
+    linked already. ``wanted`` int64[5]: size of the linked n-grams; longest match to measure; matches of how many
+    tokens suffice, and how many of those; most links to follow. ``found`` int32[rows, 2], written: the end of each
+    occurrence, newest first, and how many tokens match up to there.
 
-    Returns
-    -------
-    tuple of int
-        How many occurrences there are, nodes of the tree, tokens that match. No tree is grown of 0 nodes, or where
-        there are fewer occurrences than wanted.
+    ``rules`` int64[7]: size of the linked n-grams; longest match that counts; tokens per branch; occurrences
+    wanted; continuations told apart; 1 to follow the newest alone; by how much a branch may be longer than the two
+    newest occurrences agreed (-1: no such limit). ``accept_rates`` float32[32], per evidence class.
+
+    Writes ``out`` int32[3, nodes], the tree's tokens, parents and evidence. Returns the number of occurrences,
+    nodes of the tree, tokens that match. No tree is grown of 0 nodes, or where occurrences are too few.
     """
     _read(text, length, chains)
     count = _occurrences(text, length, chains)
@@ -274,3 +258,49 @@ def draft(
         return count, 0, 0
     nodes, match = _grow(text, length, chains[4], count, rules, accept_rates, out)
     return count, nodes, match
+
+
+_NO_RULES, _NO_RATES = np.zeros(7, dtype=np.int64), np.empty(0, dtype=np.float32)
+_NO_TREE = np.empty((3, 0), dtype=np.int32)
+
+
+class NgramChains:
+    """The n-grams of one size of a growing text, linked, and where the last of them occurred before.
+
+    An occurrence counts up to ``longest`` matching tokens; after ``enough`` of such length no more are sought. At
+    most ``rows`` are looked at, the newest, and four times as many links followed: n-grams of equal hash are in
+    the chain too.
+    """
+
+    def __init__(self, size: int, longest: int, enough: int, rows: int) -> None:
+        self._wanted = np.array([size, max(FLOORS[-1], longest), longest, enough, 4 * rows], dtype=np.int64)
+        self._found = np.empty((rows, 2), dtype=np.int32)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the text."""
+        self._heads, self._links = np.zeros(1 << 10, dtype=np.int32), np.empty(0, dtype=np.int32)
+        self._read = np.zeros(1, dtype=np.int64)
+
+    def look(
+        self,
+        buffer: Ints,
+        length: int,
+        rules: Longs = _NO_RULES,
+        accept_rates: Floats = _NO_RATES,
+        out: Ints = _NO_TREE,
+    ) -> tuple[int, int, int]:
+        """Link what is new of the text, int32 ``buffer[:length]``, list occurrences of its end, and grow a tree.
+
+        Arguments and result as of `draft`; by default nothing is grown.
+        """
+        if len(self._links) < len(buffer):
+            links = np.empty(len(buffer), dtype=np.int32)
+            links[: len(self._links)] = self._links
+            self._links = links
+        if length > len(self._heads):  # more hashes: every n-gram is linked anew
+            self._heads = np.zeros(1 << (2 * length - 1).bit_length(), dtype=np.int32)
+            self._read[0] = 0
+        arrays = self._heads, self._links, self._read, self._wanted, self._found
+        found: tuple[int, int, int] = draft(buffer, length, arrays, rules, accept_rates, out)
+        return found

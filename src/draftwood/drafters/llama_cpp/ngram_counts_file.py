@@ -23,30 +23,16 @@ Format = Literal["draftwood", "llama"]
 
 KIND = "ngram counts"
 
-
-_LONGEST, _WIDTH = 4, 6
+_LONGEST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class CountsFile:
-    """What a file of counts holds.
-
-    Attributes
-    ----------
-    path
-        The file.
-    format
-        ``"draftwood"`` or ``"llama"``.
-    tokenizer
-        Fingerprint; None if unknown, as in all files of llama.cpp.
-    records : int32[n, 6]
-        Four tokens of the n-gram, -1 in unused places at the end, the next token, its count; each n-gram and next
-        token once.
-    """
+    """What a file of counts holds; ``records`` are as of `NgramCounts.records`, each n-gram and token once."""
 
     path: Path
     format: Format
-    tokenizer: str | None
+    tokenizer: str | None  # fingerprint; None if unknown, as in all files of llama.cpp
     records: Ints
 
     def check_tokenizer(self, fingerprint: str) -> None:
@@ -57,12 +43,7 @@ class CountsFile:
 def read_counts(path: Path) -> CountsFile:
     """Read a file of either format; only ours has a header.
 
-    Raises
-    ------
-    UsageError
-        If there is no such file, or it may not be read.
-    FileFormatError
-        If it is cut, damaged, or no file of counts.
+    Raises `UsageError` if it cannot be opened, `FileFormatError` if it is cut, damaged, or no file of counts.
     """
     try:
         with path.open("rb") as file:
@@ -80,25 +61,11 @@ def read_counts(path: Path) -> CountsFile:
 def write_counts(
     path: Path, records: Ints, *, format: Format = "draftwood", tokenizer: str | None = None
 ) -> CountsFile:
-    """Write counts, whole or not at all, and return what the file holds now.
+    """Write counts, sorted as `NgramCounts.records` returns them, and return what the file holds now.
 
-    Parameters
-    ----------
-    path
-        Replaced if it exists.
-    records : int32[n, 6]
-        As `NgramCounts.records` returns them, sorted; at least one.
-    format
-        llama.cpp's has no place for the tokenizer and no checksum.
-    tokenizer
-        Fingerprint of the tokenizer whose ids these are.
-
-    Raises
-    ------
-    UsageError
-        If there is nothing to write: llama.cpp refuses empty files.
-    FileFormatError
-        If the file cannot be written; what stood there before is untouched.
+    A file that exists is replaced, whole or not at all. llama.cpp's format has no place for the tokenizer's
+    fingerprint and no checksum. Raises `UsageError` without records, as llama.cpp refuses empty files, and
+    `FileFormatError` if the file cannot be written.
     """
     if not len(records):
         raise UsageError(f"nothing was counted, so there is nothing to write to {path}: give longer texts")
@@ -114,13 +81,7 @@ def write_counts(
 
 
 def common_tokenizer(files: Iterable[CountsFile | Header]) -> str | None:
-    """Return the common tokenizer of the files; None if none of them names one.
-
-    Raises
-    ------
-    VocabularyError
-        If two of them were made with different ones.
-    """
+    """Return the common tokenizer of the files, None if none of them names one; else `VocabularyError`."""
     known: CountsFile | Header | None = None
     for file in files:
         if known is not None and known.tokenizer is not None:
@@ -192,17 +153,13 @@ def _ascending(records: Ints) -> bool:
 
 
 def _first_of_each(records: Ints, owner: NDArray[np.int64]) -> Ints:
-    order = np.lexsort((owner, *records[:, _LONGEST - 1 :: -1].T))
-    grams, owners = records[order, :_LONGEST], owner[order]
-    new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = (grams[1:] != grams[:-1]).any(axis=1)
-    kept = order[owners == owners[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))]]
-    records = records[np.sort(kept)]
-    order = np.lexsort(records[:, _LONGEST::-1].T)  # stable: of equal ones the first stays first
-    records = records[order]
-    new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = (records[1:, : _LONGEST + 1] != records[:-1, : _LONGEST + 1]).any(axis=1)
-    return np.ascontiguousarray(records[new])
+    """Sort the records; keep each n-gram's first owner and, of that, the first record of each token."""
+    order = np.lexsort((records[:, _LONGEST], owner, *records[:, _LONGEST - 1 :: -1].T))  # stable
+    records, owner = records[order], owner[order]
+    new = np.ones((len(records), _LONGEST + 1), dtype=np.bool_)
+    new[1:] = records[1:, : _LONGEST + 1] != records[:-1, : _LONGEST + 1]
+    first = np.maximum.accumulate(np.where(new[:, :_LONGEST].any(axis=1), np.arange(len(records)), 0))
+    return records[new.any(axis=1) & (owner == owner[first])]
 
 
 def _cut(path: Path) -> FileFormatError:

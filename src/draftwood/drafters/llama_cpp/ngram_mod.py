@@ -40,18 +40,11 @@ PRIOR = fixed_rates(
 
 
 class Pool:
-    """The map, shared by the sessions of one drafter; allocated when the first of them opens.
-
-    Attributes
-    ----------
-    lock
-        Held while a session reads or writes.
-    epoch
-        How many times the map was emptied.
-    """
+    """The map, shared by the sessions of one drafter; allocated when the first of them opens."""
 
     def __init__(self) -> None:
-        self.lock, self.epoch = Lock(), 0
+        self.lock = Lock()  # held while a session reads or writes
+        self.epoch = 0  # how many times the map was emptied
         self.used = np.zeros(1, dtype=np.int64)
         self._entries = self._checks = NOTHING
 
@@ -80,15 +73,13 @@ class Pool:
         self.used[0] = 0
         self.epoch += 1
 
-    def follow(
-        self, run: NDArray[np.int64], text: Ints, length: int, first: int, last: int, n: int, wanted: int
-    ) -> Ints:
-        """Insert starts ``first`` to ``last - 1``; return up to ``wanted`` hits. The caller holds the lock."""
+    def follow(self, run: NDArray[np.int64], text: Ints, bounds: tuple[int, int, int, int], wanted: int) -> Ints:
+        """Insert, then return up to ``wanted`` hits; see `read_and_follow`. The caller holds the lock."""
         from draftwood.drafters.llama_cpp.ngram_pool import read_and_follow
 
         hits = np.empty(wanted, dtype=np.int32)
-        made = read_and_follow(self._entries, self._checks, self.used, run, text, length, first, last, n, hits)
-        return hits[:made]
+        pool = self._entries, self._checks, self.used
+        return hits[: read_and_follow(pool, run, text, bounds, hits)]
 
 
 log = logging.getLogger("draftwood")
@@ -168,7 +159,7 @@ class ModSession(TextSession):
                 self._epoch, self._read = pool.epoch, 0
             first, last = self._read, max(self._read, self._length - n)
             self._read = last
-            return pool.follow(self._run, self._buffer, self._length, first, last, n, wanted)
+            return pool.follow(self._run, self._buffer, (self._length, first, last, n), wanted)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         drafter, self.match_length = self._drafter, 0
@@ -182,7 +173,7 @@ class ModSession(TextSession):
         return TokenTree.build(hits, belief=accept_rates[evidence], evidence=evidence)
 
     def truncate(self, length: int) -> None:
-        super().truncate(max(length, 0))
+        super().truncate(length)
         self._read = max(0, min(self._read, self._length - self._drafter.n_match))
         self._run = np.zeros(1, dtype=np.int64)  # the run was of the text that was cut off
 
@@ -219,7 +210,8 @@ class FaithfulMod(ReferenceSession):
         n, first = self._drafter.n_match, self._inserted
         if length:
             self._inserted = length - n
-        return self._pool.follow(self._run, self._buffer, self._length, first, self._inserted, n, wanted)
+        bounds = self._length, first, self._inserted, n
+        return self._pool.follow(self._run, self._buffer, bounds, wanted)
 
     def propose(self) -> Ints:
         drafter, history = self._drafter, self._length - 1

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from draftwood.index.compiling import compiled, inner
 
 Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
 
 SLOTS = 4 * 1024 * 1024
 EMPTY = -1
@@ -24,43 +25,23 @@ def _check(key: np.uint64) -> np.int32:
     return np.int32(((key ^ (key >> np.uint64(29))) >> np.uint64(22)) & np.uint64(0x7FFFFFFF))
 
 
-@compiled("i8(i4[::1], i4[::1], i8[::1], i8[::1], i4[::1], i8, i8, i8, i8, i4[::1])")
+@compiled("i8(Tuple((i4[::1], i4[::1], i8[::1])), i8[::1], i4[::1], UniTuple(i8, 4), i4[::1])")
 def read_and_follow(
-    entries: Ints,
-    checks: Ints,
-    used: NDArray[np.int64],
-    run: NDArray[np.int64],
-    text: Ints,
-    length: int,
-    first: int,
-    last: int,
-    size: int,
-    hits: Ints,
+    pool: tuple[Ints, Ints, Longs], run: Longs, text: Ints, bounds: tuple[int, int, int, int], hits: Ints
 ) -> int:
     """Insert n-grams of a text, then follow the hits after its end.
 
-    Parameters
-    ----------
-    entries : int32[SLOTS]
-        Token per slot, `EMPTY` without.
-    checks : int32[SLOTS] or int32[0]
-        More bits of each entry's key, so that a collision is no hit; empty: collisions are hits.
-    used, run : int64[1]
-        Slots filled; how many insertions in a row found their own token there already. Both are kept up.
-    text, length
-        The text is ``text[:length]``.
-    first, last
-        The starts to insert are ``first <= start < last``; ``text[start + size]`` follows each.
-    size
-        Tokens of a key, ``n``.
-    hits : int32[wanted]
-        Written: what follows, hit after hit, each sought by the last n tokens, earlier hits among them.
+    ``pool``: ``entries`` int32[SLOTS], token per slot, `EMPTY` without; ``checks`` int32[SLOTS], more bits of each
+    entry's key, so that a collision is no hit, or int32[0]: collisions are hits; ``used`` int64[1], slots filled.
+    ``run`` int64[1]: how many insertions in a row found their own token there already.
+    ``bounds``: ``length`` of the text; the starts to insert, ``first <= start < last``, each mapped to
+    ``text[start + size]``; ``size``, the tokens of a key.
 
-    Returns
-    -------
-    int
-        How many hits there were.
+    Writes ``hits`` int32[wanted], what follows, each sought by the tokens before it, earlier hits among them, and
+    returns how many there were.
     """
+    entries, checks, used = pool
+    length, first, last, size = bounds
     mask, guarded = np.uint64(len(entries) - 1), len(checks) > 0
     power = np.uint64(1)
     for _ in range(size):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,8 @@ class ReferenceSession(TextSession):
 
     def learn(self, feedback: Feedback) -> None:
         if (feedback.node_map >= 0).any():
-            accepted, path = 0, set(feedback.path)
-            for row in feedback.node_map.tolist():
-                if row not in path:
-                    break
-                accepted += 1
-            self.accept(accepted)
+            path = set(feedback.path)
+            self.accept(len(list(takewhile(path.__contains__, feedback.node_map.tolist()))))
         super().extend(feedback.emitted)
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
@@ -62,9 +59,6 @@ class ReferenceSession(TextSession):
 
     def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
         super().extend(ids)
-
-    def truncate(self, length: int) -> None:
-        super().truncate(max(length, 0))
 
 
 def newest(text: Ints, pattern: Ints, first: int, last: int) -> int:
