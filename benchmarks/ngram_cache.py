@@ -30,7 +30,7 @@ def row(kind: str, ids: NDArray[np.int32]) -> dict[str, Any]:
         start = time.perf_counter()
         session: Any = drafter.open(ids, None)
         opened.append(time.perf_counter() - start)
-    held = session._counts.nbytes  # before what follows adds to it
+    held = session._levels.context.nbytes  # before what follows adds to it
     follow, draft, drafted = [], [], []
     for place in np.random.default_rng(0).integers(0, len(ids) - STEP, PLACES).tolist():
         new = tuple(ids[place : place + STEP].tolist())

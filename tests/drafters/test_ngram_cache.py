@@ -305,9 +305,9 @@ def test_a_step_with_three_accepted_tokens_adds_6_entries_instead_of_16():
     draft(session)
     assert slot_counts(session) - before == 6
     mended = NgramCacheDrafter().open([10, 11, 12, 13, 14], None)
-    before = mended._counts.records()[:, 5].sum()
+    before = mended._levels.context.records()[:, 5].sum()
     mended.learn(feedback(20, 21, 22, 23))
-    assert mended._counts.records()[:, 5].sum() - before == 16
+    assert mended._levels.context.records()[:, 5].sum() - before == 16
 
 
 def test_while_nothing_is_accepted_nothing_that_is_written_is_learnt():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -34,10 +34,10 @@ _OCCURRENCES = 64  # most that are looked at, the newest first; more if ``min_hi
 
 @dataclass(frozen=True)
 class Rules:
-    """How a session copies; the longest match of ``shortest`` to ``longest`` tokens wins, the newest of equals."""
+    """How a session copies: the longest match within the bounds wins, the newest of equals."""
 
     shortest: int
-    longest: int
+    longest: int  # from here on in the order that the kernel expects
     length: int  # most tokens per branch
     min_hits: int  # least number of earlier occurrences
     kinds: int = 2  # most different continuations that are counted
@@ -71,8 +71,7 @@ class FollowerSession(TextSession):
         # The longest n-grams have their own chains: among many short matches they might be too far back.
         sizes = dict.fromkeys((rules.longest, rules.shortest))
         self._chains = [NgramChains(size, rules.longest, enough, rows) for size in sizes]
-        others = rules.longest, rules.length, rules.min_hits, rules.kinds, rules.newest, rules.margin
-        self._orders = [np.array([size, *others], dtype=np.int64) for size in sizes]
+        self._orders = [np.array([size, *astuple(rules)[1:]], dtype=np.int64) for size in sizes]
         super().__init__(prompt)
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:

@@ -178,6 +178,11 @@ class _Session(TextSession):
         evidence = found[:, 1].astype(np.int16)
         return draft_tree(found[:, 0].copy(), evidence, accept_rates[evidence])
 
+    def fork(self) -> Self:
+        twin = super().fork()
+        twin._levels = replace(self._levels, context=self._levels.context.copy())
+        return twin
+
     def _propose(self, n: int) -> NDArray[np.int32]:
         levels, faithful, tail = self._levels, self._drafter.faithful, self.text[-_TAIL:]
         if self._corpus is None:
@@ -197,32 +202,28 @@ class _Session(TextSession):
 class NgramCacheSession(_Session):
     """One text, each n-gram of it counted once."""
 
-    def __init__(self, drafter: NgramCacheDrafter, counts: NgramCounts, prompt: Sequence[int]) -> None:
-        self._counts = counts
-        self._unlearnt = 0  # the dynamic level is to learn the text from here on
-        super().__init__(drafter, counts, prompt)
+    _unlearnt = 0  # the dynamic level is to learn the text from here on
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        self._counts.read(ids)
+        self._levels.context.read(ids)
         super().extend(ids)
 
     def truncate(self, length: int) -> None:
         if length < self._length:
             super().truncate(length)
-            self._counts.clear()
-            self._counts.read(self.text)
+            self._levels.context.clear()
+            self._levels.context.read(self.text)
             self._unlearnt = min(self._unlearnt, self._length)
 
     def fork(self) -> Self:
         twin = super().fork()
-        twin._counts, twin._unlearnt = self._counts.copy(), self._length
-        twin._levels = self._shared.levels(twin._counts)
+        twin._unlearnt = self._length
         return twin
 
     def close(self) -> None:
         text, start = self.text, self._unlearnt
         super().close()
-        self._counts.clear()
+        self._levels.context.clear()
         self._unlearnt = 0
         self._shared.learn(text, start)
 
@@ -244,11 +245,10 @@ class FaithfulSession(_Session):
 
     def fork(self) -> Self:
         twin = super().fork()
-        twin._slot = self._slot.copy()
-        twin._levels = self._shared.levels(twin._slot.counts)
+        twin._slot = replace(self._slot, counts=twin._levels.context)
         return twin
 
     def close(self) -> None:
         super().close()
-        slot, self._slot = self._slot, self._slot.copy()  # a second close must not free what another has taken
+        slot, self._slot = self._slot, replace(self._slot)  # a second close must not free what another has taken
         slot.taken = False

@@ -30,10 +30,6 @@ class Slot:
     length: int = 0
     taken: bool = True
 
-    def copy(self) -> Slot:
-        """Return an independent copy, which belongs to no server."""
-        return Slot(self.counts.copy(), self.length)
-
 
 def new_counts() -> NgramCounts:
     """Return counts for one text; imports numba, so only when needed."""

@@ -27,7 +27,6 @@ from draftwood.index.hashing import place_of_pair
 
 Ints = NDArray[np.int32]
 Head = NDArray[np.int64]
-Level = tuple[Ints, Ints]  # rows and index
 
 PARENT, TOKEN, COUNT, CHILD, SIBLING, TOTAL, BEST, COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
 USED, INDEXED, STALE, DONE, ACTIVE = 0, 1, 2, 3, 4  # the header; the last begins the n-grams that end the text

@@ -50,11 +50,6 @@ class NgramMapKDrafter(_MapDrafter):
         Least number of earlier occurrences of the key, at least 1.
     faithful
         Propose exactly what llama.cpp would, its defects included (``docs/drafters/ngram-map-k.md`` lists them).
-
-    Raises
-    ------
-    UsageError
-        For a value out of its range.
     """
 
     name: ClassVar[str] = "ngram-map-k"
@@ -82,11 +77,6 @@ class NgramMapK4vDrafter(_MapDrafter):
         Least number of earlier occurrences of the key, at least 1.
     faithful
         Propose exactly what llama.cpp would, its defects included (``docs/drafters/ngram-map-k4v.md`` lists them).
-
-    Raises
-    ------
-    UsageError
-        For a value out of its range.
     """
 
     name: ClassVar[str] = "ngram-map-k4v"

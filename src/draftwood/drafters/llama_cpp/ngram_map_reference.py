@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.contracts import Ints
 from draftwood.drafters.llama_cpp.chain_followers import classes
-from draftwood.drafters.llama_cpp.reference_turns import NOTHING, ReferenceSession, newest
+from draftwood.drafters.llama_cpp.reference_turns import NOTHING, ReferenceSession, newest, occurrences
 
 VALUES = 4
 MOST = 16380  # counts stop here
@@ -39,22 +38,16 @@ class Key:
 
     def forget(self, cut: int) -> None:
         """Drop values that begin at ``cut`` or later; later ones move up, the last keeps its accepted length."""
-        for value in reversed(range(VALUES)):
-            if self.begins[value] >= cut and self.begins[value]:
-                for column, last in (
-                    (self.begins, 0),
-                    (self.counts, 0),
-                    (self.last_accepted, self.last_accepted[-1]),
-                ):
-                    del column[value]
-                    column.append(last)
+        kept = [value for value in range(VALUES) if self.begins[value] < max(cut, 1)]
+        for column, last in ((self.begins, 0), (self.counts, 0), (self.last_accepted, self.last_accepted[-1])):
+            column[:] = [column[value] for value in kept] + [last] * (VALUES - len(kept))
 
 
 class FaithfulMap(ReferenceSession):
     """One text with its keys. If ``min_hits`` is None (k), values are not counted."""
 
     def __init__(self, prompt: Sequence[int], n: int, m: int, min_hits: int | None) -> None:
-        self._n, self._m = n, m
+        self._n, self._m, self._evidence = n, m, classes(n, m)
         self._min_hits = None if min_hits is None else min_hits & 0xFFFF  # llama.cpp stores it in 16 bits
         self._hashes = np.zeros(HASHES, dtype=np.int32)
         self._keys: list[Key] = []
@@ -106,9 +99,6 @@ class FaithfulMap(ReferenceSession):
             key, value = self._drafted
             key.last_accepted[value] = accepted
 
-    def classes(self, count: int) -> NDArray[np.int16]:
-        return classes(self._n, count)
-
     def _ranges(self, history: int) -> tuple[tuple[int, int], tuple[int, int]]:
         """First and last start (inclusive) that were not indexed yet, in the prompt and after it.
 
@@ -158,10 +148,7 @@ class FaithfulMap(ReferenceSession):
         n, m = self._n, self._m
         if key.lookups < (self._min_hits or 0):
             return -1
-        starts = np.flatnonzero(text[key.counted_to : match + 1] == pattern[0]) + key.counted_to
-        for i in range(1, n):
-            starts = starts[text[starts + i] == pattern[i]]
-        for start in starts.tolist():
+        for start in occurrences(text, pattern, key.counted_to, match).tolist():
             value = text[start + n : start + n + m]
             for v in range(VALUES):
                 if not key.begins[v]:

@@ -19,6 +19,10 @@ from draftwood.drafters.base import BaseDrafter, TextSession, fixed_rates
 from draftwood.drafters.llama_cpp.reference_turns import NOTHING, ReferenceSession
 from draftwood.tree import TokenTree
 
+log = logging.getLogger("draftwood")
+
+ENOUGH = 16  # hits in a row that always suffice for a proposal, even if more nodes were asked for
+FEW = 16  # tokens of a key below which llama.cpp warns
 FULL = 0.25
 """Share of the slots in use above which the next request starts with an empty pool."""
 
@@ -82,15 +86,6 @@ class Pool:
         return hits[: read_and_follow(pool, run, text, bounds, hits)]
 
 
-log = logging.getLogger("draftwood")
-
-ENOUGH = 16
-"""Hits in a row that always suffice for a proposal, even if more nodes were asked for."""
-
-FEW = 16
-"""Tokens of a key below which llama.cpp warns."""
-
-
 @dataclass(frozen=True)
 class NgramModDrafter(BaseDrafter):
     """Follows a map from n_match tokens to the next, of constant size and shared by all requests.
@@ -108,11 +103,6 @@ class NgramModDrafter(BaseDrafter):
         Most tokens it proposes, 0 to 1024.
     faithful
         Propose exactly what llama.cpp would, its defects included (``docs/drafters/ngram-mod.md`` lists them).
-
-    Raises
-    ------
-    UsageError
-        For a value out of its range.
     """
 
     name: ClassVar[str] = "ngram-mod"
@@ -193,6 +183,7 @@ class FaithfulMod(ReferenceSession):
     def __init__(self, drafter: NgramModDrafter, prompt: Sequence[int]) -> None:
         self._drafter, self._pool = drafter, drafter.pool
         self._run = np.zeros(1, dtype=np.int64)
+        self._evidence = classes(0, drafter.n_max)
         self._inserted = self._drafted = self._bad = 0
         super().__init__(prompt)
 
@@ -235,9 +226,6 @@ class FaithfulMod(ReferenceSession):
             with self._pool.lock:
                 self._pool.clear()
             self._bad = self._inserted = 0
-
-    def classes(self, count: int) -> NDArray[np.int16]:
-        return classes(0, count)
 
 
 def classes(run: int, count: int) -> NDArray[np.int16]:

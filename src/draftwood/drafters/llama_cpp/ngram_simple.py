@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from draftwood.contracts import DraftSession, Floats, Ints, Noise
 from draftwood.drafters.base import BaseDrafter
 from draftwood.drafters.llama_cpp.chain_followers import PRIOR, FollowerSession, Rules, check_sizes, classes
@@ -35,11 +32,6 @@ class NgramSimpleDrafter(BaseDrafter):
         more, none are. Not in llama.cpp.
     faithful
         Propose exactly what llama.cpp would, its defects included (``docs/drafters/ngram-simple.md`` lists them).
-
-    Raises
-    ------
-    UsageError
-        For a value out of its range.
     """
 
     name: ClassVar[str] = "ngram-simple"
@@ -67,13 +59,8 @@ class FaithfulSimple(ReferenceSession):
 
     def __init__(self, drafter: NgramSimpleDrafter, prompt: Sequence[int]) -> None:
         self._n, self._m = drafter.size_n, drafter.size_m
+        self._evidence = classes(self._n, self._m)
         super().__init__(prompt)
-
-    def begin(self) -> None:
-        """It prepares nothing."""
-
-    def accept(self, accepted: int) -> None:
-        """It learns nothing."""
 
     def propose(self) -> Ints:
         n, m, history = self._n, self._m, self._length - 1
@@ -86,6 +73,3 @@ class FaithfulSimple(ReferenceSession):
             return NOTHING
         self.match_length = n
         return self.text[start + n : start + n + length]
-
-    def classes(self, count: int) -> NDArray[np.int16]:
-        return classes(self._n, count)

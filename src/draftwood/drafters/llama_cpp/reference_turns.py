@@ -24,7 +24,8 @@ class ReferenceSession(TextSession):
     llama.cpp's history is the text without its last token.
     """
 
-    @abstractmethod
+    _evidence: NDArray[np.int16]  # class of each token of the longest proposal
+
     def begin(self) -> None:
         """The text was read as a prompt."""
 
@@ -32,19 +33,14 @@ class ReferenceSession(TextSession):
     def propose(self) -> Ints:
         """Return the whole proposal, before the caller's limit."""
 
-    @abstractmethod
     def accept(self, accepted: int) -> None:
         """So many tokens of the last proposal were accepted."""
-
-    @abstractmethod
-    def classes(self, count: int) -> NDArray[np.int16]:
-        """Evidence classes of a proposal's first ``count`` tokens."""
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         if nodes < 1:  # the reference does not call a speculator then
             return TokenTree.empty()
         tokens = self.propose()[:nodes] if self._length > 1 else NOTHING
-        evidence = self.classes(len(tokens))
+        evidence = self._evidence[: len(tokens)]
         return TokenTree.build(tokens.copy(), belief=accept_rates[evidence], evidence=evidence)
 
     def learn(self, feedback: Feedback) -> None:
@@ -61,17 +57,22 @@ class ReferenceSession(TextSession):
         super().extend(ids)
 
 
+def occurrences(text: Ints, pattern: Ints, first: int, last: int) -> NDArray[np.int64]:
+    """Return the starts from ``first`` to ``last``, both included, where the text has the pattern."""
+    starts = np.flatnonzero(text[first : last + 1] == pattern[0]) + first
+    for i in range(1, len(pattern)):
+        if not len(starts):
+            break
+        starts = starts[text[starts + i] == pattern[i]]
+    return starts
+
+
 def newest(text: Ints, pattern: Ints, first: int, last: int) -> int:
     """Return the last start from ``first`` to ``last``, both included, where the text has the pattern; else 0."""
     block = 4096
     while last >= first:  # from the end, in ever larger blocks: most matches are near
         begin = max(first, last + 1 - block)
-        starts = np.flatnonzero(text[begin : last + 1] == pattern[0]) + begin
-        for i in range(1, len(pattern)):
-            if not len(starts):
-                break
-            starts = starts[text[starts + i] == pattern[i]]
-        if len(starts):
+        if len(starts := occurrences(text, pattern, begin, last)):
             return int(starts[-1])
         last, block = begin - 1, 2 * block
     return 0

@@ -1,10 +1,7 @@
 """The kernel behind the drafter ``parrot``: how often which token followed each context of a text.
 
-Importing this module imports numba and compiles, or loads from the cache. `naive_frequencies` says the same in a
-few lines of Python.
+Importing this module imports numba and compiles, or loads from the cache.
 
-Layout
-------
 One int32 row of ``table``, a hash table, per context that occurred: WHERE it ended last in the text (-1: a free
 row), its SIZE in tokens, how often it was followed by a token (TOTAL), the token that followed most often, the
 latest on a tie (TOKEN), and how often that one did (COUNT). Tokens that followed the same context beside it have a
@@ -52,8 +49,7 @@ def _slot(table: Ints, text: Ints, key: np.uint64, end: int, size: int, token: i
 @inner
 def _bigger(table: Ints, text: Ints) -> Ints:
     bigger = np.empty((2 * len(table), COLUMNS), np.int32)
-    for row in range(len(bigger)):
-        bigger[row, WHERE] = -1
+    bigger[:, WHERE] = -1
     for row in range(len(table)):
         where, size = table[row, WHERE], table[row, SIZE]
         if where < 0:
@@ -65,9 +61,7 @@ def _bigger(table: Ints, text: Ints) -> Ints:
             key = mixed(key, text[where - k])
         if token >= 0:
             key = mixed(key, token)
-        new = _slot(bigger, text, key, where, size, token)
-        for column in range(COLUMNS):
-            bigger[new, column] = table[row, column]
+        bigger[_slot(bigger, text, key, where, size, token)] = table[row]
     return bigger
 
 

@@ -1,4 +1,4 @@
-"""`frequency_kernel` in a few lines of Python: its oracle in tests."""
+"""`draftwood.drafters.parrot.kernel` in a few lines of Python: its oracle in tests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ def naive_suggest(
 ) -> list[tuple[int, int, int, int]]:
     """Suggest tokens after ``text`` from what followed what in ``text[:until]``.
 
-    Returns
-    -------
-    list of tuple of int
-        Per suggested token: the token, the size of the longest context that occurred, how often that was followed
-        by any token and by this one.
+    Returns per suggested token: the token, the size of the longest context that occurred, how often that was
+    followed by any token and by this one.
     """
     found: list[tuple[int, int, int, int]] = []
     tail, promised = list(text), 1.0
