@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
 
 from draftwood.drafters.llama_cpp import naive_ngram_chain
+from draftwood.drafters.llama_cpp.copying import MARGIN, VALUES, NgramMapK4vDrafter, NgramMapKDrafter
 from draftwood.drafters.llama_cpp.naive_ngram_map import NaiveMap
-from draftwood.drafters.llama_cpp.ngram_map import MARGIN, VALUES, NgramMapK4vDrafter, NgramMapKDrafter
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
 from draftwood.testing import check_drafter

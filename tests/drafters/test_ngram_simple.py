@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
 
-from draftwood.drafters.llama_cpp import chain_followers as followers
-from draftwood.drafters.llama_cpp import naive_ngram_chain, naive_ngram_map, ngram_chain_kernel
-from draftwood.drafters.llama_cpp.ngram_simple import NgramSimpleDrafter
+from draftwood.drafters.llama_cpp import copying, naive_ngram_chain, naive_ngram_map, ngram_chain_kernel
+from draftwood.drafters.llama_cpp.copying import NgramSimpleDrafter
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
 from draftwood.testing import check_drafter
@@ -246,12 +245,12 @@ def test_defaults_are_those_of_llama_cpp():
 def test_prior_has_a_number_for_every_class():
     assert len(SMALL.prior) == ngram_chain_kernel.SUPPORTS * len(ngram_chain_kernel.FLOORS)
     assert SMALL.prior.dtype == np.float32
-    assert ngram_chain_kernel.FLOORS == followers.FLOORS == naive_ngram_chain.FLOORS
+    assert ngram_chain_kernel.FLOORS == copying.FLOORS == naive_ngram_chain.FLOORS
 
 
 def test_numba_comes_with_the_first_open():
     code = (
-        "import sys; from draftwood.drafters.llama_cpp.ngram_simple import NgramSimpleDrafter as N; N().prior;"
+        "import sys; from draftwood.drafters.llama_cpp.copying import NgramSimpleDrafter as N; N().prior;"
         "assert 'numba' not in sys.modules; N().open([1, 2], None); assert 'numba' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

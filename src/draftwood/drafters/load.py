@@ -20,10 +20,9 @@ import numpy as np
 from draftwood.contracts import Drafter, Needs
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.jacobi.drafter import JacobiDrafter
+from draftwood.drafters.llama_cpp.copying import NgramMapK4vDrafter, NgramMapKDrafter, NgramSimpleDrafter
 from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
-from draftwood.drafters.llama_cpp.ngram_map import NgramMapK4vDrafter, NgramMapKDrafter
 from draftwood.drafters.llama_cpp.ngram_mod import NgramModDrafter
-from draftwood.drafters.llama_cpp.ngram_simple import NgramSimpleDrafter
 from draftwood.drafters.logits_extend.drafter import LogitsExtendDrafter
 from draftwood.drafters.lookahead.drafter import LookaheadDrafter
 from draftwood.drafters.lookup.drafter import LookupDrafter

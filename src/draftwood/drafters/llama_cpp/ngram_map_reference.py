@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.contracts import Ints
-from draftwood.drafters.llama_cpp.chain_followers import classes
 from draftwood.drafters.llama_cpp.reference_turns import NOTHING, ReferenceSession, newest, occurrences
 
 VALUES = 4
@@ -44,10 +44,10 @@ class Key:
 
 
 class FaithfulMap(ReferenceSession):
-    """One text with its keys. If ``min_hits`` is None (k), values are not counted."""
+    """One text with its keys; ``evidence`` int16[m]. If ``min_hits`` is None (k), values are not counted."""
 
-    def __init__(self, prompt: Sequence[int], n: int, m: int, min_hits: int | None) -> None:
-        self._n, self._m, self._evidence = n, m, classes(n, m)
+    def __init__(self, prompt: Sequence[int], n: int, evidence: NDArray[np.int16], min_hits: int | None) -> None:
+        self._n, self._m, self._evidence = n, len(evidence), evidence
         self._min_hits = None if min_hits is None else min_hits & 0xFFFF  # llama.cpp stores it in 16 bits
         self._hashes = np.zeros(HASHES, dtype=np.int32)
         self._keys: list[Key] = []

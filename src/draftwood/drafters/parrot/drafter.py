@@ -46,11 +46,6 @@ class ParrotDrafter(BaseDrafter):
         Train on the answer too; the paper trains once, on the prompt.
     context
         Token ids of further text to train on, for example what a search returned.
-
-    Raises
-    ------
-    UsageError
-        For an option out of range, or a context that is no token ids.
     """
 
     name: ClassVar[str] = "parrot"

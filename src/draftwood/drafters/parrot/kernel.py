@@ -49,7 +49,8 @@ def _slot(table: Ints, text: Ints, key: np.uint64, end: int, size: int, token: i
 @inner
 def _bigger(table: Ints, text: Ints) -> Ints:
     bigger = np.empty((2 * len(table), COLUMNS), np.int32)
-    bigger[:, WHERE] = -1
+    for row in range(len(bigger)):
+        bigger[row, WHERE] = -1
     for row in range(len(table)):
         where, size = table[row, WHERE], table[row, SIZE]
         if where < 0:
@@ -61,7 +62,9 @@ def _bigger(table: Ints, text: Ints) -> Ints:
             key = mixed(key, text[where - k])
         if token >= 0:
             key = mixed(key, token)
-        bigger[_slot(bigger, text, key, where, size, token)] = table[row]
+        new = _slot(bigger, text, key, where, size, token)
+        for column in range(COLUMNS):
+            bigger[new, column] = table[row, column]
     return bigger
 
 
