@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import DraftSession, Floats, Ints, Noise
+from draftwood.contracts import DraftSession, Floats, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, fixed_rates
-from draftwood.drafters.llama_cpp.ngram_map_reference import FaithfulMap
-from draftwood.drafters.llama_cpp.reference_turns import NOTHING, ReferenceSession, newest
+from draftwood.drafters.llama_cpp.faithful import FaithfulMap, FaithfulSimple
 from draftwood.index.accept_rates import for_kernel
 from draftwood.tree import TokenTree
 
@@ -155,30 +154,9 @@ class NgramSimpleDrafter(BaseDrafter):
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
         if self.faithful:
-            return FaithfulSimple(self, prompt)
+            return FaithfulSimple(prompt, self.size_n, classes(self.size_n, self.size_m))
         shortest = min(self.min_n, self.size_n)
         return FollowerSession(Rules(shortest, self.size_n, self.size_m, self.min_hits), prompt)
-
-
-class FaithfulSimple(ReferenceSession):
-    """As llama.cpp: without state, searching the whole text at every draft."""
-
-    def __init__(self, drafter: NgramSimpleDrafter, prompt: Sequence[int]) -> None:
-        self._n, self._m = drafter.size_n, drafter.size_m
-        self._evidence = classes(self._n, self._m)
-        super().__init__(prompt)
-
-    def propose(self) -> Ints:
-        n, m, history = self._n, self._m, self._length - 1
-        self.match_length = 0
-        if history <= n + m + 1:
-            return NOTHING
-        start = newest(self.text, self.text[-n:], 1, history - n - 1)  # 0 means none, so it is never found
-        length = min(m, history - (start + n))
-        if not start or length < n:  # llama.cpp compares with the n-gram's size where the draft's is meant
-            return NOTHING
-        self.match_length = n
-        return self.text[start + n : start + n + length]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import DraftSession, Floats, Ints, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession, fixed_rates
-from draftwood.drafters.llama_cpp.reference_turns import NOTHING, ReferenceSession
+from draftwood.drafters.llama_cpp.faithful import NOTHING, ReferenceSession
 from draftwood.tree import TokenTree
 
 log = logging.getLogger("draftwood")
