@@ -131,7 +131,7 @@ class Key:
 
 
 class FaithfulMap(ReferenceSession):
-    """``ngram-map-k4v``, one text with its keys; ``ngram-map-k``, which counts no values, if ``min_hits`` is None."""
+    """``ngram-map-k4v`` of one text; without ``min_hits`` it counts no values and is ``ngram-map-k``."""
 
     def __init__(self, prompt: Sequence[int], n: int, evidence: NDArray[np.int16], min_hits: int | None) -> None:
         self._n, self._m, self._evidence = n, len(evidence), evidence
