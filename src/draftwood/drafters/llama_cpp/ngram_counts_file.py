@@ -81,7 +81,7 @@ def write_counts(
 
 
 def common_tokenizer(files: Iterable[CountsFile | Header]) -> str | None:
-    """Return the common tokenizer of the files, None if none of them names one; else `VocabularyError`."""
+    """Return the tokenizer that the files name, or None; `VocabularyError` if they name different ones."""
     known: CountsFile | Header | None = None
     for file in files:
         if known is not None and known.tokenizer is not None:
@@ -99,8 +99,7 @@ def _encode(records: Ints) -> Ints:
     pairs = np.diff(np.append(first, len(records)))
     stream = np.empty(5 * len(first) + 2 * len(records), dtype=np.int32)
     head = 5 * np.arange(len(first)) + 2 * first
-    for place in range(_LONGEST):
-        stream[head + place] = records[first, place]
+    stream[head[:, None] + np.arange(_LONGEST)] = records[first, :_LONGEST]
     stream[head + _LONGEST] = pairs
     pair = 5 * np.cumsum(new) + 2 * np.arange(len(records))
     stream[pair], stream[pair + 1] = records[:, _LONGEST], records[:, _LONGEST + 1]
@@ -130,16 +129,16 @@ def _decode(path: Path, content: bytes, order: str) -> Ints:
 def _heads(path: Path, stream: Ints, *, cut: bool) -> NDArray[np.int64]:
     """Where each n-gram begins."""
     values, end, at, heads = stream.data, len(stream), 0, []
-    while at < end:
-        if end - at < _LONGEST + 1:
-            raise _cut(path)
+    while at + _LONGEST < end:
         pairs = values[at + _LONGEST]
         if pairs <= 0:
             raise _foreign(path, "an n-gram must have at least one pair")
         heads.append(at)
         at += _LONGEST + 1 + 2 * pairs
-    if at > end or cut:
-        raise _cut(path)
+    if at != end or cut:
+        raise FileFormatError(
+            f"{path} was cut off, or is no file of n-gram counts: copy it again, or make it again"
+        )
     return np.array(heads, dtype=np.int64)
 
 
@@ -160,10 +159,6 @@ def _first_of_each(records: Ints, owner: NDArray[np.int64]) -> Ints:
     new[1:] = records[1:, : _LONGEST + 1] != records[:-1, : _LONGEST + 1]
     first = np.maximum.accumulate(np.where(new[:, :_LONGEST].any(axis=1), np.arange(len(records)), 0))
     return records[new.any(axis=1) & (owner == owner[first])]
-
-
-def _cut(path: Path) -> FileFormatError:
-    return FileFormatError(f"{path} was cut off, or is no file of n-gram counts: copy it again, or make it again")
 
 
 def _foreign(path: Path, why: str) -> FileFormatError:
