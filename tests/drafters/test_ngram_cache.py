@@ -203,7 +203,7 @@ def test_a_dynamic_file_is_read_learnt_and_written(tmp_path):
     assert not path.exists()
     assert drafter.write_dynamic(tokenizer="abc") == path
     again = NgramCacheDrafter(dynamic=str(path), save=True)
-    assert again.fingerprint == "abc"
+    assert again.files[0].tokenizer == "abc"
     session = again.open([1, 2, 3], None)
     assert draft(session) == [4]
     session.extend([9])
@@ -278,7 +278,7 @@ def test_a_corpus_file_serves_as_static_level(tmp_path):
     sizes = [(len(part.tokens), len(part.suffixes)) for part in corpus.parts]
     write_corpus(tmp_path / "one", corpus.parts, sizes, corpus.documents, {"tokenizer": "one"})
     drafter = NgramCacheDrafter(static=str(tmp_path / "one"))
-    assert drafter.fingerprint == "one"
+    assert drafter.files[0].tokenizer == "one"
     assert draft(drafter.open([7, 1, 2], None)) == [3, 4]
     with pytest.raises(VocabularyError, match="another tokenizer"):
         NgramCacheDrafter(

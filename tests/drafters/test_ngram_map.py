@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
 
 from draftwood.drafters.llama_cpp import naive_ngram_chain
-from draftwood.drafters.llama_cpp.copying import MARGIN, VALUES, NgramMapK4vDrafter, NgramMapKDrafter
+from draftwood.drafters.llama_cpp.copying import MARGIN, VALUES, NgramMapK4vDrafter, NgramMapKDrafter, Rules
 from draftwood.drafters.llama_cpp.naive_ngram_map import NaiveMap
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
@@ -42,9 +42,7 @@ def test_the_tree_is_what_followed_the_key(make, text, nodes, n, m, hits):
     tree = drafter.open(text, None).draft(nodes, 0, np.array(RATES, dtype=np.float32))
     tree.check_integrity(3)
     kind = {"margin": MARGIN} if make is NgramMapKDrafter else {"kinds": VALUES, "newest": False}
-    expected = naive_ngram_chain.followers(
-        text, nodes, RATES, shortest=n, longest=n, length=m, min_hits=hits, **kind
-    )
+    expected = naive_ngram_chain.followers(text, nodes, RATES, Rules(n, n, m, hits, **kind))
     found = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.evidence.tolist(), strict=True)
     assert list(found) == expected
     assert tree.is_chain == all(parent == node - 1 for node, (_, parent, _) in enumerate(expected))

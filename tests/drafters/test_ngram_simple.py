@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
 
 from draftwood.drafters.llama_cpp import copying, naive_ngram_chain, naive_ngram_map, ngram_chain_kernel
-from draftwood.drafters.llama_cpp.copying import NgramSimpleDrafter
+from draftwood.drafters.llama_cpp.copying import NgramSimpleDrafter, Rules
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
 from draftwood.testing import check_drafter
@@ -59,9 +59,7 @@ def test_it_copies_what_followed_the_longest_tail_that_occurred_often_enough(tex
     drafter = NgramSimpleDrafter(size_n=n, size_m=m, min_hits=hits, min_n=least)
     tree = drafter.open(text, None).draft(nodes, 0, np.array(RATES, dtype=np.float32))
     tree.check_integrity(3)
-    expected = naive_ngram_chain.followers(
-        text, nodes, RATES, shortest=min(n, least), longest=n, length=m, min_hits=hits
-    )
+    expected = naive_ngram_chain.followers(text, nodes, RATES, Rules(min(n, least), n, m, hits))
     found = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.evidence.tolist(), strict=True)
     assert list(found) == expected
     assert tree.is_chain

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from draftwood.drafters.llama_cpp.copying import Rules
+
 FLOORS = (1, 3, 5, 8, 12, 18, 28, 48)
 
 
@@ -29,41 +31,31 @@ def after(text: Sequence[int], end: int, count: int) -> tuple[int, ...]:
 
 
 def followers(
-    text: Sequence[int],
-    nodes: int,
-    accept_rates: Sequence[float],
-    *,
-    shortest: int,
-    longest: int,
-    length: int,
-    min_hits: int = 1,
-    kinds: int = 2,
-    newest: bool = True,
-    margin: int = -1,
+    text: Sequence[int], nodes: int, accept_rates: Sequence[float], rules: Rules
 ) -> list[tuple[int, int, int]]:
-    """Return the tree that `grow` grows, (token, parent, evidence class) per node."""
-    found = matches(text, max(FLOORS[-1], longest))
-    sizes = [size for size in range(shortest, longest + 1) if sum(m >= size for m in found.values()) >= min_hits]
-    if not sizes:
+    """Return the tree that the kernel grows, (token, parent, evidence class) per node."""
+    found = matches(text, max(FLOORS[-1], rules.longest))
+    sizes = range(rules.longest, rules.shortest - 1, -1)
+    size = next((size for size in sizes if sum(m >= size for m in found.values()) >= rules.min_hits), 0)
+    if not size:
         return []
-    ends = [end for end, match in found.items() if match >= sizes[-1]]
-    reach = min(length, nodes) if sizes[-1] == longest else min(length, nodes, 4 * sizes[-1])
-    limit = reach
-    if newest:
+    ends = [end for end, match in found.items() if match >= size]
+    limit = reach = min(rules.length, nodes, nodes if size == rules.longest else 4 * size)
+    if rules.newest:
         ends = ends[:2]
-        if margin >= 0 and len(ends) == 2:
+        if rules.margin >= 0 and len(ends) == 2:
             one, other = (after(text, end, reach) for end in ends)
             agreed = next((i for i in range(reach) if one[i] != other[i]), reach)
-            limit = min(reach, agreed + margin)
+            limit = min(reach, agreed + rules.margin)
     counts: Counter[tuple[int, ...]] = Counter()
     first: dict[tuple[int, ...], int] = {}
     for end in ends:
         value = after(text, end, reach)
-        if value in first or len(first) < kinds:
+        if value in first or len(first) < rules.kinds:
             first.setdefault(value, found[end])
             counts[value] += 1
-    best = next(iter(first)) if newest else max(first, key=lambda v: counts[v])
-    alone = newest or counts[best] >= 2 * (counts.total() - counts[best])
+    best = next(iter(first)) if rules.newest else max(first, key=lambda v: counts[v])
+    alone = rules.newest or counts[best] >= 2 * (counts.total() - counts[best])
     return _grow(counts, first, [best] if alone else list(first), limit, nodes, accept_rates)
 
 

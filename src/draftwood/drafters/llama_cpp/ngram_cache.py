@@ -112,11 +112,6 @@ class NgramCacheDrafter(BaseDrafter):
         object.__setattr__(self, "_shared", shared)
 
     @property
-    def fingerprint(self) -> str | None:
-        """Fingerprint of the tokenizer whose ids the files hold; None if unknown."""
-        return self._shared.tokenizer
-
-    @property
     def learns(self) -> bool:
         """Whether later texts profit from earlier ones."""
         return self.faithful or (self.learn if self.learn is not None else self.dynamic is not None)
