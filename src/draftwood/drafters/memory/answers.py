@@ -14,33 +14,18 @@ from draftwood.drafters.memory.namespace import Answer, Namespace
 from draftwood.drafters.memory.order import START, Order
 from draftwood.errors import IntegrityError, UsageError
 
-Key = tuple[str, bytes]
-"""Identifies an answer: its namespace, and a digest of its tokens."""
+Key = tuple[str, bytes]  # identifies an answer: its namespace, and a digest of its tokens
 
-NAMESPACE = 1024
-"""Tokens that each namespace beyond the first counts in addition, for the least memory that its arrays take."""
+NAMESPACE = 1024  # tokens that each namespace beyond the first counts in addition, for the memory its arrays take
 
 
 class Answers:
-    """The answers of all namespaces, and the order in which they are forgotten.
-
-    Parameters
-    ----------
-    size
-        Most tokens, over all namespaces; each answer counts one more than its tokens.
-
-    Attributes
-    ----------
-    spaces
-        Namespaces that hold something.
-    changes
-        How many times an answer was added or a namespace forgotten.
-    """
+    """The answers of all namespaces, of ``size`` tokens at most, and the order in which they are forgotten."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.spaces: dict[str, Namespace] = {}
-        self.changes = 0
+        self.spaces: dict[str, Namespace] = {}  # those that hold something
+        self.changes = 0  # how many times an answer was added or a namespace forgotten
         self._order = Order(size)
 
     @property
@@ -56,14 +41,8 @@ class Answers:
     def put(self, key: Key, text: Ints, told: float | None = None, room: int = 0) -> bool:
         """Remember an answer, for the first time or again; False if it does not fit.
 
-        Parameters
-        ----------
-        key, text
-            Its key, and its tokens.
-        told
-            Its worth in a file; then only answers of less worth make room for it.
-        room
-            Tokens that its namespace will soon hold.
+        If a file has ``told`` its worth, only answers of less worth make room for it. ``room``: tokens that its
+        namespace will soon hold.
         """
         order, known = self._order, self.find(key)
         answer = known if known is not None else Answer(*key, len(text))
@@ -83,7 +62,10 @@ class Answers:
         """Forget the least useful answers, if ``fair`` only those of less worth; False if that was not enough."""
         if answer.length + 1 > self.size:
             return False
-        while self.held + self._cost(answer) > self.size:
+        while True:
+            new = bool(self.spaces) and answer.namespace not in self.spaces
+            if self.held + answer.length + 1 + NAMESPACE * new <= self.size:
+                return True
             least = self._order.least()
             if least is None or (fair and least.worth >= answer.worth):
                 return False
@@ -91,11 +73,6 @@ class Answers:
             space.remove(least)
             if not space.answers:
                 del self.spaces[least.namespace]
-        return True
-
-    def _cost(self, answer: Answer) -> int:
-        new = bool(self.spaces) and answer.namespace not in self.spaces
-        return answer.length + 1 + (NAMESPACE if new else 0)
 
     def _write(self, answer: Answer, text: Ints, room: int) -> None:
         self._order.push(answer)
@@ -149,10 +126,10 @@ def token_ids(ids: Any) -> Ints:
     """Return a copy of an answer, int32[length]; raise `UsageError` for what is no list of token ids."""
     try:
         found = np.array(ids)
+        if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+            raise TypeError
     except (TypeError, ValueError) as error:
         raise UsageError("a memory keeps token ids: give a list of whole numbers") from error
-    if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
-        raise UsageError("a memory keeps token ids: give a list of whole numbers")
     if len(found) and not 0 <= int(found.min()) <= int(found.max()) < 1 << 31:
         raise UsageError("token ids must not be negative or larger than 2147483647")
     return found.astype(np.int32)

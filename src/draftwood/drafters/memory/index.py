@@ -15,13 +15,7 @@ BORDER = -1  # of the index: ends a document, is never proposed and equals no to
 
 
 class DocumentIndex(NgramIndex):
-    """Documents in the order in which they came.
-
-    Parameters
-    ----------
-    room
-        Tokens that it takes without growing, borders included.
-    """
+    """Documents in the order in which they came; it takes ``room`` tokens, borders included, without growing."""
 
     def __init__(self, room: int) -> None:
         super().__init__()

@@ -13,21 +13,12 @@ import math
 from draftwood.drafters.memory.namespace import Answer
 from draftwood.errors import IntegrityError
 
-START = 10.0
-"""Credit, in accepted tokens, of an answer when it is added, or added again."""
-
-HALF_LIFE = 1.0
-"""Tokens added while a credit loses half its weight, as a multiple of the size of the memory."""
+START = 10.0  # credit, in accepted tokens, of an answer when it is added, or added again
+HALF_LIFE = 1.0  # tokens added while a credit loses half its weight, as a multiple of the size of the memory
 
 
 class Order:
-    """Answers by worth, and the clock.
-
-    Parameters
-    ----------
-    size
-        Of the memory, in tokens.
-    """
+    """Answers by worth, and the clock; ``size`` is that of the memory, in tokens."""
 
     def __init__(self, size: int) -> None:
         self._half_life = HALF_LIFE * size
@@ -72,8 +63,8 @@ class Order:
 
     def check_integrity(self, answers: list[Answer]) -> None:
         """Raise `IntegrityError` unless it holds these answers and no others."""
-        waiting = {id(answer): worth for worth, _, answer in self._heap if answer.start >= 0}
-        if waiting.keys() != {id(answer) for answer in answers}:
+        waiting = [(worth, answer) for worth, _, answer in self._heap if answer.start >= 0]
+        if {id(answer) for _, answer in waiting} != {id(answer) for answer in answers}:
             raise IntegrityError("the answers that are remembered must wait in the order, and no others")
-        if any(waiting[id(answer)] > answer.worth for answer in answers):
+        if any(worth > answer.worth for worth, answer in waiting):
             raise IntegrityError("an answer must not wait longer than its worth allows")

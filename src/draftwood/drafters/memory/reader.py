@@ -16,32 +16,18 @@ LOOK_BACK = 96  # tokens that suffice to place a text in an index: 32 to match, 
 
 
 class MemoryReader:
-    """Reads one namespace of a memory for one growing text. Belongs to one session; the memory may be shared.
-
-    Parameters
-    ----------
-    memory, namespace
-        What it reads.
-
-    Attributes
-    ----------
-    match_length
-        How many tokens the longest match of the last tree covered.
-    """
+    """Reads one namespace of a memory for one growing text. Belongs to one session; the memory may be shared."""
 
     def __init__(self, memory: Memory, namespace: str) -> None:
         self._memory, self._namespace = memory, namespace
         self._generation, self._read = 0, 0
         self._cursor: Cursor | None = None
-        self.match_length = 0
+        self.match_length = 0  # tokens of the longest match of the last tree
 
     def grow(self, text: Ints, accept_rates: Floats, nodes: int, depth: int) -> tuple[Ints, Floats] | None:
         """Grow the tree of what may follow ``text`` as `NgramIndex.grow` does; None if nothing is remembered.
 
-        Parameters
-        ----------
-        text : int32[length]
-            The committed text; it begins with that of the last call, unless `restart` was called since.
+        The committed text, int32[length], begins with that of the last call, unless `restart` was called since.
         """
         self.match_length = 0
         with self._memory.lock:

@@ -1,7 +1,6 @@
-"""Kernels behind the drafter ``prediction``: follow an answer through expected texts and propose what comes.
+"""Kernels behind the drafter ``prediction``: follow an answer through expected texts. Imports numba.
 
-Importing this module imports numba and compiles, or loads from the cache. `naive_alignment` is the same in plain
-Python, `alignment_grow` the second half: the tree.
+`grow_kernel` is the second half, the tree; `naive` is both in plain Python.
 
 Layout
 ------

@@ -13,23 +13,9 @@ from draftwood.drafters.prediction.alignment import ORDERS, hashed
 
 
 class Expected:
-    """Texts and their hashed n-grams, 20 to 25 bytes per token. Immutable.
+    """Texts and their hashed n-grams, 20 to 25 bytes per token; the arrays are those of `alignment`. Immutable.
 
-    Parameters
-    ----------
-    texts
-        Arrays of token ids, none negative; empty ones are left out.
-
-    Attributes
-    ----------
-    flat : int32[n]
-        The texts, each followed by -1; at least one -1.
-    starts : int32[texts]
-        Where each begins.
-    heads : int32[2, 2**k]
-        Per order of `alignment.ORDERS` and hash: where in ``flat`` the latest such n-gram ends, -1 without.
-    chain : int32[2, n]
-        From each end of an n-gram the end of the one before it with the same hash, -1 without.
+    The texts are arrays of token ids, none negative; empty ones are left out. ``starts`` is where each begins.
     """
 
     def __init__(self, texts: Sequence[NDArray[Any]]) -> None:

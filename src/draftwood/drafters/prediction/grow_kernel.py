@@ -1,8 +1,4 @@
-"""The kernel behind the drafter ``prediction``: follows the answer, then grows the tree of what may come.
-
-Importing this module imports numba and compiles, or loads from the cache. `naive_alignment` is the same in plain
-Python.
-"""
+"""The kernel behind the drafter ``prediction``: follows the answer, then grows the tree. Importing it compiles."""
 
 from __future__ import annotations
 
