@@ -83,10 +83,8 @@ class CorpusDrafter(BaseDrafter):
 
     @property
     def files(self) -> list[TokenFile]:
-        return [
-            TokenFile(f"the corpus {one.path or 'that was given'}", one.fingerprint, one.path)
-            for one in self.corpora
-        ]
+        names = [f"the corpus {one.path or 'that was given'}" for one in self.corpora]
+        return [TokenFile(name, one.fingerprint, one.path) for name, one in zip(names, self.corpora, strict=True)]
 
     def with_user_texts(self, texts: DraftTexts) -> CorpusDrafter:
         return replace(self, corpora=(*self.corpora, *texts.corpus))

@@ -31,45 +31,25 @@ from draftwood.files.format import ALIGNMENT, Header, open_payload, write_file
 
 KIND = "corpus"
 VERSION = 1
-BORDER = -1
-"""Stands after every document; tokens are not negative, so no pattern matches across it."""
-
+BORDER = -1  # stands after every document; tokens are not negative, so no pattern matches across it
 Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some documents of a corpus, and their suffix array.
+    """Some documents of a corpus, and their suffix array."""
 
-    Attributes
-    ----------
-    tokens : int32[n]
-        Token ids, `BORDER` after each document.
-    suffixes : int32[m]
-        Places of all tokens but the borders, sorted by the tokens from there on.
-    """
-
-    tokens: Ints
-    suffixes: Ints
+    tokens: Ints  # `BORDER` after each document
+    suffixes: Ints  # places of all tokens but the borders, sorted by the tokens from there on
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Documents:
-    """Names and places of the documents of a corpus.
+    """Names and places of the documents of a corpus."""
 
-    Attributes
-    ----------
-    starts : int64[documents]
-        Where each begins among the tokens of all parts, borders counted.
-    name_ends : int64[documents]
-        Where its name ends in ``names``.
-    names : uint8[...]
-        All names, UTF-8.
-    """
-
-    starts: Longs
-    name_ends: Longs
-    names: NDArray[np.uint8]
+    starts: Longs  # where each begins among the tokens of all parts, borders counted
+    name_ends: Longs  # where its name ends in ``names``
+    names: NDArray[np.uint8]  # all names, UTF-8
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -102,16 +82,9 @@ class Opened:
 
 
 def open_corpus(path: Path) -> Opened:
-    """Map a corpus file into memory; a lookup reads only the pages that it touches.
+    """Map a corpus file into memory; of the payload only the size is checked, `Header.verify` reads all of it.
 
-    Of the payload only the size is checked; `Header.verify` reads all of it.
-
-    Raises
-    ------
-    UsageError
-        If there is no such file, or it may not be read.
-    FileFormatError
-        If it is foreign, cut, damaged, of another kind, of a newer version, or contradicts its header.
+    Raises `UsageError` if it cannot be opened, `FileFormatError` if it is no corpus, cut, damaged or newer.
     """
     with open_payload(path, KIND, version=VERSION) as (header, file):
         layout, parts = _layout(header)
@@ -143,32 +116,13 @@ def write_corpus(
     documents: Documents,
     about: dict[str, Any],
 ) -> None:
-    """Write a corpus file, whole or not at all.
+    """Replace a corpus file, whole or (`FileFormatError`) not at all.
 
-    Parameters
-    ----------
-    path
-        Replaced if it exists.
-    parts
-        Taken one by one, so that only one is in memory.
-    sizes
-        Lengths of tokens and suffixes of each part.
-    documents
-        The table of all documents.
-    about
-        ``tokenizer`` (the fingerprint) and ``model``.
-
-    Raises
-    ------
-    FileFormatError
-        If it cannot be written; what stood there before is untouched.
+    The parts are taken one by one, so that only one is in memory; ``sizes`` are the lengths of tokens and suffixes
+    of each. ``about`` holds ``tokenizer`` (the fingerprint) and ``model``.
     """
-    about = {
-        **about,
-        "parts": [list(pair) for pair in sizes],
-        "documents": len(documents),
-        "names": len(documents.names),
-    }
+    counts = {"documents": len(documents), "names": len(documents.names)}
+    about = {**about, "parts": [list(pair) for pair in sizes], **counts}
 
     def payload() -> Iterator[Any]:
         for part in parts:
@@ -186,9 +140,8 @@ def _mapped(header: Header, file: BinaryIO, layout: Iterable[tuple[int, Any]]) -
         # Read-only, so that a corpus may be larger than memory: a writable map would reserve pages.
         whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
-        raise FileFormatError(
-            f"{header.path} cannot be mapped into memory ({error}): copy it elsewhere"
-        ) from error
+        message = f"{header.path} cannot be mapped into memory ({error}): copy it elsewhere"
+        raise FileFormatError(message) from error
     if hasattr(mmap, "MADV_RANDOM"):
         whole.madvise(mmap.MADV_RANDOM)  # lookups do not need the neighbouring pages
     start = header.start

@@ -184,14 +184,7 @@ def _successors(tokens: Ints, suffixes: Ints, low: int, high: int, depth: int, b
 
 
 @part_of
-def _grow(
-    tokens: Ints,
-    suffixes: Ints,
-    work: Longs,
-    accept_rates: Floats,
-    tree: Ints,
-    frontier: Frontier,
-) -> int:
+def _grow(tokens: Ints, suffixes: Ints, work: Longs, accept_rates: Floats, tree: Ints, frontier: Frontier) -> int:
     """Take nodes from the frontier and offer what follows each, until the tree is full."""
     nodes, (order, chance, entries) = tree.shape[1], frontier
     for node in range(nodes):
@@ -224,10 +217,8 @@ def grow(
     (tokens, suffixes), (most, least, levels) = part, limits
     nodes, count = tree.shape[1], 0
     match, first, last = _longest(tokens, suffixes, context, most)
-    work, (order, chance, entries) = (
-        np.empty((levels * BRANCHES + SAMPLES, SEEN + 1), np.int64),
-        empty(nodes, LAST + 1),
-    )
+    work = np.empty((levels * BRANCHES + SAMPLES, SEEN + 1), np.int64)
+    order, chance, entries = empty(nodes, LAST + 1)
     length, occurrences, low, high = match, 0, first, last
     while nodes and length >= max(least, 1) and levels > 0:
         if high - low > occurrences:  # as many as before are the same ones

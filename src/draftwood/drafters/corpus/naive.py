@@ -9,13 +9,7 @@ from draftwood.drafters.corpus.evidence import BRANCHES, COLUMNS, LENGTHS, PERCE
 
 
 class NaiveCorpus:
-    """Everything that lookups promise, in plain words.
-
-    Parameters
-    ----------
-    documents
-        Token ids of each.
-    """
+    """Everything that lookups promise, in plain words."""
 
     def __init__(self, documents: Iterable[Sequence[int]]) -> None:
         self.documents = [list(document) for document in documents]
@@ -54,9 +48,8 @@ class NaiveCorpus:
     ) -> list[tuple[int, int, int]]:
         """Return (token, parent, class) of the nodes of a tree, best first."""
         length, before = self.match(context, most), 0
-        waiting: list[
-            tuple[float, int, int, int, list[int]]
-        ] = []  # path accept rates, token, parent, class, its pattern
+        # How likely it is reached and accepted, token, parent, class, its pattern.
+        waiting: list[tuple[float, int, int, int, list[int]]] = []
         while length >= max(least, 1) and levels:
             pattern = list(context[len(context) - length :])
             if len(self.occurrences(pattern)) > before:
@@ -69,9 +62,8 @@ class NaiveCorpus:
             length -= max(1, length // 3)
         tree: list[tuple[int, int, int]] = []
         while waiting and len(tree) < nodes:
-            path, token, parent, evidence, pattern = waiting.pop(
-                max(range(len(waiting)), key=lambda i: waiting[i][0])
-            )
+            best = max(range(len(waiting)), key=lambda i: waiting[i][0])
+            path, token, parent, evidence, pattern = waiting.pop(best)
             tree.append((token, parent, evidence))
             below = self._offered(pattern, set())
             waiting += [(path * accept_rates[c], token, len(tree) - 1, c, [*pattern, token]) for token, c in below]

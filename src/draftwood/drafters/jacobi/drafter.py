@@ -22,17 +22,12 @@ from draftwood.tree import TokenTree
 Start = Literal["prompt", "previous", "vocabulary"]
 
 LONGEST = 1024
-
-TOP_K = 8
-"""Best tokens of each row that are needed to choose, with the noise, the guesses off the accepted path."""
-
-PLACES = (1, 2, 4, 8)
-"""Upper bounds (inclusive) of the classes of places in the block; one more class follows."""
-
-FRESH, CHANGED, STEADY = range(3)
-"""State of a guess: no pass has scored it yet; the last pass changed it; the last pass confirmed it."""
+TOP_K = 8  # best tokens of each row that are needed to choose, with the noise, the guesses off the accepted path
+PLACES = (1, 2, 4, 8)  # upper bounds (inclusive) of the classes of places in the block; one more class follows
 
 STATES = 3
+FRESH, CHANGED, STEADY = range(STATES)
+"""State of a guess: no pass has scored it yet; the last pass changed it; the last pass confirmed it."""
 
 PRIOR = fixed_rates(
     (

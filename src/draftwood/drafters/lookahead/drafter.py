@@ -93,23 +93,10 @@ class LookaheadDrafter(BaseDrafter):
 
 
 class LookaheadSession(TextSession):
-    """One text, the window ahead of it, and the n-grams collected so far.
-
-    Attributes
-    ----------
-    window, collected
-        See `Window`; a `Pool`, or `Statistics`.
-    """
+    """One text, the window ahead of it, and the n-grams collected so far."""
 
     def __init__(self, drafter: LookaheadDrafter, prompt: Sequence[int]) -> None:
-        self.window = Window(
-            drafter.window,
-            drafter.ngram,
-            vocabulary=drafter.vocabulary,
-            forward_one=drafter.forward_one,
-            variant=drafter.variant,
-            seed=drafter.seed,
-        )
+        self.window = Window(drafter)
         self.collected = _collection(drafter)
         super().__init__(prompt)
 
@@ -181,12 +168,6 @@ def _collection(drafter: LookaheadDrafter) -> Pool | Statistics:
 
 
 def _joined(a: TokenTree, b: TokenTree) -> TokenTree:
-    return TokenTree(
-        np.concatenate((a.tokens, b.tokens)),
-        np.concatenate((a.parents, b.parents)),
-        np.concatenate((a.belief, b.belief)),
-        np.concatenate((a.source, b.source)),
-        np.concatenate((a.evidence, b.evidence)),
-        np.concatenate((a.draft_prob, b.draft_prob)),
-        np.concatenate((a.lookahead, b.lookahead)),
-    )
+    names = ("tokens", "parents", "belief", "source", "evidence", "draft_prob", "lookahead")
+    columns: dict[str, Any] = {name: np.concatenate((getattr(a, name), getattr(b, name))) for name in names}
+    return TokenTree(**columns)

@@ -1,8 +1,8 @@
 """Files of a memory: its answers in the order in which they were added; the index is not stored.
 
 The payload, little-endian, for n answers: int64[n] lengths, int64[n] numbers of namespaces (the description names
-them), float64[n] worths relative to clock 0, int32[sum of lengths] ids. The description also holds the other fields
-of `MemoryFile`; other processes that save there forget the forgotten namespaces as well.
+them), float64[n] worths relative to clock 0, int32[sum of lengths] ids. The description holds the other fields of
+`MemoryFile`; other processes that save there forget the forgotten namespaces as well.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def write_memory(path: Path, memory: MemoryFile) -> None:
 def read_memory(path: Path) -> MemoryFile:
     """Return what a file holds.
 
-    Raises `UsageError` if it is missing or may not be read, `FileFormatError` if it is no memory, newer or damaged.
+    Raises `UsageError` if it cannot be opened, `FileFormatError` if it is no memory, newer or damaged.
     """
     header, payload = read_payload(path, KIND)
     names, count = header.about.get("namespaces"), header.about.get("answers")

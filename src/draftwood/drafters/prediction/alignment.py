@@ -37,15 +37,6 @@ FIRM = 4  # tokens that a match must have for the anchor to move there ...
 NEAR_FIRM, NEAR = 2, 8  # ... fewer where the place is so near to the expected one
 FAR_FIRM = 6  # ... and more where it lies outside the window
 NEAREST = 3  # places in the window that are proposed
-LOST = 64  # tokens after which a cursor that was not found again is held to be lost
-BRANCHES = 16
-REACH = 16  # tokens after a divergence up to which a position alone is proposed
-
-# Classes of evidence; of a class with a range, its first.
-BEGIN, AGAIN, REPLACED, INSERTED, LONGER, SHORTER = 0, 1, 3, 7, 10, 11
-NEAR_1, NEAR_M, OTHER, KEPT, DOUBTED, FAR, CURSOR, GONE = 12, 14, 17, 18, 20, 21, 25, 30
-CLASSES = 32
-KIND_CURSOR, KIND_NEAR, KIND_OTHER, KIND_FAR, KIND_GONE = 0, 1, 2, 3, 4
 
 
 @inner

@@ -6,40 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.drafters.prediction.alignment import (
-    AGAIN,
     ANCHOR,
-    BEGIN,
-    BRANCHES,
-    CURSOR,
-    DOUBTED,
-    FAR,
     FIRM,
     GAP,
-    GONE,
-    INSERTED,
-    KEPT,
-    KIND_CURSOR,
-    KIND_FAR,
-    KIND_GONE,
-    KIND_NEAR,
-    KIND_OTHER,
     LEFT,
-    LONGER,
-    LOST,
     MATCH,
-    NEAR_1,
-    NEAR_M,
     NEAREST,
     NEW,
     NEW_SIZE,
     OLD_SIZE,
-    OTHER,
     POS,
-    REACH,
-    REPLACED,
     RUN,
     SEEN,
-    SHORTER,
     START,
     TIMES,
     Ints,
@@ -57,6 +35,16 @@ from draftwood.index.compiling import FLOATS, compiled, inner, part
 Floats = NDArray[np.float32]
 Branches = tuple[State, NDArray[np.float64]]  # the table, and how likely each branch's next node is reached
 Grown = tuple[Floats, Ints]  # the accept rates, and the tree as it is written
+
+LOST = 64  # tokens after which a cursor that was not found again is held to be lost
+BRANCHES = 16
+REACH = 16  # tokens after a divergence up to which a position alone is proposed
+
+# Classes of evidence; of a class with a range, its first.
+BEGIN, AGAIN, REPLACED, INSERTED, LONGER, SHORTER = 0, 1, 3, 7, 10, 11
+NEAR_1, NEAR_M, OTHER, KEPT, DOUBTED, FAR, CURSOR, GONE = 12, 14, 17, 18, 20, 21, 25, 30
+CLASSES = 32
+KIND_CURSOR, KIND_NEAR, KIND_OTHER, KIND_FAR, KIND_GONE = 0, 1, 2, 3, 4
 
 # A branch: where it goes on in the texts, its kind, tokens matched before its next node, that node's class and
 # parent; and, while it copies a replacement from the answer, from where and how many tokens more.
