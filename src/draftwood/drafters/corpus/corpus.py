@@ -63,10 +63,9 @@ class Corpus:
     @classmethod
     def open(cls, path: str | Path) -> Corpus:
         """Open a corpus file without reading it. Raises what `open_corpus` does."""
-        found = open_corpus(Path(path))
-        model = found.header.about.get("model")
-        known = model if isinstance(model, str) else None
-        return cls(found.parts, found.documents, found.header.tokenizer, known, found.header)
+        header, parts, documents = open_corpus(Path(path))
+        model = header.about.get("model")
+        return cls(parts, documents, header.tokenizer, model if isinstance(model, str) else None, header)
 
     @classmethod
     def of(cls, documents: Iterable[Sequence[int] | NDArray[Any]], *, fingerprint: str | None = None) -> Corpus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,6 @@ from draftwood.errors import UsageError
 from draftwood.files.paths import named
 from draftwood.index.accept_rates import for_kernel
 from draftwood.tree import TokenTree, merge
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PRIOR = fixed_rates((
     0.14, 0.31, 0.17, 0.09, 0.035, 0.017,
@@ -90,17 +87,15 @@ class CorpusDrafter(BaseDrafter):
         return replace(self, corpora=(*self.corpora, *texts.corpus))
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> CorpusSession:
-        from draftwood.drafters.corpus.kernel import grow  # imports numba, so only when needed
-
-        return CorpusSession(self, grow, prompt)
+        return CorpusSession(self, prompt)
 
 
 class CorpusSession(TextSession):
     """One text, whose end is looked up at every draft."""
 
-    def __init__(
-        self, drafter: CorpusDrafter, grow: Callable[..., tuple[int, int, int, int]], prompt: Sequence[int]
-    ) -> None:
+    def __init__(self, drafter: CorpusDrafter, prompt: Sequence[int]) -> None:
+        from draftwood.drafters.corpus.kernel import grow  # imports numba, so only when needed
+
         self._drafter, self._grow = drafter, grow
         self._parts = [part for corpus in drafter.corpora for part in corpus.parts]
         self._bound = 0  # no match is longer than the last one plus what was read since

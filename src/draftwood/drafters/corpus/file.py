@@ -72,16 +72,7 @@ class Documents:
         return cls(np.fromiter(starts, dtype=np.int64), ends, blob)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Opened:
-    """A corpus file, mapped."""
-
-    header: Header
-    parts: tuple[Part, ...]
-    documents: Documents
-
-
-def open_corpus(path: Path) -> Opened:
+def open_corpus(path: Path) -> tuple[Header, tuple[Part, ...], Documents]:
     """Map a corpus file into memory; of the payload only the size is checked, `Header.verify` reads all of it.
 
     Raises `UsageError` if it cannot be opened, `FileFormatError` if it is no corpus, cut, damaged or newer.
@@ -90,7 +81,7 @@ def open_corpus(path: Path) -> Opened:
         layout, parts = _layout(header)
         arrays = list(_mapped(header, file, layout))
     pairs = zip(arrays[: 2 * parts : 2], arrays[1 : 2 * parts : 2], strict=True)
-    return Opened(header, tuple(Part(*pair) for pair in pairs), Documents(*arrays[2 * parts :]))
+    return header, tuple(Part(*pair) for pair in pairs), Documents(*arrays[2 * parts :])
 
 
 def _layout(header: Header) -> tuple[list[tuple[int, Any]], int]:

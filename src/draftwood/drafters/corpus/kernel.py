@@ -1,4 +1,4 @@
-"""The kernels behind `Corpus`. Importing this module imports numba and compiles, or loads from the cache.
+"""The kernels behind `Corpus`. Importing this module imports numba and compiles.
 
 A corpus is read through a suffix array (Manber and Myers, "Suffix arrays: a new method for on-line string
 searches", 1993): all places of the text, sorted by what stands there. The occurrences of a pattern are an interval
@@ -14,14 +14,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Floats, Ints
 from draftwood.drafters.corpus.evidence import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
 from draftwood.index.compiling import FLOATS, INTS, compiled, inner
 from draftwood.index.compiling import part as part_of
 from draftwood.index.frontier import CLASS, DEPTH, PARENT, TOKEN, empty, offer, take
 
-Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
-Floats = NDArray[np.float32]
 Suffixes = tuple[Ints, Ints]  # the tokens of the text, and its suffix array
 Frontier = tuple[Longs, NDArray[np.float64], Longs]  # of `draftwood.index.frontier`: order, chance, entries
 

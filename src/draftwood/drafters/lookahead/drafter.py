@@ -97,7 +97,13 @@ class LookaheadSession(TextSession):
 
     def __init__(self, drafter: LookaheadDrafter, prompt: Sequence[int]) -> None:
         self.window = Window(drafter)
-        self.collected = _collection(drafter)
+        self.collected: Pool | Statistics
+        if drafter.statistics:
+            from draftwood.drafters.lookahead.statistics import Statistics  # imports numba, so only when needed
+
+            self.collected = Statistics(read_text=drafter.prompt)
+        else:
+            self.collected = Pool(drafter.ngram, drafter.guesses or drafter.window, read_text=drafter.prompt)
         super().__init__(prompt)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
@@ -157,14 +163,6 @@ class LookaheadSession(TextSession):
     def close(self) -> None:
         super().close()
         self.collected = Pool(2, 0, read_text=False)
-
-
-def _collection(drafter: LookaheadDrafter) -> Pool | Statistics:
-    if drafter.statistics:
-        from draftwood.drafters.lookahead.statistics import Statistics  # imports numba, so only when needed
-
-        return Statistics(read_text=drafter.prompt)
-    return Pool(drafter.ngram, drafter.guesses or drafter.window, read_text=drafter.prompt)
 
 
 def _joined(a: TokenTree, b: TokenTree) -> TokenTree:

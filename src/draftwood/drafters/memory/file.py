@@ -29,7 +29,7 @@ class Saved(NamedTuple):
 
     namespace: str
     ids: Ints  # none negative
-    worth: float  # how useful it was (`draftwood.drafters.memory.order`), relative to clock 0
+    worth: float  # how useful it was (`draftwood.drafters.memory.answers`), relative to clock 0
 
 
 @dataclass(frozen=True, slots=True)

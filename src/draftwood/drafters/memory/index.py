@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from draftwood.contracts import Ints
 from draftwood.drafters.ngram.index import NgramIndex
-
-Ints = NDArray[np.int32]
 
 BORDER = -1  # of the index: ends a document, is never proposed and equals no token
 

@@ -31,7 +31,7 @@ class Answer:
 
     def __init__(self, namespace: str, digest: bytes, length: int) -> None:
         self.namespace, self.digest, self.length = namespace, digest, length
-        self.worth = -math.inf  # how useful it was, see `draftwood.drafters.memory.order`
+        self.worth = -math.inf  # how useful it was, see `draftwood.drafters.memory.answers`
         self.start = -1  # where it begins in the index; -1 once it is forgotten
         self.moved = -1  # start in the index that is being built
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
 from draftwood.drafters.base import AnswerSession, BaseDrafter, checked_ids, draft_tree, fixed_rates
@@ -16,7 +15,7 @@ from draftwood.index.accept_rates import for_kernel
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
-    from draftwood.drafters.prediction.expected import Expected
+    from draftwood.drafters.prediction.alignment import Expected
 
 PRIOR = fixed_rates(
     (
@@ -83,7 +82,7 @@ class PredictionDrafter(BaseDrafter):
     @cached_property
     def expected(self) -> Expected:
         """The texts, indexed at the first use; shared by all sessions."""
-        from draftwood.drafters.prediction.expected import Expected  # imports numba, so only when needed
+        from draftwood.drafters.prediction.alignment import Expected  # imports numba, so only when needed
 
         return Expected([np.asarray(text, dtype=np.int64) for text in self.texts])
 
@@ -113,6 +112,8 @@ class PredictionSession(AnswerSession):
         self._state[[self._fields.SEEN, self._fields.START]] = self.start
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        if self._state[self._fields.START] != self.start:  # another answer has begun
+            self._restart()
         drafter, expected, out = self._drafter, self._expected, self._out
         n = 0
         if len(expected.starts):
@@ -134,21 +135,9 @@ class PredictionSession(AnswerSession):
         self.accepted_prediction_tokens += accepted
         self.rejected_prediction_tokens += len(scored) - accepted
 
-    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        super().extend(ids)
-        self._restart()
-
-    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        super().begin_answer(ids)
-        self._restart()
-
     def truncate(self, length: int) -> None:
         super().truncate(length)
         self._restart()  # the next draft reads the rest of the answer again
-
-    def close(self) -> None:
-        super().close()
-        self._restart()
 
     def fork(self) -> Self:
         twin = super().fork()

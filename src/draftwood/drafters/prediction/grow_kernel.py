@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Floats, Ints
 from draftwood.drafters.prediction.alignment import (
     ANCHOR,
     FIRM,
@@ -20,7 +21,6 @@ from draftwood.drafters.prediction.alignment import (
     SEEN,
     START,
     TIMES,
-    Ints,
     Near,
     State,
     Texts,
@@ -32,7 +32,6 @@ from draftwood.drafters.prediction.alignment import (
 )
 from draftwood.index.compiling import FLOATS, compiled, inner, part
 
-Floats = NDArray[np.float32]
 Branches = tuple[State, NDArray[np.float64]]  # the table, and how likely each branch's next node is reached
 Grown = tuple[Floats, Ints]  # the accept rates, and the tree as it is written
 
