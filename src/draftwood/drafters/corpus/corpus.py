@@ -158,22 +158,18 @@ class Corpus:
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` if tokens, suffixes and documents disagree; reads everything, in plain Python."""
-        borders, before = [], 0
         for part in self.parts:
-            keys = part.tokens.tolist()
-            places = part.suffixes.tolist()
-            if (
-                sorted(places) != np.flatnonzero(part.tokens != BORDER).tolist()
-                or min(keys, default=BORDER) < BORDER
-            ):
+            keys, places = part.tokens.tolist(), part.suffixes.tolist()
+            filled = np.flatnonzero(part.tokens != BORDER).tolist()
+            if sorted(places) != filled or min(keys, default=BORDER) < BORDER:
                 raise IntegrityError("the suffixes must be every place that holds a token, and no other")
             if any(keys[a:] >= keys[b:] for a, b in pairwise(places)):
                 raise IntegrityError("the suffixes must be sorted")
-            borders += (before + np.flatnonzero(part.tokens == BORDER)).tolist()
-            before += len(keys)
+        tokens = np.concatenate([_NO_TOKENS, *(part.tokens for part in self.parts)])
+        borders = np.flatnonzero(tokens == BORDER).tolist()
         if [0, *(border + 1 for border in borders)][: len(borders)] != self.documents.starts.tolist():
             raise IntegrityError("every document must begin after a border")
-        if borders and borders[-1] != before - 1:
+        if borders and borders[-1] != len(tokens) - 1:
             raise IntegrityError("a border must end the text")
 
 

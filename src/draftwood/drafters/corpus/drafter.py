@@ -50,13 +50,6 @@ class CorpusDrafter(BaseDrafter):
         From how many suffixes, each shorter than the last, candidates for the next token come.
     corpora
         Opened corpora, including that of ``file``; their candidates go into one tree.
-
-    Raises
-    ------
-    UsageError
-        For an option out of range, or if the file is not there.
-    FileFormatError
-        If it is no corpus, or damaged.
     """
 
     name: ClassVar[str] = "corpus"

@@ -5,8 +5,7 @@ searches", 1993): all places of the text, sorted by what stands there. The occur
 of it, and inside the interval they are sorted by what follows, so that a few evenly spaced looks show every
 frequent successor whatever the size of the text. A negative token divides documents, and no pattern holds it.
 
-Nothing here trusts the file, which another process may even change meanwhile: a place beyond the text reads as the
-end of a document.
+The file is not trusted, and may even change meanwhile: a place beyond the text reads as the end of a document.
 """
 
 from __future__ import annotations
@@ -35,10 +34,7 @@ def _at(tokens: Ints, place: int) -> int:
 
 @inner
 def _compare(tokens: Ints, place: int, context: Ints, first: int, same: int) -> tuple[int, int]:
-    """Compare what stands at ``place`` with ``context[first:]``, ``same`` tokens of which are known to agree.
-
-    Returns how many agree, and the sign of the difference: 0 where all of them do.
-    """
+    """How many tokens at ``place`` agree with ``context[first:]``, at least ``same``; sign of the difference."""
     wanted = len(context) - first
     while same < wanted:
         token, other = _at(tokens, place + same), context[first + same]
@@ -156,10 +152,9 @@ def _choose(work: Longs, begin: int, end: int) -> int:
 
 @inner
 def _successors(tokens: Ints, suffixes: Ints, low: int, high: int, depth: int, begin: int, work: Longs) -> int:
-    """Write the successors of an interval to ``work`` from row ``begin`` on, the most frequent first.
+    """Write the successors of an interval, in which ``depth`` tokens agree, to ``work``, the most frequent first.
 
-    ``depth`` tokens agree within the interval. Rows before ``begin`` are candidates for the same place, of longer
-    matches. Returns how many rows there are now.
+    Rows before ``begin`` are candidates for the same place, of longer matches. Returns how many rows there are.
     """
     if low < high and _at(tokens, suffixes[low] + depth) < 0:  # documents that end here sort first
         low = _edge(tokens, suffixes, low, high, depth, -1) + 1

@@ -41,7 +41,9 @@ class NaiveCorpus:
         seen = Counter(after[(2 * look + 1) * len(after) // (2 * looks)] for look in range(looks))
         row = max(r for r, floor in enumerate(LENGTHS) if floor <= len(pattern))
         ranked = sorted(seen.items(), key=lambda pair: (-pair[1], pair[0]))
-        return [(token, COLUMNS * row + _column(count, looks, len(after))) for token, count in ranked]
+        single = len(after) == 1
+        columns = [0 if single else 1 + sum(n * 100 < percent * looks for percent in PERCENTS) for _, n in ranked]
+        return [(token, COLUMNS * row + column) for (token, _), column in zip(ranked, columns, strict=True)]
 
     def grow(
         self, context: Sequence[int], most: int, least: int, levels: int, accept_rates: Sequence[float], nodes: int
@@ -71,9 +73,3 @@ class NaiveCorpus:
 
     def _offered(self, pattern: Sequence[int], known: set[int]) -> list[tuple[int, int]]:
         return [pair for pair in self.successors(pattern) if pair[0] not in known][:BRANCHES]
-
-
-def _column(seen: int, looks: int, occurrences: int) -> int:
-    if occurrences == 1:
-        return 0
-    return 1 + sum(seen * 100 < percent * looks for percent in PERCENTS)

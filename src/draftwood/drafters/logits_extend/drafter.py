@@ -49,11 +49,6 @@ class LogitsExtendDrafter(BaseDrafter):
         Number of runners-up that it proposes.
     length
         Longest branch that it proposes, the runner-up included.
-
-    Raises
-    ------
-    UsageError
-        For an option out of range.
     """
 
     name: ClassVar[str] = "logits-extend"

@@ -51,11 +51,6 @@ class LookaheadDrafter(BaseDrafter):
         Seed of the random guesses.
     statistics
         Collect n-grams in an index like that of drafter ``ngram`` instead of the pool.
-
-    Raises
-    ------
-    UsageError
-        For an option out of range.
     """
 
     name: ClassVar[str] = "lookahead"

@@ -20,8 +20,7 @@ Text = Sequence[int] | NDArray[Any]
 
 def most_nodes(width: int, size: int) -> int:
     """Most nodes of a window, warming up included: then a narrow one has more nodes than later."""
-    # Full it has size - 1 levels of width columns; with f + 1 levels, size - 2 - f columns more. Column 0 of the
-    # first level is the root.
+    # Full it has size - 1 levels of width columns; with f + 1 levels, size - 2 - f columns more, less the root.
     return max((f + 1) * (width + size - 2 - f) - 1 for f in range(size - 1))
 
 

@@ -33,16 +33,12 @@ class Order:
     def __init__(self, size: int) -> None:
         self._half_life = HALF_LIFE * size
         self._heap: list[tuple[float, int, Answer]] = []  # a worth in it may be outdated, then it is too low
-        self._clock = self._number = 0
+        self.clock = self._number = 0
 
     @property
     def age(self) -> float:
         """Binary logarithm of the weight of a credit now, relative to one at clock 0."""
-        return self._clock / self._half_life
-
-    def pass_by(self, tokens: int) -> None:
-        """Advance the clock."""
-        self._clock += tokens
+        return self.clock / self._half_life
 
     def credit(self, answer: Answer, tokens: float) -> None:
         """Credit an answer with so many accepted tokens."""
@@ -110,7 +106,7 @@ class Answers:
         if told is not None:
             answer.worth = max(answer.worth, told + order.age)
         else:
-            order.pass_by(answer.length + 1 if known is None else 0)
+            order.clock += answer.length + 1 if known is None else 0
             order.credit(answer, START)
         if known is None:
             if not self._make_room(answer, fair=told is not None):

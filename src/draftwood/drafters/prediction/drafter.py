@@ -53,11 +53,6 @@ class PredictionDrafter(BaseDrafter):
     texts
         Token ids of the expected texts, each as it would be written in the answer; see
         `draftwood.api.text_input.variants`.
-
-    Raises
-    ------
-    UsageError
-        For an option out of range, or texts that are no token ids.
     """
 
     name: ClassVar[str] = "prediction"

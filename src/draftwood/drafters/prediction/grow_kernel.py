@@ -33,6 +33,8 @@ from draftwood.drafters.prediction.alignment import (
 from draftwood.index.compiling import FLOATS, compiled, inner, part
 
 Branches = tuple[State, NDArray[np.float64]]  # the table, and how likely each branch's next node is reached
+Answer = tuple[Ints, int]  # a buffer and its length
+Limits = tuple[int, float]  # most nodes, and how likely a node must be to be reached and right
 Grown = tuple[Floats, Ints]  # the accept rates, and the tree as it is written
 
 LOST = 64  # tokens after which a cursor that was not found again is held to be lost
@@ -182,7 +184,7 @@ def _step(table: State, row: int) -> None:
 
 @part
 def _grow(
-    flat: Ints, text: Ints, state: State, branches: Branches, count: int, limits: tuple[int, float], grown: Grown
+    flat: Ints, text: Ints, state: State, branches: Branches, count: int, limits: Limits, grown: Grown
 ) -> int:
     """Grow the tree from its branches, best first; equal siblings become one node. Returns how many nodes."""
     (table, reach), (nodes, floor), (accept_rates, out) = branches, limits, grown
@@ -220,18 +222,11 @@ def _grow(
     f" Tuple((i8, f8)), {FLOATS}, i4[:,::1])"
 )
 def draft(
-    texts: Texts,
-    answer: tuple[Ints, int],
-    state: State,
-    window: int,
-    limits: tuple[int, float],
-    accept_rates: Floats,
-    out: Ints,
+    texts: Texts, answer: Answer, state: State, window: int, limits: Limits, accept_rates: Floats, out: Ints
 ) -> int:
-    """Follow the answer, a buffer and its length, and propose a tree, grown best first; returns how many nodes.
+    """Follow the answer and propose a tree, grown best first; returns how many nodes.
 
-    ``limits``: its nodes at most, and how likely a node must be to be reached and right. Rows of ``out``
-    int32[5, room]: tokens, parents, evidence; two more are scratch.
+    Rows of ``out`` int32[5, room]: tokens, parents, evidence; two more are scratch.
     """
     text, length = answer
     near = np.empty(NEAREST, np.int64), np.empty(NEAREST, np.int64)
