@@ -19,6 +19,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -115,15 +116,10 @@ def write_corpus(
     counts = {"documents": len(documents), "names": len(documents.names)}
     about = {**about, "parts": [list(pair) for pair in sizes], **counts}
 
-    def payload() -> Iterator[Any]:
-        for part in parts:
-            yield from _padded(part.tokens, np.int32)
-            yield from _padded(part.suffixes, np.int32)
-        yield from _padded(documents.starts, np.int64)
-        yield from _padded(documents.name_ends, np.int64)
-        yield from _padded(documents.names, np.uint8)
-
-    write_file(path, KIND, about, payload(), version=VERSION)
+    indexed = (_padded(array, np.int32) for part in parts for array in (part.tokens, part.suffixes))
+    table = [_padded(array, np.int64) for array in (documents.starts, documents.name_ends)]
+    pieces = chain(indexed, table, [_padded(documents.names, np.uint8)])
+    write_file(path, KIND, about, chain.from_iterable(pieces), version=VERSION)
 
 
 def _mapped(header: Header, file: BinaryIO, layout: Iterable[tuple[int, Any]]) -> Iterator[NDArray[Any]]:
@@ -146,10 +142,9 @@ def _room(size: int, kind: Any) -> int:
     return used + -used % ALIGNMENT
 
 
-def _padded(array: NDArray[Any], kind: Any) -> Iterator[Any]:
+def _padded(array: NDArray[Any], kind: Any) -> tuple[Any, bytes]:
     data = np.ascontiguousarray(array, dtype=np.dtype(kind).newbyteorder("<"))
-    yield data
-    yield bytes(-data.nbytes % ALIGNMENT)
+    return data, bytes(-data.nbytes % ALIGNMENT)
 
 
 def _disagrees(path: Path) -> FileFormatError:

@@ -149,10 +149,6 @@ class JacobiSession(AnswerSession):
         super().truncate(length)
         self._forget()
 
-    def close(self) -> None:
-        super().close()
-        self._forget()
-
     def _forget(self) -> None:
         """Drop the guesses: they were for another text."""
         self._guesses, self._states = [], []

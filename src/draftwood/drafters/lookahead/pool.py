@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Self
@@ -115,9 +116,8 @@ class Pool:
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = type(self)(self._size, self._limit, read_text=self._reads)
+        twin = copy(self)
         twin.followers = {first: dict(known) for first, known in self.followers.items()}
-        twin._held, twin._tail = self._held, self._tail
         return twin
 
 

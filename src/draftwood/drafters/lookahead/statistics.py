@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -63,7 +64,7 @@ class Statistics:
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = type(self)(read_text=self._reads)
+        twin = copy(self)
         twin._ngrams, twin._place = self._ngrams.copy(), self._place.copy()
         twin._text, twin._here = self._text.copy(), self._here.copy()
         return twin

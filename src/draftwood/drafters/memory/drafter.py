@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -65,9 +66,7 @@ class MemoryDrafter(BaseDrafter):
         if self.file is not None:
             kept = shared_memory(self.file, self.tokens)
             if self.memory not in (None, kept.memory):
-                raise UsageError(
-                    "memory: file says which memory to open, and one was given: leave one of them out"
-                )
+                raise UsageError("memory: both a file and an open memory were given: leave one of them out")
         else:
             size = self.tokens if self.tokens is not None else TOKENS
             kept = KeptMemory(self.memory if self.memory is not None else Memory(size))
@@ -146,8 +145,7 @@ class MemoryReader:
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = type(self)(self._memory, self._namespace)
-        twin.__dict__.update(self.__dict__)
+        twin = copy(self)
         twin._cursor = self._cursor.copy() if self._cursor is not None else None
         return twin
 

@@ -39,9 +39,7 @@ class MemoryFile:
     answers: Sequence[Saved]
     fingerprint: str | None = None  # of the tokenizer whose ids these are
     tokens: int | None = None  # size of the memory that was saved
-    forgotten: Mapping[str, float] = field(
-        default_factory=dict
-    )  # `tombstone` of a namespace -> seconds since 1970
+    forgotten: Mapping[str, float] = field(default_factory=dict)  # `tombstone` -> when, in seconds since 1970
 
 
 def tombstone(namespace: str) -> str:
@@ -86,9 +84,8 @@ def read_memory(path: Path) -> MemoryFile:
         raise _foreign(path)
     kinds = ("<i8", "<i8", "<f8")
     lengths, owners, worths = (np.frombuffer(payload, kind, count, 8 * count * i) for i, kind in enumerate(kinds))
-    sound = (
-        (lengths >= 1) & (lengths <= len(payload)) & (owners >= 0) & (owners < len(names)) & np.isfinite(worths)
-    )
+    sound = (lengths >= 1) & (lengths <= len(payload)) & np.isfinite(worths)
+    sound &= (owners >= 0) & (owners < len(names))
     if not sound.all() or 4 * int(lengths.sum()) != len(payload) - 24 * count:
         raise _foreign(path)
     ids = np.frombuffer(payload, "<i4", offset=24 * count)

@@ -6,6 +6,7 @@ import itertools
 import math
 from bisect import bisect_right
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,16 +25,16 @@ _ROOM = 1024  # tokens of a new index
 _numbers = itertools.count(1)
 
 
+@dataclass(slots=True, eq=False)
 class Answer:
     """One answer that is remembered, of ``length`` tokens with this 16-byte digest."""
 
-    __slots__ = ("digest", "length", "moved", "namespace", "start", "worth")
-
-    def __init__(self, namespace: str, digest: bytes, length: int) -> None:
-        self.namespace, self.digest, self.length = namespace, digest, length
-        self.worth = -math.inf  # how useful it was, see `draftwood.drafters.memory.answers`
-        self.start = -1  # where it begins in the index; -1 once it is forgotten
-        self.moved = -1  # start in the index that is being built
+    namespace: str
+    digest: bytes
+    length: int
+    worth: float = -math.inf  # how useful it was, see `draftwood.drafters.memory.answers`
+    start: int = -1  # where it begins in the index; -1 once it is forgotten
+    moved: int = -1  # start in the index that is being built
 
 
 class Namespace:

@@ -10,7 +10,7 @@ between was replaced, and is proposed as such where it stands again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MOST, FIRM, NEAR_FIRM, NEAR, FAR_FIRM, NEAREST = 64, 4, 2, 8, 6, 3
 SHORT, LONG, LOST, REACH, BRANCHES, RENAMES, WORD = 3, 8, 64, 16, 16, 8, 8
@@ -56,12 +56,11 @@ class NaiveAlignment:
         if self.flat[self.cursor] == token:
             self._go_along()
             return
-        if len(self.answer) == 1:
-            for start in self.starts:
-                if self.flat[start] == token:
-                    self.cursor = self.anchor = start + 1
-                    self.run = 1
-                    return
+        begun = [start + 1 for start in self.starts if self.flat[start] == token]
+        if len(self.answer) == 1 and begun:
+            self.cursor = self.anchor = begun[0]
+            self.run = 1
+            return
         if self.gap == 0:
             self.left = self.run
         self.gap += 1
@@ -172,10 +171,9 @@ class NaiveAlignment:
             often = min(again.times, 2) - 1
             branch.evidence = 18 + often
             if len(branches) < BRANCHES:
-                place, reach = branch.place + len(again.old), path * accept_rates[1 + often]
-                branches.append(
-                    Branch(place, branch.kind, branch.size, 1 + often, branch.node, reach, list(again.new))
-                )
+                reach, place = path * accept_rates[1 + often], branch.place + len(again.old)
+                fork = replace(branch, place=place, evidence=1 + often, reach=reach, instead=list(again.new))
+                branches.append(fork)
         branch.reach = path * accept_rates[branch.evidence]
 
     def _branches(self) -> list[Branch]:
