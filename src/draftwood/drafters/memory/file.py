@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,8 +63,11 @@ def write_memory(path: Path, memory: MemoryFile) -> None:
         np.array([names[answer.namespace] for answer in answers], dtype="<i8"),
         np.array([answer.worth for answer in answers], dtype="<f8"),
     )
-    texts = (np.ascontiguousarray(answer.ids, dtype="<i4") for answer in answers)
-    write_file(path, KIND, about, itertools.chain(columns, texts), private=True)
+    write_file(path, KIND, about, itertools.chain(columns, _texts(answers)), private=True)
+
+
+def _texts(answers: Sequence[Saved]) -> Iterator[Ints]:
+    return (np.ascontiguousarray(answer.ids, dtype="<i4") for answer in answers)
 
 
 def read_memory(path: Path) -> MemoryFile:
