@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from draftwood.drafters.memory.reader import MemoryReader
+from draftwood.drafters.memory.drafter import MemoryReader
 from draftwood.drafters.ngram.kernel import CLASSES, MATCHED
 
 RATES = np.full(CLASSES, 1e-6, dtype=np.float32)

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.answers import RATES, credit, follow, grown, texts, unique
 
-from draftwood.drafters.memory.answers import NAMESPACE
+from draftwood.drafters.memory.answers import HALF_LIFE, NAMESPACE, START
+from draftwood.drafters.memory.drafter import MemoryReader
 from draftwood.drafters.memory.memory import MOST_TOKENS, Memory
-from draftwood.drafters.memory.order import HALF_LIFE, START
-from draftwood.drafters.memory.reader import MemoryReader
 from draftwood.errors import IntegrityError, UsageError
 
 # --- what it remembers ---------------------------------------------------------------------------------------

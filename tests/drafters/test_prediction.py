@@ -16,9 +16,9 @@ from draftwood.contracts import Sampling
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
-from draftwood.drafters.prediction.alignment import CLASSES, ORDERS
+from draftwood.drafters.prediction.alignment import ORDERS, Expected
 from draftwood.drafters.prediction.drafter import PRIOR, PredictionDrafter
-from draftwood.drafters.prediction.expected import Expected
+from draftwood.drafters.prediction.grow_kernel import CLASSES
 from draftwood.drafters.prediction.naive import NaiveAlignment
 from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import UsageError

@@ -17,9 +17,7 @@ from draftwood.drafters.corpus.file import BORDER, Documents, Longs, Part, open_
 from draftwood.errors import IntegrityError
 from draftwood.files.format import Header
 
-COUNTED = 1 << 10
-"""Most occurrences of which successors are counted; of more, this many evenly spaced ones."""
-
+COUNTED = 1 << 10  # most occurrences of which successors are counted; of more, this many evenly spaced ones
 _NO_TOKENS = np.empty(0, dtype=np.int32)
 _NO_COUNTS = np.empty(0, dtype=np.int64)
 _NO_RATES = np.empty(0, dtype=np.float32)
@@ -28,21 +26,11 @@ _NO_NODES = np.empty((3, 0), dtype=np.int32)
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Occurrences in a corpus of the longest suffix of a text.
+    """Occurrences in a corpus of the longest suffix of a text."""
 
-    Attributes
-    ----------
-    length
-        Tokens of the suffix; 0 if not even the last token occurs.
-    count
-        Number of occurrences.
-    intervals
-        Their interval in the suffix array of each part.
-    """
-
-    length: int
+    length: int  # tokens of the suffix; 0 if not even the last token occurs
     count: int
-    intervals: tuple[tuple[int, int], ...]
+    intervals: tuple[tuple[int, int], ...]  # of the suffix array of each part
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +63,9 @@ class Corpus:
     @classmethod
     def open(cls, path: str | Path) -> Corpus:
         """Open a corpus file without reading it. Raises what `open_corpus` does."""
-        found = open_corpus(Path(path))
-        model = found.header.about.get("model")
-        known = model if isinstance(model, str) else None
-        return cls(found.parts, found.documents, found.header.tokenizer, known, found.header)
+        header, parts, documents = open_corpus(Path(path))
+        model = header.about.get("model")
+        return cls(parts, documents, header.tokenizer, model if isinstance(model, str) else None, header)
 
     @classmethod
     def of(cls, documents: Iterable[Sequence[int] | NDArray[Any]], *, fingerprint: str | None = None) -> Corpus:
@@ -107,10 +94,6 @@ class Corpus:
         found = [_longest(part, pattern, most) for part in self.parts]
         length = max((best for best, _, _ in found), default=0)
         intervals = tuple((low, high) if best == length and length else (0, 0) for best, low, high in found)
-        if len(found) > 1 and length:  # a part may hold a longer match than another, which has the shorter one too
-            pattern = pattern[len(pattern) - length :]
-            again = [_longest(part, pattern, length) for part in self.parts]
-            intervals = tuple((low, high) if best == length else (0, 0) for best, low, high in again)
         return Match(length, sum(high - low for low, high in intervals), intervals)
 
     def successors(self, match: Match, limit: int) -> tuple[Ints, Longs]:
@@ -158,19 +141,15 @@ class Corpus:
         for part, (low, high) in zip(self.parts, match.intervals, strict=True):
             for place in part.suffixes[low : min(high, low + limit - len(found))].tolist():
                 document = self.documents.at(before + place)
-                found.append(
-                    (self.documents.name(document), before + place - int(self.documents.starts[document]))
-                )
+                start = int(self.documents.starts[document])
+                found.append((self.documents.name(document), before + place - start))
             before += len(part.tokens)
         return found
 
     def ids(self, document: int) -> Ints:
         """Return the ids of one document, int32[length]; a view."""
-        starts = self.documents.starts
-        ends = (
-            sum(len(part.tokens) for part in self.parts) if document + 1 == len(starts) else starts[document + 1]
-        )
-        start, length = int(starts[document]), int(ends - starts[document]) - 1
+        starts = [*self.documents.starts[document : document + 2].tolist(), sum(len(p.tokens) for p in self.parts)]
+        start, length = starts[0], starts[1] - starts[0] - 1
         for part in self.parts:
             if start < len(part.tokens):
                 return part.tokens[start : start + length]
@@ -179,22 +158,18 @@ class Corpus:
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` if tokens, suffixes and documents disagree; reads everything, in plain Python."""
-        borders, before = [], 0
         for part in self.parts:
-            keys = part.tokens.tolist()
-            places = part.suffixes.tolist()
-            if (
-                sorted(places) != np.flatnonzero(part.tokens != BORDER).tolist()
-                or min(keys, default=BORDER) < BORDER
-            ):
+            keys, places = part.tokens.tolist(), part.suffixes.tolist()
+            filled = np.flatnonzero(part.tokens != BORDER).tolist()
+            if sorted(places) != filled or min(keys, default=BORDER) < BORDER:
                 raise IntegrityError("the suffixes must be every place that holds a token, and no other")
             if any(keys[a:] >= keys[b:] for a, b in pairwise(places)):
                 raise IntegrityError("the suffixes must be sorted")
-            borders += (before + np.flatnonzero(part.tokens == BORDER)).tolist()
-            before += len(keys)
+        tokens = np.concatenate([_NO_TOKENS, *(part.tokens for part in self.parts)])
+        borders = np.flatnonzero(tokens == BORDER).tolist()
         if [0, *(border + 1 for border in borders)][: len(borders)] != self.documents.starts.tolist():
             raise IntegrityError("every document must begin after a border")
-        if borders and borders[-1] != before - 1:
+        if borders and borders[-1] != len(tokens) - 1:
             raise IntegrityError("a border must end the text")
 
 

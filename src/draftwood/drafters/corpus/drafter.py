@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,6 @@ from draftwood.errors import UsageError
 from draftwood.files.paths import named
 from draftwood.index.accept_rates import for_kernel
 from draftwood.tree import TokenTree, merge
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PRIOR = fixed_rates((
     0.14, 0.31, 0.17, 0.09, 0.035, 0.017,
@@ -53,13 +50,6 @@ class CorpusDrafter(BaseDrafter):
         From how many suffixes, each shorter than the last, candidates for the next token come.
     corpora
         Opened corpora, including that of ``file``; their candidates go into one tree.
-
-    Raises
-    ------
-    UsageError
-        For an option out of range, or if the file is not there.
-    FileFormatError
-        If it is no corpus, or damaged.
     """
 
     name: ClassVar[str] = "corpus"
@@ -83,26 +73,22 @@ class CorpusDrafter(BaseDrafter):
 
     @property
     def files(self) -> list[TokenFile]:
-        return [
-            TokenFile(f"the corpus {one.path or 'that was given'}", one.fingerprint, one.path)
-            for one in self.corpora
-        ]
+        names = [f"the corpus {one.path or 'that was given'}" for one in self.corpora]
+        return [TokenFile(name, one.fingerprint, one.path) for name, one in zip(names, self.corpora, strict=True)]
 
     def with_user_texts(self, texts: DraftTexts) -> CorpusDrafter:
         return replace(self, corpora=(*self.corpora, *texts.corpus))
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> CorpusSession:
-        from draftwood.drafters.corpus.kernel import grow  # imports numba, so only when needed
-
-        return CorpusSession(self, grow, prompt)
+        return CorpusSession(self, prompt)
 
 
 class CorpusSession(TextSession):
     """One text, whose end is looked up at every draft."""
 
-    def __init__(
-        self, drafter: CorpusDrafter, grow: Callable[..., tuple[int, int, int, int]], prompt: Sequence[int]
-    ) -> None:
+    def __init__(self, drafter: CorpusDrafter, prompt: Sequence[int]) -> None:
+        from draftwood.drafters.corpus.kernel import grow  # imports numba, so only when needed
+
         self._drafter, self._grow = drafter, grow
         self._parts = [part for corpus in drafter.corpora for part in corpus.parts]
         self._bound = 0  # no match is longer than the last one plus what was read since

@@ -7,12 +7,8 @@ after it), the others are for the share of this token among those that followed.
 
 from __future__ import annotations
 
-LENGTHS = (1, 3, 6, 12)
-"""Row ``r`` holds matches of at least ``LENGTHS[r]`` and fewer than ``LENGTHS[r + 1]`` tokens."""
-
-PERCENTS = (80, 40, 12, 4)
-"""Column ``1 + c`` holds shares of at least ``PERCENTS[c]``; the last column those below."""
-
+LENGTHS = (1, 3, 6, 12)  # row ``r``: matches of at least ``LENGTHS[r]`` and fewer than ``LENGTHS[r + 1]`` tokens
+PERCENTS = (80, 40, 12, 4)  # column ``1 + c``: shares of at least ``PERCENTS[c]``; the last column: those below
 COLUMNS = 2 + len(PERCENTS)
 N_EVIDENCE = (len(LENGTHS) + 1) * COLUMNS
 
@@ -20,5 +16,4 @@ SAMPLES = 32
 """Most occurrences of one context that are looked at, evenly spaced if there are more. A successor
 whose share exceeds 1 / SAMPLES is always seen, since occurrences are sorted by what follows."""
 
-BRANCHES = 8
-"""Most successors that one context offers."""
+BRANCHES = 8  # most successors that one context offers

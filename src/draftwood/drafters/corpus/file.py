@@ -19,6 +19,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,45 +32,25 @@ from draftwood.files.format import ALIGNMENT, Header, open_payload, write_file
 
 KIND = "corpus"
 VERSION = 1
-BORDER = -1
-"""Stands after every document; tokens are not negative, so no pattern matches across it."""
-
+BORDER = -1  # stands after every document; tokens are not negative, so no pattern matches across it
 Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some documents of a corpus, and their suffix array.
+    """Some documents of a corpus, and their suffix array."""
 
-    Attributes
-    ----------
-    tokens : int32[n]
-        Token ids, `BORDER` after each document.
-    suffixes : int32[m]
-        Places of all tokens but the borders, sorted by the tokens from there on.
-    """
-
-    tokens: Ints
-    suffixes: Ints
+    tokens: Ints  # `BORDER` after each document
+    suffixes: Ints  # places of all tokens but the borders, sorted by the tokens from there on
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Documents:
-    """Names and places of the documents of a corpus.
+    """Names and places of the documents of a corpus."""
 
-    Attributes
-    ----------
-    starts : int64[documents]
-        Where each begins among the tokens of all parts, borders counted.
-    name_ends : int64[documents]
-        Where its name ends in ``names``.
-    names : uint8[...]
-        All names, UTF-8.
-    """
-
-    starts: Longs
-    name_ends: Longs
-    names: NDArray[np.uint8]
+    starts: Longs  # where each begins among the tokens of all parts, borders counted
+    name_ends: Longs  # where its name ends in ``names``
+    names: NDArray[np.uint8]  # all names, UTF-8
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -92,32 +73,16 @@ class Documents:
         return cls(np.fromiter(starts, dtype=np.int64), ends, blob)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Opened:
-    """A corpus file, mapped."""
+def open_corpus(path: Path) -> tuple[Header, tuple[Part, ...], Documents]:
+    """Map a corpus file into memory; of the payload only the size is checked, `Header.verify` reads all of it.
 
-    header: Header
-    parts: tuple[Part, ...]
-    documents: Documents
-
-
-def open_corpus(path: Path) -> Opened:
-    """Map a corpus file into memory; a lookup reads only the pages that it touches.
-
-    Of the payload only the size is checked; `Header.verify` reads all of it.
-
-    Raises
-    ------
-    UsageError
-        If there is no such file, or it may not be read.
-    FileFormatError
-        If it is foreign, cut, damaged, of another kind, of a newer version, or contradicts its header.
+    Raises `UsageError` if it cannot be opened, `FileFormatError` if it is no corpus, cut, damaged or newer.
     """
     with open_payload(path, KIND, version=VERSION) as (header, file):
         layout, parts = _layout(header)
         arrays = list(_mapped(header, file, layout))
     pairs = zip(arrays[: 2 * parts : 2], arrays[1 : 2 * parts : 2], strict=True)
-    return Opened(header, tuple(Part(*pair) for pair in pairs), Documents(*arrays[2 * parts :]))
+    return header, tuple(Part(*pair) for pair in pairs), Documents(*arrays[2 * parts :])
 
 
 def _layout(header: Header) -> tuple[list[tuple[int, Any]], int]:
@@ -143,42 +108,18 @@ def write_corpus(
     documents: Documents,
     about: dict[str, Any],
 ) -> None:
-    """Write a corpus file, whole or not at all.
+    """Replace a corpus file, whole or (`FileFormatError`) not at all.
 
-    Parameters
-    ----------
-    path
-        Replaced if it exists.
-    parts
-        Taken one by one, so that only one is in memory.
-    sizes
-        Lengths of tokens and suffixes of each part.
-    documents
-        The table of all documents.
-    about
-        ``tokenizer`` (the fingerprint) and ``model``.
-
-    Raises
-    ------
-    FileFormatError
-        If it cannot be written; what stood there before is untouched.
+    The parts are taken one by one, so that only one is in memory; ``sizes`` are the lengths of tokens and suffixes
+    of each. ``about`` holds ``tokenizer`` (the fingerprint) and ``model``.
     """
-    about = {
-        **about,
-        "parts": [list(pair) for pair in sizes],
-        "documents": len(documents),
-        "names": len(documents.names),
-    }
+    counts = {"documents": len(documents), "names": len(documents.names)}
+    about = {**about, "parts": [list(pair) for pair in sizes], **counts}
 
-    def payload() -> Iterator[Any]:
-        for part in parts:
-            yield from _padded(part.tokens, np.int32)
-            yield from _padded(part.suffixes, np.int32)
-        yield from _padded(documents.starts, np.int64)
-        yield from _padded(documents.name_ends, np.int64)
-        yield from _padded(documents.names, np.uint8)
-
-    write_file(path, KIND, about, payload(), version=VERSION)
+    indexed = (_padded(array, np.int32) for part in parts for array in (part.tokens, part.suffixes))
+    table = [_padded(array, np.int64) for array in (documents.starts, documents.name_ends)]
+    pieces = chain(indexed, table, [_padded(documents.names, np.uint8)])
+    write_file(path, KIND, about, chain.from_iterable(pieces), version=VERSION)
 
 
 def _mapped(header: Header, file: BinaryIO, layout: Iterable[tuple[int, Any]]) -> Iterator[NDArray[Any]]:
@@ -186,9 +127,8 @@ def _mapped(header: Header, file: BinaryIO, layout: Iterable[tuple[int, Any]]) -
         # Read-only, so that a corpus may be larger than memory: a writable map would reserve pages.
         whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
-        raise FileFormatError(
-            f"{header.path} cannot be mapped into memory ({error}): copy it elsewhere"
-        ) from error
+        message = f"{header.path} cannot be mapped into memory ({error}): copy it elsewhere"
+        raise FileFormatError(message) from error
     if hasattr(mmap, "MADV_RANDOM"):
         whole.madvise(mmap.MADV_RANDOM)  # lookups do not need the neighbouring pages
     start = header.start
@@ -202,10 +142,9 @@ def _room(size: int, kind: Any) -> int:
     return used + -used % ALIGNMENT
 
 
-def _padded(array: NDArray[Any], kind: Any) -> Iterator[Any]:
+def _padded(array: NDArray[Any], kind: Any) -> tuple[Any, bytes]:
     data = np.ascontiguousarray(array, dtype=np.dtype(kind).newbyteorder("<"))
-    yield data
-    yield bytes(-data.nbytes % ALIGNMENT)
+    return data, bytes(-data.nbytes % ALIGNMENT)
 
 
 def _disagrees(path: Path) -> FileFormatError:

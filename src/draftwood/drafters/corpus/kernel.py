@@ -1,12 +1,11 @@
-"""The kernels behind `Corpus`. Importing this module imports numba and compiles, or loads from the cache.
+"""The kernels behind `Corpus`. Importing this module imports numba and compiles.
 
 A corpus is read through a suffix array (Manber and Myers, "Suffix arrays: a new method for on-line string
 searches", 1993): all places of the text, sorted by what stands there. The occurrences of a pattern are an interval
 of it, and inside the interval they are sorted by what follows, so that a few evenly spaced looks show every
 frequent successor whatever the size of the text. A negative token divides documents, and no pattern holds it.
 
-Nothing here trusts the file, which another process may even change meanwhile: a place beyond the text reads as the
-end of a document.
+The file is not trusted, and may even change meanwhile: a place beyond the text reads as the end of a document.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Floats, Ints
 from draftwood.drafters.corpus.evidence import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
 from draftwood.index.compiling import FLOATS, INTS, compiled, inner
 from draftwood.index.compiling import part as part_of
 from draftwood.index.frontier import CLASS, DEPTH, PARENT, TOKEN, empty, offer, take
 
-Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
-Floats = NDArray[np.float32]
 Suffixes = tuple[Ints, Ints]  # the tokens of the text, and its suffix array
 Frontier = tuple[Longs, NDArray[np.float64], Longs]  # of `draftwood.index.frontier`: order, chance, entries
 
@@ -36,10 +34,7 @@ def _at(tokens: Ints, place: int) -> int:
 
 @inner
 def _compare(tokens: Ints, place: int, context: Ints, first: int, same: int) -> tuple[int, int]:
-    """Compare what stands at ``place`` with ``context[first:]``, ``same`` tokens of which are known to agree.
-
-    Returns how many agree, and the sign of the difference: 0 where all of them do.
-    """
+    """How many tokens at ``place`` agree with ``context[first:]``, at least ``same``; sign of the difference."""
     wanted = len(context) - first
     while same < wanted:
         token, other = _at(tokens, place + same), context[first + same]
@@ -157,10 +152,9 @@ def _choose(work: Longs, begin: int, end: int) -> int:
 
 @inner
 def _successors(tokens: Ints, suffixes: Ints, low: int, high: int, depth: int, begin: int, work: Longs) -> int:
-    """Write the successors of an interval to ``work`` from row ``begin`` on, the most frequent first.
+    """Write the successors of an interval, in which ``depth`` tokens agree, to ``work``, the most frequent first.
 
-    ``depth`` tokens agree within the interval. Rows before ``begin`` are candidates for the same place, of longer
-    matches. Returns how many rows there are now.
+    Rows before ``begin`` are candidates for the same place, of longer matches. Returns how many rows there are.
     """
     if low < high and _at(tokens, suffixes[low] + depth) < 0:  # documents that end here sort first
         low = _edge(tokens, suffixes, low, high, depth, -1) + 1
@@ -184,14 +178,7 @@ def _successors(tokens: Ints, suffixes: Ints, low: int, high: int, depth: int, b
 
 
 @part_of
-def _grow(
-    tokens: Ints,
-    suffixes: Ints,
-    work: Longs,
-    accept_rates: Floats,
-    tree: Ints,
-    frontier: Frontier,
-) -> int:
+def _grow(tokens: Ints, suffixes: Ints, work: Longs, accept_rates: Floats, tree: Ints, frontier: Frontier) -> int:
     """Take nodes from the frontier and offer what follows each, until the tree is full."""
     nodes, (order, chance, entries) = tree.shape[1], frontier
     for node in range(nodes):
@@ -224,10 +211,8 @@ def grow(
     (tokens, suffixes), (most, least, levels) = part, limits
     nodes, count = tree.shape[1], 0
     match, first, last = _longest(tokens, suffixes, context, most)
-    work, (order, chance, entries) = (
-        np.empty((levels * BRANCHES + SAMPLES, SEEN + 1), np.int64),
-        empty(nodes, LAST + 1),
-    )
+    work = np.empty((levels * BRANCHES + SAMPLES, SEEN + 1), np.int64)
+    order, chance, entries = empty(nodes, LAST + 1)
     length, occurrences, low, high = match, 0, first, last
     while nodes and length >= max(least, 1) and levels > 0:
         if high - low > occurrences:  # as many as before are the same ones

@@ -9,13 +9,7 @@ from draftwood.drafters.corpus.evidence import BRANCHES, COLUMNS, LENGTHS, PERCE
 
 
 class NaiveCorpus:
-    """Everything that lookups promise, in plain words.
-
-    Parameters
-    ----------
-    documents
-        Token ids of each.
-    """
+    """Everything that lookups promise, in plain words."""
 
     def __init__(self, documents: Iterable[Sequence[int]]) -> None:
         self.documents = [list(document) for document in documents]
@@ -47,16 +41,17 @@ class NaiveCorpus:
         seen = Counter(after[(2 * look + 1) * len(after) // (2 * looks)] for look in range(looks))
         row = max(r for r, floor in enumerate(LENGTHS) if floor <= len(pattern))
         ranked = sorted(seen.items(), key=lambda pair: (-pair[1], pair[0]))
-        return [(token, COLUMNS * row + _column(count, looks, len(after))) for token, count in ranked]
+        single = len(after) == 1
+        columns = [0 if single else 1 + sum(n * 100 < percent * looks for percent in PERCENTS) for _, n in ranked]
+        return [(token, COLUMNS * row + column) for (token, _), column in zip(ranked, columns, strict=True)]
 
     def grow(
         self, context: Sequence[int], most: int, least: int, levels: int, accept_rates: Sequence[float], nodes: int
     ) -> list[tuple[int, int, int]]:
         """Return (token, parent, class) of the nodes of a tree, best first."""
         length, before = self.match(context, most), 0
-        waiting: list[
-            tuple[float, int, int, int, list[int]]
-        ] = []  # path accept rates, token, parent, class, its pattern
+        # How likely it is reached and accepted, token, parent, class, its pattern.
+        waiting: list[tuple[float, int, int, int, list[int]]] = []
         while length >= max(least, 1) and levels:
             pattern = list(context[len(context) - length :])
             if len(self.occurrences(pattern)) > before:
@@ -69,9 +64,8 @@ class NaiveCorpus:
             length -= max(1, length // 3)
         tree: list[tuple[int, int, int]] = []
         while waiting and len(tree) < nodes:
-            path, token, parent, evidence, pattern = waiting.pop(
-                max(range(len(waiting)), key=lambda i: waiting[i][0])
-            )
+            best = max(range(len(waiting)), key=lambda i: waiting[i][0])
+            path, token, parent, evidence, pattern = waiting.pop(best)
             tree.append((token, parent, evidence))
             below = self._offered(pattern, set())
             waiting += [(path * accept_rates[c], token, len(tree) - 1, c, [*pattern, token]) for token, c in below]
@@ -79,9 +73,3 @@ class NaiveCorpus:
 
     def _offered(self, pattern: Sequence[int], known: set[int]) -> list[tuple[int, int]]:
         return [pair for pair in self.successors(pattern) if pair[0] not in known][:BRANCHES]
-
-
-def _column(seen: int, looks: int, occurrences: int) -> int:
-    if occurrences == 1:
-        return 0
-    return 1 + sum(seen * 100 < percent * looks for percent in PERCENTS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,20 +19,14 @@ from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree, fixe
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
-Start = Literal["prompt", "previous", "vocabulary"]
-
+STARTS = ("prompt", "previous", "vocabulary")
 LONGEST = 1024
-
-TOP_K = 8
-"""Best tokens of each row that are needed to choose, with the noise, the guesses off the accepted path."""
-
-PLACES = (1, 2, 4, 8)
-"""Upper bounds (inclusive) of the classes of places in the block; one more class follows."""
-
-FRESH, CHANGED, STEADY = range(3)
-"""State of a guess: no pass has scored it yet; the last pass changed it; the last pass confirmed it."""
+TOP_K = 8  # best tokens of each row that are needed to choose, with the noise, the guesses off the accepted path
+PLACES = (1, 2, 4, 8)  # upper bounds (inclusive) of the classes of places in the block; one more class follows
 
 STATES = 3
+FRESH, CHANGED, STEADY = range(STATES)
+"""State of a guess: no pass has scored it yet; the last pass changed it; the last pass confirmed it."""
 
 PRIOR = fixed_rates(
     (
@@ -60,16 +54,11 @@ class JacobiDrafter(BaseDrafter):
         Where the first guesses come from: ``prompt``, random tokens of the prompt; ``previous``, the last tokens
         of the text; ``vocabulary``, any tokens at random.
     vocabulary
-        With ``start="vocabulary"``: token ids are drawn from ``[0, vocabulary)``.
+        With ``start="vocabulary"``, and only then: token ids are drawn from ``[0, vocabulary)``.
     sliding
         Refill the block after every pass; else a new block begins when all of it is text.
     seed
         Seed of the random guesses.
-
-    Raises
-    ------
-    UsageError
-        For an option out of range, or one of ``vocabulary`` and ``start=vocabulary`` without the other.
     """
 
     name: ClassVar[str] = "jacobi"
@@ -85,8 +74,8 @@ class JacobiDrafter(BaseDrafter):
     def __post_init__(self) -> None:
         self.check_range("block", 1, LONGEST)
         self.check_range("vocabulary", 1, (1 << 31) - 1)
-        if self.start not in get_args(Start):
-            raise UsageError(f"jacobi: start must be one of {', '.join(get_args(Start))}, not {self.start!r}")
+        if self.start not in STARTS:
+            raise UsageError(f"jacobi: start must be one of {', '.join(STARTS)}, not {self.start!r}")
         if (self.start == "vocabulary") != (self.vocabulary is not None):
             raise UsageError(
                 "jacobi: start=vocabulary and vocabulary=N go together; N is the number of the model's tokens"
@@ -158,10 +147,6 @@ class JacobiSession(AnswerSession):
 
     def truncate(self, length: int) -> None:
         super().truncate(length)
-        self._forget()
-
-    def close(self) -> None:
-        super().close()
         self._forget()
 
     def _forget(self) -> None:

@@ -20,12 +20,8 @@ from draftwood.contracts import Feedback, Floats, Needs, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, fixed_rates
 from draftwood.tree import TokenTree
 
-RANKS = (1, 2, 4)
-"""Upper bounds (inclusive) of the classes of ranks; one more class follows."""
-
-PROBABILITIES = (0.01, 0.03, 0.1, 0.3)
-"""Lower bounds of the classes of probability, from the second on."""
-
+RANKS = (1, 2, 4)  # upper bounds (inclusive) of the classes of ranks; one more class follows
+PROBABILITIES = (0.01, 0.03, 0.1, 0.3)  # lower bounds of the classes of probability, from the second on
 REASONS = 5
 """Why a runner-up was proposed: 0 it is new to the text, 1 it occurred, 2 it occurred right after the last token;
 3 and 4 are the later nodes of branches whose first node has 1 and 2."""
@@ -53,11 +49,6 @@ class LogitsExtendDrafter(BaseDrafter):
         Number of runners-up that it proposes.
     length
         Longest branch that it proposes, the runner-up included.
-
-    Raises
-    ------
-    UsageError
-        For an option out of range.
     """
 
     name: ClassVar[str] = "logits-extend"
@@ -93,30 +84,25 @@ class LogitsExtendSession(TextSession):
         self._row: tuple[list[int], list[float]] | None = None  # ids and probabilities that gave the last token
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        branches = self._branches() if nodes > 0 and self._row is not None else []
+        branches = self._branches() if nodes > 0 else []
         self.match_length = int(any(reason == 2 for _, _, reason in branches))
         believed = accept_rates.tolist()
         heap = [(-believed[first + reason], i, 0, -1) for i, (_, first, reason) in enumerate(branches)]
         heapify(heap)
-        tokens: list[int] = []
-        parents: list[int] = []
-        evidence: list[int] = []
-        while heap and len(tokens) < nodes:
+        tree: list[tuple[int, int, int]] = []  # token, parent, evidence
+        while heap and len(tree) < nodes:
             worth, which, depth, parent = heap[0]
             branch, first, reason = branches[which]
-            tokens.append(branch[depth])
-            parents.append(parent)
-            evidence.append(first + reason + (2 if depth else 0))
+            tree.append((branch[depth], parent, first + reason + (2 if depth else 0)))
             if depth + 1 < len(branch):
-                later = worth * believed[first + reason + 2]
-                heapreplace(heap, (later, which, depth + 1, len(tokens) - 1))
+                heapreplace(heap, (worth * believed[first + reason + 2], which, depth + 1, len(tree) - 1))
             else:
                 heappop(heap)
-        if not tokens:
+        if not tree:
             return TokenTree.empty()
-        classes = np.array(evidence, dtype=np.int16)
-        ups = np.array(parents, dtype=np.int32)
-        return draft_tree(np.array(tokens, dtype=np.int32), classes, accept_rates[classes], ups)
+        tokens, parents, evidence = np.array(tree, dtype=np.int32).T.copy()
+        classes = evidence.astype(np.int16)
+        return draft_tree(tokens, classes, accept_rates[classes], parents)
 
     def _branches(self) -> list[tuple[list[int], int, int]]:
         """Tokens of each branch, the first evidence class of its rank and probability, the reason of its root."""
@@ -130,14 +116,11 @@ class LogitsExtendSession(TextSession):
             place, reason = self._pairs.get(last * _PLACES + token, -1), 2
             if place < 0:
                 place, reason = self._singles.get(token, -1), 1
-            branch = [token]
-            if place < 0:
-                reason = 0
-            else:
-                branch += text[place + 1 : min(place + length, self._length)].tolist()
+            reason = reason if place >= 0 else 0
+            copied = text[place + 1 : min(place + length, self._length)].tolist() if place >= 0 else []
             rank = bisect(RANKS, len(found))
             first = REASONS * (rank * (len(PROBABILITIES) + 1) + bisect(PROBABILITIES, probability))
-            found.append((branch, first, reason))
+            found.append(([token, *copied], first, reason))
         return found
 
     def learn(self, feedback: Feedback) -> None:

@@ -51,11 +51,6 @@ class LookaheadDrafter(BaseDrafter):
         Seed of the random guesses.
     statistics
         Collect n-grams in an index like that of drafter ``ngram`` instead of the pool.
-
-    Raises
-    ------
-    UsageError
-        For an option out of range.
     """
 
     name: ClassVar[str] = "lookahead"
@@ -93,24 +88,17 @@ class LookaheadDrafter(BaseDrafter):
 
 
 class LookaheadSession(TextSession):
-    """One text, the window ahead of it, and the n-grams collected so far.
-
-    Attributes
-    ----------
-    window, collected
-        See `Window`; a `Pool`, or `Statistics`.
-    """
+    """One text, the window ahead of it, and the n-grams collected so far."""
 
     def __init__(self, drafter: LookaheadDrafter, prompt: Sequence[int]) -> None:
-        self.window = Window(
-            drafter.window,
-            drafter.ngram,
-            vocabulary=drafter.vocabulary,
-            forward_one=drafter.forward_one,
-            variant=drafter.variant,
-            seed=drafter.seed,
-        )
-        self.collected = _collection(drafter)
+        self.window = Window(drafter)
+        self.collected: Pool | Statistics
+        if drafter.statistics:
+            from draftwood.drafters.lookahead.statistics import Statistics  # imports numba, so only when needed
+
+            self.collected = Statistics(read_text=drafter.prompt)
+        else:
+            self.collected = Pool(drafter.ngram, drafter.guesses or drafter.window, read_text=drafter.prompt)
         super().__init__(prompt)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
@@ -172,21 +160,7 @@ class LookaheadSession(TextSession):
         self.collected = Pool(2, 0, read_text=False)
 
 
-def _collection(drafter: LookaheadDrafter) -> Pool | Statistics:
-    if drafter.statistics:
-        from draftwood.drafters.lookahead.statistics import Statistics  # imports numba, so only when needed
-
-        return Statistics(read_text=drafter.prompt)
-    return Pool(drafter.ngram, drafter.guesses or drafter.window, read_text=drafter.prompt)
-
-
 def _joined(a: TokenTree, b: TokenTree) -> TokenTree:
-    return TokenTree(
-        np.concatenate((a.tokens, b.tokens)),
-        np.concatenate((a.parents, b.parents)),
-        np.concatenate((a.belief, b.belief)),
-        np.concatenate((a.source, b.source)),
-        np.concatenate((a.evidence, b.evidence)),
-        np.concatenate((a.draft_prob, b.draft_prob)),
-        np.concatenate((a.lookahead, b.lookahead)),
-    )
+    names = ("tokens", "parents", "belief", "source", "evidence", "draft_prob", "lookahead")
+    columns: dict[str, Any] = {name: np.concatenate((getattr(a, name), getattr(b, name))) for name in names}
+    return TokenTree(**columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Self
@@ -14,12 +15,8 @@ from draftwood.contracts import Floats
 from draftwood.drafters.base import draft_tree, fixed_rates
 from draftwood.tree import TokenTree
 
-MOST = 1 << 15
-"""Most n-grams of one pool, some 250 bytes each; then those of the least recently used first token go."""
-
-TEXT, WINDOW = 1, 2
-"""Where an n-gram was seen; both is their sum."""
-
+MOST = 1 << 15  # n-grams of one pool, some 250 bytes each; then those of the least recently used first token go
+TEXT, WINDOW = 1, 2  # where an n-gram was seen; both is their sum
 _DEPTHS, _RANKS = 4, 4
 CLASSES = 3 * _DEPTHS * _RANKS * 2
 """Evidence classes: where it was seen, depth, rank among its siblings (latest first), in one n-gram or more."""
@@ -47,25 +44,14 @@ options); classes with few cases are shrunk towards a product of factors for dep
 
 
 class Pool:
-    """N-grams by first token, in the order of use, and the last tokens of the text.
+    """N-grams of ``size`` tokens by first token, and the last tokens of the text, whose own n-grams it may add.
 
-    Parameters
-    ----------
-    size
-        Tokens of an n-gram.
-    limit
-        Most n-grams per first token; 0 keeps none.
-    read_text
-        Whether the text's own n-grams are added.
-
-    Attributes
-    ----------
-    followers : dict
-        First token -> n-grams without it -> where each was seen (`TEXT`, `WINDOW`). Both are ordered, latest last.
+    Of one first token it keeps at most ``limit``.
     """
 
     def __init__(self, size: int, limit: int, *, read_text: bool) -> None:
         self._size, self._limit, self._reads = size, limit, read_text
+        # First token -> n-grams without it -> where each was seen (`TEXT`, `WINDOW`); both ordered, latest last.
         self.followers: dict[int, dict[tuple[int, ...], int]] = {}
         self._held = 0
         self._tail: tuple[int, ...] = ()
@@ -111,9 +97,7 @@ class Pool:
         if not known or nodes < 1:
             return TokenTree.empty()
         rates: list[float] = accept_rates.tolist()
-        tokens: list[int] = []
-        parents: list[int] = []
-        evidence: list[int] = []
+        tree: list[tuple[int, int, int]] = []  # token, parent, evidence
         number = count()  # on a tie, the older entry comes first
         heap: list[tuple[float, int, int, int, int, int, _Group]] = []
         parent, depth, worth, group = -1, 0, 1.0, list(known.items())[::-1]
@@ -121,21 +105,19 @@ class Pool:
             if depth < self._size - 1:
                 for token, which, some in _branches(group, depth):
                     heappush(heap, (-worth * rates[which], next(number), token, parent, which, depth, some))
-            if not heap or len(tokens) == nodes:
+            if not heap or len(tree) == nodes:
                 break
             negative, _, token, above, which, depth, group = heappop(heap)
-            parent, depth, worth = len(tokens), depth + 1, -negative
-            tokens.append(token)
-            parents.append(above)
-            evidence.append(which)
-        classes = np.array(evidence, dtype=np.int16)
-        return draft_tree(np.array(tokens, np.int32), classes, accept_rates[classes], np.array(parents, np.int32))
+            parent, depth, worth = len(tree), depth + 1, -negative
+            tree.append((token, above, which))
+        tokens, parents, evidence = np.array(tree, dtype=np.int32).T.copy()
+        classes = evidence.astype(np.int16)
+        return draft_tree(tokens, classes, accept_rates[classes], parents)
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = type(self)(self._size, self._limit, read_text=self._reads)
+        twin = copy(self)
         twin.followers = {first: dict(known) for first, known in self.followers.items()}
-        twin._held, twin._tail = self._held, self._tail
         return twin
 
 

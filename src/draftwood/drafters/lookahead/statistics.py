@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -14,9 +15,7 @@ from draftwood.drafters.ngram.drafter import MAX_FREQUENT, PRIOR
 from draftwood.drafters.ngram.index import Cursor, NgramIndex
 from draftwood.tree import TokenTree, merge
 
-MOST = 1 << 18
-"""Tokens of n-grams after which the collection is emptied: some 16 MB."""
-
+MOST = 1 << 18  # tokens of n-grams after which the collection is emptied: some 16 MB
 _LONGEST = 64
 
 
@@ -24,12 +23,7 @@ class Statistics:
     """An index of the n-grams, each a document of its own, and one of the text; used in place of a `Pool`.
 
     With two indexes, no match runs from an n-gram into the text that was committed after it. The evidence classes
-    are those of ``ngram`` for n-grams, then the same again for the text.
-
-    Parameters
-    ----------
-    read_text
-        Whether candidates come from the text too.
+    are those of ``ngram`` for n-grams, then the same again for the text, if candidates come from there too.
     """
 
     def __init__(self, *, read_text: bool) -> None:
@@ -70,7 +64,7 @@ class Statistics:
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = type(self)(read_text=self._reads)
+        twin = copy(self)
         twin._ngrams, twin._place = self._ngrams.copy(), self._place.copy()
         twin._text, twin._here = self._text.copy(), self._here.copy()
         return twin

@@ -1,8 +1,15 @@
-"""Finished answers by namespace, bounded by tokens; the least useful are forgotten first. Not thread-safe."""
+"""Finished answers by namespace, bounded by tokens; the least useful are forgotten first. Not thread-safe.
+
+An answer's ``worth`` is the binary logarithm of the sum of its credits. A credit is the number of accepted tokens
+that were copied from it, times ``2 ** (clock / half life)``; the clock counts the tokens that were added. So a
+credit loses half its relative weight per half life, but the order of two answers changes only by a new credit.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import heapq
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,36 +18,71 @@ import numpy as np
 from draftwood.contracts import Ints
 from draftwood.drafters.memory.file import Saved
 from draftwood.drafters.memory.namespace import Answer, Namespace
-from draftwood.drafters.memory.order import START, Order
 from draftwood.errors import IntegrityError, UsageError
 
-Key = tuple[str, bytes]
-"""Identifies an answer: its namespace, and a digest of its tokens."""
+Key = tuple[str, bytes]  # identifies an answer: its namespace, and a digest of its tokens
 
-NAMESPACE = 1024
-"""Tokens that each namespace beyond the first counts in addition, for the least memory that its arrays take."""
+NAMESPACE = 1024  # tokens that each namespace beyond the first counts in addition, for the memory its arrays take
+START = 10.0  # credit, in accepted tokens, of an answer when it is added, or added again
+HALF_LIFE = 1.0  # tokens added while a credit loses half its weight, as a multiple of the size of the memory
+
+
+class Order:
+    """Answers by worth, and the clock; ``size`` is that of the memory, in tokens."""
+
+    def __init__(self, size: int) -> None:
+        self._half_life = HALF_LIFE * size
+        self._heap: list[tuple[float, int, Answer]] = []  # a worth in it may be outdated, then it is too low
+        self.clock = self._number = 0
+
+    @property
+    def age(self) -> float:
+        """Binary logarithm of the weight of a credit now, relative to one at clock 0."""
+        return self.clock / self._half_life
+
+    def credit(self, answer: Answer, tokens: float) -> None:
+        """Credit an answer with so many accepted tokens."""
+        low, high = sorted((answer.worth, math.log2(tokens) + self.age))
+        answer.worth = high + math.log2(1 + 2 ** (low - high))
+
+    def push(self, answer: Answer) -> None:
+        """Add an answer; from now on its worth may only rise."""
+        self._number += 1
+        heapq.heappush(self._heap, (answer.worth, self._number, answer))
+
+    def least(self) -> Answer | None:
+        """Return the answer of least worth, the older one on a tie; None if there is none."""
+        while self._heap:
+            worth, number, answer = self._heap[0]
+            if answer.start < 0:  # forgotten
+                heapq.heappop(self._heap)
+            elif answer.worth > worth:
+                heapq.heapreplace(self._heap, (answer.worth, number, answer))
+            else:
+                return answer
+        return None
+
+    def clear_out(self) -> None:
+        """Drop answers that were forgotten."""
+        self._heap = [entry for entry in self._heap if entry[2].start >= 0]
+        heapq.heapify(self._heap)
+
+    def check_integrity(self, answers: list[Answer]) -> None:
+        """Raise `IntegrityError` unless it holds these answers and no others."""
+        waiting = [(worth, answer) for worth, _, answer in self._heap if answer.start >= 0]
+        if {id(answer) for _, answer in waiting} != {id(answer) for answer in answers}:
+            raise IntegrityError("the answers that are remembered must wait in the order, and no others")
+        if any(worth > answer.worth for worth, answer in waiting):
+            raise IntegrityError("an answer must not wait longer than its worth allows")
 
 
 class Answers:
-    """The answers of all namespaces, and the order in which they are forgotten.
-
-    Parameters
-    ----------
-    size
-        Most tokens, over all namespaces; each answer counts one more than its tokens.
-
-    Attributes
-    ----------
-    spaces
-        Namespaces that hold something.
-    changes
-        How many times an answer was added or a namespace forgotten.
-    """
+    """The answers of all namespaces, of ``size`` tokens at most, and the order in which they are forgotten."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.spaces: dict[str, Namespace] = {}
-        self.changes = 0
+        self.spaces: dict[str, Namespace] = {}  # those that hold something
+        self.changes = 0  # how many times an answer was added or a namespace forgotten
         self._order = Order(size)
 
     @property
@@ -56,21 +98,15 @@ class Answers:
     def put(self, key: Key, text: Ints, told: float | None = None, room: int = 0) -> bool:
         """Remember an answer, for the first time or again; False if it does not fit.
 
-        Parameters
-        ----------
-        key, text
-            Its key, and its tokens.
-        told
-            Its worth in a file; then only answers of less worth make room for it.
-        room
-            Tokens that its namespace will soon hold.
+        If a file has ``told`` its worth, only answers of less worth make room for it. ``room``: tokens that its
+        namespace will soon hold.
         """
         order, known = self._order, self.find(key)
         answer = known if known is not None else Answer(*key, len(text))
         if told is not None:
             answer.worth = max(answer.worth, told + order.age)
         else:
-            order.pass_by(answer.length + 1 if known is None else 0)
+            order.clock += answer.length + 1 if known is None else 0
             order.credit(answer, START)
         if known is None:
             if not self._make_room(answer, fair=told is not None):
@@ -83,7 +119,10 @@ class Answers:
         """Forget the least useful answers, if ``fair`` only those of less worth; False if that was not enough."""
         if answer.length + 1 > self.size:
             return False
-        while self.held + self._cost(answer) > self.size:
+        while True:
+            new = bool(self.spaces) and answer.namespace not in self.spaces
+            if self.held + answer.length + 1 + NAMESPACE * new <= self.size:
+                return True
             least = self._order.least()
             if least is None or (fair and least.worth >= answer.worth):
                 return False
@@ -91,11 +130,6 @@ class Answers:
             space.remove(least)
             if not space.answers:
                 del self.spaces[least.namespace]
-        return True
-
-    def _cost(self, answer: Answer) -> int:
-        new = bool(self.spaces) and answer.namespace not in self.spaces
-        return answer.length + 1 + (NAMESPACE if new else 0)
 
     def _write(self, answer: Answer, text: Ints, room: int) -> None:
         self._order.push(answer)
@@ -149,10 +183,10 @@ def token_ids(ids: Any) -> Ints:
     """Return a copy of an answer, int32[length]; raise `UsageError` for what is no list of token ids."""
     try:
         found = np.array(ids)
+        if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+            raise TypeError
     except (TypeError, ValueError) as error:
         raise UsageError("a memory keeps token ids: give a list of whole numbers") from error
-    if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
-        raise UsageError("a memory keeps token ids: give a list of whole numbers")
     if len(found) and not 0 <= int(found.min()) <= int(found.max()) < 1 << 31:
         raise UsageError("token ids must not be negative or larger than 2147483647")
     return found.astype(np.int32)

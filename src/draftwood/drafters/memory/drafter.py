@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,16 @@ from numpy.typing import NDArray
 from draftwood.contracts import DraftTexts, Feedback, Floats, Ints, Noise, Share, Takes, TokenFile
 from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree
 from draftwood.drafters.memory.memory import TOKENS, Memory
-from draftwood.drafters.memory.reader import MemoryReader
+from draftwood.drafters.memory.namespace import Namespace
 from draftwood.drafters.memory.shared import KeptMemory, shared_memory
 from draftwood.drafters.ngram.drafter import PRIOR
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
+
+if TYPE_CHECKING:
+    from draftwood.drafters.ngram.index import Cursor
+
+LOOK_BACK = 96  # tokens that suffice to place a text in an index: 32 to match, 64 to follow
 
 
 @dataclass(frozen=True)
@@ -60,9 +66,7 @@ class MemoryDrafter(BaseDrafter):
         if self.file is not None:
             kept = shared_memory(self.file, self.tokens)
             if self.memory not in (None, kept.memory):
-                raise UsageError(
-                    "memory: file says which memory to open, and one was given: leave one of them out"
-                )
+                raise UsageError("memory: both a file and an open memory were given: leave one of them out")
         else:
             size = self.tokens if self.tokens is not None else TOKENS
             kept = KeptMemory(self.memory if self.memory is not None else Memory(size))
@@ -90,6 +94,60 @@ class MemoryDrafter(BaseDrafter):
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> MemorySession:
         return MemorySession(self, prompt)
+
+
+class MemoryReader:
+    """Reads one namespace of a memory for one growing text. Belongs to one session; the memory may be shared."""
+
+    def __init__(self, memory: Memory, namespace: str) -> None:
+        self._memory, self._namespace = memory, namespace
+        self._generation, self._read = 0, 0
+        self._cursor: Cursor | None = None
+        self.match_length = 0  # tokens of the longest match of the last tree
+
+    def grow(self, text: Ints, accept_rates: Floats, nodes: int, depth: int) -> tuple[Ints, Floats] | None:
+        """Grow the tree of what may follow ``text`` as `NgramIndex.grow` does; None if nothing is remembered.
+
+        The committed text, int32[length], begins with that of the last call, unless `restart` was called since.
+        """
+        self.match_length = 0
+        with self._memory.lock:
+            space = self._memory.contents.spaces.get(self._namespace)
+            if space is None or not len(text):
+                return None
+            cursor = self._follow(space, text)
+            found = space.index.grow(cursor, accept_rates, nodes, depth, 0)
+            self.match_length = cursor.match_length
+            return found
+
+    def _follow(self, space: Namespace, text: Ints) -> Cursor:
+        from draftwood.drafters.ngram.index import Cursor  # imports numba, which a filled memory has done already
+
+        if self._cursor is None or self._generation != space.generation:
+            self._cursor, self._generation = Cursor(), space.generation
+            self._read = max(0, len(text) - LOOK_BACK)
+        if self._read < len(text):
+            space.index.follow(text[self._read :], self._cursor)
+            self._read = len(text)
+        return self._cursor
+
+    def credit(self, places: Sequence[int]) -> None:
+        """Count accepted tokens for the answers that they were copied from, given their places in the index."""
+        contents = self._memory.contents
+        with self._memory.lock:
+            space = contents.spaces.get(self._namespace)
+            if space is not None and space.generation == self._generation:  # else the places mean other tokens now
+                contents.credit(answer for place in places if (answer := space.owner(place)) is not None)
+
+    def restart(self) -> None:
+        """Forget the text: the next one may be any other."""
+        self._cursor = None
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        twin = copy(self)
+        twin._cursor = self._cursor.copy() if self._cursor is not None else None
+        return twin
 
 
 class MemorySession(AnswerSession):

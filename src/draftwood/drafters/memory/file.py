@@ -1,9 +1,8 @@
-"""Files of a memory: its answers in the order in which they were added, with their worth and namespace.
+"""Files of a memory: its answers in the order in which they were added; the index is not stored.
 
 The payload, little-endian, for n answers: int64[n] lengths, int64[n] numbers of namespaces (the description names
-them), float64[n] worths relative to clock 0, int32[sum of lengths] ids. The index is not stored. The description
-also holds the size of the memory, and a digest of each forgotten namespace with its time, so that other processes
-forget it as well.
+them), float64[n] worths relative to clock 0, int32[sum of lengths] ids. The description holds the other fields of
+`MemoryFile`; other processes that save there forget the forgotten namespaces as well.
 """
 
 from __future__ import annotations
@@ -26,45 +25,21 @@ MOST_TOKENS = 1 << 28  # places are int32, and an index holds up to twice as man
 
 
 class Saved(NamedTuple):
-    """An answer in a file.
-
-    Attributes
-    ----------
-    namespace, ids
-        Whose it is; int32[length], none negative.
-    worth
-        How useful it was (`draftwood.drafters.memory.order`), relative to clock 0.
-    """
+    """An answer in a file."""
 
     namespace: str
-    ids: Ints
-    worth: float
+    ids: Ints  # none negative
+    worth: float  # how useful it was (`draftwood.drafters.memory.answers`), relative to clock 0
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """What a file of a memory holds.
-
-    Attributes
-    ----------
-    answers
-        In the order in which they were added.
-    fingerprint
-        Fingerprint of the tokenizer whose ids these are; None if unknown.
-    tokens
-        Size of the memory that was saved; None if unknown.
-    forgotten
-        `tombstone` of each forgotten namespace -> when, in seconds since 1970.
-    """
+    """What a file of a memory holds."""
 
     answers: Sequence[Saved]
-    fingerprint: str | None = None
-    tokens: int | None = None
-    forgotten: Mapping[str, float] = field(default_factory=dict)
-
-    def buried(self, namespace: str) -> float:
-        """Return when a namespace was forgotten, 0 if never."""
-        return self.forgotten.get(tombstone(namespace), 0.0)
+    fingerprint: str | None = None  # of the tokenizer whose ids these are
+    tokens: int | None = None  # size of the memory that was saved
+    forgotten: Mapping[str, float] = field(default_factory=dict)  # `tombstone` -> when, in seconds since 1970
 
 
 def tombstone(namespace: str) -> str:
@@ -73,29 +48,16 @@ def tombstone(namespace: str) -> str:
 
 
 def write_memory(path: Path, memory: MemoryFile) -> None:
-    """Write answers to a file, whole or not at all; a new one may be read by nobody but its owner.
+    """Replace a file, whole or (`FileFormatError`) not at all; a new one may be read by nobody but its owner.
 
-    Parameters
-    ----------
-    path
-        Replaced if it exists; the caller holds `draftwood.files.paths.alone`.
-    memory
-        What it is to hold.
-
-    Raises
-    ------
-    FileFormatError
-        If it cannot be written; what stood there before is untouched.
+    The caller holds `draftwood.files.paths.alone`.
     """
     answers = memory.answers
     names = {name: number for number, name in enumerate(dict.fromkeys(answer.namespace for answer in answers))}
     about = {
-        "tokenizer": memory.fingerprint,
-        "tokens": memory.tokens,
-        "forgotten": dict(memory.forgotten),
-        "answers": len(answers),
-        "namespaces": list(names),
-    }
+        "tokenizer": memory.fingerprint, "tokens": memory.tokens, "forgotten": dict(memory.forgotten),
+        "answers": len(answers), "namespaces": list(names),
+    }  # fmt: skip
     columns = (
         np.array([len(answer.ids) for answer in answers], dtype="<i8"),
         np.array([names[answer.namespace] for answer in answers], dtype="<i8"),
@@ -111,12 +73,7 @@ def _texts(answers: Sequence[Saved]) -> Iterator[Ints]:
 def read_memory(path: Path) -> MemoryFile:
     """Return what a file holds.
 
-    Raises
-    ------
-    UsageError
-        If there is no such file, or it may not be read.
-    FileFormatError
-        If it is foreign, cut, damaged, newer, or no memory.
+    Raises `UsageError` if it cannot be opened, `FileFormatError` if it is no memory, newer or damaged.
     """
     header, payload = read_payload(path, KIND)
     names, count = header.about.get("namespaces"), header.about.get("answers")
@@ -130,20 +87,16 @@ def read_memory(path: Path) -> MemoryFile:
         raise _foreign(path)
     kinds = ("<i8", "<i8", "<f8")
     lengths, owners, worths = (np.frombuffer(payload, kind, count, 8 * count * i) for i, kind in enumerate(kinds))
-    sound = (
-        (lengths >= 1) & (lengths <= len(payload)) & (owners >= 0) & (owners < len(names)) & np.isfinite(worths)
-    )
+    sound = (lengths >= 1) & (lengths <= len(payload)) & np.isfinite(worths)
+    sound &= (owners >= 0) & (owners < len(names))
     if not sound.all() or 4 * int(lengths.sum()) != len(payload) - 24 * count:
         raise _foreign(path)
     ids = np.frombuffer(payload, "<i4", offset=24 * count)
-    if len(ids) and ids.min() < 0:
+    if (ids < 0).any():
         raise _foreign(path)
     pieces = np.split(ids.astype(np.int32, copy=False), np.cumsum(lengths)[:-1]) if count else []
-    answers = [
-        Saved(names[owner], piece, worth)
-        for piece, owner, worth in zip(pieces, owners.tolist(), worths.tolist(), strict=True)
-    ]
-    return MemoryFile(answers, header.tokenizer, tokens, forgotten)
+    whose = [names[owner] for owner in owners.tolist()]
+    return MemoryFile(list(map(Saved, whose, pieces, worths.tolist())), header.tokenizer, tokens, forgotten)
 
 
 def _is_time(when: Any) -> bool:

@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from draftwood.contracts import Ints
 from draftwood.drafters.ngram.index import NgramIndex
-
-Ints = NDArray[np.int32]
 
 BORDER = -1  # of the index: ends a document, is never proposed and equals no token
 
 
 class DocumentIndex(NgramIndex):
-    """Documents in the order in which they came.
-
-    Parameters
-    ----------
-    room
-        Tokens that it takes without growing, borders included.
-    """
+    """Documents in the order in which they came; it takes ``room`` tokens, borders included, without growing."""
 
     def __init__(self, room: int) -> None:
         super().__init__()

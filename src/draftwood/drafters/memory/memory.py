@@ -14,14 +14,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Ints
 from draftwood.drafters.memory.answers import Answers, Key, digest, token_ids
-from draftwood.drafters.memory.file import (
-    MOST_TOKENS,
-    MemoryFile,
-    Saved,
-    read_memory,
-    tombstone,
-    write_memory,
-)
+from draftwood.drafters.memory.file import MOST_TOKENS, MemoryFile, Saved, read_memory, tombstone, write_memory
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.files.format import compare_tokenizers
 from draftwood.files.paths import alone, named
@@ -29,9 +22,7 @@ from draftwood.files.paths import alone, named
 log = logging.getLogger("draftwood")
 
 TOKENS = 1_000_000
-SHORTEST = 2
-"""Tokens of the shortest answer that is kept: one to match, one to propose."""
-
+SHORTEST = 2  # tokens of the shortest answer that is kept: one to match, one to propose
 WAIT = 30.0  # seconds, for another process that is saving to the same file
 
 
@@ -204,8 +195,7 @@ class Memory:
 
     @property
     def _held_here(self) -> bool:
-        """Whether this thread holds the lock; asked as `threading.Condition` asks it."""
-        return bool(self.lock._is_owned())  # type: ignore[attr-defined]
+        return bool(self.lock._is_owned())  # type: ignore[attr-defined] # by this thread; as `threading.Condition` asks
 
     def _take_late(self) -> None:
         while self._late:
@@ -274,11 +264,11 @@ class Memory:
         with self.lock:
             self._take_late()
             for namespace in list(self.contents.spaces):
-                if self._buried(namespace) < found.buried(namespace):
+                if self._buried(namespace) < found.forgotten.get(tombstone(namespace), 0.0):
                     self.contents.forget(namespace)
                     known = {key for key in known if key[0] != namespace}
             theirs = {saved.namespace for saved in found.answers}
-            gone = {namespace for namespace in theirs if self._buried(namespace) > found.buried(namespace)}
+            gone = {name for name in theirs if self._buried(name) > found.forgotten.get(tombstone(name), 0.0)}
             for stone, when in found.forgotten.items():
                 self._forgotten[stone] = max(when, self._forgotten.get(stone, 0.0))
         self._put([saved for saved in found.answers if saved.namespace not in gone], known)

@@ -6,6 +6,7 @@ import itertools
 import math
 from bisect import bisect_right
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,59 +25,31 @@ _ROOM = 1024  # tokens of a new index
 _numbers = itertools.count(1)
 
 
+@dataclass(slots=True, eq=False)
 class Answer:
-    """One answer that is remembered.
+    """One answer that is remembered, of ``length`` tokens with this 16-byte digest."""
 
-    Attributes
-    ----------
-    namespace
-        Whose it is.
-    digest
-        Digest of its tokens, 16 bytes.
-    length
-        Number of its tokens.
-    worth
-        How useful it was (`draftwood.drafters.memory.order`).
-    start
-        Where it begins in the index; -1 once it is forgotten.
-    """
-
-    __slots__ = ("digest", "length", "moved", "namespace", "start", "worth")
-
-    def __init__(self, namespace: str, digest: bytes, length: int) -> None:
-        self.namespace, self.digest, self.length, self.worth = namespace, digest, length, -math.inf
-        self.start, self.moved = -1, -1  # moved: start in the index that is being built
+    namespace: str
+    digest: bytes
+    length: int
+    worth: float = -math.inf  # how useful it was, see `draftwood.drafters.memory.answers`
+    start: int = -1  # where it begins in the index; -1 once it is forgotten
+    moved: int = -1  # start in the index that is being built
 
 
 class Namespace:
-    """Answers by digest, and the index over them. The caller holds the memory's lock.
+    """Answers by digest, and the index over them, with ``room`` for so many tokens. The caller holds the lock."""
 
-    Parameters
-    ----------
-    room
-        Tokens that fit without a bigger index.
-
-    Attributes
-    ----------
-    index
-        Index over all answers, a border after each.
-    answers
-        In the order in which they were added.
-    generation
-        A number that changes when places in the index get another meaning; unique over all namespaces.
-    tokens
-        Tokens that are remembered, a border per answer included.
-    """
-
-    def __init__(self, room: int = 0) -> None:
-        self.answers: dict[bytes, Answer] = {}
-        self.tokens = 0
+    def __init__(self, room: int) -> None:
+        self.answers: dict[bytes, Answer] = {}  # in the order in which they were added
+        self.tokens = 0  # tokens that are remembered, a border per answer included
         self._fresh: DocumentIndex | None = None  # replaces the index when it holds all answers
         self._queue: deque[Answer] = deque()  # answers that it lacks
         self._start_with(_new_index(max(room, _ROOM)))
 
     def _start_with(self, index: DocumentIndex) -> None:
-        self.index, self.generation = index, next(_numbers)
+        self.index = index  # over all answers, a border after each
+        self.generation = next(_numbers)  # changes when places in the index get another meaning; unique
         self._owners = list(self.answers.values())
         self._starts = [answer.start for answer in self._owners]
 
@@ -141,13 +114,10 @@ class Namespace:
         for answer, place in zip(moving, places, strict=True):
             answer.moved = place
         if not self._queue:
-            self._swap(self._fresh)
-
-    def _swap(self, fresh: DocumentIndex) -> None:
-        for answer in self.answers.values():
-            answer.start, answer.moved = answer.moved, -1
-        self._fresh = None
-        self._start_with(fresh)
+            for answer in self.answers.values():
+                answer.start, answer.moved = answer.moved, -1
+            fresh, self._fresh = self._fresh, None
+            self._start_with(fresh)
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` if answers and index disagree."""

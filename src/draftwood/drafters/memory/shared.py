@@ -14,23 +14,13 @@ from draftwood.files.paths import named
 
 log = logging.getLogger("draftwood")
 
-SAVE_EVERY = 60.0
-"""Least seconds between two saves while requests are served."""
-
+SAVE_EVERY = 60.0  # least seconds between two saves while requests are served
 _open: dict[Path, KeptMemory] = {}
 _lock = Lock()
 
 
 class KeptMemory:
-    """A memory and when it was last saved.
-
-    Parameters
-    ----------
-    memory
-        What sessions read and write.
-    saved_here
-        Whether `save_if_due` saves it; otherwise whoever opened it does.
-    """
+    """A memory and when it was last saved; unless ``saved_here``, whoever opened it saves it."""
 
     def __init__(self, memory: Memory, *, saved_here: bool = False) -> None:
         self.memory = memory
@@ -53,15 +43,7 @@ class KeptMemory:
 
 
 def shared_memory(file: str, tokens: int | None = None) -> KeptMemory:
-    """Return the memory of a file, opened at the first call.
-
-    Raises
-    ------
-    UsageError
-        If it is open with another size, or may not be read.
-    FileFormatError
-        If it is no memory, or damaged.
-    """
+    """Return the memory of a file, opened at the first call; raises as `Memory.open`, or for another size."""
     key = named(file)
     with _lock:
         found = _open.get(key)
@@ -70,9 +52,8 @@ def shared_memory(file: str, tokens: int | None = None) -> KeptMemory:
                 atexit.register(save_all)
             found = _open[key] = KeptMemory(Memory.open(key, tokens), saved_here=True)
         elif tokens not in (None, found.memory.size):
-            raise UsageError(
-                f"memory: {file} is open with tokens={found.memory.size}, not {tokens}: give the same everywhere"
-            )
+            size = found.memory.size
+            raise UsageError(f"memory: {file} is open with tokens={size}, not {tokens}: give the same everywhere")
     return found
 
 

@@ -1,7 +1,6 @@
-"""Kernels behind the drafter ``prediction``: follow an answer through expected texts and propose what comes.
+"""Behind the drafter ``prediction``: the index of expected texts, and kernels that follow an answer through them.
 
-Importing this module imports numba and compiles, or loads from the cache. `naive_alignment` is the same in plain
-Python, `alignment_grow` the second half: the tree.
+`grow_kernel` is the second half, the tree; `naive` is both in plain Python. Importing this imports numba.
 
 Layout
 ------
@@ -17,12 +16,15 @@ answer and size of what it became, and how often in a row it did.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Ints
 from draftwood.index.compiling import inner
 
-Ints = NDArray[np.int32]
 State = NDArray[np.int64]
 Texts = tuple[Ints, Ints, Ints, Ints]  # flat, heads, chain, and where each text starts
 Near = tuple[State, State]  # scratch for `nearest`: places, and how many tokens match there
@@ -38,15 +40,6 @@ FIRM = 4  # tokens that a match must have for the anchor to move there ...
 NEAR_FIRM, NEAR = 2, 8  # ... fewer where the place is so near to the expected one
 FAR_FIRM = 6  # ... and more where it lies outside the window
 NEAREST = 3  # places in the window that are proposed
-LOST = 64  # tokens after which a cursor that was not found again is held to be lost
-BRANCHES = 16
-REACH = 16  # tokens after a divergence up to which a position alone is proposed
-
-# Classes of evidence; of a class with a range, its first.
-BEGIN, AGAIN, REPLACED, INSERTED, LONGER, SHORTER = 0, 1, 3, 7, 10, 11
-NEAR_1, NEAR_M, OTHER, KEPT, DOUBTED, FAR, CURSOR, GONE = 12, 14, 17, 18, 20, 21, 25, 30
-CLASSES = 32
-KIND_CURSOR, KIND_NEAR, KIND_OTHER, KIND_FAR, KIND_GONE = 0, 1, 2, 3, 4
 
 
 @inner
@@ -54,6 +47,41 @@ def hashed(key: np.uint64, token: np.uint64) -> np.uint64:
     """Hash of an n-gram with one token more; of whole arrays too, where it is not compiled."""
     key = (key ^ token) * np.uint64(0x9E3779B97F4A7C15)
     return key ^ (key >> np.uint64(29))
+
+
+class Expected:
+    """Texts and their hashed n-grams, 20 to 25 bytes per token; see above. Immutable.
+
+    The texts are arrays of token ids, none negative; empty ones are left out. ``starts`` is where each begins.
+    """
+
+    def __init__(self, texts: Sequence[NDArray[Any]]) -> None:
+        texts = [text for text in texts if len(text)]
+        end = np.array([-1], dtype=np.int32)
+        parts = [part.astype(np.int32) for text in texts for part in (text, end)]
+        self.flat: Ints = np.concatenate(parts or [end])
+        self.starts: Ints = np.cumsum([0, *(len(t) + 1 for t in texts)], dtype=np.int32)[: len(texts)].copy()
+        slots = 1 << max(4, len(self.flat).bit_length())
+        self.heads: Ints = np.full((2, slots), -1, dtype=np.int32)
+        self.chain: Ints = np.full((2, len(self.flat)), -1, dtype=np.int32)
+        for level, order in enumerate(ORDERS):
+            self._link(level, order)
+
+    def _link(self, level: int, order: int) -> None:
+        """Fill ``heads`` and ``chain`` for n-grams of ``order`` tokens."""
+        borders = np.cumsum(self.flat < 0)  # before which an n-gram may end, but not begin
+        ends = np.arange(order - 1, len(self.flat))
+        ends = ends[(self.flat[ends - order + 1] >= 0) & (borders[ends] == borders[ends - order + 1])]
+        keys = np.full(len(ends), order, dtype=np.uint64)
+        for back in range(order - 1, -1, -1):
+            keys = hashed.py_func(keys, self.flat[ends - back].astype(np.uint64))
+        slots = (keys >> np.uint64(8)).astype(np.int64) & (self.heads.shape[1] - 1)
+        by_slot = np.argsort(slots, kind="stable")
+        ends, slots = ends[by_slot], slots[by_slot]
+        same = slots[1:] == slots[:-1]
+        self.chain[level, ends[1:][same]] = ends[:-1][same]
+        last = np.append(~same, True)[: len(ends)]
+        self.heads[level, slots[last]] = ends[last]
 
 
 @inner

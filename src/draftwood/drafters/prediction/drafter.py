@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
 from draftwood.drafters.base import AnswerSession, BaseDrafter, checked_ids, draft_tree, fixed_rates
@@ -16,7 +15,7 @@ from draftwood.index.accept_rates import for_kernel
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
-    from draftwood.drafters.prediction.expected import Expected
+    from draftwood.drafters.prediction.alignment import Expected
 
 PRIOR = fixed_rates(
     (
@@ -27,11 +26,8 @@ PRIOR = fixed_rates(
         *(0.05, 0.05),  # one token more replaced than given, one fewer
         *(0.55, 0.10, 0.75, 0.81, 0.91),  # best match nearby: 1 token (near, further), 2, 3, 4 or 5
         *(0.08,),  # another match of 1 or 2 tokens
-        *(
-            0.35,
-            0.05,
-            0.06,
-        ),  # what was replaced before, kept: once, more often; by position alone after a short match
+        *(0.35, 0.05),  # what was replaced before, kept: once, more often
+        *(0.06,),  # by position alone after a short match
         *(0.60, 0.75, 0.90, 0.95),  # match anywhere: 3 tokens, 4 or 5, 6 to 8, 9 and more
         *(0.88, 0.92, 0.96, 0.97, 0.98),  # behind the cursor: up to 3 tokens, 4, 8, 16, 32 and more
         *(0.15, 0.45),  # any match after the prediction was lost: up to 3 tokens, 4 and more
@@ -57,11 +53,6 @@ class PredictionDrafter(BaseDrafter):
     texts
         Token ids of the expected texts, each as it would be written in the answer; see
         `draftwood.api.text_input.variants`.
-
-    Raises
-    ------
-    UsageError
-        For an option out of range, or texts that are no token ids.
     """
 
     name: ClassVar[str] = "prediction"
@@ -86,7 +77,7 @@ class PredictionDrafter(BaseDrafter):
     @cached_property
     def expected(self) -> Expected:
         """The texts, indexed at the first use; shared by all sessions."""
-        from draftwood.drafters.prediction.expected import Expected  # imports numba, so only when needed
+        from draftwood.drafters.prediction.alignment import Expected  # imports numba, so only when needed
 
         return Expected([np.asarray(text, dtype=np.int64) for text in self.texts])
 
@@ -95,20 +86,10 @@ class PredictionDrafter(BaseDrafter):
 
 
 class PredictionSession(AnswerSession):
-    """One answer, and its place in the prediction.
+    """One answer, and its place in the prediction. `truncate` does not lower the counts."""
 
-    Attributes
-    ----------
-    accepted_prediction_tokens
-        Tokens of the answer that this drafter had proposed and the target accepted.
-    rejected_prediction_tokens
-        Scored proposals of this drafter that were not accepted, including those after a rejected one and those of
-        other branches. Proposals that the planner did not score are in neither count. `truncate` does not lower
-        the counts.
-    """
-
-    accepted_prediction_tokens = 0
-    rejected_prediction_tokens = 0
+    accepted_prediction_tokens = 0  # proposed here, scored and accepted
+    rejected_prediction_tokens = 0  # scored and not accepted: also those after a rejected one, and other branches
 
     def __init__(self, drafter: PredictionDrafter, prompt: Sequence[int]) -> None:
         from draftwood.drafters.prediction import alignment
@@ -126,18 +107,16 @@ class PredictionSession(AnswerSession):
         self._state[[self._fields.SEEN, self._fields.START]] = self.start
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        if self._state[self._fields.START] != self.start:  # another answer has begun
+            self._restart()
         drafter, expected, out = self._drafter, self._expected, self._out
         n = 0
         if len(expected.starts):
-            n = self._draft(
-                (expected.flat, expected.heads, expected.chain, expected.starts),
-                (self._buffer, self._length),
-                self._state,
-                drafter.window,
-                (min(nodes, drafter.length), float(drafter.floor)),
-                for_kernel(accept_rates, len(drafter.prior)),
-                out,
-            )
+            texts = expected.flat, expected.heads, expected.chain, expected.starts
+            limits = min(nodes, drafter.length), float(drafter.floor)
+            rates = for_kernel(accept_rates, len(drafter.prior))
+            answer = self._buffer, self._length
+            n = self._draft(texts, answer, self._state, drafter.window, limits, rates, out)
         self.match_length = int(self._state[self._fields.MATCH])
         if not n:
             return TokenTree.empty()
@@ -151,21 +130,9 @@ class PredictionSession(AnswerSession):
         self.accepted_prediction_tokens += accepted
         self.rejected_prediction_tokens += len(scored) - accepted
 
-    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        super().extend(ids)
-        self._restart()
-
-    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        super().begin_answer(ids)
-        self._restart()
-
     def truncate(self, length: int) -> None:
         super().truncate(length)
         self._restart()  # the next draft reads the rest of the answer again
-
-    def close(self) -> None:
-        super().close()
-        self._restart()
 
     def fork(self) -> Self:
         twin = super().fork()

@@ -1,52 +1,26 @@
-"""The kernel behind the drafter ``prediction``: follows the answer, then grows the tree of what may come.
-
-Importing this module imports numba and compiles, or loads from the cache. `naive_alignment` is the same in plain
-Python.
-"""
+"""The kernel behind the drafter ``prediction``: follows the answer, then grows the tree. Importing it compiles."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Floats, Ints
 from draftwood.drafters.prediction.alignment import (
-    AGAIN,
     ANCHOR,
-    BEGIN,
-    BRANCHES,
-    CURSOR,
-    DOUBTED,
-    FAR,
     FIRM,
     GAP,
-    GONE,
-    INSERTED,
-    KEPT,
-    KIND_CURSOR,
-    KIND_FAR,
-    KIND_GONE,
-    KIND_NEAR,
-    KIND_OTHER,
     LEFT,
-    LONGER,
-    LOST,
     MATCH,
-    NEAR_1,
-    NEAR_M,
     NEAREST,
     NEW,
     NEW_SIZE,
     OLD_SIZE,
-    OTHER,
     POS,
-    REACH,
-    REPLACED,
     RUN,
     SEEN,
-    SHORTER,
     START,
     TIMES,
-    Ints,
     Near,
     State,
     Texts,
@@ -58,9 +32,20 @@ from draftwood.drafters.prediction.alignment import (
 )
 from draftwood.index.compiling import FLOATS, compiled, inner, part
 
-Floats = NDArray[np.float32]
 Branches = tuple[State, NDArray[np.float64]]  # the table, and how likely each branch's next node is reached
+Answer = tuple[Ints, int]  # a buffer and its length
+Limits = tuple[int, float]  # most nodes, and how likely a node must be to be reached and right
 Grown = tuple[Floats, Ints]  # the accept rates, and the tree as it is written
+
+LOST = 64  # tokens after which a cursor that was not found again is held to be lost
+BRANCHES = 16
+REACH = 16  # tokens after a divergence up to which a position alone is proposed
+
+# Classes of evidence; of a class with a range, its first.
+BEGIN, AGAIN, REPLACED, INSERTED, LONGER, SHORTER = 0, 1, 3, 7, 10, 11
+NEAR_1, NEAR_M, OTHER, KEPT, DOUBTED, FAR, CURSOR, GONE = 12, 14, 17, 18, 20, 21, 25, 30
+CLASSES = 32
+KIND_CURSOR, KIND_NEAR, KIND_OTHER, KIND_FAR, KIND_GONE = 0, 1, 2, 3, 4
 
 # A branch: where it goes on in the texts, its kind, tokens matched before its next node, that node's class and
 # parent; and, while it copies a replacement from the answer, from where and how many tokens more.
@@ -199,7 +184,7 @@ def _step(table: State, row: int) -> None:
 
 @part
 def _grow(
-    flat: Ints, text: Ints, state: State, branches: Branches, count: int, limits: tuple[int, float], grown: Grown
+    flat: Ints, text: Ints, state: State, branches: Branches, count: int, limits: Limits, grown: Grown
 ) -> int:
     """Grow the tree from its branches, best first; equal siblings become one node. Returns how many nodes."""
     (table, reach), (nodes, floor), (accept_rates, out) = branches, limits, grown
@@ -237,18 +222,11 @@ def _grow(
     f" Tuple((i8, f8)), {FLOATS}, i4[:,::1])"
 )
 def draft(
-    texts: Texts,
-    answer: tuple[Ints, int],
-    state: State,
-    window: int,
-    limits: tuple[int, float],
-    accept_rates: Floats,
-    out: Ints,
+    texts: Texts, answer: Answer, state: State, window: int, limits: Limits, accept_rates: Floats, out: Ints
 ) -> int:
-    """Follow the answer, a buffer and its length, and propose a tree, grown best first; returns how many nodes.
+    """Follow the answer and propose a tree, grown best first; returns how many nodes.
 
-    ``limits``: its nodes at most, and how likely a node must be to be reached and right. Rows of ``out``
-    int32[5, room]: tokens, parents, evidence; two more are scratch.
+    Rows of ``out`` int32[5, room]: tokens, parents, evidence; two more are scratch.
     """
     text, length = answer
     near = np.empty(NEAREST, np.int64), np.empty(NEAREST, np.int64)

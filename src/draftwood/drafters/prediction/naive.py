@@ -10,7 +10,7 @@ between was replaced, and is proposed as such where it stands again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MOST, FIRM, NEAR_FIRM, NEAR, FAR_FIRM, NEAREST = 64, 4, 2, 8, 6, 3
 SHORT, LONG, LOST, REACH, BRANCHES, RENAMES, WORD = 3, 8, 64, 16, 16, 8, 8
@@ -39,15 +39,7 @@ class Branch:
 
 
 class NaiveAlignment:
-    """One answer beside its texts.
-
-    Parameters
-    ----------
-    texts
-        Token ids.
-    window
-        How far around the anchor one token suffices for a match.
-    """
+    """One answer beside its texts; within ``window`` tokens around the anchor one token suffices for a match."""
 
     def __init__(self, texts: Sequence[Sequence[int]], window: int) -> None:
         self.flat = [token for text in texts if len(text) for token in (*text, -1)] or [-1]
@@ -64,18 +56,17 @@ class NaiveAlignment:
         if self.flat[self.cursor] == token:
             self._go_along()
             return
-        if len(self.answer) == 1:
-            for start in self.starts:
-                if self.flat[start] == token:
-                    self.cursor = self.anchor = start + 1
-                    self.run = 1
-                    return
+        begun = [start + 1 for start in self.starts if self.flat[start] == token]
+        if len(self.answer) == 1 and begun:
+            self.cursor = self.anchor = begun[0]
+            self.run = 1
+            return
         if self.gap == 0:
             self.left = self.run
         self.gap += 1
         near = self._nearest()
         place, size = near[0] if near else (len(self.flat) - 1, 0)
-        firm = size >= FIRM or (size >= NEAR_FIRM and self._distance(place) <= NEAR)
+        firm = self._firm(place, size)
         far, far_size = self._anywhere()
         if far_size > size:
             place, size, firm = far, far_size, far_size >= FAR_FIRM
@@ -92,8 +83,11 @@ class NaiveAlignment:
             self.anchor += 1
             return
         self.gap += 1
-        if self.run >= FIRM or (self.run >= NEAR_FIRM and self._distance(self.cursor) <= NEAR):
+        if self._firm(self.cursor, self.run):
             self._settle()
+
+    def _firm(self, place: int, size: int) -> bool:
+        return size >= FIRM or (size >= NEAR_FIRM and self._distance(place) <= NEAR)
 
     def _distance(self, place: int) -> int:
         ahead = place - self.anchor - self.gap
@@ -138,10 +132,7 @@ class NaiveAlignment:
         self.renamed += 1
 
     def _rename(self, place: int) -> Rename | None:
-        for known in self.renames:
-            if self.flat[place : place + len(known.old)] == known.old:
-                return known
-        return None
+        return next((r for r in self.renames if self.flat[place : place + len(r.old)] == r.old), None)
 
     def draft(
         self, nodes: int, accept_rates: Sequence[float], floor: float
@@ -152,11 +143,8 @@ class NaiveAlignment:
             branch.reach = accept_rates[branch.evidence]
         if self.gap == 0 and self.answer and branches:
             self._go_on(branches, branches[0], 1.0, accept_rates)
-        tokens: list[int] = []
-        parents: list[int] = []
-        evidence: list[int] = []
-        paths: list[float] = []
-        while len(tokens) < nodes:
+        tree: list[tuple[int, int, int, float]] = []  # token, parent, evidence, how likely it is reached
+        while len(tree) < nodes:
             able = [b for b in branches if b.reach >= floor]
             if not able:
                 break
@@ -165,20 +153,16 @@ class NaiveAlignment:
             if token < 0:
                 branch.reach = -1.0
                 continue
-            same = [n for n, t in enumerate(tokens) if t == token and parents[n] == branch.node]
-            if not same:
-                same = [len(tokens)]
-                tokens.append(token)
-                parents.append(branch.node)
-                evidence.append(branch.evidence)
-                paths.append(branch.reach)
-            branch.node, branch.size = same[0], branch.size + 1
+            node = next((n for n, known in enumerate(tree) if known[:2] == (token, branch.node)), len(tree))
+            if node == len(tree):
+                tree.append((token, branch.node, branch.evidence, branch.reach))
+            branch.node, branch.size = node, branch.size + 1
             if branch.instead:
                 branch.instead = branch.instead[1:]
             else:
                 branch.place += 1
-            self._go_on(branches, branch, paths[same[0]], accept_rates)
-        return tokens, parents, evidence
+            self._go_on(branches, branch, tree[node][3], accept_rates)
+        return [n[0] for n in tree], [n[1] for n in tree], [n[2] for n in tree]
 
     def _go_on(self, branches: list[Branch], branch: Branch, path: float, accept_rates: Sequence[float]) -> None:
         branch.evidence = evidence_of(branch.kind, branch.size)
@@ -187,10 +171,9 @@ class NaiveAlignment:
             often = min(again.times, 2) - 1
             branch.evidence = 18 + often
             if len(branches) < BRANCHES:
-                place, reach = branch.place + len(again.old), path * accept_rates[1 + often]
-                branches.append(
-                    Branch(place, branch.kind, branch.size, 1 + often, branch.node, reach, list(again.new))
-                )
+                reach, place = path * accept_rates[1 + often], branch.place + len(again.old)
+                fork = replace(branch, place=place, evidence=1 + often, reach=reach, instead=list(again.new))
+                branches.append(fork)
         branch.reach = path * accept_rates[branch.evidence]
 
     def _branches(self) -> list[Branch]:
