@@ -37,8 +37,7 @@ _MEMORY_SHARE = 0.8  # of the free memory; the rest is for the system and the di
 class Choice:
     """Which contents of the given paths become documents.
 
-    Of records these ``fields`` do, by default `draftwood.corpora.texts.FIELDS`; if some are named, the ``.jsonl``
-    files of folders are read as records too. Files in folders that are larger than ``max_bytes`` are left out.
+    If ``fields`` are named, the ``.jsonl`` files of folders are read as records too.
     """
 
     fields: tuple[str, ...] = ()
@@ -64,32 +63,15 @@ def build(
     base: Corpus | None = None,
     progress: Progress = lambda *_: None,
 ) -> Built:
-    """Build a corpus file, whole or not at all.
+    """Build a corpus file from folders, files and records (``.jsonl``), whole or not at all.
 
-    Parameters
-    ----------
-    paths
-        Folders, files, and files of records (``.jsonl``).
-    output
-        Replaced if it exists. Its folder also holds a temporary file of 4 bytes per token.
-    tokenizer, model
-        A tokenizer of transformers, and the name by which `draftwood.models.load_tokenizer` finds it again.
-    base
-        A corpus whose documents are kept, except those that this run reads under the same name.
-    progress
-        Called with the bytes done, all bytes, and what comes next.
-
-    Raises
-    ------
-    UsageError
-        For paths that cannot be read, hold no text, or hold more than this machine can sort; without the
-        libraries of ``draftwood[corpus]``.
-    RecordError
-        For broken records.
-    VocabularyError
-        If ``base`` was made with another tokenizer.
-    FileFormatError
-        If ``base`` is damaged, or the file cannot be written; what stood there before is untouched.
+    ``output`` is replaced if it exists; its folder also holds a temporary file of 4 bytes per token. ``tokenizer``
+    is one of transformers, ``model`` the name by which `draftwood.models.load_tokenizer` finds it again. Documents
+    of ``base`` are kept, except those that this run reads under the same name. ``progress`` is called with the
+    bytes done, all bytes, and what comes next. Raises `UsageError` for paths that cannot be read, hold no text, or
+    hold more than this machine can sort, and without the libraries of ``draftwood[corpus]``; `RecordError` for
+    broken records; `VocabularyError` if ``base`` was made with another tokenizer; `FileFormatError` if ``base`` is
+    damaged or the file cannot be written.
     """
     missing = [name for name in ("pathspec", "psutil", "pydivsufsort") if importlib.util.find_spec(name) is None]
     if missing:

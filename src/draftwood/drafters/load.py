@@ -1,9 +1,8 @@
 """Makes drafters from their names: ``suffix+lookup:max_ngram=3:length=10``.
 
-``+`` combines drafters into one tree, ``,`` lists sets to compare, options follow the name after colons.
-``none`` is plain decoding, ``default`` the set that is used where none is named. Other packages add drafters by
-entry points of the group ``draftwood.drafters``: the name, and a class (or function) that makes the drafter from
-keyword arguments annotated int, float, bool or str, each optionally ``| None``.
+Other packages add drafters by entry points of the group ``draftwood.drafters``: the name, and a class (or
+function) that makes the drafter from keyword arguments annotated int, float, bool or str, each optionally ``|
+None``.
 """
 
 from __future__ import annotations
@@ -73,21 +72,12 @@ GROUP = "draftwood.drafters"
 
 
 def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
-    """Return a set of drafters.
+    """Return a set of drafters from names joined by ``+`` with options, from drafters, or from several of
+    these.
 
-    Parameters
-    ----------
-    spec
-        A name or names joined by ``+``, with options; a drafter; or several of these.
-
-    Raises
-    ------
-    UnknownNameError
-        A drafter or an option that does not exist.
-    UsageError
-        A value of the wrong type or out of range, a drafter named twice, ``none`` beside others.
-    DrafterError
-        A plug-in or object that is no drafter; the message says what is wrong.
+    Raises `UnknownNameError` for a drafter or option that does not exist; `UsageError` for a value of the wrong
+    type or out of range, a drafter named twice, and ``none`` beside others; `DrafterError` for a plug-in or object
+    that is no drafter.
     """
     parts = [spec] if isinstance(spec, str) or not isinstance(spec, Iterable) else list(spec)
     items = [item.strip() for part in parts if isinstance(part, str) for item in part.split("+")]

@@ -1,10 +1,8 @@
 """Compiles kernels when their module is imported, and keeps the result on disk. Imports numba.
 
-A kernel holds Python's global lock (no ``nogil``), so no other thread changes its arrays while it runs.
-
-numba's own cache looks at the source file of a kernel and at nothing else: a change in a helper of another module
-would go unnoticed. Here the name of the compiled file holds a digest of all code that went into it, so a kernel
-that is out of date is never found.
+numba's own cache looks only at a kernel's source file and would miss a change in a helper of another module. Here
+the compiled file's name holds a digest of all code in it. A kernel holds Python's global lock (no ``nogil``), so
+no other thread changes its arrays while it runs.
 """
 
 from __future__ import annotations
@@ -65,9 +63,8 @@ part = njit(**_OPTIONS, inline="always")
 
 
 def compiled(signature: str, *, reorder: bool = False) -> Callable[[Any], Any]:
-    """Compile a kernel for this one signature, or load it from disk where this very code was compiled before.
-
-    With ``reorder`` sums may be added up in any order, which lets them use whole vectors.
+    """Compile a kernel for this one signature, or load it from disk where this very code was compiled before. With
+    ``reorder`` sums may be added up in any order, which lets them use whole vectors.
     """
 
     def compile_now(function: Any) -> Any:
@@ -87,9 +84,8 @@ KERNELS: list[Any] = []
 
 
 def stamp(function: Any, *options: object) -> str:
-    """Digest of the code and the constants that a kernel consists of, its helpers in other modules included.
-
-    It is taken from what is loaded, not from files: those may have been edited since they were imported.
+    """Digest of the code and constants of a kernel, helpers in other modules included; of what is loaded, not of
+    files, which may have been edited since.
     """
     parts: list[object] = [np.__version__, config.BOUNDSCHECK, config.OPT, _OPTIONS, options]
     waiting, seen = [function], set()

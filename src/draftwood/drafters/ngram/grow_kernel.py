@@ -1,7 +1,4 @@
-"""The kernel behind `NgramIndex`: reads text into the index, then grows the tree of what may follow.
-
-Importing this module imports numba and compiles, or loads from the cache.
-"""
+"""Reads text into an `NgramIndex` and grows the tree of what may follow. Imports numba and compiles."""
 
 from __future__ import annotations
 
@@ -98,10 +95,9 @@ def grow(
 ) -> int:
     """Grow a tree behind ``tail``, likeliest first; returns how many nodes it has.
 
-    ``limits``: its depth, and how many of the most frequent tokens are candidates everywhere. Written: ``out``
-    int32[4, nodes], tokens, parents, classes, and the places of the occurrences behind them (-1: mere frequency);
-    ``belief`` float32[nodes], their accept rates. A node gets no children where even a match longer by one would
-    come too late.
+    ``limits``: its depth, and how many of the most frequent tokens are candidates everywhere. ``out`` and
+    ``belief`` are the arrays that `NgramIndex.grow` returns. A node gets no children where even a match longer by
+    one would come too late.
     """
     depth, frequent = limits
     m, nodes = len(tail), out.shape[1]

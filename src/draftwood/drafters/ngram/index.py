@@ -32,15 +32,7 @@ _NO_TOKENS, _NO_TEXT = np.empty((0, 3), dtype=np.int32), np.empty(0, dtype=np.in
 
 
 class Cursor:
-    """Where a text that is being written follows an index, and the text's last tokens.
-
-    Attributes
-    ----------
-    tail : int32[at most 32]
-        The last committed tokens.
-    state : int64[4]
-        See `draftwood.drafters.ngram.kernel`.
-    """
+    """Where a text that is being written follows an index, and the text's last tokens."""
 
     def __init__(self) -> None:
         self.tail: Ints = np.empty(0, dtype=np.int32)
@@ -64,13 +56,6 @@ class NgramIndex:
     A draft looks at the latest 16, 16 and 8 such occurrences, compares what stands before each (up to 32 tokens),
     and takes what follows as candidates; further candidates come from following the last copy behind a difference,
     and from the 12 most frequent tokens. All of it costs the same at any length of the text.
-
-    Attributes
-    ----------
-    text : int32[length]
-        What was read; a view, -1 between documents.
-    nbytes
-        Bytes held, spare room included.
     """
 
     def __init__(self, ids: Sequence[int] | NDArray[Any] = ()) -> None:
@@ -158,24 +143,12 @@ class NgramIndex:
     def grow(
         self, cursor: Cursor, accept_rates: Floats, nodes: int, depth: int, frequent: int
     ) -> tuple[Ints, Floats]:
-        """Grow the tree of what may follow the cursor's text, likeliest first.
+        """Grow the tree of what may follow the cursor's text, likeliest first by ``accept_rates``
+        (float32[CLASSES]).
 
-        Parameters
-        ----------
-        accept_rates : float32[CLASSES]
-            Acceptance rate per evidence class.
-        nodes, depth
-            Most nodes of the tree, at most 1024, and of its longest branch.
-        frequent
-            How many of the most frequent tokens are candidates everywhere, at most 12.
-
-        Returns
-        -------
-        columns : int32[4, n]
-            Tokens, parents (-1: the root), evidence classes, and where in `text` the token stands that each is a
-            copy of (-1: it is only frequent).
-        belief : float32[n]
-            Their accept rates.
+        It has at most 1024 nodes; the ``frequent`` (at most 12) most frequent tokens are candidates everywhere.
+        Returns int32[4, n]: tokens, parents (-1: the root), evidence classes, and where in `text` the token stands
+        that each is a copy of (-1: it is only frequent); and their accept rates, float32[n].
         """
         accept_rates = for_kernel(accept_rates, CLASSES)
         nodes = min(nodes, MOST_NODES)  # time grows with their square

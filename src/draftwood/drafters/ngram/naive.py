@@ -50,13 +50,7 @@ class Candidate:
 
 
 class NaiveNgram:
-    """Everything that `NgramIndex` promises, each promise in its plainest words.
-
-    Parameters
-    ----------
-    text
-        The text to begin with; -1 ends a document.
-    """
+    """Everything that `NgramIndex` promises, in plain words; -1 ends a document."""
 
     def __init__(self, text: Iterable[int] = ()) -> None:
         self.text = [int(i) for i in text]

@@ -10,16 +10,7 @@ import numpy as np
 
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, read_rates
-from draftwood.drafters.recycling.evidence import (
-    BUCKETS,
-    CLASSES,
-    GREEDY,
-    LONGEST,
-    OFF_PATH,
-    ON_PATH,
-    PROMPT,
-    K,
-)
+from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, GREEDY, LONGEST, OFF_PATH, ON_PATH, PROMPT, K
 from draftwood.drafters.recycling.static import fill
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree

@@ -47,28 +47,14 @@ class RecycledTable:
         *,
         longest: int = LONGEST,
     ) -> None:
-        """Write rows; of two for one context the later one stays.
+        """Write rows of best next tokens; of two for one context the later one stays.
 
-        Parameters
-        ----------
-        tail : int32[t]
-            Last tokens of the text, of which three count.
-        tokens, parents : int32[n]
-            A tree behind the text, parents before children, -1 for the text's end.
-        nodes : int32[m]
-            The node behind which each row stands, -1 for the text's end.
-        kinds : uint8[m]
-            `PROMPT`, `OFF_PATH` or `ON_PATH`.
-        best, chances : int32[m, k], float32[m, k]
-            Best tokens of each row and their probabilities, best first; of k eight count. A row whose first
-            probability is 0 is left out.
-        longest
-            Tokens of the longest context to write, 1 to 3.
-
-        Raises
-        ------
-        IntegrityError
-            For parents, nodes or kinds out of range, and arrays of unequal lengths; nothing is written then.
+        ``tail`` are the last tokens of the text, of which three count; ``tokens`` and ``parents`` (-1: the text's
+        end) a tree behind it, parents first. ``nodes`` int32[m] says behind which node each row stands, ``kinds``
+        uint8[m] is `PROMPT`, `OFF_PATH` or `ON_PATH`. ``best`` and ``chances`` [m, k] are tokens and
+        probabilities, best first, of which eight count; a row whose first probability is 0 is left out. Contexts
+        of up to ``longest`` tokens are written. Where the arrays do not belong together, nothing is written and
+        `IntegrityError` is raised.
         """
         while self._head[USED] + longest * len(nodes) > self._places[0].size // 2 and len(self._places[0]) < MOST:
             self._double()
@@ -104,27 +90,13 @@ class RecycledTable:
         depth: int = 64,
         longest: int = LONGEST,
     ) -> tuple[Ints, Floats]:
-        """Grow the tree of what may follow the tail, likeliest first.
+        """Grow the tree of what may follow the tail, likeliest first, with branches behind the drafts of
+        ``base_tree`` too.
 
-        Parameters
-        ----------
-        accept_rates : float32[CLASSES]
-            Acceptance rate per evidence class.
-        base_tree
-            Drafts that others proposed, to go on behind: their nodes are candidates at their beliefs.
-        noise, length
-            What tokens will be chosen with, and how many stand before the next one.
-        nodes, depth
-            Most nodes of the tree, at most 1024, and of its longest branch.
-        longest
-            Tokens of the longest context to look up.
-
-        Returns
-        -------
-        columns : int32[3, n]
-            Tokens, parents (-1: the root), evidence classes.
-        belief : float32[n]
-            Their accept rates.
+        ``accept_rates`` float32[CLASSES]; ``nodes`` is at most 1024, ``depth`` that of the longest branch,
+        ``longest`` the tokens of the longest context. ``noise`` and ``length`` say what tokens will be chosen
+        with, and how many stand before the next one. Returns int32[3, n]: tokens, parents (-1: the root), evidence
+        classes; and their accept rates.
         """
         accept_rates = for_kernel(accept_rates, CLASSES)
         nodes = min(nodes, 1024)  # time grows with their square

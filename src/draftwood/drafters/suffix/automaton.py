@@ -26,16 +26,10 @@ _ROWS = 1024  # of each array at first: 32 KiB
 class SuffixAutomaton:
     """The suffixes of a growing text, and where the longest of them that occurred before did so last.
 
-    Reading a token costs amortised constant time (about 0.15 microseconds at 100,000 tokens), a match and its
-    copy a few microseconds at any length. Memory is about 60 bytes per token, a hundred for tiny alphabets.
-
-    Parameters
-    ----------
-    ids
-        The text to begin with, int32 token ids, none negative.
-    refresh
-        How many of the longest suffixes are told of each new place where they end. With 16, two of 100,000 matches
-        in source code pointed to an older occurrence than the latest.
+    Reading a token costs amortised constant time (about 0.15 microseconds at 100,000 tokens), a match and its copy
+    a few microseconds at any length. Memory is about 60 bytes per token, a hundred for tiny alphabets. ``refresh``
+    of the longest suffixes are told of each new place where they end: with 16, two of 100,000 matches in source
+    code pointed to an older occurrence than the latest.
     """
 
     def __init__(self, ids: Sequence[int] | NDArray[Any] = (), *, refresh: int = 16) -> None:
@@ -80,25 +74,19 @@ class SuffixAutomaton:
         self._match = (length, end)
 
     def match(self) -> tuple[int, int]:
-        """Return the longest suffix that occurred before, and where.
+        """Return the length of the longest suffix that occurred before, and the index of that occurrence's last
+        token.
 
-        Returns
-        -------
-        length : int
-            Of that suffix; always exact. 0: the last token is new. It may overlap its earlier occurrence.
-        end : int
-            Index of the last token of an earlier occurrence, -1 without. On ordinary text it is the latest. In
-            full: the latest among those at which at most ``refresh`` classes of suffixes, this one and longer,
-            had occurred before; suffixes are of one class while they occur equally often. The first
-            occurrence always is among them.
+        The length is exact; 0, with index -1, if the last token is new. The suffix may overlap its occurrence,
+        which on ordinary text is the latest: in full, the latest among those at which at most ``refresh`` classes
+        of suffixes, this one and longer, had occurred before (suffixes are of one class while they occur equally
+        often).
         """
         return self._match
 
     def copy_after(self, end: int, count: int) -> Ints:
-        """Return the ``count`` tokens after index ``end``, int32[count].
-
-        A copy that runs into the end of the text goes on with what it copied: token ``k`` is
-        ``text[end + 1 + k % period]`` where ``period`` is ``length - 1 - end``.
+        """Return the ``count`` tokens after index ``end``, int32[count]; at the end of the text it goes on with
+        the copy.
         """
         start = end + 1
         if not 0 < start < self._length:
@@ -110,29 +98,13 @@ class SuffixAutomaton:
     def grow(
         self, accept_rates: Floats, nodes: int, *, depth: int, branches: int, least: int = 1
     ) -> tuple[Ints, Floats]:  # fmt: skip
-        """Grow the tree of what followed the longest suffix that occurred before, best first by the accept rates.
+        """Grow the tree of what followed the longest suffix that occurred before, best first by the accept
+        rates.
 
         A node offers what followed the longest string that ends with it, and where that is less than ``branches``
-        tokens, what followed up to three shorter ones. Where more than 32 tokens followed one string, only some of
-        them are looked at: such strings are short, and say little.
-
-        Parameters
-        ----------
-        accept_rates : float32[CLASSES]
-            Acceptance rate per evidence class (`draftwood.drafters.suffix.grow_kernel`).
-        nodes, depth
-            Most nodes of the tree and of its longest branch.
-        branches
-            Most children of a node, the latest of each string first.
-        least
-            Shortest string that is trusted.
-
-        Returns
-        -------
-        columns : int32[3, n]
-            Tokens, parents (-1: the root) and evidence classes.
-        belief : float32[n]
-            Their accept rates.
+        tokens, what followed up to three shorter ones, of ``least`` tokens or more. Where more than 32 tokens
+        followed one string, only some of them are looked at: such strings are short, and say little. Returns
+        int32[3, n]: tokens, parents (-1: the root) and evidence classes; and their accept rates, float32[n].
         """
         accept_rates = for_kernel(accept_rates, CLASSES)
         out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)

@@ -14,14 +14,8 @@ LEVELS = 4
 
 
 class NaiveSuffix:
-    """Everything that `SuffixAutomaton` promises, each promise in its plainest words.
-
-    Parameters
-    ----------
-    ids
-        The text to begin with.
-    refresh
-        As in `SuffixAutomaton`; None promises the latest occurrence outright.
+    """Everything that `SuffixAutomaton` promises, in plain words; without ``refresh`` the latest occurrence
+    outright.
     """
 
     def __init__(self, ids: Iterable[int] = (), *, refresh: int | None = 16) -> None:
@@ -53,10 +47,8 @@ class NaiveSuffix:
         return length
 
     def _refreshed(self, end: int, length: int) -> bool:
-        """Was the suffix of this length among those told that they end at ``end``, when the text ended there?
-
-        Suffixes share a class while they occur equally often. New ones make the first class, and it always
-        knows; each length of an earlier occurrence starts a class of its own.
+        """Was the suffix of this length told that it ends at ``end``? New suffixes are one class, which always is
+        told; each length of an earlier occurrence starts another.
         """
         earlier = {self._common_suffix(before, end) for before in range(end)}
         return self.refresh is None or sum(other >= length for other in earlier) <= self.refresh
