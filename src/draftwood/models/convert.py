@@ -18,9 +18,8 @@ STEPS = 3
 
 
 def convert(model: CatalogueModel, folder: Path, tick: Callable[[int], None]) -> None:
-    """Write config, weights (float32) and tokenizer beside the model's GGUF file in ``folder``.
-
-    ``tick`` receives the number of finished steps, out of `STEPS`.
+    """Write config, weights (float32) and tokenizer beside the model's GGUF file; ``tick`` receives the finished
+    steps, out of `STEPS`.
     """
     with quiet_transformers():
         _write_tokenizer(model, folder)
@@ -46,9 +45,8 @@ def _write_tokenizer(model: CatalogueModel, folder: Path) -> None:
 
 
 def _tidy_tokenizer_config(path: Path) -> None:
-    """Name the general tokenizer class, which reads ``tokenizer.json`` as it is.
-
-    A model's own class would rebuild the tokenizer in Python, which takes seconds for 262,144 tokens.
+    """Name the general tokenizer class, which reads ``tokenizer.json`` as it is: a model's own would rebuild the
+    tokenizer in Python, which takes seconds for 262,144 tokens.
     """
     config = json.loads(path.read_text(encoding="utf-8"))
     config["tokenizer_class"] = "PreTrainedTokenizerFast"

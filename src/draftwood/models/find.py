@@ -66,9 +66,8 @@ def find(name: str | os.PathLike[str]) -> Path | str:
 
 
 def gguf_file(name: str | os.PathLike[str]) -> Path:
-    """Return the GGUF file with the weights of a model; a fetched model keeps the one it was converted from.
-
-    Raises `UsageError` if there is none, or several; else what `find` raises.
+    """Return the GGUF file with a model's weights; `UsageError` if there is none, or several; else what `find`
+    raises.
     """
     place = find(name)
     files = sorted(place.glob("*.gguf")) if isinstance(place, Path) else []

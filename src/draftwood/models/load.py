@@ -52,15 +52,14 @@ def load(
     Parameters
     ----------
     name
-        A catalogue name, a local folder or a hub name, as :func:`draftwood.models.find` takes it. Only a
-        hub name may touch the network.
+        A catalogue name, a local folder or a hub name, as `find` takes it. Only a hub name may touch the network.
     dtype
         ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``; or torch's own.
     device
         For example ``"cpu"`` or ``"cuda:1"``; by default the first of cuda, mps and cpu that is here.
     threads
-        Sets torch's number of CPU threads for the whole process; by default it is left as it is. More threads than
-        cores are slower (the log warns), and more than `MOST_THREADS` per core are refused.
+        Sets torch's CPU threads for the whole process. More than cores are slower (the log warns), and more than
+        `MOST_THREADS` per core are refused.
 
     Returns
     -------
@@ -72,9 +71,7 @@ def load(
     UsageError
         An unknown dtype or device, or a thread count out of its bounds.
     ModelNotFoundError, ModelError, UnknownNameError
-        As :func:`draftwood.models.find`; or the files cannot be read.
-    UnsupportedModelError
-        The folder holds something else than a causal language model.
+        As `find`; or the files cannot be read. `UnsupportedModelError` for anything but a causal language model.
     VocabularyError
         The tokenizer knows more tokens than the model.
     """

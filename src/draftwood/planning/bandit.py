@@ -1,10 +1,9 @@
 """Chooses one of several drafters, or all of them together, by tokens per second.
 
-The number of tokens varies so much from step to step that sixteen steps with one drafter tell its rate to within a
-quarter only. A step in which all drafters are asked tells more: each drafter's own accepted nodes show how many
-tokens it would have brought alone at the same place (its credit). So all are asked for a while. Then the drafter
-with the best credit is asked alone, if it beats asking all, and the rate that it really has corrects its credit. A
-drafter that was not asked in a step (disabled, or not worth its time) gets no credit from it.
+Tokens vary so much from step to step that sixteen steps tell a drafter's rate to within a quarter only. A step in
+which all drafters are asked tells more: each one's own accepted nodes show how many tokens it would have brought
+alone (its credit). So all are asked for a while. Then the drafter with the best credit is asked alone, if it beats
+asking all, and its real rate corrects its credit.
 """
 
 from __future__ import annotations

@@ -29,9 +29,8 @@ class Limit:
 
 
 class Policy(Protocol):
-    """A rule that makes a planner draft less than it would. Of several policies the smallest limit counts.
-
-    A policy never raises, and holds requests by weak references only.
+    """A rule that makes a planner draft less; of several the smallest limit counts. It never raises, and holds
+    requests by weak references only.
     """
 
     @property
@@ -40,10 +39,8 @@ class Policy(Protocol):
         ...
 
     def limit(self, state: State, rows: int, nodes: int) -> Limit:
-        """Return what this request may draft in the step that begins, and why; called once per step.
-
-        ``rows`` requests share the pass. The planner and the policies before this one ask for ``nodes`` draft
-        nodes.
+        """Return what this request may draft in the step that begins, and why; called once per step. ``rows``
+        requests share the pass; the planner and the policies before this one ask for ``nodes`` draft nodes.
         """
         ...
 
@@ -55,8 +52,8 @@ class Policy(Protocol):
 class TreePlanner(ABC):
     """Asks drafters, ranks what they propose, and scores as much as the subclass says and the policies allow.
 
-    It is planner and session in one: `open` returns a shallow copy, which keeps the state of its own steps. All
-    copies share ``learned`` (acceptance rates and pass times; by default nothing is known) and hold its lock.
+    It is planner and session in one: `open` returns a shallow copy. All copies share ``learned`` (acceptance rates
+    and pass times; by default nothing is known) and hold its lock.
     """
 
     name: ClassVar[str]

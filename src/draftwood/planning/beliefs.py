@@ -1,8 +1,7 @@
-"""Beliefs: how often a drafter's tokens are accepted, learnt while decoding.
+"""Beliefs: how often a drafter's tokens are accepted, by evidence class, learnt while decoding.
 
-A drafter gives each token that it proposes an evidence class, which says why it was proposed. Each class starts
-from the drafter's prior and learns its own acceptance rate: what drafters claim for themselves is three to nine
-times too high. A *label* is one proposed token together with whether it was right.
+Each class starts from the drafter's prior: what drafters claim themselves is three to nine times too high. A
+*label* is one proposed token together with whether it was right.
 """
 
 from __future__ import annotations
@@ -66,9 +65,7 @@ class Rates:
     """Acceptance rates of one drafter, ``sigmoid(logit(rate) + drift)`` for each evidence class.
 
     The rate comes from the class's ``prior`` (float32[n_evidence]) and its own labels. The drift is one number
-    shared by all classes: about twenty labels move it, so rates follow a change of the text, and classes without
-    labels follow the others. ``hits`` and ``totals`` (float64[n_evidence]) count the labels that were right and
-    all labels, older ones less.
+    shared by all classes: about twenty labels move it, so rates follow a change of the text.
     """
 
     def __init__(self, prior: Floats) -> None:
@@ -122,11 +119,12 @@ class Rates:
 
 
 def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:
-    """Return the evidence class of each proposed draft node whose parent was accepted, and whether it was right.
+    """Return the evidence class of each proposed draft node whose parent was accepted, and whether it was
+    right.
 
-    Nodes that were not scored count too, since the target's choice at their parent decides. A node that several
-    drafters proposed is a label of the one whose belief the node carries, the largest: the largest of several
-    estimates is too large on average, unless each drafter learns from the nodes where its own is the largest.
+    The target's choice at the parent decides, so unscored nodes count too. A node of several drafters is a label
+    of the one whose belief, the largest, it carries: the largest of several estimates is on average too large
+    otherwise.
     """
     proposal = lesson.proposal
     if not len(proposal):

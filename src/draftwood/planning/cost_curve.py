@@ -1,7 +1,5 @@
-"""The measured cost of a pass: seconds by how many tokens it scores and by context length.
-
-``draftwood profile`` measures it. The curve has cliffs where kernels change, so the measured points are kept and
-joined by straight lines.
+"""The measured cost of a pass: seconds by how many tokens it scores and by context length, as ``draftwood
+profile`` measures it. It has cliffs where kernels change, so the measured points are joined by straight lines.
 """
 
 from __future__ import annotations
@@ -32,10 +30,9 @@ _MAKE_ONE = "give the file that draftwood profile -o NEW.jsonl writes"
 class CostCurve:
     """Seconds of one pass over n tokens (the root included) at a context length. Immutable.
 
-    It is made from ``points``, context length -> {n -> seconds}; with a single context it does not depend on the
-    context. Between points and between contexts it is interpolated linearly. Below the first point it is flat;
-    beyond the last it goes on with the slope of the last segment, but never falls. `UsageError` without points,
-    and for an n below 1, a negative context, or seconds that are not above 0.
+    It is made from ``points``, context length -> {n -> seconds}, and interpolated linearly. Below the first point
+    it is flat; beyond the last it goes on with the slope of the last segment, but never falls. `UsageError`
+    without points, and for an n below 1, a negative context, or seconds that are not above 0.
     """
 
     def __init__(self, points: Mapping[int, Mapping[int, float]]) -> None:
@@ -80,10 +77,8 @@ class CostCurve:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read the file that ``draftwood profile -o FILE`` wrote.
-
-        Raises `UsageError` if it cannot be opened, and `RecordError`, which names the line, if it is no profile or
-        broken.
+        """Read the file that ``draftwood profile -o FILE`` wrote; `UsageError` if it cannot be opened,
+        `RecordError`, with the line, if it is no profile or broken.
         """
         points: dict[int, dict[int, float]] = {}
         for number, record in read_profile(path):

@@ -57,10 +57,9 @@ class DrafterBudget:
         best: int,
         apart: Container[str] = (),
     ) -> None:
-        """Update the averages of each drafter that was asked in this step, and start or end its pause.
-
-        ``times`` (float64[n + 1]) are the seconds of the pass by the number of candidates scored, of which it will
-        score ``best``. Drafters with a label in ``apart`` are left out.
+        """Update the averages of each drafter asked in this step, except labels in ``apart``, and start or end its
+        pause. ``times`` (float64[n + 1]): the pass's seconds by the number of candidates scored, of which it will
+        score ``best``.
         """
         costs: dict[str, float] = {}
         for state in states:
@@ -99,9 +98,8 @@ def _settle(account: _Account, cost: float, gain: float, plain: float) -> None:
 
 
 def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Doubles, best: int) -> float:
-    """Return how many seconds longer this step's expected tokens would take without one drafter.
-
-    ``mine`` says per request which drafters of its set are that one.
+    """Return how many seconds longer this step's expected tokens would take without the drafter that ``mine``
+    marks in each request's set.
     """
     every, others = [], []
     for own, ranking in zip(mine, rankings, strict=True):

@@ -18,8 +18,7 @@ class FixedPlanner(TreePlanner):
     """Scores at most ``nodes`` draft nodes per request and step, likeliest first; 0 is plain decoding.
 
     Nodes whose probability of being reached and accepted is below ``floor`` are left out. Lookahead nodes do not
-    count. ``learned`` and ``policies`` are those of `TreePlanner`. `UsageError` for a negative ``nodes`` and for a
-    ``floor`` outside [0, 1].
+    count.
     """
 
     name = "fixed"
@@ -50,10 +49,8 @@ class FixedPlanner(TreePlanner):
 
 
 class ThresholdPlanner(FixedPlanner):
-    """Scores at most ``most`` candidates, those with a probability of at least ``p`` to be reached and accepted.
-
-    The published rule of n-gram copying, with learnt probabilities. `UsageError` for a ``p`` outside [0, 1] and
-    for a negative ``most``.
+    """Scores at most ``most`` candidates, those with a probability of at least ``p`` to be reached and accepted:
+    the published rule of n-gram copying, with learnt probabilities.
     """
 
     name = "threshold"

@@ -1,8 +1,7 @@
 """The default planner: scores the number of candidates that gives the most expected tokens per second.
 
-Candidates are ordered by their probability. For each number of them, from none to all, the expected tokens (from
-the beliefs) are divided by the expected seconds (from the cost model), and the number with the highest rate is
-scored. All are compared because costs rise in jumps. LOG.md compares this rule with others.
+Candidates are ordered by probability. For each number of them the expected tokens are divided by the expected
+seconds; all are compared, because costs rise in jumps. LOG.md compares this rule with others.
 """
 
 from __future__ import annotations
@@ -49,10 +48,7 @@ class _Choice:
 
 
 class GoodputPlanner(TreePlanner):
-    """Scores at most ``most`` draft nodes per request, as many as give the most expected tokens per second.
-
-    ``learned`` and ``policies`` are those of `TreePlanner`. `UsageError` if ``most`` is negative.
-    """
+    """Scores at most ``most`` draft nodes per request, as many as give the most expected tokens per second."""
 
     name = "goodput"
 
@@ -217,9 +213,8 @@ def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[Floats, NDArray[np.
 
 
 def _replay(tokens: Doubles, rows: int, worth: Floats, times: Doubles) -> Doubles:
-    """Return the expected seconds for reading accepted tokens again, on a target that restores snapshots.
-
-    It does so in the next pass, unless the whole draft was accepted.
+    """Return the expected seconds for reading accepted tokens again in the next pass, on a target that restores
+    snapshots, unless the whole draft was accepted.
     """
     whole = np.concatenate(((1.0,), worth)) * (np.arange(len(tokens)) + 1)
     again = np.maximum(0.0, tokens - rows + 1 - whole)

@@ -1,8 +1,7 @@
 """Recognises the kind of a text (code, prose, chat or structured) by the shape of its lines.
 
-Regular expressions classify each line as a record (JSON, tables, logs, markup, output of tools), a statement of a
-program, or words; a line counts by its length. If words win, short turns and conversational words tell a chat from
-prose.
+Each line, by its length, is a record (JSON, tables, logs, markup), a statement of a program, or words; if words
+win, short turns and conversational words tell a chat from prose.
 """
 
 from __future__ import annotations
@@ -76,9 +75,8 @@ _WIDE = 160  # characters of a line that are classified
 
 
 def kind_of(text: str) -> str:
-    """Return one of `KINDS` for the end of a text, template tokens included; an empty text is prose.
-
-    Only the last `LOOKED_AT` characters are classified; those before them tell whose turn it is.
+    """Return one of `KINDS` for the last `LOOKED_AT` characters of a text, template tokens included; those before
+    tell whose turn it is. An empty text is prose.
     """
     turns = _turns(text)
     said = "".join(body for _, body in turns)[-LOOKED_AT:]

@@ -16,9 +16,8 @@ _every: WeakSet[Learned] = WeakSet()
 class Learned:
     """Acceptance rates of drafters on one target, and the seconds that its passes take.
 
-    Rates start from ``beliefs``, by default those that drafters declare, and seconds from ``curve``, as measured
-    on this machine, else from a guess. Planners hold the ``lock`` while they read or learn, since several threads
-    may decode with one target.
+    They start from ``beliefs`` and a measured ``curve``, else from drafters' priors and a guess. Planners hold
+    ``lock`` while they read or learn, since several threads may decode with one target.
     """
 
     def __init__(self, beliefs: Beliefs | None = None, curve: CostCurve | None = None) -> None:
@@ -29,9 +28,8 @@ class Learned:
         self._costs: dict[int, CostModel] = {}
 
     def cost(self, rows: int) -> CostModel:
-        """Return the cost model of passes that ``rows`` requests share; batches of similar size have the same one.
-
-        A new model starts from that of the nearest batch size.
+        """Return the cost model of passes that ``rows`` requests share; similar batch sizes have one. A new model
+        starts from that of the nearest size.
         """
         size = rows.bit_length()
         if size not in self._costs:

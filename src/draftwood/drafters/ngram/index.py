@@ -35,8 +35,8 @@ class Cursor:
     """Where a text that is being written follows an index, and the text's last tokens."""
 
     def __init__(self) -> None:
-        self.tail: Ints = np.empty(0, dtype=np.int32)
-        self.state = np.array([-1, 0, 0, 0], dtype=np.int64)
+        self.tail: Ints = np.empty(0, dtype=np.int32)  # the last committed tokens, at most 32
+        self.state = np.array([-1, 0, 0, 0], dtype=np.int64)  # see `draftwood.drafters.ngram.kernel`
 
     @property
     def match_length(self) -> int:

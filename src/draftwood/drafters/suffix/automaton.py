@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.drafters.suffix.grow_kernel import CLASSES, grow
-from draftwood.drafters.suffix.kernel import LABEL, LAST, LINK, SIZE, TOKEN, append, find_slot
-from draftwood.errors import IntegrityError, UsageError
+from draftwood.drafters.suffix.kernel import LINK, TOKEN, append
+from draftwood.errors import UsageError
 from draftwood.index.accept_rates import for_kernel
 
 Ints = NDArray[np.int32]
@@ -129,43 +129,3 @@ class SuffixAutomaton:
         twin.__dict__.update(self.__dict__)
         twin._states, twin._edges, twin._head = self._states.copy(), self._edges.copy(), self._head.copy()
         return twin
-
-    def check_integrity(self) -> None:
-        """Raise `IntegrityError` if states, edges and text disagree; time grows with the square of the text."""
-        n, clones, used, length, _ = self._head.tolist()
-        text = self.text
-        if (text < 0).any() or self._states[n, TOKEN] != -1:
-            raise IntegrityError("the text must hold no negative token and end where the header says")
-        if used != (self._edges[:, LABEL] >= 0).sum():
-            raise IntegrityError("the header miscounts the edges")
-        if self._size(self._states[n, LINK]) != length:
-            raise IntegrityError("the match must be the suffix link of the whole text")
-        if used != sum(self._check_state(state, text) for state in range(-clones, n + 1)):
-            raise IntegrityError("some edges are in no state's list")
-
-    def _size(self, state: int) -> int:
-        return int(state if state >= 0 else self._states[state, SIZE])
-
-    def _check_state(self, state: int, text: Ints) -> int:
-        """Check one state; returns how many edges its list holds."""
-        link, last, edge, _ = self._states[state].tolist()
-        size, shorter = self._size(state), self._size(link)
-        string = text[last + 1 - size : last + 1]
-        if state:
-            link_last = int(self._states[link, LAST])
-            if not shorter < size <= last + 1 <= self._length:
-                raise IntegrityError(f"state {state}: wrong sizes or a place outside the text")
-            if shorter and (string[-shorter:] != text[link_last + 1 - shorter : link_last + 1]).any():
-                raise IntegrityError(f"state {state}: its link is no suffix of it")
-            if state > 0 and (string != text[:size]).any():
-                raise IntegrityError(f"state {state}: its prefix did not end at {last}")
-        count = 0
-        while edge >= 0:
-            owner, label, target, following = self._edges[edge].tolist()
-            ends = int(self._states[target, LAST])
-            if owner != state or find_slot(self._edges, state, label) != edge:
-                raise IntegrityError(f"state {state}: an edge cannot be found again")
-            if text[ends] != label or (text[ends - size : ends] != string).any() or self._size(target) <= size:
-                raise IntegrityError(f"state {state}: an edge leads to a string that does not continue it")
-            count, edge = count + 1, following
-        return count
