@@ -54,15 +54,9 @@ class Built:
 
 
 def build(
-    paths: Sequence[Path],
-    output: Path,
-    tokenizer: Any,
-    *,
-    model: str | None = None,
-    choice: Choice | None = None,
-    base: Corpus | None = None,
-    progress: Progress = lambda *_: None,
-) -> Built:
+    paths: Sequence[Path], output: Path, tokenizer: Any, *, model: str | None = None,
+    choice: Choice | None = None, base: Corpus | None = None, progress: Progress = lambda *_: None,
+) -> Built:  # fmt: skip
     """Build a corpus file from folders, files and records (``.jsonl``), whole or not at all.
 
     ``output`` is replaced if it exists; its folder also holds a temporary file of 4 bytes per token. ``tokenizer``

@@ -35,13 +35,9 @@ class Source:
 
 
 def sources(
-    paths: Sequence[Path],
-    max_bytes: int,
-    skipped: Counter[str],
-    *,
-    records: bool = False,
+    paths: Sequence[Path], max_bytes: int, skipped: Counter[str], *, records: bool = False,
     leave: Iterable[Path] = (),
-) -> list[Source]:
+) -> list[Source]:  # fmt: skip
     """List the files of a corpus, sorted within each path, each file once and without those to ``leave`` out.
 
     Folders are walked without ``.git``, links, files larger than ``max_bytes``, and what ``.gitignore`` files of

@@ -84,11 +84,9 @@ def read_rates(module_file: str) -> Floats:
 
 
 def draft_tree(
-    tokens: NDArray[np.int32],
-    evidence: NDArray[np.int16],
-    belief: Floats,
+    tokens: NDArray[np.int32], evidence: NDArray[np.int16], belief: Floats,
     parents: NDArray[np.int32] | None = None,
-) -> TokenTree:
+) -> TokenTree:  # fmt: skip
     """Return a tree of draft nodes, a chain without ``parents``; columns that all such trees share are cached."""
     chain, source, nan, drafts = _shared(len(tokens))
     is_chain = parents is None or bool((parents == chain).all())

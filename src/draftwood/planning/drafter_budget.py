@@ -50,13 +50,9 @@ class DrafterBudget:
                 account.asked = 0
 
     def learn(
-        self,
-        states: Sequence[State],
-        rankings: Sequence[Ranking],
-        times: Doubles,
-        best: int,
+        self, states: Sequence[State], rankings: Sequence[Ranking], times: Doubles, best: int,
         apart: Container[str] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Update the averages of each drafter asked in this step, except labels in ``apart``, and start or end its
         pause. ``times`` (float64[n + 1]): the pass's seconds by the number of candidates scored, of which it will
         score ``best``.

@@ -24,13 +24,9 @@ class FixedPlanner(TreePlanner):
     name = "fixed"
 
     def __init__(
-        self,
-        nodes: int = 16,
-        floor: float = 0.0,
-        *,
-        learned: Learned | None = None,
+        self, nodes: int = 16, floor: float = 0.0, *, learned: Learned | None = None,
         policies: Sequence[Policy] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(learned, policies)
         if nodes < 0:
             raise UsageError(f"fixed:{nodes} asks for fewer than no draft nodes: use 0 or more")

@@ -85,14 +85,9 @@ def _reach(accept_rates: Floats) -> NDArray[np.float64]:
 
 @compiled(f"i8({_LISTS}, i8[::1], i4[::1], {FLOATS}, UniTuple(i8, 2), i4[:,::1], f4[::1])")
 def grow(
-    index: Lists,
-    cursor: Longs,
-    tail: Ints,
-    accept_rates: Floats,
-    limits: tuple[int, int],
-    out: Ints,
+    index: Lists, cursor: Longs, tail: Ints, accept_rates: Floats, limits: tuple[int, int], out: Ints,
     belief: Floats,
-) -> int:
+) -> int:  # fmt: skip
     """Grow a tree behind ``tail``, likeliest first; returns how many nodes it has.
 
     ``limits``: its depth, and how many of the most frequent tokens are candidates everywhere. ``out`` and

@@ -132,14 +132,9 @@ def _sound(tree: tuple[Ints, Ints], scored: tuple[Ints, Bytes], best: Ints, chan
     f" Tuple(({TABLE}, Array(float32, 2, 'C', readonly=True))), i8)"
 )
 def record(
-    places: Places,
-    head: Longs,
-    tail: Ints,
-    tree: tuple[Ints, Ints],
-    scored: tuple[Ints, Bytes],
-    top: tuple[Ints, Floats],
-    longest: int,
-) -> bool:
+    places: Places, head: Longs, tail: Ints, tree: tuple[Ints, Ints], scored: tuple[Ints, Bytes],
+    top: tuple[Ints, Floats], longest: int,
+) -> bool:  # fmt: skip
     """Write the best next tokens of rows behind their last 1 to ``longest`` tokens; see `RecycledTable.record`.
 
     ``scored``: nodes and kinds; ``top``: tokens and probabilities. False, and nothing is written, where the arrays
@@ -268,14 +263,9 @@ def _link(base_tree: Ints) -> int:
     " Tuple((i4[:,::1], f4[::1])))"
 )
 def grow(
-    places: Places,
-    tail: Ints,
-    base_tree: Tree,
-    accept_rates: Floats,
-    noise: Noise,
-    limits: tuple[int, int, int],
-    tree: Tree,
-) -> int:
+    places: Places, tail: Ints, base_tree: Tree, accept_rates: Floats, noise: Noise,
+    limits: tuple[int, int, int], tree: Tree,
+) -> int:  # fmt: skip
     """Grow the tree of what may follow the tail, likeliest first; returns how many nodes.
 
     ``base_tree``: int32[4, s], tokens and parents of others' drafts with room for two rows more, and their belief;

@@ -36,17 +36,9 @@ class RecycledTable:
         return sum(column.nbytes for column in self._places)
 
     def record(
-        self,
-        tail: Ints,
-        tokens: Ints,
-        parents: Ints,
-        nodes: Ints,
-        kinds: NDArray[np.uint8],
-        best: Ints,
-        chances: Floats,
-        *,
-        longest: int = LONGEST,
-    ) -> None:
+        self, tail: Ints, tokens: Ints, parents: Ints, nodes: Ints, kinds: NDArray[np.uint8], best: Ints,
+        chances: Floats, *, longest: int = LONGEST,
+    ) -> None:  # fmt: skip
         """Write rows of best next tokens; of two for one context the later one stays.
 
         ``tail`` are the last tokens of the text, of which three count; ``tokens`` and ``parents`` (-1: the text's
@@ -79,17 +71,9 @@ class RecycledTable:
         self._places = places  # all at once: sessions of other threads may share it
 
     def grow(
-        self,
-        tail: Ints,
-        accept_rates: Floats,
-        nodes: int,
-        *,
-        base_tree: TokenTree = _NO_STEM,
-        noise: RowNoise = GREEDY,
-        length: int = 0,
-        depth: int = 64,
-        longest: int = LONGEST,
-    ) -> tuple[Ints, Floats]:
+        self, tail: Ints, accept_rates: Floats, nodes: int, *, base_tree: TokenTree = _NO_STEM,
+        noise: RowNoise = GREEDY, length: int = 0, depth: int = 64, longest: int = LONGEST,
+    ) -> tuple[Ints, Floats]:  # fmt: skip
         """Grow the tree of what may follow the tail, likeliest first, with branches behind the drafts of
         ``base_tree`` too.
 

@@ -137,14 +137,9 @@ def _hopeless(
 
 @inner
 def _candidates(
-    states: Ints,
-    edges: Ints,
-    match: tuple[int, int],
-    limits: tuple[int, int, int],
-    hope: tuple[float, float],
-    bounds: Floats,
-    work: Longs,
-) -> int:
+    states: Ints, edges: Ints, match: tuple[int, int], limits: tuple[int, int, int], hope: tuple[float, float],
+    bounds: Floats, work: Longs,
+) -> int:  # fmt: skip
     """What may follow a matched string (``match``: state and length): successors of the longest, then of shorter
     ones.
 
@@ -166,14 +161,9 @@ def _candidates(
 
 @compiled(f"i8(UniTuple(i4[:,::1], 2), i8, i8, {FLOATS}, UniTuple(i8, 3), i4[:,::1], f4[::1])")
 def grow(
-    automaton: Automaton,
-    state: int,
-    length: int,
-    accept_rates: Floats,
-    limits: tuple[int, int, int],
-    out: Ints,
-    belief: Floats,
-) -> int:
+    automaton: Automaton, state: int, length: int, accept_rates: Floats, limits: tuple[int, int, int],
+    out: Ints, belief: Floats,
+) -> int:  # fmt: skip
     """Grow a tree behind a match of ``length`` tokens, best first by accept rates; returns its nodes.
 
     ``limits`` are its depth, the most children of a node and the shortest match. ``out`` int32[3, nodes] takes
