@@ -26,8 +26,7 @@ from draftwood.models.fingerprint import tokenizer_fingerprint
 Ints = NDArray[np.int32]
 Progress = Callable[[int, int, str], None]
 
-MOST_PARTS = 32
-"""A lookup searches every part, so many small ones would be slow."""
+MOST_PARTS = 32  # A lookup searches every part, so many small ones would be slow
 
 _BATCH = 1 << 20  # characters per call of the tokenizer, which uses several threads
 _MEMORY_SHARE = 0.8  # of the free memory; the rest is for the system and the disk cache
@@ -35,13 +34,10 @@ _MEMORY_SHARE = 0.8  # of the free memory; the rest is for the system and the di
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which contents of the given paths become documents.
+    """Which contents of the given paths become documents."""
 
-    If ``fields`` are named, the ``.jsonl`` files of folders are read as records too.
-    """
-
-    fields: tuple[str, ...] = ()
-    max_bytes: int = MAX_BYTES
+    fields: tuple[str, ...] = ()  # of records; if some are named, ``.jsonl`` files of folders are records too
+    max_bytes: int = MAX_BYTES  # larger files of folders are left out
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from draftwood.drafters.corpus.file import BORDER
 
 Ints = NDArray[np.int32]
 
-MOST_BYTES = (1 << 31) - 1
-"""Most bytes that can be sorted at once: libdivsufsort returns places as int32."""
+MOST_BYTES = (1 << 31) - 1  # most bytes that can be sorted at once: libdivsufsort returns places as int32
 
 _PIECE = 1 << 22
 

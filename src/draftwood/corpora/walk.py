@@ -18,8 +18,7 @@ IGNORED, LINKS, LARGE, BINARY, UNREADABLE, EMPTY = (
 )  # fmt: skip
 """Why something was left out. An ignored folder counts once."""
 
-MAX_BYTES = 8 << 20
-"""Larger files of folders are left out: they are data, seldom text that an answer copies."""
+MAX_BYTES = 8 << 20  # larger files of folders are left out: they are data, seldom text that an answer copies
 
 Rules = tuple[tuple[Path, Any], ...]  # folder and what its .gitignore says, the deepest last
 

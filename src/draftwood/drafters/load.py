@@ -35,38 +35,21 @@ from draftwood.drafters.suffix.drafter import SuffixDrafter
 from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
 from draftwood.spelling import SCALARS, arguments, kinds
 
-DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
-    d.name: d
-    for d in (
-        NgramDrafter,
-        SuffixDrafter,
-        LookupDrafter,
-        CorpusDrafter,
-        MemoryDrafter,
-        NgramCacheDrafter,
-        NgramSimpleDrafter,
-        NgramMapKDrafter,
-        NgramMapK4vDrafter,
-        NgramModDrafter,
-        PredictionDrafter,
-        ParrotDrafter,
-        JacobiDrafter,
-        LogitsExtendDrafter,
-        LookaheadDrafter,
-        RecyclingDrafter,
-    )
-}
+_OWN = (
+    NgramDrafter, SuffixDrafter, LookupDrafter, CorpusDrafter, MemoryDrafter, NgramCacheDrafter, NgramSimpleDrafter,
+    NgramMapKDrafter, NgramMapK4vDrafter, NgramModDrafter, PredictionDrafter, ParrotDrafter, JacobiDrafter,
+    LogitsExtendDrafter, LookaheadDrafter, RecyclingDrafter,
+)  # fmt: skip
+DRAFTERS: Mapping[str, Callable[..., Drafter]] = {drafter.name: drafter for drafter in _OWN}
 """The drafters of this package; a plug-in cannot take their names."""
 
 SETS: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "default": ("ngram",),
     "copy-and-recycle": ("ngram", "logits-extend", "recycling"),
-}
-"""Names that stand for sets of drafters."""
+}  # names that stand for sets of drafters
 
-ALIASES = {"spine": "copy-and-recycle"}
-"""Names of sets in 0.1.0."""
+ALIASES = {"spine": "copy-and-recycle"}  # names of sets in 0.1.0
 
 GROUP = "draftwood.drafters"
 
@@ -83,18 +66,14 @@ def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
     items = [item.strip() for part in parts if isinstance(part, str) for item in part.split("+")]
     if "none" in items and (len(items) > 1 or len(parts) > 1):
         raise UsageError("'none' is plain decoding and cannot be combined with drafters")
-    drafters: list[Drafter] = []
-    written: list[bool] = []  # whether each was given as text
+    found: list[tuple[Drafter, bool]] = []  # with whether it was given as text
     for part in parts:
-        new = [_checked(part, f"drafter {part!r:.80}")] if not isinstance(part, str) else _named(part)
-        for drafter in new:
-            as_text = isinstance(part, str)
-            others = zip(drafters, written, strict=True)
-            if any(_alike(drafter, other, bound=not (as_text and text)) for other, text in others):
+        as_text = isinstance(part, str)
+        for drafter in _named(part) if isinstance(part, str) else [_checked(part, f"drafter {part!r:.80}")]:
+            if any(_alike(drafter, other, bound=not (as_text and text)) for other, text in found):
                 raise UsageError(f"drafter {drafter.name!r} is named twice with the same options")
-            drafters.append(drafter)
-            written.append(as_text)
-    return tuple(drafters)
+            found.append((drafter, as_text))
+    return tuple(drafter for drafter, _ in found)
 
 
 def _alike(one: Any, other: Any, *, bound: bool) -> bool:

@@ -79,8 +79,7 @@ def compiled(signature: str, *, reorder: bool = False) -> Callable[[Any], Any]:
     return compile_now
 
 
-KERNELS: list[Any] = []
-"""Every kernel that this process has imported."""
+KERNELS: list[Any] = []  # every kernel that this process has imported
 
 
 def stamp(function: Any, *options: object) -> str:

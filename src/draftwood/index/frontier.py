@@ -43,8 +43,8 @@ def bar(order: Longs, chance: Reals, room: int) -> float:
 
 @part
 def offer(order: Longs, chance: Reals, room: int, likely: float) -> np.int64:
-    """Return the slot of ``entries`` to write a candidate this likely to; -1 where the tree's room is taken by
-    candidates that are likelier, or as likely.
+    """Return the slot of ``entries`` for a candidate this likely; -1 where likelier, or as likely, ones fill the
+    room.
     """
     at = order[0]
     if at == room:

@@ -21,8 +21,8 @@ _waiting = {"passive": os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive
 
 
 def is_crowded(threads: int) -> bool:
-    """Return whether other programs, those of a lower priority (``nice``) apart, leave fewer idle cores than
-    ``threads``; takes a tenth of a second.
+    """Return whether programs of our priority leave fewer than ``threads`` cores idle; takes a tenth of a
+    second.
     """
     import psutil
 
@@ -36,9 +36,7 @@ def is_crowded(threads: int) -> bool:
 
 @contextmanager
 def importing_torch(threads: int | None = None) -> Iterator[None]:
-    """Let torch's threads (None: one per core) sleep while they wait, if torch is imported in this block and the
-    machine is busy.
-    """
+    """Let torch's threads sleep while they wait, if this block imports torch and the machine is busy."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     many = threads or (int(asked) if asked.isdigit() else os.cpu_count() or 1)
     settled = "torch" in sys.modules or many == 1 or any(name in os.environ for name in _SETTINGS)

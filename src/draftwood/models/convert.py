@@ -13,13 +13,12 @@ from typing import Any
 from draftwood.models.catalogue import CatalogueModel
 from draftwood.models.quiet import quiet_transformers
 
-STEPS = 3
-"""Number of steps that :func:`convert` reports."""
+STEPS = 3  # number of steps that :func:`convert` reports
 
 
 def convert(model: CatalogueModel, folder: Path, tick: Callable[[int], None]) -> None:
-    """Write config, weights (float32) and tokenizer beside the model's GGUF file; ``tick`` receives the finished
-    steps, out of `STEPS`.
+    """Write config, float32 weights and tokenizer beside the GGUF file; ``tick`` receives the steps, out of
+    `STEPS`.
     """
     with quiet_transformers():
         _write_tokenizer(model, folder)

@@ -38,15 +38,12 @@ def find(name: str | os.PathLike[str]) -> Path | str:
     Parameters
     ----------
     name
-        A catalogue name (``"smollm2"``), a local folder, or a hub name (``"owner/name"``). A path object
-        is always a folder.
+        A catalogue name (``"smollm2"``), a local folder, or a hub name (``"owner/name"``); a path object: a folder.
 
     Raises
     ------
-    ModelNotFoundError
-        The catalogue model was not fetched yet, or the folder does not exist.
-    ModelError
-        The folder is broken or holds no model.
+    ModelNotFoundError, ModelError
+        The model was not fetched yet, or the folder does not exist; it is broken or holds no model.
     UnknownNameError
         A single word that is neither in the catalogue nor a folder.
     """
@@ -66,9 +63,7 @@ def find(name: str | os.PathLike[str]) -> Path | str:
 
 
 def gguf_file(name: str | os.PathLike[str]) -> Path:
-    """Return the GGUF file with a model's weights; `UsageError` if there is none, or several; else what `find`
-    raises.
-    """
+    """Return the GGUF file with a model's weights; `UsageError` if there is none, or several; else as `find`."""
     place = find(name)
     files = sorted(place.glob("*.gguf")) if isinstance(place, Path) else []
     if len(files) == 1:

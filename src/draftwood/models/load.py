@@ -33,8 +33,7 @@ _REFUSED = re.compile(
     "Unrecognized (?:configuration class|model in)|does not recognize this architecture|trust_remote_code"
 )
 
-MOST_THREADS = 8
-"""Most threads per core; 64 in all are always allowed. Torch crashes with some hundred thousand."""
+MOST_THREADS = 8  # most threads per core; 64 in all are always allowed. Torch crashes with some hundred thousand
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 """The number formats that :func:`load` takes; ``auto`` is the one the weights were saved in."""

@@ -21,9 +21,7 @@ def processor() -> str:
 
 
 def machine(device: str = "cpu") -> str:
-    """Return 8 hexadecimal digits for system, architecture, processor and number of cores, and for CUDA the
-    graphics card.
-    """
+    """Return 8 hexadecimal digits for system, processor, number of cores, and for CUDA the graphics card."""
     facts = [platform.system(), platform.machine(), processor(), str(os.cpu_count())]
     if device == "cuda":
         facts.append(_card())

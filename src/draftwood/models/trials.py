@@ -13,8 +13,7 @@ from draftwood.files.paths import whole_file
 from draftwood.models.find import cache_folder
 
 _LOG = logging.getLogger("draftwood")
-_MOST = 256
-"""Entries that are kept; the oldest go."""
+_MOST = 256  # entries that are kept; the oldest go
 _MOST_BYTES = 1 << 16
 
 
@@ -29,8 +28,8 @@ def remembered(key: str) -> int | None:
 
 
 def remember(key: str, way: int) -> None:
-    """Keep the number of the way that passed, if the file can be written. Of two processes that write at once one
-    loses its entry and tries again at its next start.
+    """Keep the number of the way that passed, if the file can be written; of two writers at once one loses its
+    entry.
     """
     known = _read()
     known.pop(key, None)  # the newest stand last

@@ -12,13 +12,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-ALL = 0
-"""The arm "all drafters together"; arm ``1 + i`` is drafter ``i`` alone."""
+ALL = 0  # the arm "all drafters together"; arm ``1 + i`` is drafter ``i`` alone
 
-FIRST, ROUND = 96, 32
-"""Steps in which all drafters are asked: at the beginning, and in each later comparison."""
-DWELL = 64
-"""Steps from one choice to the next."""
+FIRST, ROUND = 96, 32  # steps in which all drafters are asked: at the beginning, and in each later comparison
+DWELL = 64  # steps from one choice to the next
 _GAP, _LONGEST_GAP = 128, 4096  # steps between comparisons: doubled each time, as asking all costs 3 to 6 % more
 _TIE = 0.05  # smaller relative differences are ignored: the arm in use stays, else the first drafter is taken
 _KEEP = 0.999  # weight of earlier credit, per step that adds to it

@@ -15,14 +15,11 @@ from draftwood.contracts import Declaration, Drafter, Feedback, Floats
 from draftwood.drafters.declaring import declared
 from draftwood.tree import NO_CLAIM
 
-WEIGHT = 30.0
-"""A class's prior counts as much as this many labels."""
+WEIGHT = 30.0  # A class's prior counts as much as this many labels
 
-KEEP = 0.998
-"""Weight of a label after each later one of its class: a class remembers about five hundred labels."""
+KEEP = 0.998  # weight of a label after each later one of its class: a class remembers about five hundred labels
 
-RATE, FADE = 0.03, 0.98
-"""How far one label moves the drift, and what is left of the drift after each pass."""
+RATE, FADE = 0.03, 0.98  # how far one label moves the drift, and what is left of the drift after each pass
 
 WRONG, LIGHT = 4.0, 2.0
 """If the labels are ``WRONG`` standard deviations below the priors, a prior counts as ``LIGHT`` labels only."""
@@ -71,15 +68,10 @@ class Rates:
     def __init__(self, prior: Floats) -> None:
         clipped = np.clip(prior.astype(np.float64), 1e-4, 1 - 1e-4)
         self._priors: list[float] = clipped.tolist()
-        self.hits = np.zeros(len(prior))
-        self.totals = np.zeros(len(prior))
+        self.hits, self.totals = np.zeros((2, len(prior)))  # labels that were right and all, older ones less
         self.drift = 0.0  # in logits
         self.weight = WEIGHT  # of a prior, in labels
-        self._lately = [
-            0.0,
-            0.0,
-            0.0,
-        ]  # right labels that the priors promised, right labels, variance of the promise
+        self._lately = [0.0, 0.0, 0.0]  # right labels by the priors, right labels, variance of the former
         self._logits = np.log(clipped / (1 - clipped))
         self._accept_rates: Floats | None = None
 

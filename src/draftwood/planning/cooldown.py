@@ -44,9 +44,8 @@ class Cooldown:
         return not self._left
 
     def learn(self, gain: float, plain: float, *, keep_on: bool) -> None:
-        """Record that a step's draft saves ``gain`` seconds (``plain``: those of a plain pass), and start a
-        cooldown if the average is too low; with ``keep_on`` drafters are asked in the next step whatever they
-        save.
+        """Record that a step's draft saves ``gain`` seconds (``plain``: those of a plain pass); start a cooldown
+        if the average is too low, unless drafts are to ``keep_on``.
         """
         if not self.cost:
             return

@@ -20,8 +20,7 @@ from draftwood.errors import RecordError, UsageError
 
 log = logging.getLogger("draftwood")
 
-FORMAT = 1
-"""Format number of the files that `CostCurve.load` reads."""
+FORMAT = 1  # format number of the files that `CostCurve.load` reads
 _OTHER_RECORDS = ("prefill", "sampling", "memory", "tree")  # of a profile, beside those of passes
 _WIDEST = 1 << 20  # tokens of a pass: bounds the curve's table; no engine scores as many at once
 _MAKE_ONE = "give the file that draftwood profile -o NEW.jsonl writes"
@@ -77,8 +76,8 @@ class CostCurve:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read the file that ``draftwood profile -o FILE`` wrote; `UsageError` if it cannot be opened,
-        `RecordError`, with the line, if it is no profile or broken.
+        """Read a file of ``draftwood profile -o FILE``; `UsageError` or, if its content is wrong,
+        `RecordError`.
         """
         points: dict[int, dict[int, float]] = {}
         for number, record in read_profile(path):
@@ -136,9 +135,8 @@ class CostCurve:
         return f"CostCurve({self._points})"
 
     def _between(self, context: int) -> tuple[int, tuple[int, int]]:
-        """Return the index of the measured context to the right and how far this one lies from the left one.
-
-        The distance is given as a fraction (tokens, of how many). The index is 0 where the first curve holds.
+        """Return the index of the measured context to the right (0: the first holds) and the share of the way to
+        it.
         """
         if context <= self._contexts[0] or len(self._contexts) == 1:
             return 0, (0, 1)

@@ -58,8 +58,8 @@ class CostModel:
         return self._curve.seconds(n, context) * math.exp(float(_hat(n) @ self._log))
 
     def table(self, widest: int, context: int) -> Doubles:
-        """Return the expected seconds for each width from 0 to ``widest``, float64[widest + 1], never falling; the
-        context is rounded down to 32 tokens. Do not write to the array, which is kept.
+        """Return the expected seconds of each width, float64[widest + 1], never falling and kept: do not write to
+        it.
         """
         if context >> 5 != self._at or len(self._base) <= widest:
             self._at = context >> 5
@@ -108,9 +108,7 @@ class CostModel:
         self.exploration_budget = max(self.exploration_budget, 4 * GRANT)
 
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
-        """Return widths worth measuring again, not seen within the last 32 passes: half an octave above or below
-        the chosen one, or the least.
-        """
+        """Return widths not seen in the last 32 passes: half an octave beside the chosen one, or the least."""
         at, found = size(chosen), []
         for width in (_SIZES[min(at + 1, len(_SIZES) - 1)], _SIZES[max(at - 1, 0)], least):
             k = size(width) if least <= width <= widest else at

@@ -11,8 +11,7 @@ from draftwood.contracts import State
 from draftwood.planning.cost_model import Doubles
 from draftwood.planning.ranking import Ranking
 
-NOTICEABLE = 0.02
-"""A drafter that takes less than this share of a plain pass is always asked."""
+NOTICEABLE = 0.02  # A drafter that takes less than this share of a plain pass is always asked
 
 _FIRST = 4  # steps in which a new or retried drafter is asked before it is judged
 _PAUSE, _LONGEST = 8, 256  # steps without a drafter that costs more than it saves: doubled each time, at most 256
@@ -94,9 +93,7 @@ def _settle(account: _Account, cost: float, gain: float, plain: float) -> None:
 
 
 def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Doubles, best: int) -> float:
-    """Return how many seconds longer this step's expected tokens would take without the drafter that ``mine``
-    marks in each request's set.
-    """
+    """Return how many seconds longer this step's expected tokens take without the drafter that ``mine`` marks."""
     every, others = [], []
     for own, ranking in zip(mine, rankings, strict=True):
         kept = np.zeros(len(ranking.tree) + 1, dtype=np.bool_)

@@ -45,8 +45,8 @@ class FixedPlanner(TreePlanner):
 
 
 class ThresholdPlanner(FixedPlanner):
-    """Scores at most ``most`` candidates, those with a probability of at least ``p`` to be reached and accepted:
-    the published rule of n-gram copying, with learnt probabilities.
+    """Scores the candidates, at most ``most``, that are reached and accepted with a probability of ``p`` or
+    more.
     """
 
     name = "threshold"

@@ -24,8 +24,7 @@ from draftwood.planning.drafter_budget import DrafterBudget
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking
 
-MOST = 64
-"""Most draft nodes of one request."""
+MOST = 64  # most draft nodes of one request
 
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
@@ -213,9 +212,7 @@ def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[Floats, NDArray[np.
 
 
 def _replay(tokens: Doubles, rows: int, worth: Floats, times: Doubles) -> Doubles:
-    """Return the expected seconds for reading accepted tokens again in the next pass, on a target that restores
-    snapshots, unless the whole draft was accepted.
-    """
+    """Return the expected seconds for reading accepted tokens again, on a target that restores snapshots."""
     whole = np.concatenate(((1.0,), worth)) * (np.arange(len(tokens)) + 1)
     again = np.maximum(0.0, tokens - rows + 1 - whole)
     slope = (times[-1] - times[0]) / max(1, len(times) - 1)

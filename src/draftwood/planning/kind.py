@@ -11,17 +11,14 @@ from collections.abc import Iterator
 
 KINDS = ("code", "prose", "chat", "structured")
 
-LOOKED_AT = 1200
-"""How many characters from the end are classified: about a dozen lines, in 0.1 ms."""
+LOOKED_AT = 1200  # how many characters from the end are classified: about a dozen lines, in 0.1 ms
 
 _ROLE = re.compile(
     r"<\|im_start\|>(\w+)|<\|(?:start_header_id\|>)?(system|user|assistant|tool)\|>"
     r"|^(?:#+ *)?(system|user|assistant|human|tool|q|a)(?::|$)",
     re.IGNORECASE | re.MULTILINE,
-)
-"""The beginning of a turn, in the usual chat templates."""
-_MARK = re.compile(r"<\|[^|<>]{1,30}\|>|</?s>|\[/?INST\]")
-"""Special tokens of chat templates."""
+)  # the beginning of a turn, in the usual chat templates
+_MARK = re.compile(r"<\|[^|<>]{1,30}\|>|</?s>|\[/?INST\]")  # special tokens of chat templates
 
 _RECORD = re.compile(
     r"""(?:
@@ -65,8 +62,7 @@ _MADE_UP = re.compile(
     r"\b(?:story|poem|tale|letter|dialogue|diary|essay|speech|song|shanty|haiku|novel|scene|monologue|fable|legend"
     r"|sonnet|limerick|obituary|article|review)s?\b",
     re.IGNORECASE,
-)
-"""Requests for texts whose answer is prose, however short the request."""
+)  # requests for texts whose answer is prose, however short the request
 
 _SHORT_TURN = 400  # characters; a turn with a pasted passage is longer
 _SOME_TALK = 0.03  # share of conversational words above which a text without turns is a chat

@@ -28,8 +28,8 @@ class Learned:
         self._costs: dict[int, CostModel] = {}
 
     def cost(self, rows: int) -> CostModel:
-        """Return the cost model of passes that ``rows`` requests share; similar batch sizes have one. A new model
-        starts from that of the nearest size.
+        """Return the cost model of passes that ``rows`` requests share; a new one starts from the nearest batch
+        size.
         """
         size = rows.bit_length()
         if size not in self._costs:

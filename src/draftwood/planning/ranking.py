@@ -27,15 +27,15 @@ class Ranking:
 
     tree: TokenTree  # all proposals, merged
     node_map: tuple[Ints, ...]  # per drafter, the index in ``tree`` of each of its nodes
-    order: Ints
-    worth: Floats
+    order: Ints  # draft nodes that may be scored, parents first; without tree passes those of the best chain
+    worth: Floats  # probability of each to be reached and accepted
     depth: int  # limits of the pass: depth of the tree, and number of nodes
     room: int
     n_lookahead: int  # lookahead nodes that may be scored: none on a target without trees
 
     def cut(self, nodes: int) -> Plan:
-        """Return the plan that scores the first ``nodes`` candidates, and lookahead nodes behind them as far as
-        there is room.
+        """Return the plan of the first ``nodes`` candidates, with lookahead nodes behind them as far as there is
+        room.
         """
         tree, kept = self.tree, self.order[: max(0, nodes)]
         if self.n_lookahead:

@@ -99,11 +99,8 @@ def grow(
     path = np.empty(m + depth, np.int32)
     for i in range(m):
         path[i] = tail[i]
-    work, reach, (order, chance, entries) = (
-        np.empty((CANDIDATES, WORK), np.int64),
-        _reach(accept_rates),
-        empty(nodes, COLUMNS),
-    )
+    work, reach = np.empty((CANDIDATES, WORK), np.int64), _reach(accept_rates)
+    order, chance, entries = empty(nodes, COLUMNS)
     place, age, run, length = cursor[PLACE], cursor[AGE], cursor[RUN], REACH
     parent, below, likely, longest, size = -1, 0, 1.0, 0, nodes
     for node in range(nodes):

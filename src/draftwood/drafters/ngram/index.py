@@ -1,7 +1,4 @@
-"""Occurrences of the last few tokens of a text, and the tree of what followed them. Importing this imports numba.
-
-The lists of occurrences are those of LZ77 compressors (hash chains); growing back-off statistics into a tree: PPM.
-"""
+"""Occurrences of the last few tokens of a text (LZ77's hash chains), and the tree of what followed them (PPM)."""
 
 from __future__ import annotations
 
@@ -19,8 +16,7 @@ from draftwood.index.accept_rates import for_kernel
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 
-MOST_NODES = 1024
-"""Most nodes of one tree."""
+MOST_NODES = 1024  # most nodes of one tree
 
 FOLLOWED = 64
 """Tokens at the end of what is read that a cursor follows, at 2 microseconds each: enough to find its place."""

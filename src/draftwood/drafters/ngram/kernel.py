@@ -271,12 +271,8 @@ def more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequ
     n, matched = head[READ], k
     for place in range(max(1, cursor - SHIFT), min(n, cursor + SHIFT + 1) if cursor >= 0 else 0):
         if text[place] >= 0 and _known(work, k, text[place]) == k:
-            work[k, TOKEN], work[k, CLASS], work[k, SOURCE] = (
-                text[place],
-                _follow_class(place - cursor, age, run),
-                place,
-            )
-            work[k, LENGTH] = 0
+            kind = _follow_class(place - cursor, age, run)
+            work[k, TOKEN], work[k, CLASS], work[k, SOURCE], work[k, LENGTH] = text[place], kind, place, 0
             _point(work, k, place + 1, 0 if place == cursor else 1, run)
             k += 1
     for rank in range(frequent):

@@ -12,8 +12,7 @@ from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, EDGES, GAPS,
 
 Node = tuple[int, int, int]  # token, parent, evidence class
 Row = list[tuple[int, float]]  # tokens and their probabilities
-Gumbel = Callable[[int, int], float]
-"""Noise of a token at a position: ``gumbel(position, token)``."""
+Gumbel = Callable[[int, int], float]  # noise of a token at a position: ``gumbel(position, token)``
 
 
 class NaiveRecycled:
@@ -44,9 +43,8 @@ class NaiveRecycled:
         base_tree: Mapping[tuple[int, ...], float] = MappingProxyType({}), gumbel: Gumbel | None = None,
         temperature: float = 0.0, length: int = 0, depth: int = 64, longest: int = LONGEST,
     ) -> list[Node]:  # fmt: skip
-        """Grow the tree of what may follow the tail, likeliest first; of equals the one found first.
-
-        ``base_tree`` has the belief of each path that others proposed; ``length`` tokens come before the tree.
+        """Grow the tree of what may follow the tail; ``base_tree`` has the belief of each path that others
+        proposed.
         """
         tree: list[Node] = []
         heap: list[tuple[float, int, int, list[int], int]] = []

@@ -15,8 +15,7 @@ from draftwood.index.accept_rates import for_kernel
 from draftwood.tree import TokenTree
 
 _NO_STEM = TokenTree.empty()
-_FIRST, MOST = 1 << 10, 1 << 15
-"""Groups of places of a new table, and at most: 53 bytes a place, 7 MB in all."""
+_FIRST, MOST = 1 << 10, 1 << 15  # groups of places of a new table, and at most: 53 bytes a place, 7 MB in all
 
 
 class RecycledTable:

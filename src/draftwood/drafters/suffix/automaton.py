@@ -85,9 +85,7 @@ class SuffixAutomaton:
         return self._match
 
     def copy_after(self, end: int, count: int) -> Ints:
-        """Return the ``count`` tokens after index ``end``, int32[count]; at the end of the text it goes on with
-        the copy.
-        """
+        """Return the ``count`` tokens after index ``end``; at the end of the text it goes on with the copy."""
         start = end + 1
         if not 0 < start < self._length:
             raise UsageError(f"nothing follows index {end} of a text of {self._length} tokens")

@@ -14,9 +14,7 @@ LEVELS = 4
 
 
 class NaiveSuffix:
-    """Everything that `SuffixAutomaton` promises, in plain words; without ``refresh`` the latest occurrence
-    outright.
-    """
+    """All that `SuffixAutomaton` promises, in plain words; with no ``refresh`` always the latest occurrence."""
 
     def __init__(self, ids: Iterable[int] = (), *, refresh: int | None = 16) -> None:
         self.text = [int(i) for i in ids]
