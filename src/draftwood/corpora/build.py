@@ -120,7 +120,6 @@ class _Gathered:
                 self.add(name, base.ids(number))
 
     def tokens(self) -> Ints:
-        """Return all ids, mapped."""
         return np.asarray(np.memmap(self._file, dtype=np.int32, mode="r"))
 
 
@@ -128,30 +127,26 @@ def _read(
     found: Sequence[Source], fields: Sequence[str], skipped: Counter[str], tokenizer: Any, gathered: _Gathered,
     progress: Progress,
 ) -> None:  # fmt: skip
-    total, done = sum(source.size for source in found), 0
-    names: list[str] = []
-    texts: list[str] = []
-    characters = 0
-
-    def flush() -> None:
-        if texts:
-            found = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)
-            for name, document in zip(names, found["input_ids"], strict=True):
-                gathered.add(name, document)
-        names.clear()
-        texts.clear()
-
+    total, done, characters = sum(source.size for source in found), 0, 0
+    batch: list[tuple[str, str]] = []
     for source in found:
         progress(done, total, source.name)
         for name, text in documents(source, fields, skipped):
-            names.append(name)
-            texts.append(text)
+            batch.append((name, text))
             characters += len(text)
             if characters >= _BATCH:
-                flush()
-                characters = 0
+                _tokenise(batch, tokenizer, gathered)
+                batch, characters = [], 0
         done += source.size
-    flush()
+    _tokenise(batch, tokenizer, gathered)
+
+
+def _tokenise(batch: Sequence[tuple[str, str]], tokenizer: Any, gathered: _Gathered) -> None:
+    if batch:
+        texts = [text for _, text in batch]
+        found = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)
+        for (name, _), ids in zip(batch, found["input_ids"], strict=True):
+            gathered.add(name, ids)
 
 
 def _write(output: Path, gathered: _Gathered, about: dict[str, Any], progress: Progress) -> None:

@@ -1,7 +1,5 @@
-"""Suffix arrays of token ids, made by libdivsufsort (Yuta Mori; pydivsufsort), which sorts strings of bytes.
-
-Each id is replaced by its rank as two (up to 65,535 different ids) or three big-endian bytes, which sort as ids
-do; of the sorted suffixes, those that begin at a multiple of the width are kept.
+"""Suffix arrays of token ids by libdivsufsort (Yuta Mori; pydivsufsort), which sorts strings of bytes: each id
+becomes its rank in two or three big-endian bytes, and suffixes that begin at a multiple of the width are kept.
 """
 
 from __future__ import annotations

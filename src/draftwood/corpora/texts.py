@@ -19,9 +19,8 @@ _SHOWN = 80
 
 def documents(source: Source, fields: Sequence[str], skipped: Counter[str]) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of each document of a file; of records, each of ``fields`` (empty: `FIELDS`) is one.
-
-    ``skipped`` counts what is binary (a zero byte, or no UTF-8), unreadable or empty. `RecordError` for a line of
-    records that is no JSON object or a field that is no text; `UsageError` if no record has any of the fields.
+    ``skipped`` counts what is binary, unreadable or empty. `RecordError` for broken records, `UsageError` if none
+    has a field.
     """
     if source.records:
         yield from _records(source, fields, skipped)

@@ -36,9 +36,9 @@ from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, Usa
 from draftwood.spelling import SCALARS, arguments, kinds
 
 _OWN = (
-    NgramDrafter, SuffixDrafter, LookupDrafter, CorpusDrafter, MemoryDrafter, NgramCacheDrafter, NgramSimpleDrafter,
-    NgramMapKDrafter, NgramMapK4vDrafter, NgramModDrafter, PredictionDrafter, ParrotDrafter, JacobiDrafter,
-    LogitsExtendDrafter, LookaheadDrafter, RecyclingDrafter,
+    NgramDrafter, SuffixDrafter, LookupDrafter, CorpusDrafter, MemoryDrafter, NgramCacheDrafter,
+    NgramSimpleDrafter, NgramMapKDrafter, NgramMapK4vDrafter, NgramModDrafter, PredictionDrafter, ParrotDrafter,
+    JacobiDrafter, LogitsExtendDrafter, LookaheadDrafter, RecyclingDrafter,
 )  # fmt: skip
 DRAFTERS: Mapping[str, Callable[..., Drafter]] = {drafter.name: drafter for drafter in _OWN}
 """The drafters of this package; a plug-in cannot take their names."""

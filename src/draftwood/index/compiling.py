@@ -34,8 +34,9 @@ _OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}  # no checks for d
 
 
 class _Helper(CPUDispatcher):
-    """A helper of kernels, compiled once for integers of all sizes: numba would do so anew for each, and for each
-    constant. Python cannot enter what is compiled for kernels: calls from there, by tests, enter a twin."""
+    """A helper of kernels, compiled once for integers of all sizes: numba would do so for each, and for each
+    constant. Python cannot enter what is compiled for kernels: calls from there, by tests, enter a twin.
+    """
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         return super().get_call_template(tuple(_widened(unliteral(kind)) for kind in args), kws)
@@ -63,9 +64,7 @@ part = njit(**_OPTIONS, inline="always")
 
 
 def compiled(signature: str, *, reorder: bool = False) -> Callable[[Any], Any]:
-    """Compile a kernel for this one signature, or load it from disk where this very code was compiled before. With
-    ``reorder`` sums may be added up in any order, which lets them use whole vectors.
-    """
+    """Compile a kernel for one signature, or load it from disk; ``reorder`` lets sums use whole vectors."""
 
     def compile_now(function: Any) -> Any:
         kernel = njit(**_OPTIONS, fastmath={"reassoc", "contract"} if reorder else False)(function)
@@ -83,9 +82,7 @@ KERNELS: list[Any] = []  # every kernel that this process has imported
 
 
 def stamp(function: Any, *options: object) -> str:
-    """Digest of the code and constants of a kernel, helpers in other modules included; of what is loaded, not of
-    files, which may have been edited since.
-    """
+    """Digest of a kernel's code and constants as loaded, helpers in other modules included."""
     parts: list[object] = [np.__version__, config.BOUNDSCHECK, config.OPT, _OPTIONS, options]
     waiting, seen = [function], set()
     while waiting:

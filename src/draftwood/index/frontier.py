@@ -62,9 +62,7 @@ def offer(order: Longs, chance: Reals, room: int, likely: float) -> np.int64:
 
 @part
 def take(order: Longs, entries: Longs, tree: NDArray[np.int32], node: int) -> np.int64:
-    """Make the likeliest candidate this node of the tree: token, parent, class. Returns its slot, or -1; what the
-    slot holds stays until the next `offer`.
-    """
+    """Make the likeliest candidate this node of the tree. Returns its slot, kept until the next `offer`, or -1."""
     waiting = order[0]
     if waiting == 0:
         return np.int64(-1)

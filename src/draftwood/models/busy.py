@@ -1,7 +1,5 @@
-"""Keep passes fast while other programs use the processor.
-
-OpenMP lets a pass's threads spin while they wait for each other. If another program holds one of their cores, a
-pass takes a hundred times as long; threads that sleep while they wait avoid this and compute the same numbers.
+"""Keep passes fast while other programs use the processor: OpenMP lets threads spin while they wait for each
+other, and if one has lost its core, a pass takes a hundred times as long. Threads that sleep avoid this.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ class Wheel:
 
     @property
     def requirement(self) -> str:
-        """The exact requirement, as pip reads it."""
         return f"{self.package}=={self.version}"
 
     @property

@@ -44,9 +44,7 @@ def _write_tokenizer(model: CatalogueModel, folder: Path) -> None:
 
 
 def _tidy_tokenizer_config(path: Path) -> None:
-    """Name the general tokenizer class, which reads ``tokenizer.json`` as it is: a model's own would rebuild the
-    tokenizer in Python, which takes seconds for 262,144 tokens.
-    """
+    """Name the general tokenizer class: a model's own would take seconds to rebuild 262,144 tokens in Python."""
     config = json.loads(path.read_text(encoding="utf-8"))
     config["tokenizer_class"] = "PreTrainedTokenizerFast"
     for argument in ("is_local", "local_files_only"):  # of the call that loaded it

@@ -38,7 +38,7 @@ def find(name: str | os.PathLike[str]) -> Path | str:
     Parameters
     ----------
     name
-        A catalogue name (``"smollm2"``), a local folder, or a hub name (``"owner/name"``); a path object: a folder.
+        A catalogue name (``"smollm2"``), a local folder, or a hub name (``"owner/name"``); a path: a folder.
 
     Raises
     ------

@@ -11,10 +11,7 @@ _KNOWN: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of a tokenizer's (token, id) pairs, added tokens included,
-    sorted by id.
-
-    ``tokenizer`` is one of transformers, or anything with a length and ``get_vocab()``. The result is remembered
-    until tokens are added: a vocabulary of 150,000 takes 0.1 s.
+    sorted by id; remembered until tokens are added, since a vocabulary of 150,000 takes 0.1 s.
     """
     size = len(tokenizer)
     try:

@@ -18,9 +18,8 @@ _NO_NETWORK = re.compile(r"connection|connect to|timed? ?out|name resolution|unr
 
 
 def download(wheels: Sequence[Wheel], folder: Path, tick: Callable[[int], None]) -> list[Path]:
-    """Let pip download these wheels, without their dependencies, into the empty ``folder``; returns them in this
-    order. ``tick`` receives the bytes present so far, from pip's growing files. `FetchError` if pip is missing or
-    fails.
+    """Let pip download these wheels, without dependencies, into the empty ``folder``; returns them in this order.
+    ``tick`` receives the bytes so far. `FetchError` if pip is missing or fails.
     """
     wheel_folder, scratch, log = folder / "wheels", folder / "scratch", folder / "pip.log"
     for new in (wheel_folder, scratch):

@@ -1,9 +1,8 @@
 """Chooses one of several drafters, or all of them together, by tokens per second.
 
-Tokens vary so much from step to step that sixteen steps tell a drafter's rate to within a quarter only. A step in
-which all drafters are asked tells more: each one's own accepted nodes show how many tokens it would have brought
-alone (its credit). So all are asked for a while. Then the drafter with the best credit is asked alone, if it beats
-asking all, and its real rate corrects its credit.
+While all are asked, each one's own accepted nodes show how many tokens it would have brought alone (its credit): a
+step with one drafter would tell little of the others. Then the drafter with the best credit is asked alone, if it
+beats asking all, and its real rate corrects its credit.
 """
 
 from __future__ import annotations

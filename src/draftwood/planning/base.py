@@ -29,9 +29,7 @@ class Limit:
 
 
 class Policy(Protocol):
-    """A rule that makes a planner draft less; of several the smallest limit counts. It never raises, and holds
-    requests by weak references only.
-    """
+    """A rule that makes a planner draft less; never raises. Of several the smallest limit counts."""
 
     @property
     def name(self) -> str:
@@ -39,8 +37,8 @@ class Policy(Protocol):
         ...
 
     def limit(self, state: State, rows: int, nodes: int) -> Limit:
-        """Return what this request may draft in the step that begins, and why; called once per step. ``rows``
-        requests share the pass; the planner and the policies before this one ask for ``nodes`` draft nodes.
+        """Return what this request may draft in the step that begins, in which ``rows`` requests share the pass
+        and the planner and the policies before ask for ``nodes`` draft nodes; called once per step.
         """
         ...
 
@@ -66,7 +64,6 @@ class TreePlanner(ABC):
         self._limits: list[list[Limit]] = []
 
     def open(self) -> Self:
-        """Return a session."""
         return copy.copy(self)
 
     @abstractmethod

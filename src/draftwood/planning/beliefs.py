@@ -111,12 +111,11 @@ class Rates:
 
 
 def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:
-    """Return the evidence class of each proposed draft node whose parent was accepted, and whether it was
+    """Return the evidence class of each draft node whose parent was accepted, scored or not, and whether it was
     right.
 
-    The target's choice at the parent decides, so unscored nodes count too. A node of several drafters is a label
-    of the one whose belief, the largest, it carries: the largest of several estimates is on average too large
-    otherwise.
+    A node of several drafters is a label of the one whose belief, the largest, it carries: the largest of several
+    estimates is on average too large otherwise.
     """
     proposal = lesson.proposal
     if not len(proposal):

@@ -15,10 +15,7 @@ _BURST = 16  # a step's saving is capped at this many times the cost of asking
 
 class Cooldown:
     """Decides in each step whether to ask the drafters, by the average seconds per step that drafts save and
-    asking adds.
-
-    Asking adds the overhead of steps with drafters minus that of steps without: all their time but the target's
-    pass.
+    asking adds to everything but the target's pass.
     """
 
     def __init__(self) -> None:
@@ -44,9 +41,7 @@ class Cooldown:
         return not self._left
 
     def learn(self, gain: float, plain: float, *, keep_on: bool) -> None:
-        """Record that a step's draft saves ``gain`` seconds (``plain``: those of a plain pass); start a cooldown
-        if the average is too low, unless drafts are to ``keep_on``.
-        """
+        """Record that a draft saves ``gain`` seconds of a step (``plain``: a plain pass); may start a cooldown."""
         if not self.cost:
             return
         gain = min(gain, _BURST * self.cost)

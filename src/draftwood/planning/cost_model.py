@@ -1,9 +1,8 @@
 """The cost model: how many seconds a pass takes now, a measured or guessed curve corrected by every pass.
 
-The correction, a logarithm at each power of two of the width (tokens of a pass), is followed by a Kalman filter.
-By its prior all widths probably become slower together, or one does with its neighbours. An outlier is clipped and
-raises the weight of the next passes; if the next one is off to the same side by at least half as much, the machine
-has changed, and all widths are measured again.
+A Kalman filter follows the correction, a logarithm at each power of two of the width (tokens of a pass). An
+outlier is clipped and raises the weight of the next passes; if the next one is off to the same side by at least
+half as much, the machine has changed, and all widths are measured again.
 """
 
 from __future__ import annotations

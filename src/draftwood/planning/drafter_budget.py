@@ -52,9 +52,8 @@ class DrafterBudget:
         self, states: Sequence[State], rankings: Sequence[Ranking], times: Doubles, best: int,
         apart: Container[str] = (),
     ) -> None:  # fmt: skip
-        """Update the averages of each drafter asked in this step, except labels in ``apart``, and start or end its
-        pause. ``times`` (float64[n + 1]): the pass's seconds by the number of candidates scored, of which it will
-        score ``best``.
+        """Learn from a step what each drafter costs and saves, labels in ``apart`` left out. ``times`` (float64[n
+        + 1]): the pass's seconds by the number of candidates scored, of which it will score ``best``.
         """
         costs: dict[str, float] = {}
         for state in states:

@@ -1,7 +1,5 @@
-"""The default planner: scores the number of candidates that gives the most expected tokens per second.
-
-Candidates are ordered by probability. For each number of them the expected tokens are divided by the expected
-seconds; all are compared, because costs rise in jumps. LOG.md compares this rule with others.
+"""The default planner: scores the number of candidates that gives the most expected tokens per second. All numbers
+are compared, because costs rise in jumps; LOG.md compares this rule with others.
 """
 
 from __future__ import annotations

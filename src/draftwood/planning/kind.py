@@ -1,7 +1,5 @@
-"""Recognises the kind of a text (code, prose, chat or structured) by the shape of its lines.
-
-Each line, by its length, is a record (JSON, tables, logs, markup), a statement of a program, or words; if words
-win, short turns and conversational words tell a chat from prose.
+"""Recognises the kind of a text by its lines, each a record (JSON, tables, logs, markup), a statement of a
+program, or words; if words win, short turns and conversational words tell a chat from prose.
 """
 
 from __future__ import annotations
@@ -71,8 +69,8 @@ _WIDE = 160  # characters of a line that are classified
 
 
 def kind_of(text: str) -> str:
-    """Return one of `KINDS` for the last `LOOKED_AT` characters of a text, template tokens included; those before
-    tell whose turn it is. An empty text is prose.
+    """Return one of `KINDS` for the last `LOOKED_AT` characters of a text with its template; empty text is
+    prose.
     """
     turns = _turns(text)
     said = "".join(body for _, body in turns)[-LOOKED_AT:]

@@ -14,10 +14,8 @@ _every: WeakSet[Learned] = WeakSet()
 
 
 class Learned:
-    """Acceptance rates of drafters on one target, and the seconds that its passes take.
-
-    They start from ``beliefs`` and a measured ``curve``, else from drafters' priors and a guess. Planners hold
-    ``lock`` while they read or learn, since several threads may decode with one target.
+    """Acceptance rates of drafters on one target, from ``beliefs`` on, and the seconds of its passes, from a
+    measured ``curve`` or a guess on. Planners hold ``lock``, since several threads may decode with one target.
     """
 
     def __init__(self, beliefs: Beliefs | None = None, curve: CostCurve | None = None) -> None:

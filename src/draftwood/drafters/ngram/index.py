@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.drafters.ngram.grow_kernel import advance, grow
-from draftwood.drafters.ngram.kernel import CLASSES, DISTINCT, FREQUENT, HEAD, REACH, READ
+from draftwood.drafters.ngram.kernel import CLASSES, FREQUENT, HEAD, REACH, READ
 from draftwood.errors import UsageError
 from draftwood.index.accept_rates import for_kernel
 
@@ -40,7 +40,6 @@ class Cursor:
         return int(self.state[3])
 
     def copy(self) -> Self:
-        """Return an independent copy."""
         twin = type(self)()
         twin.tail, twin.state = self.tail, self.state.copy()
         return twin
@@ -156,16 +155,10 @@ class NgramIndex:
         return out[:, :n], belief[:n]
 
     def copy(self) -> Self:
-        """Return an independent copy."""
         twin = object.__new__(type(self))
         for name, array in self.__dict__.items():
             setattr(twin, name, array.copy())
         return twin
-
-    @property
-    def distinct(self) -> int:
-        """Different tokens read."""
-        return int(self._head[DISTINCT])
 
 
 def _joined(cursor: Cursor, ids: Sequence[int] | NDArray[Any]) -> tuple[Ints, int]:

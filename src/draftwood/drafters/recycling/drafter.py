@@ -113,7 +113,6 @@ class RecyclingSession(TextSession):
         return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
 
     def _static(self, nodes: int, accept_rates: Floats) -> TokenTree:
-        """Fill the paper's tree."""
         length = len(self.text)
         last = self.text[-1:]
 

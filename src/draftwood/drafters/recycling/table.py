@@ -26,12 +26,10 @@ class RecycledTable:
         self._head = np.zeros(2, dtype=np.int64)
 
     def __len__(self) -> int:
-        """Contexts that it holds."""
         return int(self._head[USED])
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes."""
         return sum(column.nbytes for column in self._places)
 
     def record(
@@ -97,7 +95,6 @@ class RecycledTable:
         return out[:, :n], belief[:n]
 
     def copy(self) -> Self:
-        """Return an independent copy."""
         twin = type(self)()
         twin._places = tuple(column.copy() for column in self._places)
         twin._head = self._head.copy()

@@ -1,7 +1,5 @@
-"""Suffix automaton over token ids, online: the longest suffix of a text that occurred before, and where.
-
-Source: Blumer et al., "The smallest automaton recognizing the subwords of a text" (1985); its use for drafting:
-SAM Decoding, arXiv 2411.10666. Importing this module imports numba.
+"""Suffix automaton over token ids, online (Blumer et al., 1985; for drafting: SAM Decoding, arXiv 2411.10666).
+Imports numba.
 """
 
 from __future__ import annotations
@@ -26,10 +24,9 @@ _ROWS = 1024  # of each array at first: 32 KiB
 class SuffixAutomaton:
     """The suffixes of a growing text, and where the longest of them that occurred before did so last.
 
-    Reading a token costs amortised constant time (about 0.15 microseconds at 100,000 tokens), a match and its copy
-    a few microseconds at any length. Memory is about 60 bytes per token, a hundred for tiny alphabets. ``refresh``
-    of the longest suffixes are told of each new place where they end: with 16, two of 100,000 matches in source
-    code pointed to an older occurrence than the latest.
+    Reading a token costs amortised constant time, a match a few microseconds; memory is about 60 bytes per token.
+    Of each new place ``refresh`` of the longest suffixes are told: with 16, two of 100,000 matches in source code
+    pointed to an older occurrence than the latest.
     """
 
     def __init__(self, ids: Sequence[int] | NDArray[Any] = (), *, refresh: int = 16) -> None:
@@ -49,7 +46,6 @@ class SuffixAutomaton:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, spare room included."""
         return int(self._states.nbytes + self._edges.nbytes + self._head.nbytes)
 
     @property
@@ -74,12 +70,11 @@ class SuffixAutomaton:
         self._match = (length, end)
 
     def match(self) -> tuple[int, int]:
-        """Return the length of the longest suffix that occurred before, and the index of that occurrence's last
-        token.
+        """Return the length of the longest suffix that occurred before (0: none), and the index of that
+        occurrence's last token.
 
-        The length is exact; 0, with index -1, if the last token is new. The suffix may overlap its occurrence,
-        which on ordinary text is the latest: in full, the latest among those at which at most ``refresh`` classes
-        of suffixes, this one and longer, had occurred before (suffixes are of one class while they occur equally
+        On ordinary text it is the latest occurrence; in full, the latest at which at most ``refresh`` classes of
+        suffixes, this one and longer, had occurred before (suffixes are of one class while they occur equally
         often).
         """
         return self._match
@@ -122,7 +117,6 @@ class SuffixAutomaton:
         self.append(kept)
 
     def copy(self) -> Self:
-        """Return an independent copy."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._states, twin._edges, twin._head = self._states.copy(), self._edges.copy(), self._head.copy()

@@ -24,7 +24,6 @@ class NaiveSuffix:
         return len(self.text)
 
     def append(self, ids: Iterable[int]) -> None:
-        """Read more text."""
         self.text += (int(i) for i in ids)
 
     def match(self) -> tuple[int, int]:
@@ -45,9 +44,7 @@ class NaiveSuffix:
         return length
 
     def _refreshed(self, end: int, length: int) -> bool:
-        """Was the suffix of this length told that it ends at ``end``? New suffixes are one class, which always is
-        told; each length of an earlier occurrence starts another.
-        """
+        """Was the suffix of this length among the ``refresh`` classes told that they end at ``end``?"""
         earlier = {self._common_suffix(before, end) for before in range(end)}
         return self.refresh is None or sum(other >= length for other in earlier) <= self.refresh
 
@@ -114,9 +111,7 @@ class NaiveSuffix:
         return [end for end in range(size - 1, len(self.text)) if self.text[end + 1 - size : end + 1] == string]
 
     def truncate(self, length: int) -> None:
-        """Cut the text to its first ``length`` tokens."""
         del self.text[length:]
 
     def copy(self) -> Self:
-        """Return an independent copy."""
         return type(self)(self.text, refresh=self.refresh)
