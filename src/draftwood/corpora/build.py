@@ -174,10 +174,8 @@ def _cuts(ends: NDArray[np.int64], width: int, memory: int) -> list[int]:
     most = min(int(memory * _MEMORY_SHARE) // bytes_per_token(width), MOST_BYTES // width)
     total, longest = int(ends[-1]), int(np.diff(ends, prepend=0).max())
     parts = -(-total // max(most, 1))
-    if longest > MOST_BYTES // width:
-        raise UsageError(
-            f"a document holds {longest:,} tokens and the most is {MOST_BYTES // width:,}: split its file"
-        )
+    if longest > (limit := MOST_BYTES // width):
+        raise UsageError(f"a document holds {longest:,} tokens and the most is {limit:,}: split its file")
     if longest > most or parts > MOST_PARTS:
         need = max(longest, -(-total // MOST_PARTS)) * bytes_per_token(width) / _MEMORY_SHARE
         raise UsageError(

@@ -136,9 +136,7 @@ class _Cache(FunctionCache):
         with suppress(OSError):
             super().save_overload(sig, data)
             folder = Path(self.cache_path)
-            versions = sorted(
-                folder.glob(f"{self._impl.kernel}-*.nbi"), key=lambda path: path.stat().st_mtime, reverse=True
-            )
+            versions = sorted(folder.glob(f"{self._impl.kernel}-*.nbi"), key=lambda path: -path.stat().st_mtime)
             for version in versions[_KEPT:]:
                 for file in folder.glob(f"{version.stem}.*"):
                     file.unlink()  # who is about to load it compiles it anew

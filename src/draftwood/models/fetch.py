@@ -62,9 +62,7 @@ def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -
     if not force and fault(folder, model, checksums=True) is None:
         return folder
     if missing := [package for package in _NEEDED if importlib.util.find_spec(package) is None]:
-        raise FetchError(
-            f'fetching needs {", ".join(missing)}: run pip install "draftwood[transformers]" and try again'
-        )
+        raise FetchError(f'fetching needs {", ".join(missing)}: run pip install "draftwood[transformers]" first')
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _require_space(model, folder.parent)

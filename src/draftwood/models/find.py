@@ -48,9 +48,7 @@ def find(name: str | os.PathLike[str]) -> Path | str:
         A single word that is neither in the catalogue nor a folder.
     """
     if not isinstance(name, str | os.PathLike):
-        raise UsageError(
-            f"a model's name is text or a path, not {type(name).__name__}: give 'smollm2', for example"
-        )
+        raise UsageError(f"a model's name is text or a path, not {type(name).__name__}: give 'smollm2', say")
     if isinstance(name, str):
         if name in CATALOGUE:
             return _find_fetched(CATALOGUE[name])
@@ -106,9 +104,7 @@ def _find_folder(folder: Path) -> Path:
     if not folder.is_dir():
         raise ModelError(f"{folder} is a file: name the transformers folder that holds the model")
     if not (folder / "config.json").is_file():
-        raise ModelError(
-            f"{folder} is no model folder: config.json is missing (name a folder that transformers wrote)"
-        )
+        raise ModelError(f"{folder} is no model folder: config.json is missing (name one that transformers wrote)")
     return folder
 
 

@@ -124,9 +124,8 @@ def _settings(place: Path | str) -> dict[str, bool]:
 def _require_packages() -> None:
     missing = [package for package in ("torch", "transformers") if importlib.util.find_spec(package) is None]
     if missing:
-        raise ModelError(
-            f'loading a model needs {" and ".join(missing)}: run pip install "draftwood[transformers]"'
-        )
+        wanted = " and ".join(missing)
+        raise ModelError(f'loading a model needs {wanted}: run pip install "draftwood[transformers]"')
 
 
 def _device(name: str | None) -> torch.device:

@@ -29,7 +29,7 @@ class Limit:
 
 
 class Policy(Protocol):
-    """A rule that makes a planner draft less; never raises. Of several the smallest limit counts."""
+    """Makes a planner draft less; never raises, holds requests weakly. Of several the smallest limit counts."""
 
     @property
     def name(self) -> str:

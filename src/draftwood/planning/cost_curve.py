@@ -40,9 +40,8 @@ class CostCurve:
         self._points = {c: {n: float(points[c][n]) for n in sorted(points[c])} for c in sorted(points)}
         for context, n, seconds in self.points():
             if context < 0 or not _is_cost(n, seconds):
-                raise UsageError(
-                    f"a pass over {n} tokens at context {context} cannot take {seconds} s: measure it again"
-                )
+                place = f"a pass over {n} tokens at context {context}"
+                raise UsageError(f"{place} cannot take {seconds} s: measure it again")
         self._contexts = list(self._points)
         self._widest = max(n for _, n, _ in self.points())
         # The values at every n are tabulated for each context, as they are looked up in every step: as an array
@@ -88,9 +87,8 @@ class CostCurve:
                 CostCurve({context: {n: seconds}})
             except (KeyError, TypeError, ValueError) as error:
                 said = f"{error} is missing" if isinstance(error, KeyError) else str(error).partition(":")[0]
-                raise RecordError(
-                    f"{path}, line {number}: this pass row is broken ({said}): measure it again"
-                ) from error
+                wrong = f"{path}, line {number}: this pass row is broken"
+                raise RecordError(f"{wrong} ({said}): measure it again") from error
             points.setdefault(context, {})[n] = seconds
         if not points:
             raise RecordError(f"{path} holds no pass rows, so it is no profile: {_MAKE_ONE}")

@@ -64,9 +64,8 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
         elif name not in PLANNERS:
             raise UnknownNameError("planner", name, [*PLANNERS, *POLICIES])
         elif base is not None:
-            raise UsageError(
-                f"planner {spec!r} names two planners, {base[0]!r} and {name!r}: only policies add up"
-            )
+            both = f"{base[0]!r} and {name!r}"
+            raise UsageError(f"planner {spec!r} names two planners, {both}: only policies add up")
         else:
             base = (name, options)
     name, options = base or (DEFAULT, [])
