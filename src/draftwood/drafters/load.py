@@ -189,7 +189,7 @@ def _checked(drafter: Any, what: str) -> Drafter:
         raise DrafterError(f"{what}: 'name' must be a string that is not empty, not {drafter.name!r}")
     prior = drafter.prior
     if not isinstance(prior, np.ndarray) or prior.dtype != np.float32 or prior.ndim != 1 or not prior.size:
-        raise DrafterError(f"{what}: 'prior' must be a float32 array of one dimension, one per evidence class")
+        raise DrafterError(f"{what}: 'prior' must be a float32 array, one number per evidence class")
     if not ((prior >= 0) & (prior <= 1)).all():
         raise DrafterError(f"{what}: 'prior' must hold probabilities")
     if not isinstance(drafter.needs, Needs):
