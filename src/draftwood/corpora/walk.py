@@ -13,9 +13,7 @@ from typing import Any
 
 from draftwood.errors import UsageError
 
-IGNORED, LINKS, LARGE, BINARY, UNREADABLE, EMPTY = (
-    "ignored", "links", "too large", "binary", "unreadable", "empty",
-)  # fmt: skip
+IGNORED, LINKS, LARGE, BINARY, UNREADABLE, EMPTY = "ignored", "links", "too large", "binary", "unreadable", "empty"
 """Why something was left out. An ignored folder counts once."""
 
 MAX_BYTES = 8 << 20  # larger files of folders are left out: they are data, seldom text that an answer copies

@@ -56,10 +56,9 @@ def _read_weights(folder: Path, gguf: str) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
+    how = {"dtype": torch.float32, "local_files_only": True}
     with _no_bar_while_dequantising():
-        return AutoModelForCausalLM.from_pretrained(
-            folder, gguf_file=gguf, dtype=torch.float32, local_files_only=True
-        )
+        return AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf, **how)
 
 
 @contextmanager

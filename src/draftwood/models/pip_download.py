@@ -48,10 +48,9 @@ def _start_pip(arguments: list[str], scratch: Path, output: int) -> subprocess.P
     command = [sys.executable, "-m", "pip", "download", *quiet, *arguments]
     # Each operating system reads one of these names of the temporary folder.
     surroundings = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))}
+    nothing, both = subprocess.DEVNULL, subprocess.STDOUT
     try:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=surroundings
-        )
+        return subprocess.Popen(command, stdin=nothing, stdout=output, stderr=both, env=surroundings)
     except OSError as error:
         raise FetchError(f"this Python cannot start its own pip ({error}); check {sys.executable}") from error
 
@@ -69,9 +68,8 @@ def _found(folder: Path, wheel: Wheel) -> Path:
     path = folder / wheel.filename
     if not path.is_file():
         present = ", ".join(sorted(p.name for p in folder.iterdir())) or "nothing"
-        raise FetchError(
-            f"pip brought {present} instead of {wheel.filename}: check pip's index settings (pip config list)"
-        )
+        instead = f"pip brought {present} instead of {wheel.filename}"
+        raise FetchError(f"{instead}: check pip's index settings (pip config list)")
     return path
 
 

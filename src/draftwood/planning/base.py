@@ -113,10 +113,8 @@ class TreePlanner(ABC):
             for state, trees in zip(states, proposals, strict=True)
         ]
         if self.policies:
-            rankings = [
-                self._held(state, ranking, limits)
-                for state, ranking, limits in zip(states, rankings, self._limits, strict=True)
-            ]
+            held = zip(states, rankings, self._limits, strict=True)
+            rankings = [self._held(state, ranking, limits) for state, ranking, limits in held]
         counts = self.choose(states, rankings)
         for i, (state, ranking, count) in enumerate(zip(states, rankings, counts, strict=True)):
             if state.traced:
