@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.drafters.ngram.index import Cursor, NgramIndex
-from draftwood.drafters.ngram.kernel import CLASSES, FREQUENT, REACH
+from draftwood.drafters.ngram.kernel import CLASSES, DISTINCT, FREQUENT, REACH
 from draftwood.drafters.ngram.naive import NaiveNgram
 from draftwood.errors import IntegrityError, UsageError
 
@@ -134,7 +134,7 @@ def test_reading_in_pieces_is_reading_at_once() -> None:
     once.read(text, a)
     for start in range(0, len(text), 7):
         pieces.read(text[start : start + 7], b)
-    assert once.distinct == pieces.distinct == len(set(text.tolist()))
+    assert once._head[DISTINCT] == pieces._head[DISTINCT] == len(set(text.tolist()))
     assert (once.text == pieces.text).all()
     assert grown(once, a, 30, 10, 12) == grown(pieces, b, 30, 10, 12)
 

@@ -26,8 +26,7 @@ from draftwood.models.fingerprint import tokenizer_fingerprint
 Ints = NDArray[np.int32]
 Progress = Callable[[int, int, str], None]
 
-MOST_PARTS = 32
-"""A lookup searches every part, so many small ones would be slow."""
+MOST_PARTS = 32  # A lookup searches every part, so many small ones would be slow
 
 _BATCH = 1 << 20  # characters per call of the tokenizer, which uses several threads
 _MEMORY_SHARE = 0.8  # of the free memory; the rest is for the system and the disk cache
@@ -35,14 +34,10 @@ _MEMORY_SHARE = 0.8  # of the free memory; the rest is for the system and the di
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which contents of the given paths become documents.
+    """Which contents of the given paths become documents."""
 
-    Of records these ``fields`` do, by default `draftwood.corpora.texts.FIELDS`; if some are named, the ``.jsonl``
-    files of folders are read as records too. Files in folders that are larger than ``max_bytes`` are left out.
-    """
-
-    fields: tuple[str, ...] = ()
-    max_bytes: int = MAX_BYTES
+    fields: tuple[str, ...] = ()  # of records; if some are named, ``.jsonl`` files of folders are records too
+    max_bytes: int = MAX_BYTES  # larger files of folders are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,41 +50,18 @@ class Built:
 
 
 def build(
-    paths: Sequence[Path],
-    output: Path,
-    tokenizer: Any,
-    *,
-    model: str | None = None,
-    choice: Choice | None = None,
-    base: Corpus | None = None,
-    progress: Progress = lambda *_: None,
-) -> Built:
-    """Build a corpus file, whole or not at all.
+    paths: Sequence[Path], output: Path, tokenizer: Any, *, model: str | None = None,
+    choice: Choice | None = None, base: Corpus | None = None, progress: Progress = lambda *_: None,
+) -> Built:  # fmt: skip
+    """Build a corpus file from folders, files and records (``.jsonl``), whole or not at all.
 
-    Parameters
-    ----------
-    paths
-        Folders, files, and files of records (``.jsonl``).
-    output
-        Replaced if it exists. Its folder also holds a temporary file of 4 bytes per token.
-    tokenizer, model
-        A tokenizer of transformers, and the name by which `draftwood.models.load_tokenizer` finds it again.
-    base
-        A corpus whose documents are kept, except those that this run reads under the same name.
-    progress
-        Called with the bytes done, all bytes, and what comes next.
-
-    Raises
-    ------
-    UsageError
-        For paths that cannot be read, hold no text, or hold more than this machine can sort; without the
-        libraries of ``draftwood[corpus]``.
-    RecordError
-        For broken records.
-    VocabularyError
-        If ``base`` was made with another tokenizer.
-    FileFormatError
-        If ``base`` is damaged, or the file cannot be written; what stood there before is untouched.
+    ``output`` is replaced if it exists; its folder also holds a temporary file of 4 bytes per token. ``tokenizer``
+    is one of transformers, ``model`` the name by which `draftwood.models.load_tokenizer` finds it again. Documents
+    of ``base`` are kept, except those that this run reads under the same name. ``progress`` is called with the
+    bytes done, all bytes, and what comes next. Raises `UsageError` for paths that cannot be read, hold no text, or
+    hold more than this machine can sort, and without the libraries of ``draftwood[corpus]``; `RecordError` for
+    broken records; `VocabularyError` if ``base`` was made with another tokenizer; `FileFormatError` if ``base`` is
+    damaged or the file cannot be written.
     """
     missing = [name for name in ("pathspec", "psutil", "pydivsufsort") if importlib.util.find_spec(name) is None]
     if missing:
@@ -148,7 +120,6 @@ class _Gathered:
                 self.add(name, base.ids(number))
 
     def tokens(self) -> Ints:
-        """Return all ids, mapped."""
         return np.asarray(np.memmap(self._file, dtype=np.int32, mode="r"))
 
 
@@ -156,30 +127,26 @@ def _read(
     found: Sequence[Source], fields: Sequence[str], skipped: Counter[str], tokenizer: Any, gathered: _Gathered,
     progress: Progress,
 ) -> None:  # fmt: skip
-    total, done = sum(source.size for source in found), 0
-    names: list[str] = []
-    texts: list[str] = []
-    characters = 0
-
-    def flush() -> None:
-        if texts:
-            found = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)
-            for name, document in zip(names, found["input_ids"], strict=True):
-                gathered.add(name, document)
-        names.clear()
-        texts.clear()
-
+    total, done, characters = sum(source.size for source in found), 0, 0
+    batch: list[tuple[str, str]] = []
     for source in found:
         progress(done, total, source.name)
         for name, text in documents(source, fields, skipped):
-            names.append(name)
-            texts.append(text)
+            batch.append((name, text))
             characters += len(text)
             if characters >= _BATCH:
-                flush()
-                characters = 0
+                _tokenise(batch, tokenizer, gathered)
+                batch, characters = [], 0
         done += source.size
-    flush()
+    _tokenise(batch, tokenizer, gathered)
+
+
+def _tokenise(batch: Sequence[tuple[str, str]], tokenizer: Any, gathered: _Gathered) -> None:
+    if batch:
+        texts = [text for _, text in batch]
+        found = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)
+        for (name, _), ids in zip(batch, found["input_ids"], strict=True):
+            gathered.add(name, ids)
 
 
 def _write(output: Path, gathered: _Gathered, about: dict[str, Any], progress: Progress) -> None:
@@ -207,10 +174,8 @@ def _cuts(ends: NDArray[np.int64], width: int, memory: int) -> list[int]:
     most = min(int(memory * _MEMORY_SHARE) // bytes_per_token(width), MOST_BYTES // width)
     total, longest = int(ends[-1]), int(np.diff(ends, prepend=0).max())
     parts = -(-total // max(most, 1))
-    if longest > MOST_BYTES // width:
-        raise UsageError(
-            f"a document holds {longest:,} tokens and the most is {MOST_BYTES // width:,}: split its file"
-        )
+    if longest > (limit := MOST_BYTES // width):
+        raise UsageError(f"a document holds {longest:,} tokens and the most is {limit:,}: split its file")
     if longest > most or parts > MOST_PARTS:
         need = max(longest, -(-total // MOST_PARTS)) * bytes_per_token(width) / _MEMORY_SHARE
         raise UsageError(

@@ -1,10 +1,5 @@
-"""Suffix arrays of token ids, made by libdivsufsort, which sorts strings of bytes.
-
-Each id is replaced by its rank, written as two or three big-endian bytes. Strings of bytes then sort as strings of
-ids do; of the sorted suffixes, those that begin at a multiple of the width are kept. Two bytes suffice for 65,535
-different ids.
-
-Source of the library: Yuta Mori, libdivsufsort; bound to Python by pydivsufsort.
+"""Suffix arrays of token ids by libdivsufsort (Yuta Mori; pydivsufsort), which sorts strings of bytes: each id
+becomes its rank in two or three big-endian bytes, and suffixes that begin at a multiple of the width are kept.
 """
 
 from __future__ import annotations
@@ -20,8 +15,7 @@ from draftwood.drafters.corpus.file import BORDER
 
 Ints = NDArray[np.int32]
 
-MOST_BYTES = (1 << 31) - 1
-"""Most bytes that can be sorted at once: libdivsufsort returns places as int32."""
+MOST_BYTES = (1 << 31) - 1  # most bytes that can be sorted at once: libdivsufsort returns places as int32
 
 _PIECE = 1 << 22
 
@@ -46,10 +40,9 @@ def bytes_per_token(width: int) -> int:
 
 
 def suffix_array(tokens: Ints, used: NDArray[np.bool_] | None = None) -> Ints:
-    """Return the places, int32[m], of all tokens but borders, sorted by the text from there on.
-
-    ``tokens``, int32[n], are ids with `BORDER` after each document, at most `MOST_BYTES` / `width_of`. ``used``
-    is `used_ids` of these tokens or of more, by default of these. Ctrl-C interrupts the sorting.
+    """Return the places, int32[m], of all tokens but borders, sorted by the text from there on. ``tokens``
+    int32[n] has `BORDER` after each document; ``used`` is `used_ids` of these or more tokens. Ctrl-C interrupts
+    the sorting.
     """
     if not len(tokens):
         return np.empty(0, dtype=np.int32)

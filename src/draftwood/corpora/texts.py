@@ -18,11 +18,9 @@ _SHOWN = 80
 
 
 def documents(source: Source, fields: Sequence[str], skipped: Counter[str]) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of each document of a file.
-
-    Each of ``fields`` (empty: `FIELDS`) of a record is a document. ``skipped`` counts files that are binary (a
-    zero byte, or no UTF-8), unreadable or empty, and records without text. Raises `RecordError` for a line of
-    records that is no JSON object or a field that is no text, and `UsageError` if no record has any of the fields.
+    """Yield (name, text) of each document of a file; of records, each of ``fields`` (empty: `FIELDS`) is one.
+    ``skipped`` counts what is binary, unreadable or empty. `RecordError` for broken records, `UsageError` if none
+    has a field.
     """
     if source.records:
         yield from _records(source, fields, skipped)
@@ -52,9 +50,8 @@ def _records(source: Source, fields: Sequence[str], skipped: Counter[str]) -> It
         held = held or bool(texts)
         for field, text in texts:
             if not isinstance(text, str):
-                raise RecordError(
-                    f"{source.path}, line {number}: {field!r} is no text: choose another field with --field"
-                )
+                place = f"{source.path}, line {number}"
+                raise RecordError(f"{place}: {field!r} is no text: choose another field with --field")
             if text:
                 name = f"{source.name}:{number}" + f".{field}" * (len(named) > 1)
                 yield name, text.encode("utf-8", "replace").decode()  # JSON can spell half a character
@@ -79,9 +76,8 @@ def _object(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
     except ValueError as error:
-        raise RecordError(
-            f"{path}, line {number}: no JSON ({line.strip()[:_SHOWN]!r}): mend or remove the line"
-        ) from error
+        shown = line.strip()[:_SHOWN]
+        raise RecordError(f"{path}, line {number}: no JSON ({shown!r}): mend or remove the line") from error
     if not isinstance(found, dict):
         raise RecordError(f"{path}, line {number}: {type(found).__name__} instead of an object: mend the line")
     return found

@@ -13,13 +13,10 @@ from typing import Any
 
 from draftwood.errors import UsageError
 
-IGNORED, LINKS, LARGE, BINARY, UNREADABLE, EMPTY = (
-    "ignored", "links", "too large", "binary", "unreadable", "empty",
-)  # fmt: skip
+IGNORED, LINKS, LARGE, BINARY, UNREADABLE, EMPTY = "ignored", "links", "too large", "binary", "unreadable", "empty"
 """Why something was left out. An ignored folder counts once."""
 
-MAX_BYTES = 8 << 20
-"""Larger files of folders are left out: they are data, seldom text that an answer copies."""
+MAX_BYTES = 8 << 20  # larger files of folders are left out: they are data, seldom text that an answer copies
 
 Rules = tuple[tuple[Path, Any], ...]  # folder and what its .gitignore says, the deepest last
 
@@ -35,33 +32,16 @@ class Source:
 
 
 def sources(
-    paths: Sequence[Path],
-    max_bytes: int,
-    skipped: Counter[str],
-    *,
-    records: bool = False,
+    paths: Sequence[Path], max_bytes: int, skipped: Counter[str], *, records: bool = False,
     leave: Iterable[Path] = (),
-) -> list[Source]:
-    """List the files of a corpus, sorted within each path, each file once.
+) -> list[Source]:  # fmt: skip
+    """List the files of a corpus, sorted within each path, each file once and without those to ``leave`` out.
 
-    Folders are walked without ``.git``, links, and what ``.gitignore`` files of any level name. A file that is
-    named itself is taken even if it is ignored; one whose name ends in ``.jsonl`` is read as records.
-
-    Parameters
-    ----------
-    max_bytes
-        Larger files of folders are left out.
-    skipped
-        Counts what was left out, by reason.
-    records
-        Also read the ``.jsonl`` files of folders as records.
-    leave
-        Files to leave out, such as the corpus itself.
-
-    Raises
-    ------
-    UsageError
-        For a path that is missing, cannot be read, or is neither a file nor a folder.
+    Folders are walked without ``.git``, links, files larger than ``max_bytes``, and what ``.gitignore`` files of
+    any level name; with ``records`` their ``.jsonl`` files are read as records. A file that is named itself is
+    taken even if it is ignored; one whose name ends in ``.jsonl`` is read as records. ``skipped`` counts what was
+    left out, by reason. Raises `UsageError` for a path that is missing, cannot be read, or is neither a file nor a
+    folder.
     """
     taken = {path.resolve() for path in leave}
     found = []

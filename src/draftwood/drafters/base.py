@@ -28,9 +28,8 @@ from draftwood.tree import TokenTree
 
 
 class BaseDrafter(ABC):
-    """A drafter that needs nothing from the target and has one evidence class. Subclass as a frozen dataclass.
-
-    The fields of the dataclass are the options that users write after the name (``name:key=value``).
+    """A drafter that needs nothing from the target and has one evidence class. Subclass as a frozen dataclass,
+    whose fields are the options that users write after the name (``name:key=value``).
     """
 
     name: ClassVar[str]
@@ -85,15 +84,10 @@ def read_rates(module_file: str) -> Floats:
 
 
 def draft_tree(
-    tokens: NDArray[np.int32],
-    evidence: NDArray[np.int16],
-    belief: Floats,
+    tokens: NDArray[np.int32], evidence: NDArray[np.int16], belief: Floats,
     parents: NDArray[np.int32] | None = None,
-) -> TokenTree:
-    """Return a tree of draft nodes; without ``parents`` it is a chain.
-
-    Runs in every step, so the columns that are equal in all such trees are cached by size.
-    """
+) -> TokenTree:  # fmt: skip
+    """Return a tree of draft nodes, a chain without ``parents``; columns that all such trees share are cached."""
     chain, source, nan, drafts = _shared(len(tokens))
     is_chain = parents is None or bool((parents == chain).all())
     up = chain if parents is None else parents
@@ -147,9 +141,8 @@ class BaseSession(ABC):
 
 
 class TextSession(BaseSession):
-    """A session that holds the committed text and learns from tokens only.
-
-    Subclasses write `draft`, and override `extend`, `truncate` and `fork` where they index the text.
+    """A session that holds the committed text and learns from tokens only. Subclasses write `draft`, and override
+    `extend`, `truncate` and `fork` where they index the text.
     """
 
     def __init__(self, ids: Sequence[int] | NDArray[Any] = ()) -> None:
@@ -188,13 +181,7 @@ class TextSession(BaseSession):
 
 
 class AnswerSession(TextSession):
-    """Follows the committed text and remembers where the latest answer begins.
-
-    Attributes
-    ----------
-    start
-        Index of the answer's first token; the length of the text while no answer has begun.
-    """
+    """Follows the committed text and remembers where the latest answer begins: ``start``, or the text's length."""
 
     start = 0
 

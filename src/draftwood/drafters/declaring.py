@@ -20,19 +20,10 @@ _known: dict[int, tuple[weakref.ref[Any], Declaration]] = {}
 
 
 def declared(drafter: Any) -> Declaration:
-    """Return what a drafter declares; read once per drafter, so later changes have no effect.
+    """Return what a drafter (or a `Declaration`) declares; read once per drafter, so later changes have no
+    effect.
 
-    Parameters
-    ----------
-    drafter
-        A drafter; a `Declaration` is returned as it is.
-
-    Raises
-    ------
-    DrafterError
-        If a declaration is of the wrong type.
-    Exception
-        Whatever the drafter's own code raises.
+    Raises `DrafterError` for a declaration of the wrong type, and whatever the drafter's own code raises.
     """
     if isinstance(drafter, Declaration):
         return drafter
@@ -57,13 +48,7 @@ def _read(drafter: Drafter) -> Declaration:
 
 
 def takes_of(drafter: Any) -> Takes:
-    """Return which of the user's texts this drafter takes; a drafter without ``takes`` takes none.
-
-    Raises
-    ------
-    DrafterError
-        If ``takes`` is no `Takes`, or the drafter has no ``with_user_texts``.
-    """
+    """Return which of the user's texts this drafter takes; a drafter without ``takes`` takes none."""
     takes = getattr(drafter, "takes", Takes())
     if not isinstance(takes, Takes):
         raise DrafterError(f"drafter {drafter.name!r}: 'takes' must be a draftwood.contracts.Takes, not {takes!r}")
@@ -73,13 +58,7 @@ def takes_of(drafter: Any) -> Takes:
 
 
 def files_of(drafter: Any) -> Sequence[TokenFile]:
-    """Return the files that this drafter declares to have opened.
-
-    Raises
-    ------
-    DrafterError
-        If one of ``files`` is no `TokenFile`.
-    """
+    """Return the files that this drafter declares to have opened."""
     files: Sequence[TokenFile] = getattr(drafter, "files", ())
     if not all(isinstance(file, TokenFile) for file in files):
         raise DrafterError(f"drafter {drafter.name!r}: 'files' must be a list of draftwood.contracts.TokenFile")

@@ -1,9 +1,8 @@
 """Makes drafters from their names: ``suffix+lookup:max_ngram=3:length=10``.
 
-``+`` combines drafters into one tree, ``,`` lists sets to compare, options follow the name after colons.
-``none`` is plain decoding, ``default`` the set that is used where none is named. Other packages add drafters by
-entry points of the group ``draftwood.drafters``: the name, and a class (or function) that makes the drafter from
-keyword arguments annotated int, float, bool or str, each optionally ``| None``.
+Other packages add drafters by entry points of the group ``draftwood.drafters``: the name, and a class (or
+function) that makes the drafter from keyword arguments annotated int, float, bool or str, each optionally ``|
+None``.
 """
 
 from __future__ import annotations
@@ -35,75 +34,45 @@ from draftwood.drafters.suffix.drafter import SuffixDrafter
 from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
 from draftwood.spelling import SCALARS, arguments, kinds
 
-DRAFTERS: Mapping[str, Callable[..., Drafter]] = {
-    d.name: d
-    for d in (
-        NgramDrafter,
-        SuffixDrafter,
-        LookupDrafter,
-        CorpusDrafter,
-        MemoryDrafter,
-        NgramCacheDrafter,
-        NgramSimpleDrafter,
-        NgramMapKDrafter,
-        NgramMapK4vDrafter,
-        NgramModDrafter,
-        PredictionDrafter,
-        ParrotDrafter,
-        JacobiDrafter,
-        LogitsExtendDrafter,
-        LookaheadDrafter,
-        RecyclingDrafter,
-    )
-}
+_OWN = (
+    NgramDrafter, SuffixDrafter, LookupDrafter, CorpusDrafter, MemoryDrafter, NgramCacheDrafter,
+    NgramSimpleDrafter, NgramMapKDrafter, NgramMapK4vDrafter, NgramModDrafter, PredictionDrafter, ParrotDrafter,
+    JacobiDrafter, LogitsExtendDrafter, LookaheadDrafter, RecyclingDrafter,
+)  # fmt: skip
+DRAFTERS: Mapping[str, Callable[..., Drafter]] = {drafter.name: drafter for drafter in _OWN}
 """The drafters of this package; a plug-in cannot take their names."""
 
 SETS: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "default": ("ngram",),
     "copy-and-recycle": ("ngram", "logits-extend", "recycling"),
-}
-"""Names that stand for sets of drafters."""
+}  # names that stand for sets of drafters
 
-ALIASES = {"spine": "copy-and-recycle"}
-"""Names of sets in 0.1.0."""
+ALIASES = {"spine": "copy-and-recycle"}  # names of sets in 0.1.0
 
 GROUP = "draftwood.drafters"
 
 
 def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
-    """Return a set of drafters.
+    """Return a set of drafters from names joined by ``+`` with options, from drafters, or from several of
+    these.
 
-    Parameters
-    ----------
-    spec
-        A name or names joined by ``+``, with options; a drafter; or several of these.
-
-    Raises
-    ------
-    UnknownNameError
-        A drafter or an option that does not exist.
-    UsageError
-        A value of the wrong type or out of range, a drafter named twice, ``none`` beside others.
-    DrafterError
-        A plug-in or object that is no drafter; the message says what is wrong.
+    Raises `UnknownNameError` for a drafter or option that does not exist; `UsageError` for a value of the wrong
+    type or out of range, a drafter named twice, and ``none`` beside others; `DrafterError` for a plug-in or object
+    that is no drafter.
     """
     parts = [spec] if isinstance(spec, str) or not isinstance(spec, Iterable) else list(spec)
     items = [item.strip() for part in parts if isinstance(part, str) for item in part.split("+")]
     if "none" in items and (len(items) > 1 or len(parts) > 1):
         raise UsageError("'none' is plain decoding and cannot be combined with drafters")
-    drafters: list[Drafter] = []
-    written: list[bool] = []  # whether each was given as text
+    found: list[tuple[Drafter, bool]] = []  # with whether it was given as text
     for part in parts:
-        new = [_checked(part, f"drafter {part!r:.80}")] if not isinstance(part, str) else _named(part)
-        for drafter in new:
-            as_text = isinstance(part, str)
-            others = zip(drafters, written, strict=True)
-            if any(_alike(drafter, other, bound=not (as_text and text)) for other, text in others):
+        as_text = isinstance(part, str)
+        for drafter in _named(part) if isinstance(part, str) else [_checked(part, f"drafter {part!r:.80}")]:
+            if any(_alike(drafter, other, bound=not (as_text and text)) for other, text in found):
                 raise UsageError(f"drafter {drafter.name!r} is named twice with the same options")
-            drafters.append(drafter)
-            written.append(as_text)
-    return tuple(drafters)
+            found.append((drafter, as_text))
+    return tuple(drafter for drafter, _ in found)
 
 
 def _alike(one: Any, other: Any, *, bound: bool) -> bool:
@@ -219,9 +188,7 @@ def _checked(drafter: Any, what: str) -> Drafter:
         raise DrafterError(f"{what}: 'name' must be a string that is not empty, not {drafter.name!r}")
     prior = drafter.prior
     if not isinstance(prior, np.ndarray) or prior.dtype != np.float32 or prior.ndim != 1 or not prior.size:
-        raise DrafterError(
-            f"{what}: 'prior' must be a float32 array of one dimension, a number per evidence class"
-        )
+        raise DrafterError(f"{what}: 'prior' must be a float32 array, one number per evidence class")
     if not ((prior >= 0) & (prior <= 1)).all():
         raise DrafterError(f"{what}: 'prior' must hold probabilities")
     if not isinstance(drafter.needs, Needs):

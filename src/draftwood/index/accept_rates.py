@@ -9,13 +9,7 @@ from draftwood.errors import IntegrityError
 
 
 def for_kernel(accept_rates: Floats, classes: int) -> Floats:
-    """Return the accept rates as kernels take them: one per evidence class, float32 (perhaps a copy).
-
-    Raises
-    ------
-    IntegrityError
-        If there are more or fewer: a kernel looks them up unchecked.
-    """
+    """Return one rate per evidence class as contiguous float32: kernels look them up unchecked. Perhaps a copy."""
     if len(accept_rates) != classes:
         raise IntegrityError(f"{classes} accept rates are needed, one per evidence class, not {len(accept_rates)}")
     accept_rates = np.ascontiguousarray(accept_rates, dtype=np.float32)

@@ -1,10 +1,8 @@
 """Compiles kernels when their module is imported, and keeps the result on disk. Imports numba.
 
-A kernel holds Python's global lock (no ``nogil``), so no other thread changes its arrays while it runs.
-
-numba's own cache looks at the source file of a kernel and at nothing else: a change in a helper of another module
-would go unnoticed. Here the name of the compiled file holds a digest of all code that went into it, so a kernel
-that is out of date is never found.
+numba's own cache looks only at a kernel's source file and would miss a change in a helper of another module. Here
+the compiled file's name holds a digest of all code in it. A kernel holds Python's global lock (no ``nogil``), so
+no other thread changes its arrays while it runs.
 """
 
 from __future__ import annotations
@@ -36,8 +34,9 @@ _OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}  # no checks for d
 
 
 class _Helper(CPUDispatcher):
-    """A helper of kernels, compiled once for integers of all sizes: numba would do so anew for each, and for each
-    constant. Python cannot enter what is compiled for kernels: calls from there, by tests, enter a twin."""
+    """A helper of kernels, compiled once for integers of all sizes: numba would do so for each, and for each
+    constant. Python cannot enter what is compiled for kernels: calls from there, by tests, enter a twin.
+    """
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         return super().get_call_template(tuple(_widened(unliteral(kind)) for kind in args), kws)
@@ -65,10 +64,7 @@ part = njit(**_OPTIONS, inline="always")
 
 
 def compiled(signature: str, *, reorder: bool = False) -> Callable[[Any], Any]:
-    """Compile a kernel for this one signature, or load it from disk where this very code was compiled before.
-
-    With ``reorder`` sums may be added up in any order, which lets them use whole vectors.
-    """
+    """Compile a kernel for one signature, or load it from disk; ``reorder`` lets sums use whole vectors."""
 
     def compile_now(function: Any) -> Any:
         kernel = njit(**_OPTIONS, fastmath={"reassoc", "contract"} if reorder else False)(function)
@@ -82,15 +78,11 @@ def compiled(signature: str, *, reorder: bool = False) -> Callable[[Any], Any]:
     return compile_now
 
 
-KERNELS: list[Any] = []
-"""Every kernel that this process has imported."""
+KERNELS: list[Any] = []  # every kernel that this process has imported
 
 
 def stamp(function: Any, *options: object) -> str:
-    """Digest of the code and the constants that a kernel consists of, its helpers in other modules included.
-
-    It is taken from what is loaded, not from files: those may have been edited since they were imported.
-    """
+    """Digest of a kernel's code and constants as loaded, helpers in other modules included."""
     parts: list[object] = [np.__version__, config.BOUNDSCHECK, config.OPT, _OPTIONS, options]
     waiting, seen = [function], set()
     while waiting:
@@ -144,9 +136,7 @@ class _Cache(FunctionCache):
         with suppress(OSError):
             super().save_overload(sig, data)
             folder = Path(self.cache_path)
-            versions = sorted(
-                folder.glob(f"{self._impl.kernel}-*.nbi"), key=lambda path: path.stat().st_mtime, reverse=True
-            )
+            versions = sorted(folder.glob(f"{self._impl.kernel}-*.nbi"), key=lambda path: -path.stat().st_mtime)
             for version in versions[_KEPT:]:
                 for file in folder.glob(f"{version.stem}.*"):
                     file.unlink()  # who is about to load it compiles it anew

@@ -1,17 +1,14 @@
 """The best-first frontier of all kernels that grow a tree: candidates that may become nodes, likeliest first.
 
-A frontier never holds more candidates than the tree has room for. Equally likely ones come in the order in which
-they were offered. It consists of two arrays, and of ``entries``, where kernels write what a candidate is.
-Importing this module imports numba. ::
+It holds at most as many as the tree has room for, equal ones in the order of their offers. Imports numba. ::
 
     order    int64[1 + nodes]      how many candidates wait; then their slots, the likeliest first; then free slots
     chance   float64[nodes]        per slot: how likely its candidate is reached and right
     entries  int64[nodes, n + 2]   per slot: TOKEN, CLASS of evidence, further columns of the kernel's own; as its
                                    last two, the PARENT node and the DEPTH of its candidate
 
-The arrays are passed one by one, and each kernel copies its candidates' columns in a loop of its own. With one
-tuple for all, or a function that copies, a draft took a fifth longer: numba then counts references to the arrays
-for every candidate.
+Arrays are passed one by one, and each kernel copies candidates in a loop of its own: with one tuple, or a function
+that copies, a draft took a fifth longer, since numba then counts references for every candidate.
 """
 
 from __future__ import annotations
@@ -46,9 +43,8 @@ def bar(order: Longs, chance: Reals, room: int) -> float:
 
 @part
 def offer(order: Longs, chance: Reals, room: int, likely: float) -> np.int64:
-    """Return a slot for a candidate this likely, whose row of ``entries`` the kernel writes then.
-
-    -1 where as many candidates as the tree has room for wait that are likelier, or as likely.
+    """Return the slot of ``entries`` for a candidate this likely; -1 where likelier, or as likely, ones fill the
+    room.
     """
     at = order[0]
     if at == room:
@@ -66,10 +62,7 @@ def offer(order: Longs, chance: Reals, room: int, likely: float) -> np.int64:
 
 @part
 def take(order: Longs, entries: Longs, tree: NDArray[np.int32], node: int) -> np.int64:
-    """Make the likeliest candidate this node of the tree: its token, parent and class. Returns its slot, or -1.
-
-    The slot is free now, and what it holds stays until the next `offer`.
-    """
+    """Make the likeliest candidate this node of the tree. Returns its slot, kept until the next `offer`, or -1."""
     waiting = order[0]
     if waiting == 0:
         return np.int64(-1)

@@ -1,8 +1,5 @@
-"""Keep passes fast while other programs use the processor.
-
-The threads of a pass wait for each other some hundred times, and by default OpenMP lets them spin meanwhile. If
-another program holds one of their cores, the others spin until the scheduler runs the last one, and a pass takes a
-hundred times as long. Threads that sleep while they wait avoid this, and compute the same numbers.
+"""Keep passes fast while other programs use the processor: OpenMP lets threads spin while they wait for each
+other, and if one has lost its core, a pass takes a hundred times as long. Threads that sleep avoid this.
 """
 
 from __future__ import annotations
@@ -22,9 +19,8 @@ _waiting = {"passive": os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive
 
 
 def is_crowded(threads: int) -> bool:
-    """Return whether other programs leave fewer idle cores than ``threads``; takes a tenth of a second.
-
-    Programs of a lower priority (``nice``) than this one do not count.
+    """Return whether programs of our priority leave fewer than ``threads`` cores idle; takes a tenth of a
+    second.
     """
     import psutil
 
@@ -38,10 +34,7 @@ def is_crowded(threads: int) -> bool:
 
 @contextmanager
 def importing_torch(threads: int | None = None) -> Iterator[None]:
-    """Let torch's threads sleep while they wait, if torch is imported in this block and the machine is busy.
-
-    ``threads`` is how many torch will use; None is one per core.
-    """
+    """Let torch's threads sleep while they wait, if this block imports torch and the machine is busy."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     many = threads or (int(asked) if asked.isdigit() else os.cpu_count() or 1)
     settled = "torch" in sys.modules or many == 1 or any(name in os.environ for name in _SETTINGS)

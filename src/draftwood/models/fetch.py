@@ -33,8 +33,8 @@ _BLOCK = 1 << 20
 def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -> Path:
     """Fetch a catalogue model into the cache folder, as an ordinary transformers folder.
 
-    A folder that is already there is returned if its checksums are right, and replaced otherwise. The folder
-    appears only when it is complete: a failure or Ctrl-C leaves nothing behind. Two processes may fetch at once.
+    A folder that is already there is returned if its checksums are right, and replaced otherwise. It appears only
+    when it is complete: a failure or Ctrl-C leaves nothing behind. Two processes may fetch at once.
 
     Parameters
     ----------
@@ -52,10 +52,8 @@ def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -
 
     Raises
     ------
-    UnknownNameError
-        No such model in the catalogue.
-    FetchError
-        A package is missing, the download fails or differs from what is pinned, or the disk is full.
+    UnknownNameError, FetchError
+        No such model; a package is missing, the download fails or is not what is pinned, or the disk is full.
     """
     if name not in CATALOGUE:
         raise UnknownNameError("model", name, CATALOGUE)
@@ -64,9 +62,7 @@ def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -
     if not force and fault(folder, model, checksums=True) is None:
         return folder
     if missing := [package for package in _NEEDED if importlib.util.find_spec(package) is None]:
-        raise FetchError(
-            f'fetching needs {", ".join(missing)}: run pip install "draftwood[transformers]" and try again'
-        )
+        raise FetchError(f'fetching needs {", ".join(missing)}: run pip install "draftwood[transformers]" first')
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _require_space(model, folder.parent)

@@ -38,22 +38,17 @@ def find(name: str | os.PathLike[str]) -> Path | str:
     Parameters
     ----------
     name
-        A catalogue name (``"smollm2"``), a local folder, or a hub name (``"owner/name"``). A path object
-        is always a folder.
+        A catalogue name (``"smollm2"``), a local folder, or a hub name (``"owner/name"``); a path: a folder.
 
     Raises
     ------
-    ModelNotFoundError
-        The catalogue model was not fetched yet, or the folder does not exist.
-    ModelError
-        The folder is broken or holds no model.
+    ModelNotFoundError, ModelError
+        The model was not fetched yet, or the folder does not exist; it is broken or holds no model.
     UnknownNameError
         A single word that is neither in the catalogue nor a folder.
     """
     if not isinstance(name, str | os.PathLike):
-        raise UsageError(
-            f"a model's name is text or a path, not {type(name).__name__}: give 'smollm2', for example"
-        )
+        raise UsageError(f"a model's name is text or a path, not {type(name).__name__}: give 'smollm2', say")
     if isinstance(name, str):
         if name in CATALOGUE:
             return _find_fetched(CATALOGUE[name])
@@ -66,10 +61,7 @@ def find(name: str | os.PathLike[str]) -> Path | str:
 
 
 def gguf_file(name: str | os.PathLike[str]) -> Path:
-    """Return the GGUF file with the weights of a model; a fetched model keeps the one it was converted from.
-
-    Raises `UsageError` if there is none, or several; else what `find` raises.
-    """
+    """Return the GGUF file with a model's weights; `UsageError` if there is none, or several; else as `find`."""
     place = find(name)
     files = sorted(place.glob("*.gguf")) if isinstance(place, Path) else []
     if len(files) == 1:
@@ -112,9 +104,7 @@ def _find_folder(folder: Path) -> Path:
     if not folder.is_dir():
         raise ModelError(f"{folder} is a file: name the transformers folder that holds the model")
     if not (folder / "config.json").is_file():
-        raise ModelError(
-            f"{folder} is no model folder: config.json is missing (name a folder that transformers wrote)"
-        )
+        raise ModelError(f"{folder} is no model folder: config.json is missing (name one that transformers wrote)")
     return folder
 
 

@@ -10,11 +10,8 @@ _KNOWN: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
-    """Return a short hash of a tokenizer's vocabulary, added tokens included: equal hashes mean equal ids.
-
-    The first 16 hexadecimal digits of the SHA-256 of the (token, id) pairs, sorted by id. ``tokenizer`` is one of
-    transformers, or anything with a length and ``get_vocab() -> {token: id}``. The first call takes 0.1 s for a
-    vocabulary of 150,000; the result is remembered until tokens are added.
+    """Return 16 hexadecimal digits of the SHA-256 of a tokenizer's (token, id) pairs, added tokens included,
+    sorted by id; remembered until tokens are added, since a vocabulary of 150,000 takes 0.1 s.
     """
     size = len(tokenizer)
     try:

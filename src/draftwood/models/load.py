@@ -33,8 +33,7 @@ _REFUSED = re.compile(
     "Unrecognized (?:configuration class|model in)|does not recognize this architecture|trust_remote_code"
 )
 
-MOST_THREADS = 8
-"""Most threads per core; 64 in all are always allowed. Torch crashes with some hundred thousand."""
+MOST_THREADS = 8  # most threads per core; 64 in all are always allowed. Torch crashes with some hundred thousand
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 """The number formats that :func:`load` takes; ``auto`` is the one the weights were saved in."""
@@ -52,15 +51,14 @@ def load(
     Parameters
     ----------
     name
-        A catalogue name, a local folder or a hub name, as :func:`draftwood.models.find` takes it. Only a
-        hub name may touch the network.
+        A catalogue name, a local folder or a hub name, as `find` takes it. Only a hub name may touch the network.
     dtype
         ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``; or torch's own.
     device
         For example ``"cpu"`` or ``"cuda:1"``; by default the first of cuda, mps and cpu that is here.
     threads
-        Sets torch's number of CPU threads for the whole process; by default it is left as it is. More threads than
-        cores are slower (the log warns), and more than `MOST_THREADS` per core are refused.
+        Sets torch's CPU threads for the whole process. More than cores are slower (the log warns), and more than
+        `MOST_THREADS` per core are refused.
 
     Returns
     -------
@@ -72,9 +70,7 @@ def load(
     UsageError
         An unknown dtype or device, or a thread count out of its bounds.
     ModelNotFoundError, ModelError, UnknownNameError
-        As :func:`draftwood.models.find`; or the files cannot be read.
-    UnsupportedModelError
-        The folder holds something else than a causal language model.
+        As `find`; or the files cannot be read. `UnsupportedModelError` for anything but a causal language model.
     VocabularyError
         The tokenizer knows more tokens than the model.
     """
@@ -128,9 +124,8 @@ def _settings(place: Path | str) -> dict[str, bool]:
 def _require_packages() -> None:
     missing = [package for package in ("torch", "transformers") if importlib.util.find_spec(package) is None]
     if missing:
-        raise ModelError(
-            f'loading a model needs {" and ".join(missing)}: run pip install "draftwood[transformers]"'
-        )
+        wanted = " and ".join(missing)
+        raise ModelError(f'loading a model needs {wanted}: run pip install "draftwood[transformers]"')
 
 
 def _device(name: str | None) -> torch.device:

@@ -21,10 +21,7 @@ def processor() -> str:
 
 
 def machine(device: str = "cpu") -> str:
-    """Return a short name for system, architecture, processor and number of cores: 8 hexadecimal digits.
-
-    For CUDA the name of the graphics card is included: cards differ in speed more than the machines around them.
-    """
+    """Return 8 hexadecimal digits for system, processor, number of cores, and for CUDA the graphics card."""
     facts = [platform.system(), platform.machine(), processor(), str(os.cpu_count())]
     if device == "cuda":
         facts.append(_card())

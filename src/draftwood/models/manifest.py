@@ -42,9 +42,8 @@ def write_manifest(folder: Path, model: CatalogueModel) -> None:
 
 
 def fault(folder: Path, model: CatalogueModel, *, checksums: bool = False) -> str | None:
-    """Return what is wrong with the folder of a fetched model, as half a sentence; None if nothing is.
-
-    ``checksums`` also compares the SHA-256 of every file (about a second); otherwise only the sizes.
+    """Return what is wrong with a fetched model's folder, or None; checks sizes, with ``checksums`` also
+    SHA-256.
     """
     try:
         document = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))

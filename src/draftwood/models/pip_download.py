@@ -18,10 +18,8 @@ _NO_NETWORK = re.compile(r"connection|connect to|timed? ?out|name resolution|unr
 
 
 def download(wheels: Sequence[Wheel], folder: Path, tick: Callable[[int], None]) -> list[Path]:
-    """Let pip download these wheels, without their dependencies; returns the files in the order asked for.
-
-    ``folder`` is empty, and takes pip's temporary files too. ``tick`` receives the bytes present so far: pip has
-    no hook for progress, so the growth of its files is watched. Raises `FetchError` if pip is missing or fails.
+    """Let pip download these wheels, without dependencies, into the empty ``folder``; returns them in this order.
+    ``tick`` receives the bytes so far. `FetchError` if pip is missing or fails.
     """
     wheel_folder, scratch, log = folder / "wheels", folder / "scratch", folder / "pip.log"
     for new in (wheel_folder, scratch):
@@ -50,10 +48,9 @@ def _start_pip(arguments: list[str], scratch: Path, output: int) -> subprocess.P
     command = [sys.executable, "-m", "pip", "download", *quiet, *arguments]
     # Each operating system reads one of these names of the temporary folder.
     surroundings = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))}
+    nothing, both = subprocess.DEVNULL, subprocess.STDOUT
     try:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=surroundings
-        )
+        return subprocess.Popen(command, stdin=nothing, stdout=output, stderr=both, env=surroundings)
     except OSError as error:
         raise FetchError(f"this Python cannot start its own pip ({error}); check {sys.executable}") from error
 
@@ -71,9 +68,8 @@ def _found(folder: Path, wheel: Wheel) -> Path:
     path = folder / wheel.filename
     if not path.is_file():
         present = ", ".join(sorted(p.name for p in folder.iterdir())) or "nothing"
-        raise FetchError(
-            f"pip brought {present} instead of {wheel.filename}: check pip's index settings (pip config list)"
-        )
+        instead = f"pip brought {present} instead of {wheel.filename}"
+        raise FetchError(f"{instead}: check pip's index settings (pip config list)")
     return path
 
 

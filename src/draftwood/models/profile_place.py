@@ -40,9 +40,8 @@ def setting_of(model: Any) -> Setting | None:
 
 
 def curve_of(setting: Setting) -> CostCurve | None:
-    """Return what `draftwood profile` measured with this setting here, or None.
-
-    A file that is broken or was measured with another setting is not used; the log warns once.
+    """Return what `draftwood profile` measured with this setting here, or None; of a wrong file the log warns
+    once.
     """
     path = None
     try:

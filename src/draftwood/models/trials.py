@@ -1,7 +1,5 @@
-"""Remember from one start to the next which way of running a model passed the engine's trial.
-
-One small file in the cache folder holds all results. The engine does not rely on it: it tries the remembered way
-again, on fewer scores, before it uses it.
+"""Remember from one start to the next which way of running a model passed the engine's trial, in one small file.
+The engine does not rely on it: it tries the remembered way again, on fewer scores.
 """
 
 from __future__ import annotations
@@ -15,8 +13,7 @@ from draftwood.files.paths import whole_file
 from draftwood.models.find import cache_folder
 
 _LOG = logging.getLogger("draftwood")
-_MOST = 256
-"""Entries that are kept; the oldest go."""
+_MOST = 256  # entries that are kept; the oldest go
 _MOST_BYTES = 1 << 16
 
 
@@ -31,9 +28,8 @@ def remembered(key: str) -> int | None:
 
 
 def remember(key: str, way: int) -> None:
-    """Keep the number of the way that passed, if the file can be written.
-
-    If two processes write at the same time, one loses its entry and tries again at its next start.
+    """Keep the number of the way that passed, if the file can be written; of two writers at once one loses its
+    entry.
     """
     known = _read()
     known.pop(key, None)  # the newest stand last

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-BLOCK = 24
-"""Steps of one block; a block uses one variant throughout."""
+BLOCK = 24  # steps of one block; a block uses one variant throughout
 
 _FIRST, _LONGEST = 2, 32  # blocks before the slower variant is tried again: doubled each time, at most 32
 _KEEP = 0.6  # weight of a variant's earlier blocks in its average

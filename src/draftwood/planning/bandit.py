@@ -1,10 +1,8 @@
 """Chooses one of several drafters, or all of them together, by tokens per second.
 
-The number of tokens varies so much from step to step that sixteen steps with one drafter tell its rate to within a
-quarter only. A step in which all drafters are asked tells more: each drafter's own accepted nodes show how many
-tokens it would have brought alone at the same place (its credit). So all are asked for a while. Then the drafter
-with the best credit is asked alone, if it beats asking all, and the rate that it really has corrects its credit. A
-drafter that was not asked in a step (disabled, or not worth its time) gets no credit from it.
+While all are asked, each one's own accepted nodes show how many tokens it would have brought alone (its credit): a
+step with one drafter would tell little of the others. Then the drafter with the best credit is asked alone, if it
+beats asking all, and its real rate corrects its credit.
 """
 
 from __future__ import annotations
@@ -13,13 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-ALL = 0
-"""The arm "all drafters together"; arm ``1 + i`` is drafter ``i`` alone."""
+ALL = 0  # the arm "all drafters together"; arm ``1 + i`` is drafter ``i`` alone
 
-FIRST, ROUND = 96, 32
-"""Steps in which all drafters are asked: at the beginning, and in each later comparison."""
-DWELL = 64
-"""Steps from one choice to the next."""
+FIRST, ROUND = 96, 32  # steps in which all drafters are asked: at the beginning, and in each later comparison
+DWELL = 64  # steps from one choice to the next
 _GAP, _LONGEST_GAP = 128, 4096  # steps between comparisons: doubled each time, as asking all costs 3 to 6 % more
 _TIE = 0.05  # smaller relative differences are ignored: the arm in use stays, else the first drafter is taken
 _KEEP = 0.999  # weight of earlier credit, per step that adds to it

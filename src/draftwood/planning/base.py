@@ -29,10 +29,7 @@ class Limit:
 
 
 class Policy(Protocol):
-    """A rule that makes a planner draft less than it would. Of several policies the smallest limit counts.
-
-    A policy never raises, and holds requests by weak references only.
-    """
+    """Makes a planner draft less; never raises, holds requests weakly. Of several the smallest limit counts."""
 
     @property
     def name(self) -> str:
@@ -40,10 +37,8 @@ class Policy(Protocol):
         ...
 
     def limit(self, state: State, rows: int, nodes: int) -> Limit:
-        """Return what this request may draft in the step that begins, and why; called once per step.
-
-        ``rows`` requests share the pass. The planner and the policies before this one ask for ``nodes`` draft
-        nodes.
+        """Return what this request may draft in the step that begins, in which ``rows`` requests share the pass
+        and the planner and the policies before ask for ``nodes`` draft nodes; called once per step.
         """
         ...
 
@@ -55,8 +50,8 @@ class Policy(Protocol):
 class TreePlanner(ABC):
     """Asks drafters, ranks what they propose, and scores as much as the subclass says and the policies allow.
 
-    It is planner and session in one: `open` returns a shallow copy, which keeps the state of its own steps. All
-    copies share ``learned`` (acceptance rates and pass times; by default nothing is known) and hold its lock.
+    It is planner and session in one: `open` returns a shallow copy. All copies share ``learned`` (acceptance rates
+    and pass times; by default nothing is known) and hold its lock.
     """
 
     name: ClassVar[str]
@@ -69,7 +64,6 @@ class TreePlanner(ABC):
         self._limits: list[list[Limit]] = []
 
     def open(self) -> Self:
-        """Return a session."""
         return copy.copy(self)
 
     @abstractmethod
@@ -119,10 +113,8 @@ class TreePlanner(ABC):
             for state, trees in zip(states, proposals, strict=True)
         ]
         if self.policies:
-            rankings = [
-                self._held(state, ranking, limits)
-                for state, ranking, limits in zip(states, rankings, self._limits, strict=True)
-            ]
+            held = zip(states, rankings, self._limits, strict=True)
+            rankings = [self._held(state, ranking, limits) for state, ranking, limits in held]
         counts = self.choose(states, rankings)
         for i, (state, ranking, count) in enumerate(zip(states, rankings, counts, strict=True)):
             if state.traced:

@@ -1,8 +1,7 @@
-"""Beliefs: how often a drafter's tokens are accepted, learnt while decoding.
+"""Beliefs: how often a drafter's tokens are accepted, by evidence class, learnt while decoding.
 
-A drafter gives each token that it proposes an evidence class, which says why it was proposed. Each class starts
-from the drafter's prior and learns its own acceptance rate: what drafters claim for themselves is three to nine
-times too high. A *label* is one proposed token together with whether it was right.
+Each class starts from the drafter's prior: what drafters claim themselves is three to nine times too high. A
+*label* is one proposed token together with whether it was right.
 """
 
 from __future__ import annotations
@@ -16,14 +15,11 @@ from draftwood.contracts import Declaration, Drafter, Feedback, Floats
 from draftwood.drafters.declaring import declared
 from draftwood.tree import NO_CLAIM
 
-WEIGHT = 30.0
-"""A class's prior counts as much as this many labels."""
+WEIGHT = 30.0  # A class's prior counts as much as this many labels
 
-KEEP = 0.998
-"""Weight of a label after each later one of its class: a class remembers about five hundred labels."""
+KEEP = 0.998  # weight of a label after each later one of its class: a class remembers about five hundred labels
 
-RATE, FADE = 0.03, 0.98
-"""How far one label moves the drift, and what is left of the drift after each pass."""
+RATE, FADE = 0.03, 0.98  # how far one label moves the drift, and what is left of the drift after each pass
 
 WRONG, LIGHT = 4.0, 2.0
 """If the labels are ``WRONG`` standard deviations below the priors, a prior counts as ``LIGHT`` labels only."""
@@ -66,23 +62,16 @@ class Rates:
     """Acceptance rates of one drafter, ``sigmoid(logit(rate) + drift)`` for each evidence class.
 
     The rate comes from the class's ``prior`` (float32[n_evidence]) and its own labels. The drift is one number
-    shared by all classes: about twenty labels move it, so rates follow a change of the text, and classes without
-    labels follow the others. ``hits`` and ``totals`` (float64[n_evidence]) count the labels that were right and
-    all labels, older ones less.
+    shared by all classes: about twenty labels move it, so rates follow a change of the text.
     """
 
     def __init__(self, prior: Floats) -> None:
         clipped = np.clip(prior.astype(np.float64), 1e-4, 1 - 1e-4)
         self._priors: list[float] = clipped.tolist()
-        self.hits = np.zeros(len(prior))
-        self.totals = np.zeros(len(prior))
+        self.hits, self.totals = np.zeros((2, len(prior)))  # labels that were right and all, older ones less
         self.drift = 0.0  # in logits
         self.weight = WEIGHT  # of a prior, in labels
-        self._lately = [
-            0.0,
-            0.0,
-            0.0,
-        ]  # right labels that the priors promised, right labels, variance of the promise
+        self._lately = [0.0, 0.0, 0.0]  # right labels by the priors, right labels, variance of the former
         self._logits = np.log(clipped / (1 - clipped))
         self._accept_rates: Floats | None = None
 
@@ -122,11 +111,11 @@ class Rates:
 
 
 def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:
-    """Return the evidence class of each proposed draft node whose parent was accepted, and whether it was right.
+    """Return the evidence class of each draft node whose parent was accepted, scored or not, and whether it was
+    right.
 
-    Nodes that were not scored count too, since the target's choice at their parent decides. A node that several
-    drafters proposed is a label of the one whose belief the node carries, the largest: the largest of several
-    estimates is too large on average, unless each drafter learns from the nodes where its own is the largest.
+    A node of several drafters is a label of the one whose belief, the largest, it carries: the largest of several
+    estimates is on average too large otherwise.
     """
     proposal = lesson.proposal
     if not len(proposal):

@@ -14,15 +14,8 @@ _BURST = 16  # a step's saving is capped at this many times the cost of asking
 
 
 class Cooldown:
-    """Decides in each step whether to ask the drafters, from two averages in seconds per step.
-
-    One is the time that drafts save. The other is the time that asking adds: the overhead of steps with drafters
-    minus that of steps without. A step's overhead is everything but the target's pass, over all its requests.
-
-    Attributes
-    ----------
-    overhead
-        Average overhead in seconds of a step in which drafters are asked.
+    """Decides in each step whether to ask the drafters, by the average seconds per step that drafts save and
+    asking adds to everything but the target's pass.
     """
 
     def __init__(self) -> None:
@@ -48,11 +41,7 @@ class Cooldown:
         return not self._left
 
     def learn(self, gain: float, plain: float, *, keep_on: bool) -> None:
-        """Record that a step's draft saves ``gain`` seconds, and start a cooldown if the average is too low.
-
-        ``gain`` is how much longer plain decoding takes for the expected tokens, ``plain`` the seconds of a plain
-        pass. ``keep_on`` asks for drafts in the next step whatever they save.
-        """
+        """Record that a draft saves ``gain`` seconds of a step (``plain``: a plain pass); may start a cooldown."""
         if not self.cost:
             return
         gain = min(gain, _BURST * self.cost)

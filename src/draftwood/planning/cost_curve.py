@@ -1,7 +1,5 @@
-"""The measured cost of a pass: seconds by how many tokens it scores and by context length.
-
-``draftwood profile`` measures it. The curve has cliffs where kernels change, so the measured points are kept and
-joined by straight lines.
+"""The measured cost of a pass: seconds by how many tokens it scores and by context length, as ``draftwood
+profile`` measures it. It has cliffs where kernels change, so the measured points are joined by straight lines.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ from draftwood.errors import RecordError, UsageError
 
 log = logging.getLogger("draftwood")
 
-FORMAT = 1
-"""Format number of the files that `CostCurve.load` reads."""
+FORMAT = 1  # format number of the files that `CostCurve.load` reads
 _OTHER_RECORDS = ("prefill", "sampling", "memory", "tree")  # of a profile, beside those of passes
 _WIDEST = 1 << 20  # tokens of a pass: bounds the curve's table; no engine scores as many at once
 _MAKE_ONE = "give the file that draftwood profile -o NEW.jsonl writes"
@@ -32,10 +29,9 @@ _MAKE_ONE = "give the file that draftwood profile -o NEW.jsonl writes"
 class CostCurve:
     """Seconds of one pass over n tokens (the root included) at a context length. Immutable.
 
-    It is made from ``points``, context length -> {n -> seconds}; with a single context it does not depend on the
-    context. Between points and between contexts it is interpolated linearly. Below the first point it is flat;
-    beyond the last it goes on with the slope of the last segment, but never falls. `UsageError` without points,
-    and for an n below 1, a negative context, or seconds that are not above 0.
+    It is made from ``points``, context length -> {n -> seconds}, and interpolated linearly. Below the first point
+    it is flat; beyond the last it goes on with the slope of the last segment, but never falls. `UsageError`
+    without points, and for an n below 1, a negative context, or seconds that are not above 0.
     """
 
     def __init__(self, points: Mapping[int, Mapping[int, float]]) -> None:
@@ -44,9 +40,8 @@ class CostCurve:
         self._points = {c: {n: float(points[c][n]) for n in sorted(points[c])} for c in sorted(points)}
         for context, n, seconds in self.points():
             if context < 0 or not _is_cost(n, seconds):
-                raise UsageError(
-                    f"a pass over {n} tokens at context {context} cannot take {seconds} s: measure it again"
-                )
+                place = f"a pass over {n} tokens at context {context}"
+                raise UsageError(f"{place} cannot take {seconds} s: measure it again")
         self._contexts = list(self._points)
         self._widest = max(n for _, n, _ in self.points())
         # The values at every n are tabulated for each context, as they are looked up in every step: as an array
@@ -80,10 +75,8 @@ class CostCurve:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read the file that ``draftwood profile -o FILE`` wrote.
-
-        Raises `UsageError` if it cannot be opened, and `RecordError`, which names the line, if it is no profile or
-        broken.
+        """Read a file of ``draftwood profile -o FILE``; `UsageError` or, if its content is wrong,
+        `RecordError`.
         """
         points: dict[int, dict[int, float]] = {}
         for number, record in read_profile(path):
@@ -94,9 +87,8 @@ class CostCurve:
                 CostCurve({context: {n: seconds}})
             except (KeyError, TypeError, ValueError) as error:
                 said = f"{error} is missing" if isinstance(error, KeyError) else str(error).partition(":")[0]
-                raise RecordError(
-                    f"{path}, line {number}: this pass row is broken ({said}): measure it again"
-                ) from error
+                wrong = f"{path}, line {number}: this pass row is broken"
+                raise RecordError(f"{wrong} ({said}): measure it again") from error
             points.setdefault(context, {})[n] = seconds
         if not points:
             raise RecordError(f"{path} holds no pass rows, so it is no profile: {_MAKE_ONE}")
@@ -141,9 +133,8 @@ class CostCurve:
         return f"CostCurve({self._points})"
 
     def _between(self, context: int) -> tuple[int, tuple[int, int]]:
-        """Return the index of the measured context to the right and how far this one lies from the left one.
-
-        The distance is given as a fraction (tokens, of how many). The index is 0 where the first curve holds.
+        """Return the index of the measured context to the right (0: the first holds) and the share of the way to
+        it.
         """
         if context <= self._contexts[0] or len(self._contexts) == 1:
             return 0, (0, 1)

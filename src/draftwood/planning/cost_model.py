@@ -1,10 +1,8 @@
 """The cost model: how many seconds a pass takes now, a measured or guessed curve corrected by every pass.
 
-The correction is a factor per width (tokens of a pass), as a logarithm at each power of two. A Kalman filter
-follows it. Its prior makes it likely that all widths become slower together, as on a machine that slows down, and
-possible that one width does, together with its neighbours. An outlier is clipped and raises the weight of the next
-passes. If the next pass is off to the same side by at least half as much, the machine has changed, and all widths
-are measured again.
+A Kalman filter follows the correction, a logarithm at each power of two of the width (tokens of a pass). An
+outlier is clipped and raises the weight of the next passes; if the next one is off to the same side by at least
+half as much, the machine has changed, and all widths are measured again.
 """
 
 from __future__ import annotations
@@ -38,10 +36,7 @@ _LONGEST = 3600.0  # seconds of a pass; a longer time comes from a clock that ju
 
 
 class CostModel:
-    """Seconds of one pass over n tokens, as now believed.
-
-    It starts from the ``curve`` that ``draftwood profile`` measured, or from a guess.
-    """
+    """Seconds of one pass over n tokens, as now believed; starts from a measured ``curve`` or a guess."""
 
     def __init__(self, curve: CostCurve | None = None) -> None:
         self.measured = curve is not None
@@ -62,10 +57,8 @@ class CostModel:
         return self._curve.seconds(n, context) * math.exp(float(_hat(n) @ self._log))
 
     def table(self, widest: int, context: int) -> Doubles:
-        """Return the expected seconds for each width from 0 to ``widest``, float64[widest + 1].
-
-        The context is rounded down to 32 tokens. No pass is given more seconds than a wider one. Do not write to
-        the array, which is kept.
+        """Return the expected seconds of each width, float64[widest + 1], never falling and kept: do not write to
+        it.
         """
         if context >> 5 != self._at or len(self._base) <= widest:
             self._at = context >> 5
@@ -114,10 +107,7 @@ class CostModel:
         self.exploration_budget = max(self.exploration_budget, 4 * GRANT)
 
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
-        """Return widths worth measuring again: half an octave above or below the chosen one, or the least.
-
-        Those that were seen within the last 32 passes are left out.
-        """
+        """Return widths not seen in the last 32 passes: half an octave beside the chosen one, or the least."""
         at, found = size(chosen), []
         for width in (_SIZES[min(at + 1, len(_SIZES) - 1)], _SIZES[max(at - 1, 0)], least):
             k = size(width) if least <= width <= widest else at

@@ -11,8 +11,7 @@ from draftwood.contracts import State
 from draftwood.planning.cost_model import Doubles
 from draftwood.planning.ranking import Ranking
 
-NOTICEABLE = 0.02
-"""A drafter that takes less than this share of a plain pass is always asked."""
+NOTICEABLE = 0.02  # A drafter that takes less than this share of a plain pass is always asked
 
 _FIRST = 4  # steps in which a new or retried drafter is asked before it is judged
 _PAUSE, _LONGEST = 8, 256  # steps without a drafter that costs more than it saves: doubled each time, at most 256
@@ -50,17 +49,11 @@ class DrafterBudget:
                 account.asked = 0
 
     def learn(
-        self,
-        states: Sequence[State],
-        rankings: Sequence[Ranking],
-        times: Doubles,
-        best: int,
+        self, states: Sequence[State], rankings: Sequence[Ranking], times: Doubles, best: int,
         apart: Container[str] = (),
-    ) -> None:
-        """Update the averages of each drafter that was asked in this step, and start or end its pause.
-
-        ``times`` (float64[n + 1]) are the seconds of the pass by the number of candidates scored, of which it will
-        score ``best``. Drafters with a label in ``apart`` are left out.
+    ) -> None:  # fmt: skip
+        """Learn from a step what each drafter costs and saves, labels in ``apart`` left out. ``times`` (float64[n
+        + 1]): the pass's seconds by the number of candidates scored, of which it will score ``best``.
         """
         costs: dict[str, float] = {}
         for state in states:
@@ -99,10 +92,7 @@ def _settle(account: _Account, cost: float, gain: float, plain: float) -> None:
 
 
 def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Doubles, best: int) -> float:
-    """Return how many seconds longer this step's expected tokens would take without one drafter.
-
-    ``mine`` says per request which drafters of its set are that one.
-    """
+    """Return how many seconds longer this step's expected tokens take without the drafter that ``mine`` marks."""
     every, others = [], []
     for own, ranking in zip(mine, rankings, strict=True):
         kept = np.zeros(len(ranking.tree) + 1, dtype=np.bool_)

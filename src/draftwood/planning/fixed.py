@@ -18,20 +18,15 @@ class FixedPlanner(TreePlanner):
     """Scores at most ``nodes`` draft nodes per request and step, likeliest first; 0 is plain decoding.
 
     Nodes whose probability of being reached and accepted is below ``floor`` are left out. Lookahead nodes do not
-    count. ``learned`` and ``policies`` are those of `TreePlanner`. `UsageError` for a negative ``nodes`` and for a
-    ``floor`` outside [0, 1].
+    count.
     """
 
     name = "fixed"
 
     def __init__(
-        self,
-        nodes: int = 16,
-        floor: float = 0.0,
-        *,
-        learned: Learned | None = None,
+        self, nodes: int = 16, floor: float = 0.0, *, learned: Learned | None = None,
         policies: Sequence[Policy] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(learned, policies)
         if nodes < 0:
             raise UsageError(f"fixed:{nodes} asks for fewer than no draft nodes: use 0 or more")
@@ -50,10 +45,8 @@ class FixedPlanner(TreePlanner):
 
 
 class ThresholdPlanner(FixedPlanner):
-    """Scores at most ``most`` candidates, those with a probability of at least ``p`` to be reached and accepted.
-
-    The published rule of n-gram copying, with learnt probabilities. `UsageError` for a ``p`` outside [0, 1] and
-    for a negative ``most``.
+    """Scores the candidates, at most ``most``, that are reached and accepted with a probability of ``p`` or
+    more.
     """
 
     name = "threshold"

@@ -1,8 +1,5 @@
-"""The default planner: scores the number of candidates that gives the most expected tokens per second.
-
-Candidates are ordered by their probability. For each number of them, from none to all, the expected tokens (from
-the beliefs) are divided by the expected seconds (from the cost model), and the number with the highest rate is
-scored. All are compared because costs rise in jumps. LOG.md compares this rule with others.
+"""The default planner: scores the number of candidates that gives the most expected tokens per second. All numbers
+are compared, because costs rise in jumps; LOG.md compares this rule with others.
 """
 
 from __future__ import annotations
@@ -25,8 +22,7 @@ from draftwood.planning.drafter_budget import DrafterBudget
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking
 
-MOST = 64
-"""Most draft nodes of one request."""
+MOST = 64  # most draft nodes of one request
 
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
@@ -49,10 +45,7 @@ class _Choice:
 
 
 class GoodputPlanner(TreePlanner):
-    """Scores at most ``most`` draft nodes per request, as many as give the most expected tokens per second.
-
-    ``learned`` and ``policies`` are those of `TreePlanner`. `UsageError` if ``most`` is negative.
-    """
+    """Scores at most ``most`` draft nodes per request, as many as give the most expected tokens per second."""
 
     name = "goodput"
 
@@ -217,10 +210,7 @@ def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[Floats, NDArray[np.
 
 
 def _replay(tokens: Doubles, rows: int, worth: Floats, times: Doubles) -> Doubles:
-    """Return the expected seconds for reading accepted tokens again, on a target that restores snapshots.
-
-    It does so in the next pass, unless the whole draft was accepted.
-    """
+    """Return the expected seconds for reading accepted tokens again, on a target that restores snapshots."""
     whole = np.concatenate(((1.0,), worth)) * (np.arange(len(tokens)) + 1)
     again = np.maximum(0.0, tokens - rows + 1 - whole)
     slope = (times[-1] - times[0]) / max(1, len(times) - 1)

@@ -1,8 +1,5 @@
-"""Recognises the kind of a text (code, prose, chat or structured) by the shape of its lines.
-
-Regular expressions classify each line as a record (JSON, tables, logs, markup, output of tools), a statement of a
-program, or words; a line counts by its length. If words win, short turns and conversational words tell a chat from
-prose.
+"""Recognises the kind of a text by its lines, each a record (JSON, tables, logs, markup), a statement of a
+program, or words; if words win, short turns and conversational words tell a chat from prose.
 """
 
 from __future__ import annotations
@@ -12,17 +9,14 @@ from collections.abc import Iterator
 
 KINDS = ("code", "prose", "chat", "structured")
 
-LOOKED_AT = 1200
-"""How many characters from the end are classified: about a dozen lines, in 0.1 ms."""
+LOOKED_AT = 1200  # how many characters from the end are classified: about a dozen lines, in 0.1 ms
 
 _ROLE = re.compile(
     r"<\|im_start\|>(\w+)|<\|(?:start_header_id\|>)?(system|user|assistant|tool)\|>"
     r"|^(?:#+ *)?(system|user|assistant|human|tool|q|a)(?::|$)",
     re.IGNORECASE | re.MULTILINE,
-)
-"""The beginning of a turn, in the usual chat templates."""
-_MARK = re.compile(r"<\|[^|<>]{1,30}\|>|</?s>|\[/?INST\]")
-"""Special tokens of chat templates."""
+)  # the beginning of a turn, in the usual chat templates
+_MARK = re.compile(r"<\|[^|<>]{1,30}\|>|</?s>|\[/?INST\]")  # special tokens of chat templates
 
 _RECORD = re.compile(
     r"""(?:
@@ -66,8 +60,7 @@ _MADE_UP = re.compile(
     r"\b(?:story|poem|tale|letter|dialogue|diary|essay|speech|song|shanty|haiku|novel|scene|monologue|fable|legend"
     r"|sonnet|limerick|obituary|article|review)s?\b",
     re.IGNORECASE,
-)
-"""Requests for texts whose answer is prose, however short the request."""
+)  # requests for texts whose answer is prose, however short the request
 
 _SHORT_TURN = 400  # characters; a turn with a pasted passage is longer
 _SOME_TALK = 0.03  # share of conversational words above which a text without turns is a chat
@@ -76,9 +69,8 @@ _WIDE = 160  # characters of a line that are classified
 
 
 def kind_of(text: str) -> str:
-    """Return one of `KINDS` for the end of a text, template tokens included; an empty text is prose.
-
-    Only the last `LOOKED_AT` characters are classified; those before them tell whose turn it is.
+    """Return one of `KINDS` for the last `LOOKED_AT` characters of a text with its template; empty text is
+    prose.
     """
     turns = _turns(text)
     said = "".join(body for _, body in turns)[-LOOKED_AT:]

@@ -14,11 +14,8 @@ _every: WeakSet[Learned] = WeakSet()
 
 
 class Learned:
-    """Acceptance rates of drafters on one target, and the seconds that its passes take.
-
-    Rates start from ``beliefs``, by default those that drafters declare, and seconds from ``curve``, as measured
-    on this machine, else from a guess. Planners hold the ``lock`` while they read or learn, since several threads
-    may decode with one target.
+    """Acceptance rates of drafters on one target, from ``beliefs`` on, and the seconds of its passes, from a
+    measured ``curve`` or a guess on. Planners hold ``lock``, since several threads may decode with one target.
     """
 
     def __init__(self, beliefs: Beliefs | None = None, curve: CostCurve | None = None) -> None:
@@ -29,9 +26,8 @@ class Learned:
         self._costs: dict[int, CostModel] = {}
 
     def cost(self, rows: int) -> CostModel:
-        """Return the cost model of passes that ``rows`` requests share; batches of similar size have the same one.
-
-        A new model starts from that of the nearest batch size.
+        """Return the cost model of passes that ``rows`` requests share; a new one starts from the nearest batch
+        size.
         """
         size = rows.bit_length()
         if size not in self._costs:

@@ -1,7 +1,5 @@
-"""Makes planners from names: ``goodput``, ``fixed:16``, ``goodput+thermal:hot=45+battery``.
-
-A planner says how many draft nodes a step scores; policies, joined by ``+``, may lower that. Policies without a
-planner limit the default one. Options follow a name after colons; one without ``key=`` is the first option.
+"""Makes planners from names: ``goodput``, ``fixed:16``, ``goodput+thermal:hot=45+battery``. Policies, joined by
+``+``, lower what the planner scores; without a planner they limit the default one.
 """
 
 from __future__ import annotations
@@ -45,11 +43,11 @@ Decode = Callable[[Sequence[int]], str]
 
 
 def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: Decode | None = None) -> Planner:
-    """Return the planner that ``spec`` names; a `Planner` object is returned as it is.
+    """Return the planner that ``spec`` names, starting from ``learned``; a `Planner` object is returned as it
+    is.
 
-    A named planner starts from ``learned``, by default without knowledge. ``decode`` turns token ids into text,
-    for policies that look at it. `UnknownNameError` for unknown names and options; `UsageError` for a value of the
-    wrong type or out of range, a name that comes twice, and two planners.
+    ``decode`` turns token ids into text, for policies that look at it. `UnknownNameError` for unknown names and
+    options; `UsageError` for a wrong value, a name that comes twice, and two planners.
     """
     if not isinstance(spec, str):
         if not _is_planner(spec):
@@ -66,9 +64,8 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
         elif name not in PLANNERS:
             raise UnknownNameError("planner", name, [*PLANNERS, *POLICIES])
         elif base is not None:
-            raise UsageError(
-                f"planner {spec!r} names two planners, {base[0]!r} and {name!r}: only policies add up"
-            )
+            both = f"{base[0]!r} and {name!r}"
+            raise UsageError(f"planner {spec!r} names two planners, {both}: only policies add up")
         else:
             base = (name, options)
     name, options = base or (DEFAULT, [])

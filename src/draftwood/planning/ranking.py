@@ -23,25 +23,19 @@ def node_limit(state: State) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """One request's candidates, in the order in which they are worth scoring.
-
-    ``order`` (int32[m]) lists the draft nodes of ``tree`` that may be scored, likeliest first and parents before
-    children; on a target without trees they are the best chain. ``worth`` (float32[m]) is the probability of each
-    to be reached and accepted.
-    """
+    """One request's candidates, in the order in which they are worth scoring."""
 
     tree: TokenTree  # all proposals, merged
     node_map: tuple[Ints, ...]  # per drafter, the index in ``tree`` of each of its nodes
-    order: Ints
-    worth: Floats
+    order: Ints  # draft nodes that may be scored, parents first; without tree passes those of the best chain
+    worth: Floats  # probability of each to be reached and accepted
     depth: int  # limits of the pass: depth of the tree, and number of nodes
     room: int
     n_lookahead: int  # lookahead nodes that may be scored: none on a target without trees
 
     def cut(self, nodes: int) -> Plan:
-        """Return the plan that scores the first ``nodes`` candidates.
-
-        Lookahead nodes are added whose ancestors are scored, as far as the pass has room.
+        """Return the plan of the first ``nodes`` candidates, with lookahead nodes behind them as far as there is
+        room.
         """
         tree, kept = self.tree, self.order[: max(0, nodes)]
         if self.n_lookahead:

@@ -1,7 +1,4 @@
-"""The kernel behind `NgramIndex`: reads text into the index, then grows the tree of what may follow.
-
-Importing this module imports numba and compiles, or loads from the cache.
-"""
+"""Reads text into an `NgramIndex` and grows the tree of what may follow. Imports numba and compiles."""
 
 from __future__ import annotations
 
@@ -88,31 +85,22 @@ def _reach(accept_rates: Floats) -> NDArray[np.float64]:
 
 @compiled(f"i8({_LISTS}, i8[::1], i4[::1], {FLOATS}, UniTuple(i8, 2), i4[:,::1], f4[::1])")
 def grow(
-    index: Lists,
-    cursor: Longs,
-    tail: Ints,
-    accept_rates: Floats,
-    limits: tuple[int, int],
-    out: Ints,
+    index: Lists, cursor: Longs, tail: Ints, accept_rates: Floats, limits: tuple[int, int], out: Ints,
     belief: Floats,
-) -> int:
+) -> int:  # fmt: skip
     """Grow a tree behind ``tail``, likeliest first; returns how many nodes it has.
 
-    ``limits``: its depth, and how many of the most frequent tokens are candidates everywhere. Written: ``out``
-    int32[4, nodes], tokens, parents, classes, and the places of the occurrences behind them (-1: mere frequency);
-    ``belief`` float32[nodes], their accept rates. A node gets no children where even a match longer by one would
-    come too late.
+    ``limits``: its depth, and how many of the most frequent tokens are candidates everywhere. ``out`` and
+    ``belief`` are the arrays that `NgramIndex.grow` returns. A node gets no children where even a match longer by
+    one would come too late.
     """
     depth, frequent = limits
     m, nodes = len(tail), out.shape[1]
     path = np.empty(m + depth, np.int32)
     for i in range(m):
         path[i] = tail[i]
-    work, reach, (order, chance, entries) = (
-        np.empty((CANDIDATES, WORK), np.int64),
-        _reach(accept_rates),
-        empty(nodes, COLUMNS),
-    )
+    work, reach = np.empty((CANDIDATES, WORK), np.int64), _reach(accept_rates)
+    order, chance, entries = empty(nodes, COLUMNS)
     place, age, run, length = cursor[PLACE], cursor[AGE], cursor[RUN], REACH
     parent, below, likely, longest, size = -1, 0, 1.0, 0, nodes
     for node in range(nodes):

@@ -1,7 +1,4 @@
-"""Occurrences of the last few tokens of a text, and the tree of what followed them. Importing this imports numba.
-
-The lists of occurrences are those of LZ77 compressors (hash chains); growing back-off statistics into a tree: PPM.
-"""
+"""Occurrences of the last few tokens of a text (LZ77's hash chains), and the tree of what followed them (PPM)."""
 
 from __future__ import annotations
 
@@ -12,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.drafters.ngram.grow_kernel import advance, grow
-from draftwood.drafters.ngram.kernel import CLASSES, DISTINCT, FREQUENT, HEAD, REACH, READ
+from draftwood.drafters.ngram.kernel import CLASSES, FREQUENT, HEAD, REACH, READ
 from draftwood.errors import UsageError
 from draftwood.index.accept_rates import for_kernel
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 
-MOST_NODES = 1024
-"""Most nodes of one tree."""
+MOST_NODES = 1024  # most nodes of one tree
 
 FOLLOWED = 64
 """Tokens at the end of what is read that a cursor follows, at 2 microseconds each: enough to find its place."""
@@ -32,19 +28,11 @@ _NO_TOKENS, _NO_TEXT = np.empty((0, 3), dtype=np.int32), np.empty(0, dtype=np.in
 
 
 class Cursor:
-    """Where a text that is being written follows an index, and the text's last tokens.
-
-    Attributes
-    ----------
-    tail : int32[at most 32]
-        The last committed tokens.
-    state : int64[4]
-        See `draftwood.drafters.ngram.kernel`.
-    """
+    """Where a text that is being written follows an index, and the text's last tokens."""
 
     def __init__(self) -> None:
-        self.tail: Ints = np.empty(0, dtype=np.int32)
-        self.state = np.array([-1, 0, 0, 0], dtype=np.int64)
+        self.tail: Ints = np.empty(0, dtype=np.int32)  # the last committed tokens, at most 32
+        self.state = np.array([-1, 0, 0, 0], dtype=np.int64)  # see `draftwood.drafters.ngram.kernel`
 
     @property
     def match_length(self) -> int:
@@ -52,7 +40,6 @@ class Cursor:
         return int(self.state[3])
 
     def copy(self) -> Self:
-        """Return an independent copy."""
         twin = type(self)()
         twin.tail, twin.state = self.tail, self.state.copy()
         return twin
@@ -64,13 +51,6 @@ class NgramIndex:
     A draft looks at the latest 16, 16 and 8 such occurrences, compares what stands before each (up to 32 tokens),
     and takes what follows as candidates; further candidates come from following the last copy behind a difference,
     and from the 12 most frequent tokens. All of it costs the same at any length of the text.
-
-    Attributes
-    ----------
-    text : int32[length]
-        What was read; a view, -1 between documents.
-    nbytes
-        Bytes held, spare room included.
     """
 
     def __init__(self, ids: Sequence[int] | NDArray[Any] = ()) -> None:
@@ -158,24 +138,12 @@ class NgramIndex:
     def grow(
         self, cursor: Cursor, accept_rates: Floats, nodes: int, depth: int, frequent: int
     ) -> tuple[Ints, Floats]:
-        """Grow the tree of what may follow the cursor's text, likeliest first.
+        """Grow the tree of what may follow the cursor's text, likeliest first by ``accept_rates``
+        (float32[CLASSES]).
 
-        Parameters
-        ----------
-        accept_rates : float32[CLASSES]
-            Acceptance rate per evidence class.
-        nodes, depth
-            Most nodes of the tree, at most 1024, and of its longest branch.
-        frequent
-            How many of the most frequent tokens are candidates everywhere, at most 12.
-
-        Returns
-        -------
-        columns : int32[4, n]
-            Tokens, parents (-1: the root), evidence classes, and where in `text` the token stands that each is a
-            copy of (-1: it is only frequent).
-        belief : float32[n]
-            Their accept rates.
+        It has at most 1024 nodes; the ``frequent`` (at most 12) most frequent tokens are candidates everywhere.
+        Returns int32[4, n]: tokens, parents (-1: the root), evidence classes, and where in `text` the token stands
+        that each is a copy of (-1: it is only frequent); and their accept rates, float32[n].
         """
         accept_rates = for_kernel(accept_rates, CLASSES)
         nodes = min(nodes, MOST_NODES)  # time grows with their square
@@ -187,16 +155,10 @@ class NgramIndex:
         return out[:, :n], belief[:n]
 
     def copy(self) -> Self:
-        """Return an independent copy."""
         twin = object.__new__(type(self))
         for name, array in self.__dict__.items():
             setattr(twin, name, array.copy())
         return twin
-
-    @property
-    def distinct(self) -> int:
-        """Different tokens read."""
-        return int(self._head[DISTINCT])
 
 
 def _joined(cursor: Cursor, ids: Sequence[int] | NDArray[Any]) -> tuple[Ints, int]:

@@ -1,8 +1,5 @@
-"""What the kernel behind `NgramIndex` reads and finds; `ngram_grow_kernel` calls it. Imports numba.
-
-Layout
-------
-An *occurrence* is named by the place of the token that follows it. ::
+"""What the kernel behind `NgramIndex` reads and finds. Imports numba. An *occurrence* is named by the place of the
+token that follows it::
 
     text    int32[room]         the tokens; -1 ends a document, which no match crosses
     links   int32[room, 3]      per place: the occurrence before it of the 1, 2 or 4 tokens that precede it, -1
@@ -11,8 +8,8 @@ An *occurrence* is named by the place of the token that follows it. ::
     head    int64[2 + 2 * 12]   tokens read, different tokens; then the most frequent tokens and their counts
 
 The *cursor* int64[4] follows a copy through the text: where it goes on, how many tokens ago it last agreed (age),
-how many agreed in its course (run), and how long the last draft's match was. It is what lets drafting go on behind
-a replaced word, where no suffix matches.
+how many agreed in its course (run), and how long the last draft's match was. With it drafting goes on behind a
+replaced word, where no suffix matches.
 """
 
 from __future__ import annotations
@@ -274,12 +271,8 @@ def more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequ
     n, matched = head[READ], k
     for place in range(max(1, cursor - SHIFT), min(n, cursor + SHIFT + 1) if cursor >= 0 else 0):
         if text[place] >= 0 and _known(work, k, text[place]) == k:
-            work[k, TOKEN], work[k, CLASS], work[k, SOURCE] = (
-                text[place],
-                _follow_class(place - cursor, age, run),
-                place,
-            )
-            work[k, LENGTH] = 0
+            kind = _follow_class(place - cursor, age, run)
+            work[k, TOKEN], work[k, CLASS], work[k, SOURCE], work[k, LENGTH] = text[place], kind, place, 0
             _point(work, k, place + 1, 0 if place == cursor else 1, run)
             k += 1
     for rank in range(frequent):

@@ -50,13 +50,7 @@ class Candidate:
 
 
 class NaiveNgram:
-    """Everything that `NgramIndex` promises, each promise in its plainest words.
-
-    Parameters
-    ----------
-    text
-        The text to begin with; -1 ends a document.
-    """
+    """Everything that `NgramIndex` promises, in plain words; -1 ends a document."""
 
     def __init__(self, text: Iterable[int] = ()) -> None:
         self.text = [int(i) for i in text]
@@ -106,12 +100,8 @@ class NaiveNgram:
         found = [self._matched(token, matches, cursor) for token in dict.fromkeys(self.text[p] for p in matches)]
         known = {candidate.token for candidate in found}
         matched = bool(known)
-        window = (
-            range(max(1, place - kernel.SHIFT), min(len(self.text), place + kernel.SHIFT + 1))
-            if place >= 0
-            else ()
-        )
-        for at in window:
+        end = min(len(self.text), place + kernel.SHIFT + 1) if place >= 0 else 0
+        for at in range(max(1, place - kernel.SHIFT), end):
             if self.text[at] >= 0 and self.text[at] not in known:
                 evidence = follow_class(at - place, age, run)
                 found.append(Candidate(self.text[at], evidence, at, (at + 1, int(at != place), run)))

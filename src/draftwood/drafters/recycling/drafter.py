@@ -10,16 +10,7 @@ import numpy as np
 
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, read_rates
-from draftwood.drafters.recycling.evidence import (
-    BUCKETS,
-    CLASSES,
-    GREEDY,
-    LONGEST,
-    OFF_PATH,
-    ON_PATH,
-    PROMPT,
-    K,
-)
+from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, GREEDY, LONGEST, OFF_PATH, ON_PATH, PROMPT, K
 from draftwood.drafters.recycling.static import fill
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
@@ -122,7 +113,6 @@ class RecyclingSession(TextSession):
         return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
 
     def _static(self, nodes: int, accept_rates: Floats) -> TokenTree:
-        """Fill the paper's tree."""
         length = len(self.text)
         last = self.text[-1:]
 
@@ -132,11 +122,9 @@ class RecyclingSession(TextSession):
             columns, _ = self._table.grow(tail, _BY_RANK, K, noise=self._noise, length=here, depth=1, longest=1)
             return list(zip(columns[0].tolist(), columns[2].tolist(), strict=True))
 
-        tree = np.array(fill(ranked, nodes), dtype=np.int32).reshape(-1, 3).T
+        tree = np.array(fill(ranked, nodes), dtype=np.int32).reshape(-1, 3).T.copy()
         evidence = tree[2].astype(np.int16)
-        return draft_tree(
-            np.ascontiguousarray(tree[0]), evidence, accept_rates[evidence], np.ascontiguousarray(tree[1])
-        )
+        return draft_tree(tree[0], evidence, accept_rates[evidence], tree[1])
 
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
         rows = np.arange(len(ids), dtype=np.int32)

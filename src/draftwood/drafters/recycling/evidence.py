@@ -9,8 +9,7 @@ LONGEST, KINDS, K = 3, 3, 8
 PROMPT, OFF_PATH, ON_PATH = range(KINDS)
 """Kinds of rows: of the prompt, of nodes that were not accepted (lookahead nodes too), of the answer."""
 
-EDGES = (0.003, 0.01, 0.03, 0.07, 0.15, 0.3, 0.55, 0.8)
-"""Bounds between the buckets of probability."""
+EDGES = (0.003, 0.01, 0.03, 0.07, 0.15, 0.3, 0.55, 0.8)  # bounds between the buckets of probability
 
 GAPS = (0.15, 0.35, 0.6, 1.0, 1.5, 2.2, 3.2, 5.0)
 """Bounds between the buckets of the distance to the best token of a row (for the best, to the second), in

@@ -1,14 +1,9 @@
-"""The kernels behind the drafter ``recycling``: best next tokens per context, and the tree grown from them.
+"""The kernels behind ``recycling``: best next tokens per context, and the tree grown from them. Imports numba.
 
-Importing this module imports numba and compiles, or loads from the cache. `naive_recycled` says the same in a
-page of Python.
-
-Layout
-------
-A hash table of groups of `WAYS` places. A place holds a context's ``keys`` uint64 (0: free), its best next tokens
-``ids`` int32[K] (-1: none), their ``marks`` uint8[K + 1] (a probability each, then the kind of row) and
-``stamps`` int32, the clock when it was written: in a full group the oldest goes. Contexts with one key (2**-64)
-cost a draft, never a text.
+The table has groups of `WAYS` places. A place holds a context's ``keys`` uint64 (0: free), its best next tokens
+``ids`` int32[K] (-1: none), their ``marks`` uint8[K + 1] (a probability each, then the kind of row) and ``stamps``
+int32, the clock when it was written: in a full group the oldest goes. Contexts with one key (2**-64) cost a draft,
+never a text.
 """
 
 from __future__ import annotations
@@ -137,19 +132,13 @@ def _sound(tree: tuple[Ints, Ints], scored: tuple[Ints, Bytes], best: Ints, chan
     f" Tuple(({TABLE}, Array(float32, 2, 'C', readonly=True))), i8)"
 )
 def record(
-    places: Places,
-    head: Longs,
-    tail: Ints,
-    tree: tuple[Ints, Ints],
-    scored: tuple[Ints, Bytes],
-    top: tuple[Ints, Floats],
-    longest: int,
-) -> bool:
-    """Write the best next tokens of rows behind their last 1 to ``longest`` tokens; later rows win.
+    places: Places, head: Longs, tail: Ints, tree: tuple[Ints, Ints], scored: tuple[Ints, Bytes],
+    top: tuple[Ints, Floats], longest: int,
+) -> bool:  # fmt: skip
+    """Write the best next tokens of rows behind their last 1 to ``longest`` tokens; see `RecycledTable.record`.
 
-    ``tail`` are the last tokens of the text, ``tree`` the tokens and parents of the tree behind it. ``scored``
-    says behind which node each row of ``top``, tokens and probabilities, stands, and of what kind it is. Rows
-    without a probability are left out. False, and nothing is written, where the arrays do not belong together.
+    ``scored``: nodes and kinds; ``top``: tokens and probabilities. False, and nothing is written, where the arrays
+    do not belong together.
     """
     best, chances = top
     if not _sound(tree, scored, best, chances):
@@ -178,10 +167,9 @@ def record(
 
 @inner
 def _classes(ids: Ints, marks: Bytes, noise: Noise, position: int, out: Ints) -> None:
-    """Class of each token of one row, apart from the row's own share of it.
-
-    Greedy: rank and probability. Sampled: what the row itself would choose with the position's own noise, then how
-    far each is behind it (and it before the next).
+    """Class of each token of one row, without the row's share of it. Greedy: rank and probability. Sampled: what
+    the row would choose with the noise of the position, then how far each is behind the best (and the best before
+    the next).
     """
     key, temperature = noise
     if temperature == 0:
@@ -275,20 +263,15 @@ def _link(base_tree: Ints) -> int:
     " Tuple((i4[:,::1], f4[::1])))"
 )
 def grow(
-    places: Places,
-    tail: Ints,
-    base_tree: Tree,
-    accept_rates: Floats,
-    noise: Noise,
-    limits: tuple[int, int, int],
-    tree: Tree,
-) -> int:
+    places: Places, tail: Ints, base_tree: Tree, accept_rates: Floats, noise: Noise,
+    limits: tuple[int, int, int], tree: Tree,
+) -> int:  # fmt: skip
     """Grow the tree of what may follow the tail, likeliest first; returns how many nodes.
 
-    Rows of ``stem`` int32[4, s]: tokens and parents of a tree that others proposed, room for two more; with its
-    belief. Where its parents make no tree, -1 is returned. ``limits``: how many tokens stand before the next one,
-    the tree's depth, and the tokens of the longest context. Written to ``tree``: tokens, parents, evidence (-1 for
-    what the stem alone vouches for), int32[3, nodes]; belief.
+    ``base_tree``: int32[4, s], tokens and parents of others' drafts with room for two rows more, and their belief;
+    -1 is returned where the parents make no tree. ``limits``: tokens before the next one, depth, longest context.
+    Written to ``tree``: tokens, parents, evidence (-1 where only the base tree proposes a node), int32[3, nodes];
+    belief.
     """
     length, depth, longest = limits
     columns, (out, belief) = base_tree[0], tree

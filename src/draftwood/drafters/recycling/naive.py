@@ -12,8 +12,7 @@ from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, EDGES, GAPS,
 
 Node = tuple[int, int, int]  # token, parent, evidence class
 Row = list[tuple[int, float]]  # tokens and their probabilities
-Gumbel = Callable[[int, int], float]
-"""Noise of a token at a position: ``gumbel(position, token)``."""
+Gumbel = Callable[[int, int], float]  # noise of a token at a position: ``gumbel(position, token)``
 
 
 class NaiveRecycled:
@@ -23,17 +22,10 @@ class NaiveRecycled:
         self._rows: dict[tuple[int, ...], tuple[int, Row]] = {}
 
     def record(
-        self,
-        tail: Sequence[int],
-        tokens: Sequence[int],
-        parents: Sequence[int],
-        nodes: Sequence[int],
-        kinds: Sequence[int],
-        best: Sequence[Sequence[int]],
-        chances: Sequence[Sequence[float]],
-        *,
+        self, tail: Sequence[int], tokens: Sequence[int], parents: Sequence[int], nodes: Sequence[int],
+        kinds: Sequence[int], best: Sequence[Sequence[int]], chances: Sequence[Sequence[float]], *,
         longest: int = LONGEST,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write rows; of two for one context the later one stays."""
         for node, kind, ids, probabilities in zip(nodes, kinds, best, chances, strict=True):
             text: list[int] = []
@@ -47,21 +39,12 @@ class NaiveRecycled:
                     self._rows[tuple(text[-size:])] = (kind, row)
 
     def grow(
-        self,
-        tail: Sequence[int],
-        accept_rates: Sequence[float],
-        nodes: int,
-        *,
-        base_tree: Mapping[tuple[int, ...], float] = MappingProxyType({}),
-        gumbel: Gumbel | None = None,
-        temperature: float = 0.0,
-        length: int = 0,
-        depth: int = 64,
-        longest: int = LONGEST,
-    ) -> list[Node]:
-        """Grow the tree of what may follow the tail, likeliest first; of equals the one found first.
-
-        ``base_tree`` has the belief of each path that others proposed; ``length`` tokens come before the tree.
+        self, tail: Sequence[int], accept_rates: Sequence[float], nodes: int, *,
+        base_tree: Mapping[tuple[int, ...], float] = MappingProxyType({}), gumbel: Gumbel | None = None,
+        temperature: float = 0.0, length: int = 0, depth: int = 64, longest: int = LONGEST,
+    ) -> list[Node]:  # fmt: skip
+        """Grow the tree of what may follow the tail; ``base_tree`` has the belief of each path that others
+        proposed.
         """
         tree: list[Node] = []
         heap: list[tuple[float, int, int, list[int], int]] = []

@@ -11,8 +11,7 @@ LEVELS = (
     "0000 0001 0002 0003 0004 0010 0011 0020 0030 0040 0100 0200 1000 2000 3000",
     "00000 00001 00002 00010 00020 00100 01000 10000",
     "000000 000001 000100",
-)
-"""Ranks on the path to each place, level by level, as published with the paper's code."""
+)  # ranks on the path to each place, level by level, as published with the paper's code
 
 PLACES = tuple(" ".join(LEVELS).split())
 

@@ -15,8 +15,7 @@ from draftwood.index.accept_rates import for_kernel
 from draftwood.tree import TokenTree
 
 _NO_STEM = TokenTree.empty()
-_FIRST, MOST = 1 << 10, 1 << 15
-"""Groups of places of a new table, and at most: 53 bytes a place, 7 MB in all."""
+_FIRST, MOST = 1 << 10, 1 << 15  # groups of places of a new table, and at most: 53 bytes a place, 7 MB in all
 
 
 class RecycledTable:
@@ -27,48 +26,24 @@ class RecycledTable:
         self._head = np.zeros(2, dtype=np.int64)
 
     def __len__(self) -> int:
-        """Contexts that it holds."""
         return int(self._head[USED])
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes."""
         return sum(column.nbytes for column in self._places)
 
     def record(
-        self,
-        tail: Ints,
-        tokens: Ints,
-        parents: Ints,
-        nodes: Ints,
-        kinds: NDArray[np.uint8],
-        best: Ints,
-        chances: Floats,
-        *,
-        longest: int = LONGEST,
-    ) -> None:
-        """Write rows; of two for one context the later one stays.
+        self, tail: Ints, tokens: Ints, parents: Ints, nodes: Ints, kinds: NDArray[np.uint8], best: Ints,
+        chances: Floats, *, longest: int = LONGEST,
+    ) -> None:  # fmt: skip
+        """Write rows of best next tokens; of two for one context the later one stays.
 
-        Parameters
-        ----------
-        tail : int32[t]
-            Last tokens of the text, of which three count.
-        tokens, parents : int32[n]
-            A tree behind the text, parents before children, -1 for the text's end.
-        nodes : int32[m]
-            The node behind which each row stands, -1 for the text's end.
-        kinds : uint8[m]
-            `PROMPT`, `OFF_PATH` or `ON_PATH`.
-        best, chances : int32[m, k], float32[m, k]
-            Best tokens of each row and their probabilities, best first; of k eight count. A row whose first
-            probability is 0 is left out.
-        longest
-            Tokens of the longest context to write, 1 to 3.
-
-        Raises
-        ------
-        IntegrityError
-            For parents, nodes or kinds out of range, and arrays of unequal lengths; nothing is written then.
+        ``tail`` are the last tokens of the text, of which three count; ``tokens`` and ``parents`` (-1: the text's
+        end) a tree behind it, parents first. ``nodes`` int32[m] says behind which node each row stands, ``kinds``
+        uint8[m] is `PROMPT`, `OFF_PATH` or `ON_PATH`. ``best`` and ``chances`` [m, k] are tokens and
+        probabilities, best first, of which eight count; a row whose first probability is 0 is left out. Contexts
+        of up to ``longest`` tokens are written. Where the arrays do not belong together, nothing is written and
+        `IntegrityError` is raised.
         """
         while self._head[USED] + longest * len(nodes) > self._places[0].size // 2 and len(self._places[0]) < MOST:
             self._double()
@@ -93,38 +68,16 @@ class RecycledTable:
         self._places = places  # all at once: sessions of other threads may share it
 
     def grow(
-        self,
-        tail: Ints,
-        accept_rates: Floats,
-        nodes: int,
-        *,
-        base_tree: TokenTree = _NO_STEM,
-        noise: RowNoise = GREEDY,
-        length: int = 0,
-        depth: int = 64,
-        longest: int = LONGEST,
-    ) -> tuple[Ints, Floats]:
-        """Grow the tree of what may follow the tail, likeliest first.
+        self, tail: Ints, accept_rates: Floats, nodes: int, *, base_tree: TokenTree = _NO_STEM,
+        noise: RowNoise = GREEDY, length: int = 0, depth: int = 64, longest: int = LONGEST,
+    ) -> tuple[Ints, Floats]:  # fmt: skip
+        """Grow the tree of what may follow the tail, likeliest first, with branches behind the drafts of
+        ``base_tree`` too.
 
-        Parameters
-        ----------
-        accept_rates : float32[CLASSES]
-            Acceptance rate per evidence class.
-        base_tree
-            Drafts that others proposed, to go on behind: their nodes are candidates at their beliefs.
-        noise, length
-            What tokens will be chosen with, and how many stand before the next one.
-        nodes, depth
-            Most nodes of the tree, at most 1024, and of its longest branch.
-        longest
-            Tokens of the longest context to look up.
-
-        Returns
-        -------
-        columns : int32[3, n]
-            Tokens, parents (-1: the root), evidence classes.
-        belief : float32[n]
-            Their accept rates.
+        ``accept_rates`` float32[CLASSES]; ``nodes`` is at most 1024, ``depth`` that of the longest branch,
+        ``longest`` the tokens of the longest context. ``noise`` and ``length`` say what tokens will be chosen
+        with, and how many stand before the next one. Returns int32[3, n]: tokens, parents (-1: the root), evidence
+        classes; and their accept rates.
         """
         accept_rates = for_kernel(accept_rates, CLASSES)
         nodes = min(nodes, 1024)  # time grows with their square
@@ -142,7 +95,6 @@ class RecycledTable:
         return out[:, :n], belief[:n]
 
     def copy(self) -> Self:
-        """Return an independent copy."""
         twin = type(self)()
         twin._places = tuple(column.copy() for column in self._places)
         twin._head = self._head.copy()

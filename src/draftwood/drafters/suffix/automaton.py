@@ -1,7 +1,5 @@
-"""Suffix automaton over token ids, online: the longest suffix of a text that occurred before, and where.
-
-Source: Blumer et al., "The smallest automaton recognizing the subwords of a text" (1985); its use for drafting:
-SAM Decoding, arXiv 2411.10666. Importing this module imports numba.
+"""Suffix automaton over token ids, online (Blumer et al., 1985; for drafting: SAM Decoding, arXiv 2411.10666).
+Imports numba.
 """
 
 from __future__ import annotations
@@ -13,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.drafters.suffix.grow_kernel import CLASSES, grow
-from draftwood.drafters.suffix.kernel import LABEL, LAST, LINK, SIZE, TOKEN, append, find_slot
-from draftwood.errors import IntegrityError, UsageError
+from draftwood.drafters.suffix.kernel import LINK, TOKEN, append
+from draftwood.errors import UsageError
 from draftwood.index.accept_rates import for_kernel
 
 Ints = NDArray[np.int32]
@@ -26,16 +24,9 @@ _ROWS = 1024  # of each array at first: 32 KiB
 class SuffixAutomaton:
     """The suffixes of a growing text, and where the longest of them that occurred before did so last.
 
-    Reading a token costs amortised constant time (about 0.15 microseconds at 100,000 tokens), a match and its
-    copy a few microseconds at any length. Memory is about 60 bytes per token, a hundred for tiny alphabets.
-
-    Parameters
-    ----------
-    ids
-        The text to begin with, int32 token ids, none negative.
-    refresh
-        How many of the longest suffixes are told of each new place where they end. With 16, two of 100,000 matches
-        in source code pointed to an older occurrence than the latest.
+    Reading a token costs amortised constant time, a match a few microseconds; memory is about 60 bytes per token.
+    Of each new place ``refresh`` of the longest suffixes are told: with 16, two of 100,000 matches in source code
+    pointed to an older occurrence than the latest.
     """
 
     def __init__(self, ids: Sequence[int] | NDArray[Any] = (), *, refresh: int = 16) -> None:
@@ -55,7 +46,6 @@ class SuffixAutomaton:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, spare room included."""
         return int(self._states.nbytes + self._edges.nbytes + self._head.nbytes)
 
     @property
@@ -80,26 +70,17 @@ class SuffixAutomaton:
         self._match = (length, end)
 
     def match(self) -> tuple[int, int]:
-        """Return the longest suffix that occurred before, and where.
+        """Return the length of the longest suffix that occurred before (0: none), and the index of that
+        occurrence's last token.
 
-        Returns
-        -------
-        length : int
-            Of that suffix; always exact. 0: the last token is new. It may overlap its earlier occurrence.
-        end : int
-            Index of the last token of an earlier occurrence, -1 without. On ordinary text it is the latest. In
-            full: the latest among those at which at most ``refresh`` classes of suffixes, this one and longer,
-            had occurred before; suffixes are of one class while they occur equally often. The first
-            occurrence always is among them.
+        On ordinary text it is the latest occurrence; in full, the latest at which at most ``refresh`` classes of
+        suffixes, this one and longer, had occurred before (suffixes are of one class while they occur equally
+        often).
         """
         return self._match
 
     def copy_after(self, end: int, count: int) -> Ints:
-        """Return the ``count`` tokens after index ``end``, int32[count].
-
-        A copy that runs into the end of the text goes on with what it copied: token ``k`` is
-        ``text[end + 1 + k % period]`` where ``period`` is ``length - 1 - end``.
-        """
+        """Return the ``count`` tokens after index ``end``; at the end of the text it goes on with the copy."""
         start = end + 1
         if not 0 < start < self._length:
             raise UsageError(f"nothing follows index {end} of a text of {self._length} tokens")
@@ -110,29 +91,13 @@ class SuffixAutomaton:
     def grow(
         self, accept_rates: Floats, nodes: int, *, depth: int, branches: int, least: int = 1
     ) -> tuple[Ints, Floats]:  # fmt: skip
-        """Grow the tree of what followed the longest suffix that occurred before, best first by the accept rates.
+        """Grow the tree of what followed the longest suffix that occurred before, best first by the accept
+        rates.
 
         A node offers what followed the longest string that ends with it, and where that is less than ``branches``
-        tokens, what followed up to three shorter ones. Where more than 32 tokens followed one string, only some of
-        them are looked at: such strings are short, and say little.
-
-        Parameters
-        ----------
-        accept_rates : float32[CLASSES]
-            Acceptance rate per evidence class (`draftwood.drafters.suffix.grow_kernel`).
-        nodes, depth
-            Most nodes of the tree and of its longest branch.
-        branches
-            Most children of a node, the latest of each string first.
-        least
-            Shortest string that is trusted.
-
-        Returns
-        -------
-        columns : int32[3, n]
-            Tokens, parents (-1: the root) and evidence classes.
-        belief : float32[n]
-            Their accept rates.
+        tokens, what followed up to three shorter ones, of ``least`` tokens or more. Where more than 32 tokens
+        followed one string, only some of them are looked at: such strings are short, and say little. Returns
+        int32[3, n]: tokens, parents (-1: the root) and evidence classes; and their accept rates, float32[n].
         """
         accept_rates = for_kernel(accept_rates, CLASSES)
         out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
@@ -152,48 +117,7 @@ class SuffixAutomaton:
         self.append(kept)
 
     def copy(self) -> Self:
-        """Return an independent copy."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._states, twin._edges, twin._head = self._states.copy(), self._edges.copy(), self._head.copy()
         return twin
-
-    def check_integrity(self) -> None:
-        """Raise `IntegrityError` if states, edges and text disagree; time grows with the square of the text."""
-        n, clones, used, length, _ = self._head.tolist()
-        text = self.text
-        if (text < 0).any() or self._states[n, TOKEN] != -1:
-            raise IntegrityError("the text must hold no negative token and end where the header says")
-        if used != (self._edges[:, LABEL] >= 0).sum():
-            raise IntegrityError("the header miscounts the edges")
-        if self._size(self._states[n, LINK]) != length:
-            raise IntegrityError("the match must be the suffix link of the whole text")
-        if used != sum(self._check_state(state, text) for state in range(-clones, n + 1)):
-            raise IntegrityError("some edges are in no state's list")
-
-    def _size(self, state: int) -> int:
-        return int(state if state >= 0 else self._states[state, SIZE])
-
-    def _check_state(self, state: int, text: Ints) -> int:
-        """Check one state; returns how many edges its list holds."""
-        link, last, edge, _ = self._states[state].tolist()
-        size, shorter = self._size(state), self._size(link)
-        string = text[last + 1 - size : last + 1]
-        if state:
-            link_last = int(self._states[link, LAST])
-            if not shorter < size <= last + 1 <= self._length:
-                raise IntegrityError(f"state {state}: wrong sizes or a place outside the text")
-            if shorter and (string[-shorter:] != text[link_last + 1 - shorter : link_last + 1]).any():
-                raise IntegrityError(f"state {state}: its link is no suffix of it")
-            if state > 0 and (string != text[:size]).any():
-                raise IntegrityError(f"state {state}: its prefix did not end at {last}")
-        count = 0
-        while edge >= 0:
-            owner, label, target, following = self._edges[edge].tolist()
-            ends = int(self._states[target, LAST])
-            if owner != state or find_slot(self._edges, state, label) != edge:
-                raise IntegrityError(f"state {state}: an edge cannot be found again")
-            if text[ends] != label or (text[ends - size : ends] != string).any() or self._size(target) <= size:
-                raise IntegrityError(f"state {state}: an edge leads to a string that does not continue it")
-            count, edge = count + 1, following
-        return count

@@ -43,16 +43,10 @@ class SuffixDrafter(BaseDrafter):
     min_match
         Shortest suffix that it uses.
     factor, offset
-        No branch is longer than ``offset + factor * match_length`` tokens, since a short match says little about
-        what comes much later. By default the factor is 1 for a chain and infinite for a tree, whose depth follows
-        from the acceptance rates.
+        No branch is longer than ``offset + factor * match_length`` tokens. By default the factor is 1 for a chain
+        and infinite for a tree, whose depth follows from the acceptance rates.
     branches
         Most children of a node. 1 gives one chain, the latest continuation, and evidence by match length alone.
-
-    Raises
-    ------
-    UsageError
-        For an option out of range.
     """
 
     name: ClassVar[str] = "suffix"

@@ -1,12 +1,8 @@
 """The kernel that grows a tree over a `SuffixAutomaton`. Importing this module imports numba and compiles.
 
-The transitions of a state are the different tokens that followed its strings, so a tree of strings that occurred
-is a walk over them: prediction by partial matching (Cleary and Witten, "Data compression using adaptive coding and
-partial string matching", 1984), contexts unbounded, links giving the shorter ones.
-
-Evidence classes
-----------------
-Why a token is a candidate behind a matched string of ``FLOORS[row]`` tokens or more, drafted ones included::
+A state's transitions are the different tokens that followed its strings, so a walk over them is prediction by
+partial matching (Cleary and Witten, 1984) with unbounded contexts. Evidence classes, for a candidate behind a
+matched string of ``FLOORS[row]`` tokens or more, drafted ones included::
 
     7 * row + kind        the string is the longest that matches and was followed
     49 + 5 * row + kind   a shorter one, behind which this token is new; rows beyond the third count as the third,
@@ -141,18 +137,14 @@ def _hopeless(
 
 @inner
 def _candidates(
-    states: Ints,
-    edges: Ints,
-    match: tuple[int, int],
-    limits: tuple[int, int, int],
-    hope: tuple[float, float],
-    bounds: Floats,
-    work: Longs,
-) -> int:
-    """What may follow a matched string: successors of the longest that was followed, then of shorter ones.
+    states: Ints, edges: Ints, match: tuple[int, int], limits: tuple[int, int, int], hope: tuple[float, float],
+    bounds: Floats, work: Longs,
+) -> int:  # fmt: skip
+    """What may follow a matched string (``match``: state and length): successors of the longest, then of shorter
+    ones.
 
-    ``match`` is the string's state and length. ``hope`` says how likely the string is reached, and what a node's
-    chance must exceed to find room in the tree: those that come no higher may be missing.
+    ``hope``: how likely the string is reached, and what a chance must exceed to find room; lower ones may be
+    missing.
     """
     (state, length), (_, most, least) = match, limits
     k, levels = 0, 0
@@ -169,14 +161,9 @@ def _candidates(
 
 @compiled(f"i8(UniTuple(i4[:,::1], 2), i8, i8, {FLOATS}, UniTuple(i8, 3), i4[:,::1], f4[::1])")
 def grow(
-    automaton: Automaton,
-    state: int,
-    length: int,
-    accept_rates: Floats,
-    limits: tuple[int, int, int],
-    out: Ints,
-    belief: Floats,
-) -> int:
+    automaton: Automaton, state: int, length: int, accept_rates: Floats, limits: tuple[int, int, int],
+    out: Ints, belief: Floats,
+) -> int:  # fmt: skip
     """Grow a tree behind a match of ``length`` tokens, best first by accept rates; returns its nodes.
 
     ``limits`` are its depth, the most children of a node and the shortest match. ``out`` int32[3, nodes] takes

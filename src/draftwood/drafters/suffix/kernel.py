@@ -1,12 +1,9 @@
-"""The kernel behind `SuffixAutomaton`. Importing this module imports numba and compiles, or loads from the cache.
+"""The kernel behind `SuffixAutomaton`, after Blumer et al. (1985). Imports numba and compiles, or loads from the
+cache.
 
-Source: Blumer et al., "The smallest automaton recognizing the subwords of a text" (1985).
-
-Layout
-------
 A state stands for the substrings that end at the same set of places. Reading token number ``i`` (from 1) makes
-*prefix state* ``i``; splitting a state makes *clone* ``-1, -2, ...``; 0 is the root, the empty string. One
-int32 row of ``states`` per state, clones filling the array from its end, where negative ids index them::
+*prefix state* ``i``; splitting a state makes *clone* ``-1, -2, ...``; 0 is the root, the empty string. One int32
+row of ``states`` per state, clones filling the array from its end, where negative ids index them::
 
     LINK   state of the longest suffix that ends in more places
     LAST   where a string of the state ended last, as far as it was told (`SuffixAutomaton.match` says how far)
@@ -14,8 +11,8 @@ int32 row of ``states`` per state, clones filling the array from its end, where 
     TOKEN  prefix state i: the token read next, which always leads to i + 1; the text is this column
     SIZE   clone: length of its longest string (that of prefix state i is i); same column
 
-All other transitions are rows (state, token, target, next edge of the same state) of ``edges``, a hash table
-with linear probing: finding a transition costs one probe whatever the vocabulary, and cloning walks the list.
+All other transitions are rows (state, token, target, next edge of the same state) of ``edges``, a hash table with
+linear probing: finding a transition costs one probe whatever the vocabulary, and cloning walks the list.
 """
 
 from __future__ import annotations

@@ -14,15 +14,7 @@ LEVELS = 4
 
 
 class NaiveSuffix:
-    """Everything that `SuffixAutomaton` promises, each promise in its plainest words.
-
-    Parameters
-    ----------
-    ids
-        The text to begin with.
-    refresh
-        As in `SuffixAutomaton`; None promises the latest occurrence outright.
-    """
+    """All that `SuffixAutomaton` promises, in plain words; with no ``refresh`` always the latest occurrence."""
 
     def __init__(self, ids: Iterable[int] = (), *, refresh: int | None = 16) -> None:
         self.text = [int(i) for i in ids]
@@ -32,7 +24,6 @@ class NaiveSuffix:
         return len(self.text)
 
     def append(self, ids: Iterable[int]) -> None:
-        """Read more text."""
         self.text += (int(i) for i in ids)
 
     def match(self) -> tuple[int, int]:
@@ -53,11 +44,7 @@ class NaiveSuffix:
         return length
 
     def _refreshed(self, end: int, length: int) -> bool:
-        """Was the suffix of this length among those told that they end at ``end``, when the text ended there?
-
-        Suffixes share a class while they occur equally often. New ones make the first class, and it always
-        knows; each length of an earlier occurrence starts a class of its own.
-        """
+        """Was the suffix of this length among the ``refresh`` classes told that they end at ``end``?"""
         earlier = {self._common_suffix(before, end) for before in range(end)}
         return self.refresh is None or sum(other >= length for other in earlier) <= self.refresh
 
@@ -124,9 +111,7 @@ class NaiveSuffix:
         return [end for end in range(size - 1, len(self.text)) if self.text[end + 1 - size : end + 1] == string]
 
     def truncate(self, length: int) -> None:
-        """Cut the text to its first ``length`` tokens."""
         del self.text[length:]
 
     def copy(self) -> Self:
-        """Return an independent copy."""
         return type(self)(self.text, refresh=self.refresh)
