@@ -17,14 +17,7 @@ from draftwood.api.given import check_tokenizer_kind
 from draftwood.api.learned import learned, planner_of
 from draftwood.api.setup import DrafterSpec, affordable
 from draftwood.api.text_input import Prediction, Text, per_prompt, read_texts
-from draftwood.api.user_texts import (
-    CorpusGiven,
-    MemoryGiven,
-    UserTexts,
-    check_tokenizer,
-    predicting,
-    saving,
-)
+from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Drafter, Planner
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
