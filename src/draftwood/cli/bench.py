@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from draftwood.cli import early, measuring, options, screen
 from draftwood.cli.early import check_sampling
@@ -21,26 +22,22 @@ if TYPE_CHECKING:
 
 Tasks = Annotated[
     str | None,
-    typer.Option(
-        metavar="TASK,TASK", help="Kinds of prompts, as chat or grammar:one-sentence@0.7. [default: all]"
-    ),
+    Option(metavar="TASK,TASK", help="Kinds of prompts, as chat or grammar:one-sentence@0.7. [default: all]"),
 ]
 Peers = Annotated[
     str | None,
-    typer.Option(
-        metavar="PEER,PEER", help="Other engines on the same weights: transformers:lookup, llama.cpp:all."
-    ),
+    Option(metavar="PEER,PEER", help="Other engines on the same weights: transformers:lookup, llama.cpp:all."),
 ]
-Planner = Annotated[str | None, typer.Option(help="How much is drafted. [default: goodput]")]
-Draft = Annotated[int | None, typer.Option(min=0, help="Short for --planner fixed:N.")]
+Planner = Annotated[str | None, Option(help="How much is drafted. [default: goodput]")]
+Draft = Annotated[int | None, Option(min=0, help="Short for --planner fixed:N.")]
 Temperature = Annotated[
-    float | None, typer.Option(help="Temperature for every prompt. [default: the task's own, else greedy]")
+    float | None, Option(help="Temperature for every prompt. [default: the task's own, else greedy]")
 ]
-Rounds = Annotated[int, typer.Option(min=1, help="Runs of each arm on each prompt.")]
-Seed = Annotated[int, typer.Option(help="Seed of sampling and of the order of runs.")]
+Rounds = Annotated[int, Option(min=1, help="Runs of each arm on each prompt.")]
+Seed = Annotated[int, Option(help="Seed of sampling and of the order of runs.")]
 Sustain = Annotated[
     float | None,
-    typer.Option(
+    Option(
         min=1, metavar="SECONDS", help="Instead, repeat one answer for this long and show how its speed changes."
     ),
 ]

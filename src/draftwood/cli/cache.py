@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
 from draftwood.errors import RecordError, UsageError
@@ -18,33 +18,32 @@ if TYPE_CHECKING:
 
 Texts = Annotated[
     list[Path],
-    typer.Argument(
+    Argument(
         metavar="TEXT...", help="Text files, folders, .jsonl of records (text; prompt, output; ids) or traces."
     ),
 ]
 SomeTexts = Annotated[
-    list[Path] | None, typer.Argument(metavar="[TEXT...]", help="Texts to replay, as cache create reads them.")
+    list[Path] | None, Argument(metavar="[TEXT...]", help="Texts to replay, as cache create reads them.")
 ]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="Counts of draftwood or of llama.cpp.")]
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Counts of draftwood or of llama.cpp.")]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the counts here.")]
+File = Annotated[Path, Argument(metavar="FILE", help="Counts of draftwood or of llama.cpp.")]
+Files = Annotated[list[Path], Argument(metavar="FILE...", help="Counts of draftwood or of llama.cpp.")]
+Output = Annotated[Path, Option("--output", "-o", metavar="FILE", help="Write the counts here.")]
 Tokenizer = Annotated[
-    str | None,
-    typer.Option(metavar="MODEL", help="Model or folder whose tokenizer reads text. [default: smollm2]"),
+    str | None, Option(metavar="MODEL", help="Model or folder whose tokenizer reads text. [default: smollm2]")
 ]
 Format = Annotated[
     Literal["draftwood", "llama"],
-    typer.Option(help="draftwood: with tokenizer and checksum; llama: llama.cpp's own, which has neither."),
+    Option(help="draftwood: with tokenizer and checksum; llama: llama.cpp's own, which has neither."),
 ]
 Sizes = Annotated[
-    str, typer.Option(metavar="N[-N]", help="Tokens of an n-gram: 2 for a static level, 1-4 for a dynamic one.")
+    str, Option(metavar="N[-N]", help="Tokens of an n-gram: 2 for a static level, 1-4 for a dynamic one.")
 ]
 Level = Annotated[
     Literal["static", "dynamic"] | None,
-    typer.Option(help="Level that FILE serves as. [default: static if its n-grams all have two tokens]"),
+    Option(help="Level that FILE serves as. [default: static if its n-grams all have two tokens]"),
 ]
-Chunk = Annotated[int, typer.Option(min=3, metavar="N", help="Longest text replayed; longer ones are cut.")]
-Draft = Annotated[int, typer.Option(min=1, max=1 << 16, metavar="N", help="Most tokens of a draft.")]
+Chunk = Annotated[int, Option(min=3, metavar="N", help="Longest text replayed; longer ones are cut.")]
+Draft = Annotated[int, Option(min=1, max=1 << 16, metavar="N", help="Most tokens of a draft.")]
 
 _ENDINGS = (".jsonl", ".jsonl.zst")
 _SHOWN = 5  # reasons why files were left out

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from draftwood.cli import options, typed
 from draftwood.cli.answering import Waiting
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from draftwood.api.conversation import Conversation
     from draftwood.api.generation import Generation
 
-Forget = Annotated[
-    bool, typer.Option("--forget", help="Drop the oldest turns where the conversation becomes too long.")
-]
+Forget = Annotated[bool, Option("--forget", help="Drop the oldest turns where the conversation becomes too long.")]
 
 _COMMAND = re.compile(r"/[A-Za-z?]*")  # "/usr/bin holds what?" is a question, not a command
 

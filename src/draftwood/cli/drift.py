@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from draftwood.cli import measuring, options, screen
 from draftwood.cli.early import check_sampling
@@ -21,15 +22,12 @@ if TYPE_CHECKING:
 
 _TASKS = "code-edit,summary,chat"
 
-PromptText = Annotated[
-    str | None, typer.Argument(metavar="[PROMPT|@FILE|-]", help="One prompt instead of the tasks.")
-]
-Tasks = Annotated[str | None, typer.Option(help=f"Tasks, with commas between. [default: {_TASKS}]")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Prompts of each task. [default: 1; all of a file]")]
-Temperature = Annotated[float | None, typer.Option(help="0 is greedy. [default: what the task is meant for]")]
+PromptText = Annotated[str | None, Argument(metavar="[PROMPT|@FILE|-]", help="One prompt instead of the tasks.")]
+Tasks = Annotated[str | None, Option(help=f"Tasks, with commas between. [default: {_TASKS}]")]
+Limit = Annotated[int | None, Option(min=1, help="Prompts of each task. [default: 1; all of a file]")]
+Temperature = Annotated[float | None, Option(help="0 is greedy. [default: what the task is meant for]")]
 Against = Annotated[
-    str | None,
-    typer.Option("--against-dtype", help="Compare plain decoding in this number format instead of drafts."),
+    str | None, Option("--against-dtype", help="Compare plain decoding in this number format instead of drafts.")
 ]
 
 _ROUNDING = {"float32": 1e-6, "bfloat16": 1e-2, "float16": 1e-3}

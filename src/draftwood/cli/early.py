@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from draftwood.errors import DraftwoodError, PromptError, RecordError, UsageError
 
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
+Force = Annotated[bool, Option("--force", help="Replace a file that is there already.")]
 
 _TEMPLATE = 512
 """Bytes that a chat template may put around a prompt, generously."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from draftwood.cli import options, screen
 from draftwood.cli.answering import recorded, write
@@ -18,17 +19,16 @@ if TYPE_CHECKING:
     from draftwood.measure.records.records import Answer
 
 Records = Annotated[
-    Path | None, typer.Argument(metavar="RECORDS", help="A file that generate, bench or simulate wrote with -o.")
+    Path | None, Argument(metavar="RECORDS", help="A file that generate, bench or simulate wrote with -o.")
 ]
 Live = Annotated[
-    str | None,
-    typer.Option(metavar="PROMPT|@FILE|-", help="Instead of RECORDS: answer this prompt and explain that."),
+    str | None, Option(metavar="PROMPT|@FILE|-", help="Instead of RECORDS: answer this prompt and explain that.")
 ]
 AnswerNumber = Annotated[
-    int | None, typer.Option("--answer", min=0, metavar="N", help="Explain this answer of RECORDS, step by step.")
+    int | None, Option("--answer", min=0, metavar="N", help="Explain this answer of RECORDS, step by step.")
 ]
 StepNumber = Annotated[
-    int | None, typer.Option("--step", min=1, metavar="K", help="Show all that is known of one step, from 1.")
+    int | None, Option("--step", min=1, metavar="K", help="Show all that is known of one step, from 1.")
 ]
 
 _OF_ROWS = frozenset(("rows", "live", "answer", "step", "as_json"))

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from draftwood import __version__
 from draftwood.cli import cache, corpus, streams
@@ -40,9 +41,9 @@ app.add_typer(corpus.app)
 @app.callback()
 def top(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version and leave.")] = False,
     debug: Annotated[  # noqa: ARG001 - taken out of the arguments before they are parsed; here for the help
-        bool, typer.Option("--debug", help="Show tracebacks and warnings; may also follow the verb.")
+        bool, Option("--debug", help="Show tracebacks and warnings; may also follow the verb.")
     ] = False,
 ) -> None:
     """Language models answer faster, without changing a token of what they say."""

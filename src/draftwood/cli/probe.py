@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from draftwood.cli import early, measuring, options, screen
 from draftwood.errors import UsageError
@@ -17,18 +17,17 @@ if TYPE_CHECKING:
     from draftwood.measure.records.records import Answer
 
 PromptIds = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Prompts as token ids, one per line, commas or spaces between.")
+    Path | None, Option(metavar="FILE", help="Prompts as token ids, one per line, commas or spaces between.")
 ]
 Suite = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="code (five prompts of code), or a task as chat. [default: code]"),
+    str | None, Option(metavar="NAME", help="code (five prompts of code), or a task as chat. [default: code]")
 ]
-NgramMin = Annotated[int, typer.Option(min=1, help="Fewest tokens that must match.")]
-NgramMax = Annotated[int, typer.Option(min=1, help="Most tokens that are looked for.")]
+NgramMin = Annotated[int, Option(min=1, help="Fewest tokens that must match.")]
+NgramMax = Annotated[int, Option(min=1, help="Most tokens that are looked for.")]
 Trace = Annotated[
-    Path | None, typer.Option(metavar="OUT.jsonl[.zst]", help="Write prompts and answers here, to be replayed.")
+    Path | None, Option(metavar="OUT.jsonl[.zst]", help="Write prompts and answers here, to be replayed.")
 ]
-Text = Annotated[bool, typer.Option("--text", help="Keep text in the trace, not only token ids.")]
+Text = Annotated[bool, Option("--text", help="Keep text in the trace, not only token ids.")]
 
 
 @options.shared

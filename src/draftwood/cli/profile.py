@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from draftwood.cli import early, measuring, options, screen
 from draftwood.errors import UsageError
@@ -19,19 +20,14 @@ if TYPE_CHECKING:
 
     from draftwood.measure.profile.rows import Profile
 
-Numbers = Annotated[str | None, typer.Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")]
+Numbers = Annotated[str | None, Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")]
 Contexts = Annotated[
-    str | None,
-    typer.Option(metavar="N,N,...", help="Tokens in the cache before the pass. [default: 128,512,2048]"),
+    str | None, Option(metavar="N,N,...", help="Tokens in the cache before the pass. [default: 128,512,2048]")
 ]
-Rounds = Annotated[
-    int | None, typer.Option(min=1, help="Passes of each kind. [default: as many as --seconds allow]")
-]
-Seconds = Annotated[float, typer.Option(min=1, help="Time for all rounds together.")]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")
-]
-Plot = Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the curves into a picture.")]
+Rounds = Annotated[int | None, Option(min=1, help="Passes of each kind. [default: as many as --seconds allow]")]
+Seconds = Annotated[float, Option(min=1, help="Time for all rounds together.")]
+Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")]
+Plot = Annotated[Path | None, Option(metavar="FILE.png", help="Draw the curves into a picture.")]
 
 _WIDE = 100
 _SECONDS = 90.0  # as in measure.profile, whose import is slow; a test compares both
