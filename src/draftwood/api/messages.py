@@ -11,8 +11,7 @@ from draftwood.errors import PromptError, UsageError
 def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
     """Return the token ids of a conversation, up to where the assistant's next answer begins.
 
-    `PromptError` for messages that cannot be read or that the template refuses, `UsageError` without a tokenizer
-    or if it has no chat template.
+    `PromptError` for messages that cannot be read, `UsageError` without a chat template.
     """
     plain = [_plain(message, number) for number, message in enumerate(messages, 1)]
     if not getattr(needed(tokenizer), "chat_template", None):

@@ -9,18 +9,14 @@ from typing import Any
 from draftwood.api.messages import needed, render
 from draftwood.errors import PromptError
 
+# Text, token ids (a list, a one-dimensional array or tensor, or what a tokenizer returns), or chat messages.
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]] | Any
-"""Text, token ids (a list, a one-dimensional array or tensor, or what a tokenizer returns), or chat messages."""
 
 _KINDS = "give text, token ids or chat messages"
 
 
 def as_prompts(given: Any, tokenizer: Any) -> tuple[bool, list[list[int]]]:
-    """Return whether several prompts were given, and the ids of each.
-
-    `PromptError` for what is empty or cannot be read as a prompt, `UsageError` for text and messages without a
-    tokenizer.
-    """
+    """Return whether several prompts were given, and the ids of each."""
     if _is_encoding(given):
         given, several = _unpadded(given)
         return several, [as_ids(ids, tokenizer) for ids in given]

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 
 def write(loaded: Loaded, content: Any, writer: Writer | None, *, trace: bool = False) -> tuple[Generation, bool]:
-    """Write an answer to a prompt; returns it as far as it came, and whether it was interrupted.
-
-    ``writer`` shows the pieces as they come; ``trace`` keeps the tree of each step.
-    """
+    """Write an answer, shown by ``writer``; returns it as far as it came, and whether it was interrupted."""
     from draftwood.api.stream import stream
 
     settings = loaded.objects | loaded.given.settings
@@ -106,10 +103,7 @@ class Answering:
 
 
 class Waiting:
-    """Shows on a terminal what is going on until the first piece of an answer comes.
-
-    The model's target counts the tokens that it reads.
-    """
+    """Shows on a terminal what is going on until the first piece of an answer comes."""
 
     def __init__(self, model: Any) -> None:
         self._model = model

@@ -122,11 +122,7 @@ def stats(
 
 
 class _Tokens:
-    """Reads files of text, of records or of ids.
-
-    ``tokenizer`` names the model or folder whose tokenizer reads text; it is loaded when there is some, and is by
-    default that of the default model.
-    """
+    """Reads files of text, of records or of ids; the named model's tokenizer is loaded when there is text."""
 
     def __init__(self, tokenizer: str | None) -> None:
         self._name, self._known = tokenizer, None
@@ -135,8 +131,7 @@ class _Tokens:
     def texts(self, paths: list[Path], progress: Callable[[int, int, str], None]) -> Iterator[list[int]]:
         """Yield the ids of each text: a file, or a record of a file of records that is named itself.
 
-        Folders are walked; in them every file is text, and those are left out that a corpus would leave out.
-        Raises UsageError for a path that cannot be read or a file without text, RecordError for a broken record.
+        In folders every file is text, and those are left out that a corpus would leave out.
         """
         from draftwood.corpora.texts import documents
         from draftwood.corpora.walk import MAX_BYTES, sources
@@ -152,7 +147,7 @@ class _Tokens:
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer; loaded now if it was not needed yet."""
+        """The tokenizer, loaded when it is first needed."""
         if self._known is None:
             self._known = options.load_tokenizer(self._name or options.MODEL_DEFAULT)
         return self._known

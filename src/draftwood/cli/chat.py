@@ -37,10 +37,7 @@ def chat(given: Given, system: options.System = None, forget: Forget = False) ->
 
 
 class Room:
-    """Keeps a conversation within the longest text that the model takes.
-
-    ``forget`` drops the oldest turns where an answer would not fit.
-    """
+    """Keeps a conversation within the longest text of the model; ``forget`` drops the oldest turns for that."""
 
     def __init__(self, loaded: Loaded, forget: bool) -> None:
         from draftwood.engines.transformers.shared import known_target
@@ -49,10 +46,7 @@ class Room:
         self._most = known_target(loaded.model).capabilities.max_positions
 
     def make(self, messages: list[dict[str, str]], question: str) -> int:
-        """Make room for a question and its answer; returns how many turns were dropped for it.
-
-        Raises PromptError if the question is too long, or the conversation is full and nothing may be dropped.
-        """
+        """Drop turns for a question and its answer; returns how many. PromptError if there is no room."""
         systems = [message for message in messages if message["role"] == "system"]
         if (tokens := len(self._ids(systems, question))) >= self._most:
             raise PromptError(
@@ -89,10 +83,7 @@ class Room:
 
 
 class Talk:
-    """The loop of questions, answers and commands.
-
-    On a terminal, errors are shown and the chat goes on; where questions are piped in, the first error ends it.
-    """
+    """The loop of questions, answers and commands; an error ends it only where questions are piped in."""
 
     def __init__(self, conversation: Conversation, room: Room, loaded: Loaded) -> None:
         self._conversation, self._room, self._loaded = conversation, room, loaded
@@ -215,12 +206,8 @@ class Talk:
             print("nothing was said yet")
 
     def _undo(self) -> None:
-        messages = self._conversation.messages
-        if not messages or messages[-1]["role"] != "assistant":
-            print("there is nothing to take back")
-            return
-        del messages[-2:]
-        print("the last question and its answer are forgotten")
+        undone = self._conversation.undo()
+        print("the last question and its answer are forgotten" if undone else "there is nothing to take back")
 
     def _reset(self) -> None:
         self._conversation.reset()

@@ -84,10 +84,7 @@ def _show_step(loaded: Loaded, prompt: Prompt) -> None:
 
 
 def telling(steps: Sequence[Step]) -> int | None:
-    """Return the number, from 1, of the most instructive step; None if none drafted.
-
-    Trees with branches come before chains, longer accepted paths before shorter ones.
-    """
+    """Return the number, from 1, of the step with the most branched tree, then longest accepted path, if any."""
     from draftwood.measure.explain.tree import Tree
 
     best = (False, False, -1), 0

@@ -30,8 +30,8 @@ Against = Annotated[
     str | None, Option("--against-dtype", help="Compare plain decoding in this number format instead of drafts.")
 ]
 
+# KL, in nats, that rounding alone may cause, since passes of different widths round differently.
 _ROUNDING = {"float32": 1e-6, "bfloat16": 1e-2, "float16": 1e-3}
-"""KL, in nats, that rounding alone may cause, since passes of different widths round differently."""
 
 
 @options.shared

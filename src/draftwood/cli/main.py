@@ -73,10 +73,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns its exit code.
-
-    Every error of draftwood is one line on standard error; a traceback appears only after ``--debug``.
-    """
+    """Run one command; returns its exit code. Errors are one line, with a traceback only after ``--debug``."""
     debug, arguments = _take_debug(arguments)
     _prepare(debug)
     with warnings.catch_warnings():

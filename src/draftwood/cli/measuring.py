@@ -34,10 +34,7 @@ Limit = Annotated[int | None, Option(min=1, help="Most prompts per task.")]
 
 
 def jobs_of(tasks: str | None, prompts: Path | None, limit: int | None, chat: bool | None = None) -> list[Job]:
-    """Return the prompts that the flags name; all tasks where they name none.
-
-    Raises UsageError for flags that contradict each other, and for settings that no model could follow.
-    """
+    """Return the prompts that the flags name; all tasks where they name none."""
     from draftwood.measure.prompt_files import read_prompts, task_jobs
     from draftwood.tasks import KINDS
 
@@ -71,10 +68,7 @@ def load(
 
 
 def as_asked(jobs: list[Job], own: bool, tokenizer: Any, chat: bool | None, *, quiet: bool) -> list[Job]:
-    """Return the prompts; of a user's ``own``, texts go through the model's chat template where it has one.
-
-    Prompts of tasks stay as they are, so that figures can be compared.
-    """
+    """Return the prompts; of a user's ``own``, texts go through the model's chat template where it has one."""
     texts = own and any(isinstance(job.prompt, str) for job in jobs)
     if not texts or chat is False or (chat is None and not getattr(tokenizer, "chat_template", None)):
         return jobs

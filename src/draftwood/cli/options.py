@@ -104,10 +104,7 @@ class Loading(_MachineFlags, _ModelFlag):
     """Which model, and how it is run."""
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
-        """Load the model and make it ready; returns model and tokenizer.
-
-        ``release`` lets go of weights of which packed copies are enough: nobody else uses the model.
-        """
+        """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
         from draftwood.api.prepare import prepare
         from draftwood.models import load
 

@@ -72,7 +72,7 @@ def busy(what: str) -> Iterator[None]:
 
 @contextmanager
 def progress(title: str = "") -> Iterator[Callable[[int, int, str], None]]:
-    """Show a bar on a terminal's standard error; yields (done, all, what comes now) -> None.
+    """Show a bar on a terminal; yields (done, all, what comes now) -> None.
 
     Elsewhere, a bar without ``title`` is a line a minute, and one with a title says nothing.
     """

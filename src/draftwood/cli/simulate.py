@@ -92,8 +92,7 @@ def simulate(
     )
 
 
-_UNTIMED = "fixed:16"
-"""The default where passes have no cost, so that goodput has nothing to weigh."""
+_UNTIMED = "fixed:16"  # the default where passes have no cost, so that goodput has nothing to weigh
 
 
 def _refuse_planners(planners: list[str], curve: CostCurve | None) -> None:
@@ -167,10 +166,7 @@ class _Run:
             found.extend(answers(label, planner))  # as they come: an interrupt loses none
 
     def write(self, path: Path, timed: dict[str, Any]) -> None:
-        """Write every replayed answer with its steps; an arm is named with its planner where there are several.
-
-        ``timed`` are the settings that say what passes cost.
-        """
+        """Write every replayed answer with its steps; ``timed`` are the settings that say what passes cost."""
         from draftwood.measure.records.lines import whole_file
         from draftwood.measure.records.provenance import provenance
         from draftwood.measure.records.records import header

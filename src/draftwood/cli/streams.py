@@ -9,10 +9,7 @@ from contextlib import suppress
 
 
 def open_closed() -> None:
-    """Open a stream that was closed before we began (``>&-``) on the null device.
-
-    Otherwise the next file that is opened would take its place, and prints would be written into it.
-    """
+    """Open a stream that was closed before we began (``>&-``) on the null device, lest a file take its place."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is not None:
             continue
