@@ -29,7 +29,7 @@ def chat(given: Given, system: options.System = None, forget: Forget = False) ->
     """Chat with a model; /help lists the commands."""
     loaded = given.load()
     from draftwood.api.conversation import Conversation
-    from draftwood.api.messages import render
+    from draftwood.api.prompts import render
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
     with Conversation(loaded.model, system=system, **loaded.objects, **given.settings) as conversation:
@@ -77,7 +77,7 @@ class Room:
         return answer.finish_reason == "length" and full
 
     def _ids(self, messages: list[dict[str, str]], question: str) -> list[int]:
-        from draftwood.api.messages import render
+        from draftwood.api.prompts import render
 
         return render([*messages, {"role": "user", "content": question}], self._loaded.tokenizer)
 

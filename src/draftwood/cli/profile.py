@@ -59,12 +59,7 @@ def profile(
     if not run.measured.rounds:
         print("interrupted before the first round was finished: nothing was measured", file=sys.stderr)
         raise typer.Exit(130)
-    chosen = {
-        "--sizes": sizes,
-        "--contexts": contexts,
-        "--rounds": rounds,
-        "--no-pack": None if loading.pack else True,
-    }
+    chosen = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds, "--no-pack": not loading.pack or None}
     partial = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * stop.pressed
     run.write(output, plot, into_cache=not partial)
     if partial:
@@ -81,12 +76,8 @@ class _Run:
         from draftwood.measure.profile.rows import Profile
 
         self._model, self._target = model, Setup(model, tokenizer, "none", "fixed:0").target
-        self._settings: dict[str, Any] = {
-            "model": name,
-            "dtype": options.dtype_of(model),
-            "threads": measuring.torch_threads(None) or os.cpu_count(),
-            "device": model.device.type,
-        }
+        dtype, threads = options.dtype_of(model), measuring.torch_threads(None) or os.cpu_count()
+        self._settings = {"model": name, "dtype": dtype, "threads": threads, "device": model.device.type}
         self._title = "{model}, {dtype}, {threads} threads on {device}".format(**self._settings)
         self.measured = Profile()
 
