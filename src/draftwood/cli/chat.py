@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from draftwood.api.prompts import render
 from draftwood.cli import options, typed
 from draftwood.cli.answering import Waiting
 from draftwood.cli.options import Given, Loaded
@@ -29,7 +30,6 @@ def chat(given: Given, system: options.System = None, forget: Forget = False) ->
     """Chat with a model; /help lists the commands."""
     loaded = given.load()
     from draftwood.api.conversation import Conversation
-    from draftwood.api.prompts import render
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
     with Conversation(loaded.model, system=system, **loaded.objects, **given.settings) as conversation:
@@ -77,8 +77,6 @@ class Room:
         return answer.finish_reason == "length" and full
 
     def _ids(self, messages: list[dict[str, str]], question: str) -> list[int]:
-        from draftwood.api.prompts import render
-
         return render([*messages, {"role": "user", "content": question}], self._loaded.tokenizer)
 
 

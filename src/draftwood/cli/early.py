@@ -11,7 +11,10 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from draftwood.decoding.stopping import StopStrings
 from draftwood.errors import DraftwoodError, PromptError, RecordError, UsageError
+from draftwood.files.format import refuse_to_replace
+from draftwood.measure.records.lines import compressed, read_lines, zstandard
 
 Force = Annotated[bool, Option("--force", help="Replace a file that is there already.")]
 
@@ -29,8 +32,6 @@ def check_sampling(settings: Mapping[str, Any]) -> None:
 
 def check_stop(stop: Sequence[str] | None) -> None:
     """Refuse empty stop strings."""
-    from draftwood.decoding.stopping import StopStrings
-
     if stop:
         StopStrings(stop, lambda _: "")
 
@@ -97,16 +98,12 @@ def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] 
 
 def check_replaceable(path: Path, kind: Any, read: Callable[[Path], Any] | None = None) -> None:
     """Refuse a path that cannot be written or holds something else; see `files.format.refuse_to_replace`."""
-    from draftwood.files.format import refuse_to_replace
-
     refuse_to_replace(path, kind, read)
     check_writable(path)
 
 
 def check_rows(path: Path | None, verb: str) -> None:
     """Refuse a file of records that cannot be written (RecordError) or is not of this verb (UsageError)."""
-    from draftwood.measure.records.lines import compressed, read_lines, zstandard
-
     if path is None:
         return
     if compressed(path):
