@@ -123,14 +123,9 @@ class CustomGenerate:
         return list(getattr(self._last, "generations", ()))
 
     def __call__(
-        self,
-        model: Any,
-        input_ids: Any,
-        logits_processor: Any = None,
-        stopping_criteria: Any = None,
-        generation_config: Any = None,
-        **model_kwargs: Any,
-    ) -> Any:
+        self, model: Any, input_ids: Any, logits_processor: Any = None, stopping_criteria: Any = None,
+        generation_config: Any = None, **model_kwargs: Any,
+    ) -> Any:  # fmt: skip
         """Write the texts of one call of ``model.generate``; `DraftwoodError` for what draftwood cannot do."""
         from draftwood.engines.transformers.plugin.call import GenerateCall
         from draftwood.engines.transformers.plugin.frame import kept_back

@@ -107,16 +107,10 @@ class Setup:
         return open_sequences(self.target, self.drafters, requests, SampleAndMatch())
 
     def request(
-        self,
-        ids: Sequence[int],
-        *,
-        max_new_tokens: int | None = None,
-        stop: str | Sequence[str] | None = None,
-        logits_processor: Any = None,
-        trace: bool = False,
-        drafters: Sequence[Drafter] | None = None,
+        self, ids: Sequence[int], *, max_new_tokens: int | None = None, stop: str | Sequence[str] | None = None,
+        logits_processor: Any = None, trace: bool = False, drafters: Sequence[Drafter] | None = None,
         **sampling: Any,
-    ) -> Request:
+    ) -> Request:  # fmt: skip
         """Return a request with checked settings, filled up from the model's generation config.
 
         ``trace`` keeps the trees of all steps; ``drafters`` are those of `predicting`.

@@ -10,7 +10,6 @@ import typer
 from typer import Option
 
 from draftwood.cli import early, measuring, options, screen
-from draftwood.cli.early import check_sampling
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def _check(call: typer.Context, planner: str, temperature: float | None, sustain
     from draftwood.planning.load import load as load_planner
 
     load_planner(planner)
-    check_sampling({"temperature": temperature})
+    early.check_sampling({"temperature": temperature})
     if sustain is not None and options.was_given(call, "rounds"):
         raise UsageError("--sustain repeats one answer for so long, which --rounds cannot count: leave one out")
 

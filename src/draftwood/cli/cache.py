@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
+from draftwood.corpora.texts import documents
+from draftwood.corpora.walk import MAX_BYTES, sources
 from draftwood.errors import RecordError, UsageError
+from draftwood.measure.records.lines import read_lines
+from draftwood.models.fingerprint import tokenizer_fingerprint
 
 if TYPE_CHECKING:
     from draftwood.drafters.llama_cpp.ngram_counts_file import CountsFile
@@ -133,9 +137,6 @@ class _Tokens:
 
         In folders every file is text, and those are left out that a corpus would leave out.
         """
-        from draftwood.corpora.texts import documents
-        from draftwood.corpora.walk import MAX_BYTES, sources
-
         found = sources(paths, MAX_BYTES, self.skipped)
         for number, source in enumerate(found):
             progress(number, len(found), source.name)
@@ -155,14 +156,11 @@ class _Tokens:
     @property
     def fingerprint(self) -> str | None:
         """Fingerprint of the tokenizer; None where ids were read and none was named."""
-        from draftwood.models.fingerprint import tokenizer_fingerprint
-
         if self._known is None and self._name is None:
             return None
         return tokenizer_fingerprint(self.tokenizer)
 
     def _records(self, path: Path) -> Iterator[list[int]]:
-        from draftwood.measure.records.lines import read_lines
         from draftwood.measure.records.traces import read_traces
 
         empty = True

@@ -15,6 +15,7 @@ from draftwood.cli import options, typed
 from draftwood.cli.answering import Waiting
 from draftwood.cli.options import Given, Loaded
 from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
+from draftwood.models import cache_folder
 
 if TYPE_CHECKING:
     from draftwood.api.conversation import Conversation
@@ -99,8 +100,6 @@ class Talk:
         """Answer questions until the user leaves."""
         with ExitStack() as stack:
             if self._interactive:
-                from draftwood.models import cache_folder
-
                 print("Ask away; /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
                 stack.enter_context(typed.history(cache_folder() / "chat-history"))
             stack.enter_context(suppress(_Left))

@@ -13,6 +13,7 @@ from draftwood.cli import measuring, options, screen
 from draftwood.cli.early import check_sampling
 from draftwood.cli.prompt import read_prompt
 from draftwood.errors import UnknownNameError, UsageError
+from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,8 +107,6 @@ class _Run:
 
     def document(self) -> dict[str, Any]:
         """Return what ``--json`` prints."""
-        from draftwood.measure.records.provenance import provenance
-
         return {
             "model": self.model,
             "dtype": self.dtype,

@@ -15,6 +15,7 @@ from draftwood.decoding.stopping import StopStrings
 from draftwood.errors import DraftwoodError, PromptError, RecordError, UsageError
 from draftwood.files.format import refuse_to_replace
 from draftwood.measure.records.lines import compressed, read_lines, zstandard
+from draftwood.models import find, load_tokenizer
 
 Force = Annotated[bool, Option("--force", help="Replace a file that is there already.")]
 
@@ -41,8 +42,6 @@ def check_lengths(model: str, prompts: Mapping[str, str]) -> None:
 
     Models that do not say their length in ``config.json`` are left to the check that follows loading.
     """
-    from draftwood.models import load_tokenizer
-
     most = _positions(model)
     if most is None:
         return
@@ -58,8 +57,6 @@ def check_lengths(model: str, prompts: Mapping[str, str]) -> None:
 
 def _positions(model: str) -> int | None:
     """Tokens that a model's text may have; None where its folder does not say so."""
-    from draftwood.models import find
-
     place = find(model)
     if not isinstance(place, Path):
         return None

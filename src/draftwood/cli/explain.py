@@ -10,10 +10,11 @@ import typer
 from typer import Argument, Option
 
 from draftwood.cli import options, screen
-from draftwood.cli.answering import recorded, write
+from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.options import Given, Loaded
 from draftwood.cli.prompt import as_asked, check_chat, read_prompt
 from draftwood.errors import UsageError
+from draftwood.measure.explain.account import Account
 
 if TYPE_CHECKING:
     from draftwood.measure.records.records import Answer
@@ -82,15 +83,13 @@ def _explain_records(path: Path, number: int | None, step: int | None, as_json: 
 
 
 def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
-    from draftwood.cli.render import Writer
-
-    writer = None if as_json else Writer(loaded.names)
-    generation, interrupted = write(loaded, content, writer, trace=True)
-    if writer is not None:
-        writer.end(generation.text)
+    answering = Answering(loaded, content, quiet=as_json)
+    interrupted = answering.write(trace=True)
+    answering.end()
+    if not as_json:
         print()
-    if generation.steps:
-        answer = recorded(loaded, generation)
+    if answering.generation is not None and answering.generation.steps:
+        answer = recorded(loaded, answering.generation)
         _show([answer], answer, step, as_json, screen.shower(loaded.tokenizer))
     else:
         nothing = "nothing to explain: no pass was made beyond reading the prompt"
@@ -104,7 +103,6 @@ def _show(
 ) -> None:
     """Show one step, one answer, or what the answers of each arm amount to."""
     from draftwood.cli import explain_tables
-    from draftwood.measure.explain.account import Account
     from draftwood.measure.explain.document import arm, by_arm, detail, steps_of
 
     if answer is not None and step is not None:

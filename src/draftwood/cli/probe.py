@@ -10,6 +10,7 @@ from typer import Option
 
 from draftwood.cli import early, measuring, options, screen
 from draftwood.errors import UsageError
+from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
     from draftwood.drafters.lookup.drafter import LookupDrafter
@@ -136,8 +137,6 @@ class _Run:
                 writer.answer(answer)
 
     def _provenance(self) -> dict[str, Any]:
-        from draftwood.measure.records.provenance import provenance
-
         return provenance(model=self._settings["model"], dtype=self._settings["dtype"])
 
     def write_trace(self, path: Path, text: bool) -> None:

@@ -14,6 +14,7 @@ from typer import Option
 
 from draftwood.cli import early, measuring, options, screen
 from draftwood.errors import UsageError
+from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -106,8 +107,6 @@ class _Run:
 
     def document(self) -> dict[str, Any]:
         """Return what ``--json`` prints: the records of a file, by kind."""
-        from draftwood.measure.records.provenance import provenance
-
         by_kind: dict[str, list[dict[str, Any]]] = {}
         for row in self.measured.rows():
             by_kind.setdefault(row["row"], []).append({k: v for k, v in row.items() if k != "row"})
