@@ -13,7 +13,6 @@ from draftwood.cli import early, measuring, options, screen
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftwood.api.setup import Setup
     from draftwood.measure.bench.arms import Arm
     from draftwood.measure.bench.run import Bench, BenchSettings
     from draftwood.measure.prompt_files import Job
@@ -156,8 +155,9 @@ class _Run:
     def prepare(self, jobs: list[Job], bar: Any) -> Bench:
         """Open the records file, make the arms."""
         from draftwood.api.setup import Setup
+        from draftwood.api.user_texts import UserTexts
         from draftwood.engines.peers import load_peers
-        from draftwood.measure.bench.arms import PeerArm
+        from draftwood.measure.bench.arms import OurArm, PeerArm
         from draftwood.measure.bench.run import Bench
         from draftwood.measure.records.provenance import provenance
         from draftwood.measure.records.records import header
@@ -173,24 +173,17 @@ class _Run:
             said["device"] = self._loading.device
         said |= self._sources.said()
         self.writer = RecordsWriter(self._output, header("bench", said, provenance(**self.names, threads=threads)))
-        self.arms = self._ours(setup)
+        ours: dict[str, Arm] = {}  # drafters that come to the same label are one arm
+        for spec in self._specs:
+            sources = self._sources if spec != "none" else UserTexts()
+            label = sources.label(spec)
+            if label not in ours:
+                ours[label] = OurArm(label, setup, self._settings.planner, sources, spec)
+        self.arms = [*ours.values()]
         if self._peers:
             found = load_peers(self._peers, self._model, self._tokenizer, self.names["model"], threads)
             self.arms += [PeerArm(peer) for peer in found]
         return Bench(setup, self.arms, jobs, self._settings, self.writer, bar)
-
-    def _ours(self, setup: Setup) -> list[Arm]:
-        """Return draftwood's arms; drafters that come to the same label are one arm."""
-        from draftwood.api.user_texts import UserTexts
-        from draftwood.measure.bench.arms import OurArm
-
-        found: dict[str, Arm] = {}
-        for spec in self._specs:
-            sources = self._sources if spec != "none" else UserTexts()
-            label = sources.label(spec)
-            if label not in found:
-                found[label] = OurArm(label, setup, self._settings.planner, sources, spec)
-        return [*found.values()]
 
     def sustain(self, work: Bench, job: Job, seconds: float, bar: Any) -> bool:
         """Repeat one answer; returns whether it was interrupted."""

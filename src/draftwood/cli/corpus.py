@@ -10,6 +10,7 @@ from typer import Argument, Option
 from draftwood.cli import early, options, screen
 from draftwood.cli.prompt import read_prompt
 from draftwood.errors import UsageError
+from draftwood.models.fingerprint import tokenizer_fingerprint
 
 if TYPE_CHECKING:
     from draftwood.drafters.corpus.corpus import Corpus
@@ -99,7 +100,6 @@ def query(
     """Look up a text and what follows it; if it does not occur, its longest end that does."""
     from draftwood.cli.corpus_query import answer, show
     from draftwood.drafters.corpus.corpus import Corpus
-    from draftwood.models.fingerprint import tokenizer_fingerprint
 
     given = read_prompt(text)
     corpus = Corpus.open(file)
@@ -134,16 +134,9 @@ def _make(
 
 
 def _facts(corpus: Corpus) -> dict[str, Any]:
-    path = corpus.path
-    return {
-        "file": str(path),
-        "tokens": len(corpus),
-        "documents": len(corpus.documents),
-        "parts": len(corpus.parts),
-        "bytes": path.stat().st_size if path else 0,
-        "model": corpus.model,
-        "tokenizer": corpus.fingerprint,
-    }
+    path, counts = corpus.path, {"documents": len(corpus.documents), "parts": len(corpus.parts)}
+    size, made_for = path.stat().st_size if path else 0, {"model": corpus.model, "tokenizer": corpus.fingerprint}
+    return {"file": str(path), "tokens": len(corpus), **counts, "bytes": size, **made_for}
 
 
 def _model_of(corpus: Corpus) -> str:

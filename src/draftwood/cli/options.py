@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer import Option
 
+from draftwood import models
 from draftwood.cli import early, screen
 from draftwood.cli.prompt import read_given
 from draftwood.errors import UsageError
@@ -106,10 +107,9 @@ class Loading(_MachineFlags, _ModelFlag):
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
         from draftwood.api.prepare import prepare
-        from draftwood.models import load
 
         with screen.busy(f"loading {self.model}"):
-            loaded = load(self.model, dtype=self.dtype, device=self.device, threads=self.threads)
+            loaded = models.load(self.model, dtype=self.dtype, device=self.device, threads=self.threads)
         with screen.busy(f"preparing {self.model}"):
             try:
                 prepare(loaded[0], pack=self.pack, release=release and self.pack)
@@ -286,7 +286,5 @@ def dtype_of(model: Any) -> str:
 
 def load_tokenizer(name: str) -> Any:
     """Load a model's tokenizer, showing on a terminal that this takes a moment."""
-    from draftwood.models import load_tokenizer
-
     with screen.busy(f"loading the tokenizer of {name}"):
-        return load_tokenizer(name)
+        return models.load_tokenizer(name)

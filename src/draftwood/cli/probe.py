@@ -96,14 +96,11 @@ class _Run:
 
         self._drafter, self._limit, self._tokenizer = drafter, max_new_tokens, tokenizer
         self._setup = Setup(model, tokenizer, "none", options.PLANNER_DEFAULT)
-        self._settings = {
-            "model": loading.model,
-            "dtype": loading.dtype,
-            "threads": measuring.torch_threads(loading.threads),
-            "max_new_tokens": max_new_tokens,
-            "ngram_min": drafter.min_ngram,
-            "ngram_max": drafter.max_ngram,
-        }
+        threads = measuring.torch_threads(loading.threads)
+        self._settings: dict[str, Any] = {
+            "model": loading.model, "dtype": loading.dtype, "threads": threads, "max_new_tokens": max_new_tokens,
+            "ngram_min": drafter.min_ngram, "ngram_max": drafter.max_ngram,
+        }  # fmt: skip
         self.answers: list[Answer] = []
 
     def answer(self, jobs: list[Job], output: Path | None, bar: Any) -> None:
