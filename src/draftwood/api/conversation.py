@@ -11,7 +11,7 @@ from typing import Any, Self
 from weakref import ref
 
 from draftwood.api.generation import Generation, pieces
-from draftwood.api.messages import render
+from draftwood.api.prompts import render
 from draftwood.api.setup import DrafterSpec, Setup, refuse_unknown
 from draftwood.api.text import Piece
 from draftwood.api.text_input import Prediction, Text

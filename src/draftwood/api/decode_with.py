@@ -17,14 +17,7 @@ from draftwood.api.given import check_tokenizer_kind
 from draftwood.api.learned import learned, planner_of
 from draftwood.api.setup import DrafterSpec, affordable
 from draftwood.api.text_input import Prediction, Text, per_prompt, read_texts
-from draftwood.api.user_texts import (
-    CorpusGiven,
-    MemoryGiven,
-    UserTexts,
-    check_tokenizer,
-    predicting,
-    saving,
-)
+from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Drafter, Planner
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
@@ -91,24 +84,17 @@ def decode_with(
     )  # fmt: skip
 
 
+# By identity of a prediction and vocabulary size: the prediction (kept alive) and the drafters with its text.
 Bound = dict[tuple[int, int], tuple[Any, tuple[Drafter, ...]]]
-"""By identity of a prediction and vocabulary size: the prediction (kept alive) and the drafters with its text."""
 
 
 class CustomGenerate:
     """A callable for the argument ``custom_generate`` of ``model.generate``; threads may share it."""
 
     def __init__(
-        self,
-        drafters: DrafterSpec,
-        planner: str | Planner,
-        texts: UserTexts,
-        *,
-        streamer: Any,
-        tokenizer: Any,
-        stop_strings: str | Sequence[str] | None,
-        seed: int | None,
-    ) -> None:
+        self, drafters: DrafterSpec, planner: str | Planner, texts: UserTexts, *, streamer: Any, tokenizer: Any,
+        stop_strings: str | Sequence[str] | None, seed: int | None,
+    ) -> None:  # fmt: skip
         load_planner(planner)  # a wrong name raises at once
         check_tokenizer_kind(tokenizer)
         if streamer is not None and not (hasattr(streamer, "put") and hasattr(streamer, "end")):
@@ -137,18 +123,10 @@ class CustomGenerate:
         return list(getattr(self._last, "generations", ()))
 
     def __call__(
-        self,
-        model: Any,
-        input_ids: Any,
-        logits_processor: Any = None,
-        stopping_criteria: Any = None,
-        generation_config: Any = None,
-        **model_kwargs: Any,
-    ) -> Any:
-        """Write the texts of one call of ``model.generate``, which calls this.
-
-        `DraftwoodError` for what draftwood cannot do, before the first token, and if a text cannot go on.
-        """
+        self, model: Any, input_ids: Any, logits_processor: Any = None, stopping_criteria: Any = None,
+        generation_config: Any = None, **model_kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """Write the texts of one call of ``model.generate``; `DraftwoodError` for what draftwood cannot do."""
         from draftwood.engines.transformers.plugin.call import GenerateCall
         from draftwood.engines.transformers.plugin.frame import kept_back
         from draftwood.engines.transformers.plugin.streamer import Feed
@@ -156,15 +134,8 @@ class CustomGenerate:
         self._last.generations = []
         kept = kept_back(input_ids)._replace(stop_strings=self._stop, tokenizer=self._tokenizer, seed=self._seed)
         with self._streaming(), Feed(self._streamer, kept.streamer) as feed:
-            call = GenerateCall(
-                model,
-                input_ids,
-                logits_processor,
-                stopping_criteria,
-                generation_config or model.generation_config,
-                model_kwargs,
-                kept,
-            )
+            config = generation_config or model.generation_config
+            call = GenerateCall(model, input_ids, logits_processor, stopping_criteria, config, model_kwargs, kept)
             feed.prompt(input_ids)
             with saving(self._memory):
                 return self._write(model, call, feed)
@@ -174,16 +145,16 @@ class CustomGenerate:
         """Reserve the streamer that was given here for this call; `UsageError` if another call uses it."""
         if self._streamer is None:
             yield
-            return
-        if not self._feeding.acquire(blocking=False):
+        elif not self._feeding.acquire(blocking=False):
             raise UsageError(
                 "the streamer of this decode_with() is being fed by another thread's call: make a decode_with() "
                 "per thread, or give the streamer to model.generate"
             )
-        try:
-            yield
-        finally:
-            self._feeding.release()
+        else:
+            try:
+                yield
+            finally:
+                self._feeding.release()
 
     def _write(self, model: Any, call: Any, feed: Any) -> Any:
         from draftwood.engines.transformers.shared import shared_target
@@ -251,11 +222,7 @@ def _nested(prediction: Any) -> bool:
 
 
 def generate_with(model: Any, *inputs: Any, drafters: DrafterSpec, planner: str | Planner, **settings: Any) -> Any:
-    """Call ``model.generate(*inputs, **settings)`` with drafting, for what ``export-custom-generate`` writes.
-
-    ``streamer``, ``tokenizer`` and ``stop_strings`` work as in transformers; ``drafters`` and ``planner`` are
-    those of `generate`.
-    """
+    """Call ``model.generate(*inputs, **settings)`` with drafting, for what ``export-custom-generate`` writes."""
     from draftwood.engines.transformers.plugin.folder import call_generate
 
     return call_generate(model, inputs, settings, partial(decode_with, drafters, planner))

@@ -11,40 +11,24 @@ import numpy as np
 from draftwood.api.given import check_whole
 from draftwood.errors import UsageError
 
-NEW_TOKENS = 256
-"""Most tokens to write if neither the caller nor the generation config sets a limit."""
+NEW_TOKENS = 256  # most tokens to write if neither the caller nor the generation config sets a limit
 
+# Settings that change the text and that we do not apply, each with those of its values that change nothing.
 REFUSED: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(
-        (
-            "bad_words_ids", "begin_suppress_tokens", "constraints", "dola_layers",
-            "exponential_decay_length_penalty", "force_words_ids", "forced_bos_token_id", "forced_eos_token_id",
-            "sequence_bias", "suppress_tokens", "watermarking_config",
-        ),
-        (),
-    ),
-    **dict.fromkeys(
-        (
-            "diversity_penalty", "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens",
-            "no_repeat_ngram_size", "penalty_alpha",
-        ),
-        (0,),
-    ),
-    **dict.fromkeys(
-        ("encoder_repetition_penalty", "guidance_scale", "num_beam_groups", "num_beams", "num_return_sequences"),
-        (1,),
-    ),
-    **dict.fromkeys(("remove_invalid_values", "token_healing"), (False,)),
+    "bad_words_ids": (), "begin_suppress_tokens": (), "constraints": (), "dola_layers": (),
+    "exponential_decay_length_penalty": (), "force_words_ids": (), "forced_bos_token_id": (),
+    "forced_eos_token_id": (), "sequence_bias": (), "suppress_tokens": (), "watermarking_config": (),
+    "diversity_penalty": (0,), "encoder_no_repeat_ngram_size": (0,), "min_length": (0,), "min_new_tokens": (0,),
+    "no_repeat_ngram_size": (0,), "penalty_alpha": (0,), "encoder_repetition_penalty": (1,),
+    "guidance_scale": (1,), "num_beam_groups": (1,), "num_beams": (1,), "num_return_sequences": (1,),
+    "remove_invalid_values": (False,), "token_healing": (False,),
 }  # fmt: skip
-"""Settings that change the text and that we do not apply, each with those of its values that change nothing."""
-
+# The same for settings that change sampled texts only.
 REFUSED_SAMPLED: dict[str, tuple[Any, ...]] = {
     "epsilon_cutoff": (0,), "eta_cutoff": (0,), "top_h": (), "typical_p": (1,)
 }  # fmt: skip
-"""The same for settings that change sampled texts only."""
-
+# Settings with the values that change the text; all others change nothing.
 REFUSED_VALUES: dict[str, tuple[Any, ...]] = {"cache_implementation": ("quantized",)}
-"""Settings with the values that change the text; all others change nothing."""
 
 
 def end_ids(config: Any) -> frozenset[int]:
@@ -63,8 +47,7 @@ def end_ids(config: Any) -> frozenset[int]:
 def new_tokens(config: Any, given: int | None, prompt: int) -> int:
     """Return how many tokens to write at most: ``given`` by the caller, else by the config, else `NEW_TOKENS`.
 
-    ``prompt`` is the length of the prompt, which ``max_length`` includes. `UsageError` if the number is not a
-    whole number above 0, or ``max_length`` leaves no room after the prompt.
+    ``prompt`` is the length of the prompt, which ``max_length`` of the config includes.
     """
     if given is not None:
         return check_whole("max_new_tokens", given)

@@ -74,13 +74,9 @@ class Generation:
 
 
 def pieces(
-    setup: Setup,
-    sequences: Sequence[ActiveSequence],
-    generations: Sequence[Generation],
-    first: int = 0,
-    *,
+    setup: Setup, sequences: Sequence[ActiveSequence], generations: Sequence[Generation], first: int = 0, *,
     many: bool = False,
-) -> Generator[Piece]:
+) -> Generator[Piece]:  # fmt: skip
     """Decode opened sequences into ``generations``, one each, yielding their text as it becomes certain.
 
     The first of them answers the prompt with index ``first``. The error of a sequence is raised or, with ``many``,
@@ -106,9 +102,8 @@ class _Writer:
 
     def __init__(self, setup: Setup, sequence: ActiveSequence, generation: Generation, prompt: int) -> None:
         self._generation = generation
-        self._builder: TextBuilder | None = None
-        if setup.tokenizer:
-            self._builder = TextBuilder(decoder(setup.tokenizer), sequence.request.stop, prompt)
+        decode = decoder(setup.tokenizer) if setup.tokenizer else None
+        self._builder = TextBuilder(decode, sequence.request.stop, prompt) if decode else None
         self._last = "model"
         generation.prefill_s = sequence.prefill_s
 

@@ -9,11 +9,7 @@ from draftwood.errors import UnsupportedModelError, UsageError
 
 
 def check_model(model: Any) -> None:
-    """Raise an error for what is plainly no model; whether it is one that draftwood can run is checked later.
-
-    `UsageError` for a tokenizer, a tuple, a class or None, `UnsupportedModelError` for other objects that are
-    neither a model of transformers nor a `Target`.
-    """
+    """Raise an error for what is plainly no model; whether it is one that draftwood can run is checked later."""
     if isinstance(model, type):
         raise UsageError(f"model is the class {model.__name__}: give an object of it, or a model's name")
     if hasattr(model, "capabilities"):

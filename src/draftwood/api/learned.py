@@ -15,10 +15,7 @@ _KNOWN: dict[tuple[Any, ...], tuple[ref[Any], Learned]] = {}
 
 
 def learned(model: Any) -> Learned:
-    """Return what was learnt with this very object, a model of transformers or a user's own `Target`.
-
-    A change of its number format, device or packing begins anew; edits of its weights and adapters do not.
-    """
+    """Return what was learnt with this very object in its present number format, device and packing."""
     key: tuple[Any, ...] = (id(model),)
     if not hasattr(model, "capabilities"):
         from draftwood.engines.transformers.shared import packs

@@ -30,27 +30,21 @@ from draftwood.verify.sampling import check_sampling
 
 DrafterSpec = str | Drafter | Sequence["str | Drafter"]
 
+# The keywords that `Setup.request` takes from users.
 SETTINGS = frozenset({"max_new_tokens", "stop", "logits_processor", "trace", *(f.name for f in fields(Sampling))})
-"""The keywords that `Setup.request` takes from users."""
 
 
 class Setup:
     """What the requests of one call share: model, tokenizer, target, drafters with the user's texts, planner.
 
     The model is one of transformers, a `Target`, or a name that `draftwood.load` takes, which brings its
-    tokenizer. Names and files are checked before a model is loaded: `UnknownNameError` and `UsageError` for
-    unknown names and options and missing files, `FileFormatError` for damaged files. `VocabularyError` if the
-    model or a file belongs to another tokenizer.
+    tokenizer. Names and files are checked before a model is loaded.
     """
 
     def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        drafters: DrafterSpec,
-        planner: str | Planner,
+        self, model: Any, tokenizer: Any, drafters: DrafterSpec, planner: str | Planner,
         texts: UserTexts = UserTexts(),  # noqa: B008 - frozen
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.drafters = texts.complete(load_drafters(drafters))
         load_planner(planner)  # a wrong name raises before a model is loaded
         opened = texts.opened(self.drafters)
@@ -92,10 +86,7 @@ class Setup:
         return saving(self._memory)
 
     def refresh(self) -> bool:
-        """Prepare the model as it is now; returns whether its target is another one than before.
-
-        `CapabilityError` if the drafters need more than the model, as it is now, can give.
-        """
+        """Prepare the model as it is now; returns whether its target is another one than before."""
         before, self.target = self.target, _target(self.model, now=True)
         if self.target is before:
             return False
@@ -103,10 +94,7 @@ class Setup:
         return True
 
     def contents(self) -> Any:
-        """Return a value that changes with the model's weights and code, which makes its cache invalid.
-
-        None for a user's own `Target`.
-        """
+        """Return a value that changes with the model's weights and code, which makes its cache invalid."""
         if hasattr(self.model, "capabilities"):
             return None
         from draftwood.engines.transformers.shared import contents
@@ -119,16 +107,10 @@ class Setup:
         return open_sequences(self.target, self.drafters, requests, SampleAndMatch())
 
     def request(
-        self,
-        ids: Sequence[int],
-        *,
-        max_new_tokens: int | None = None,
-        stop: str | Sequence[str] | None = None,
-        logits_processor: Any = None,
-        trace: bool = False,
-        drafters: Sequence[Drafter] | None = None,
+        self, ids: Sequence[int], *, max_new_tokens: int | None = None, stop: str | Sequence[str] | None = None,
+        logits_processor: Any = None, trace: bool = False, drafters: Sequence[Drafter] | None = None,
         **sampling: Any,
-    ) -> Request:
+    ) -> Request:  # fmt: skip
         """Return a request with checked settings, filled up from the model's generation config.
 
         ``trace`` keeps the trees of all steps; ``drafters`` are those of `predicting`.
@@ -140,17 +122,11 @@ class Setup:
         settings = Sampling(**sampling)
         check_sampling(settings)
         refuse_settings(config, sampled=not settings.greedy)
+        limit, processors = new_tokens(config, max_new_tokens, len(ids)), self._processors(logits_processor)
         return Request(
-            ids,
-            new_tokens(config, max_new_tokens, len(ids)),
-            settings,
-            self._processors(logits_processor),
-            end_ids=end_ids(config),
-            stop=self._stop(stop_strings(config, stop)),
-            seconds=getattr(config, "max_time", None),
-            trace=trace,
-            drafters=drafters,
-        )
+            ids, limit, settings, processors, end_ids=end_ids(config), stop=self._stop(stop_strings(config, stop)),
+            seconds=getattr(config, "max_time", None), trace=trace, drafters=drafters,
+        )  # fmt: skip
 
     def _stop(self, stop: Sequence[str]) -> StopStrings | None:
         if not stop:
@@ -182,8 +158,7 @@ def affordable(
 ) -> tuple[Drafter, ...]:
     """Return the drafters, of the default set only those that the target can serve, which may be none.
 
-    Drafters that were named are all returned; opening a request raises an error for those that it cannot serve. So
-    it does if the user gave texts to copy from (``given``) and no drafter of the default set can be served.
+    Opening a request raises an error for the others, and also if texts to copy from were ``given`` to none.
     """
     if spec != "default":
         return drafters

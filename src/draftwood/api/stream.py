@@ -19,8 +19,7 @@ from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 
-BATCH_SIZE = 8
-"""Default number of prompts of a list that are answered together."""
+BATCH_SIZE = 8  # default number of prompts of a list that are answered together
 
 
 def generate(

@@ -25,8 +25,7 @@ class Piece:
 class TextBuilder:
     """Turns tokens into pieces whose texts, joined, are the text of all tokens up to a stop string.
 
-    ``decode`` turns token ids into text. Text that may be the beginning of a stop string is held back. ``prompt``
-    is the index of the prompt that the pieces answer.
+    Text that may be the beginning of a stop string is held back.
     """
 
     def __init__(self, decode: Decode, stop: StopStrings | None = None, prompt: int = 0) -> None:
@@ -52,8 +51,7 @@ class TextBuilder:
     def finish(self, source: str) -> list[Piece]:
         """Return what was held back, cut before a stop string, once no more tokens come.
 
-        It works after an interrupt in `push`, too, as each change of state is one statement, which no signal
-        splits.
+        Safe after an interrupt in `push`, since each change of state is one statement, which no signal splits.
         """
         self._take(self._decode(self._ids[self._prefix :]), source)
         if self._stop is not None:

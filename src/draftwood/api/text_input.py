@@ -15,11 +15,10 @@ Ids = tuple[int, ...]
 
 
 def per_prompt(prediction: Any, prompts: int | None) -> list[Any]:
-    """Return the prediction of each prompt.
+    """Return the prediction of each prompt: one text is for all of them.
 
-    One text (or the token ids of one) is for every prompt. For a single prompt (``prompts`` is None) a list holds
-    alternatives. For a list of prompts it holds an entry per prompt: a text, a list of alternatives, or None;
-    `UsageError` if the number of entries differs.
+    A list holds the alternatives of a single prompt (``prompts`` is None), or an entry per prompt, which may be
+    None or a list of alternatives.
     """
     if prompts is None:
         return [prediction]
@@ -35,10 +34,7 @@ def per_prompt(prediction: Any, prompts: int | None) -> list[Any]:
 
 
 def read_prediction(given: Any, tokenizer: Any, vocab_size: int | None = None) -> tuple[Ids, ...]:
-    """Return the token ids of the prediction of one prompt, text in all its `variants`; empty texts are left out.
-
-    Raises `UsageError` as `read_texts` does.
-    """
+    """Return the token ids of the prediction of one prompt, text in all its `variants`, without empty ones."""
     texts: list[Ids] = []
     for one in several(given, "prediction"):
         if isinstance(one, str):
@@ -65,11 +61,7 @@ def variants(text: str, tokenizer: Any) -> tuple[Ids, ...]:
 
 
 def read_texts(given: Any, what: str, tokenizer: Any, vocab_size: int | None) -> tuple[Ids, ...]:
-    """Return the token ids of one text or several; empty ones are left out.
-
-    `UsageError` for anything but texts and token ids, for text without a tokenizer, and for ids outside the
-    vocabulary; the message calls the texts ``what``.
-    """
+    """Return the token ids of one text or several, called ``what`` in errors; empty ones are left out."""
     texts = (_ids(one, what, tokenizer, vocab_size) for one in several(given, what))
     return tuple(text for text in texts if text)
 

@@ -26,8 +26,8 @@ CorpusGiven = Corpus | str | PathLike[str]
 
 log = logging.getLogger("draftwood")
 
+# The drafter that is added for a kind of text that no drafter of the set takes.
 _OWN = {"prediction": "prediction", "memory": "memory", "corpus": "corpus", "context": "ngram"}
-"""The drafter that is added for a kind of text that no drafter of the set takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,7 @@ class UserTexts:
         return [field.name for field in fields(self) if getattr(self, field.name) is not None]
 
     def complete(self, drafters: tuple[Drafter, ...]) -> tuple[Drafter, ...]:
-        """Return the drafters, followed by one for each kind of text given here that none of them takes.
-
-        `UsageError` if there are texts and no drafters: plain decoding copies from nothing.
-        """
+        """Return the drafters, followed by one for each kind of text given here that none of them takes."""
         given = self.given
         if given and not drafters:
             raise UsageError(
@@ -69,11 +66,7 @@ class UserTexts:
         return "+".join([spec, *(d.name for d in self.complete(drafters)[len(drafters) :])])
 
     def opened(self, drafters: Iterable[Drafter] = ()) -> UserTexts:
-        """Return the same texts with files opened; ``drafters`` may declare how many tokens a memory holds.
-
-        `UsageError` for what is neither file nor object and for missing files, though a memory's need not exist;
-        `FileFormatError` for files of another kind and damaged ones.
-        """
+        """Return the same texts with files opened; ``drafters`` may declare how many tokens a memory holds."""
         return replace(self, memory=self._memory(drafters), corpus=self._corpora())
 
     def said(self) -> dict[str, str]:
@@ -113,10 +106,7 @@ class UserTexts:
         return tuple(c if isinstance(c, Corpus) else Corpus.open(_path(c, "corpus")) for c in files)
 
     def bind(self, drafters: tuple[Drafter, ...], tokenizer: Any, vocab_size: int | None) -> tuple[Drafter, ...]:
-        """Return the drafters with the texts that each takes, except predictions, which belong to one prompt.
-
-        Called on what `opened` returned.
-        """
+        """Return the drafters with the opened texts that each takes, except predictions, which are per prompt."""
         context = () if self.context is None else read_texts(self.context, "context", tokenizer, vocab_size)
         brought = DraftTexts(memory=self.memory, corpus=self.corpus or (), context=context)  # type: ignore[arg-type]
         return tuple(_with(drafter, brought) for drafter in drafters)
@@ -145,8 +135,7 @@ def predicting(
 def check_tokenizer(drafters: Iterable[Drafter], tokenizer: Any) -> None:
     """Raise `VocabularyError` if a file that a drafter has opened holds the token ids of another tokenizer.
 
-    `UsageError` if a file names its tokenizer and ``tokenizer`` is None. Files that do not name theirs are not
-    checked, nor is a tokenizer without ``get_vocab``.
+    Files that do not name theirs are not checked, nor is a tokenizer without ``get_vocab``.
     """
     files = [file for drafter in drafters for file in files_of(drafter)]
     if tokenizer is None:
@@ -166,10 +155,7 @@ def check_tokenizer(drafters: Iterable[Drafter], tokenizer: Any) -> None:
 
 
 def detached(drafters: Iterable[Drafter]) -> tuple[Drafter, ...]:
-    """Return copies of the drafters that learn for themselves and write no file.
-
-    Drafters that share a memory share its copy.
-    """
+    """Return copies of the drafters that learn for themselves and write no file; a shared memory stays shared."""
     copies: dict[int, Any] = {}
 
     def share(thing: Any) -> Any:
@@ -182,10 +168,7 @@ def detached(drafters: Iterable[Drafter]) -> tuple[Drafter, ...]:
 
 @contextmanager
 def saving(memory: Memory | None) -> Iterator[None]:
-    """Save a memory that has changed when the context ends, with or without an error.
-
-    If saving fails a warning is logged; an error would cost the user the text.
-    """
+    """Save a memory that has changed when the context ends; failing is logged, an error would cost the text."""
     try:
         yield
     finally:

@@ -15,25 +15,8 @@ if TYPE_CHECKING:
     from draftwood.api.generation import Generation
     from draftwood.api.text import Piece
     from draftwood.cli.options import Loaded
-    from draftwood.cli.render import Writer
     from draftwood.measure.compare import Comparison
     from draftwood.measure.records.records import Answer
-
-
-def write(loaded: Loaded, content: Any, writer: Writer | None, *, trace: bool = False) -> tuple[Generation, bool]:
-    """Write an answer to a prompt; returns it as far as it came, and whether it was interrupted.
-
-    ``writer`` shows the pieces as they come; ``trace`` keeps the tree of each step.
-    """
-    from draftwood.api.stream import stream
-
-    settings = loaded.objects | loaded.given.settings
-    with Waiting(loaded.model) as waiting, stream(loaded.model, content, trace=trace, **settings) as pieces:
-        with screen.CtrlC() as stop:
-            for piece in waiting.until_first(pieces, pieces.generation.prompt_tokens):
-                if writer is not None:
-                    writer.piece(piece)
-        return pieces.generation, stop.pressed
 
 
 def recorded(
@@ -63,9 +46,20 @@ class Answering:
         self._writer = None if quiet else Writer(loaded.names)
 
     def write(self, *, trace: bool = False) -> bool:
-        """Write the answer; returns whether it was interrupted."""
-        self.generation, interrupted = write(self._loaded, self._content, self._writer, trace=trace)
-        return interrupted
+        """Write the answer; returns whether it was interrupted. ``trace`` keeps the tree of each step."""
+        from draftwood.api.stream import stream
+
+        model, settings = self._loaded.model, self._loaded.objects | self._loaded.given.settings
+        with (
+            Waiting(model) as waiting,
+            stream(model, self._content, trace=trace, **settings) as pieces,
+            screen.CtrlC() as stop,
+        ):
+            for piece in waiting.until_first(pieces, pieces.generation.prompt_tokens):
+                if self._writer is not None:
+                    self._writer.piece(piece)
+        self.generation = pieces.generation
+        return stop.pressed
 
     def compare(self, rounds: int) -> bool:
         """Write the answer several times, plainly and drafted; returns whether it was interrupted."""
@@ -87,15 +81,18 @@ class Answering:
         if self._writer is not None:
             self._writer.line()
 
+    def end(self) -> None:
+        """Write what an interrupt kept from being written of the text."""
+        if self._writer is not None and self.generation is not None:
+            self._writer.end(self.generation.text)
+
     def finish(self, to: Console | None = None, *, iterations: bool = False) -> None:
         """Write the rest of the text, the iterations if they are asked for, legend and summary."""
         from draftwood.cli.iterations import print_iterations
         from draftwood.cli.render import people, print_flow, print_summary, verdict
 
-        if self.generation is None or self._writer is None:
-            return
-        self._writer.end(self.generation.text)
-        if not self.generation.ids:  # interrupted while the prompt was read
+        self.end()
+        if self._writer is None or self.generation is None or not self.generation.ids:  # interrupted early
             return
         to = to or people()
         if iterations:
@@ -106,10 +103,7 @@ class Answering:
 
 
 class Waiting:
-    """Shows on a terminal what is going on until the first piece of an answer comes.
-
-    The model's target counts the tokens that it reads.
-    """
+    """Shows on a terminal what is going on until the first piece of an answer comes."""
 
     def __init__(self, model: Any) -> None:
         self._model = model

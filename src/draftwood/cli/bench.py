@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from draftwood.cli import early, measuring, options, screen
-from draftwood.cli.early import check_sampling
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftwood.api.setup import Setup
     from draftwood.measure.bench.arms import Arm
     from draftwood.measure.bench.run import Bench, BenchSettings
     from draftwood.measure.prompt_files import Job
@@ -21,26 +20,22 @@ if TYPE_CHECKING:
 
 Tasks = Annotated[
     str | None,
-    typer.Option(
-        metavar="TASK,TASK", help="Kinds of prompts, as chat or grammar:one-sentence@0.7. [default: all]"
-    ),
+    Option(metavar="TASK,TASK", help="Kinds of prompts, as chat or grammar:one-sentence@0.7. [default: all]"),
 ]
 Peers = Annotated[
     str | None,
-    typer.Option(
-        metavar="PEER,PEER", help="Other engines on the same weights: transformers:lookup, llama.cpp:all."
-    ),
+    Option(metavar="PEER,PEER", help="Other engines on the same weights: transformers:lookup, llama.cpp:all."),
 ]
-Planner = Annotated[str | None, typer.Option(help="How much is drafted. [default: goodput]")]
-Draft = Annotated[int | None, typer.Option(min=0, help="Short for --planner fixed:N.")]
+Planner = Annotated[str | None, Option(help="How much is drafted. [default: goodput]")]
+Draft = Annotated[int | None, Option(min=0, help="Short for --planner fixed:N.")]
 Temperature = Annotated[
-    float | None, typer.Option(help="Temperature for every prompt. [default: the task's own, else greedy]")
+    float | None, Option(help="Temperature for every prompt. [default: the task's own, else greedy]")
 ]
-Rounds = Annotated[int, typer.Option(min=1, help="Runs of each arm on each prompt.")]
-Seed = Annotated[int, typer.Option(help="Seed of sampling and of the order of runs.")]
+Rounds = Annotated[int, Option(min=1, help="Runs of each arm on each prompt.")]
+Seed = Annotated[int, Option(help="Seed of sampling and of the order of runs.")]
 Sustain = Annotated[
     float | None,
-    typer.Option(
+    Option(
         min=1, metavar="SECONDS", help="Instead, repeat one answer for this long and show how its speed changes."
     ),
 ]
@@ -112,7 +107,7 @@ def _check(call: typer.Context, planner: str, temperature: float | None, sustain
     from draftwood.planning.load import load as load_planner
 
     load_planner(planner)
-    check_sampling({"temperature": temperature})
+    early.check_sampling({"temperature": temperature})
     if sustain is not None and options.was_given(call, "rounds"):
         raise UsageError("--sustain repeats one answer for so long, which --rounds cannot count: leave one out")
 
@@ -160,8 +155,9 @@ class _Run:
     def prepare(self, jobs: list[Job], bar: Any) -> Bench:
         """Open the records file, make the arms."""
         from draftwood.api.setup import Setup
+        from draftwood.api.user_texts import UserTexts
         from draftwood.engines.peers import load_peers
-        from draftwood.measure.bench.arms import PeerArm
+        from draftwood.measure.bench.arms import OurArm, PeerArm
         from draftwood.measure.bench.run import Bench
         from draftwood.measure.records.provenance import provenance
         from draftwood.measure.records.records import header
@@ -177,24 +173,17 @@ class _Run:
             said["device"] = self._loading.device
         said |= self._sources.said()
         self.writer = RecordsWriter(self._output, header("bench", said, provenance(**self.names, threads=threads)))
-        self.arms = self._ours(setup)
+        ours: dict[str, Arm] = {}  # drafters that come to the same label are one arm
+        for spec in self._specs:
+            sources = self._sources if spec != "none" else UserTexts()
+            label = sources.label(spec)
+            if label not in ours:
+                ours[label] = OurArm(label, setup, self._settings.planner, sources, spec)
+        self.arms = [*ours.values()]
         if self._peers:
             found = load_peers(self._peers, self._model, self._tokenizer, self.names["model"], threads)
             self.arms += [PeerArm(peer) for peer in found]
         return Bench(setup, self.arms, jobs, self._settings, self.writer, bar)
-
-    def _ours(self, setup: Setup) -> list[Arm]:
-        """Return draftwood's arms; drafters that come to the same label are one arm."""
-        from draftwood.api.user_texts import UserTexts
-        from draftwood.measure.bench.arms import OurArm
-
-        found: dict[str, Arm] = {}
-        for spec in self._specs:
-            sources = self._sources if spec != "none" else UserTexts()
-            label = sources.label(spec)
-            if label not in found:
-                found[label] = OurArm(label, setup, self._settings.planner, sources, spec)
-        return [*found.values()]
 
     def sustain(self, work: Bench, job: Job, seconds: float, bar: Any) -> bool:
         """Repeat one answer; returns whether it was interrupted."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
 from draftwood.cli import screen
 from draftwood.cli.screen import number, percent
 from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, geometric_mean
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from draftwood.measure.records.records import Records
+from draftwood.measure.records.records import Records
 
 _UNLIMITED = 10_000  # characters in a line
 
@@ -76,12 +73,11 @@ _CELLS: dict[str, Cell] = {
     "overhead": _overhead,
 }
 
-
+# Columns that narrow terminals leave out, in this order.
 _DISPENSABLE = (
     "overhead", "J/token", "CPUs", "ITL p95 ms", "TPOT ms", "TTFT ms", "3+ accepted", "whole", "coverage",
     "accept. rate", "interval", "acc./cycle",
 )  # fmt: skip
-"""Columns that narrow terminals leave out, in this order."""
 
 
 def _table(rows: list[dict[str, Any]], to: Console) -> Table:

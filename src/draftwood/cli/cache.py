@@ -8,43 +8,46 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
+from draftwood.corpora.texts import documents
+from draftwood.corpora.walk import MAX_BYTES, sources
 from draftwood.errors import RecordError, UsageError
+from draftwood.measure.records.lines import read_lines
+from draftwood.models.fingerprint import tokenizer_fingerprint
 
 if TYPE_CHECKING:
     from draftwood.drafters.llama_cpp.ngram_counts_file import CountsFile
 
 Texts = Annotated[
     list[Path],
-    typer.Argument(
+    Argument(
         metavar="TEXT...", help="Text files, folders, .jsonl of records (text; prompt, output; ids) or traces."
     ),
 ]
 SomeTexts = Annotated[
-    list[Path] | None, typer.Argument(metavar="[TEXT...]", help="Texts to replay, as cache create reads them.")
+    list[Path] | None, Argument(metavar="[TEXT...]", help="Texts to replay, as cache create reads them.")
 ]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="Counts of draftwood or of llama.cpp.")]
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Counts of draftwood or of llama.cpp.")]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the counts here.")]
+File = Annotated[Path, Argument(metavar="FILE", help="Counts of draftwood or of llama.cpp.")]
+Files = Annotated[list[Path], Argument(metavar="FILE...", help="Counts of draftwood or of llama.cpp.")]
+Output = Annotated[Path, Option("--output", "-o", metavar="FILE", help="Write the counts here.")]
 Tokenizer = Annotated[
-    str | None,
-    typer.Option(metavar="MODEL", help="Model or folder whose tokenizer reads text. [default: smollm2]"),
+    str | None, Option(metavar="MODEL", help="Model or folder whose tokenizer reads text. [default: smollm2]")
 ]
 Format = Annotated[
     Literal["draftwood", "llama"],
-    typer.Option(help="draftwood: with tokenizer and checksum; llama: llama.cpp's own, which has neither."),
+    Option(help="draftwood: with tokenizer and checksum; llama: llama.cpp's own, which has neither."),
 ]
 Sizes = Annotated[
-    str, typer.Option(metavar="N[-N]", help="Tokens of an n-gram: 2 for a static level, 1-4 for a dynamic one.")
+    str, Option(metavar="N[-N]", help="Tokens of an n-gram: 2 for a static level, 1-4 for a dynamic one.")
 ]
 Level = Annotated[
     Literal["static", "dynamic"] | None,
-    typer.Option(help="Level that FILE serves as. [default: static if its n-grams all have two tokens]"),
+    Option(help="Level that FILE serves as. [default: static if its n-grams all have two tokens]"),
 ]
-Chunk = Annotated[int, typer.Option(min=3, metavar="N", help="Longest text replayed; longer ones are cut.")]
-Draft = Annotated[int, typer.Option(min=1, max=1 << 16, metavar="N", help="Most tokens of a draft.")]
+Chunk = Annotated[int, Option(min=3, metavar="N", help="Longest text replayed; longer ones are cut.")]
+Draft = Annotated[int, Option(min=1, max=1 << 16, metavar="N", help="Most tokens of a draft.")]
 
 _ENDINGS = (".jsonl", ".jsonl.zst")
 _SHOWN = 5  # reasons why files were left out
@@ -123,11 +126,7 @@ def stats(
 
 
 class _Tokens:
-    """Reads files of text, of records or of ids.
-
-    ``tokenizer`` names the model or folder whose tokenizer reads text; it is loaded when there is some, and is by
-    default that of the default model.
-    """
+    """Reads files of text, of records or of ids; the named model's tokenizer is loaded when there is text."""
 
     def __init__(self, tokenizer: str | None) -> None:
         self._name, self._known = tokenizer, None
@@ -136,12 +135,8 @@ class _Tokens:
     def texts(self, paths: list[Path], progress: Callable[[int, int, str], None]) -> Iterator[list[int]]:
         """Yield the ids of each text: a file, or a record of a file of records that is named itself.
 
-        Folders are walked; in them every file is text, and those are left out that a corpus would leave out.
-        Raises UsageError for a path that cannot be read or a file without text, RecordError for a broken record.
+        In folders every file is text, and those are left out that a corpus would leave out.
         """
-        from draftwood.corpora.texts import documents
-        from draftwood.corpora.walk import MAX_BYTES, sources
-
         found = sources(paths, MAX_BYTES, self.skipped)
         for number, source in enumerate(found):
             progress(number, len(found), source.name)
@@ -153,7 +148,7 @@ class _Tokens:
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer; loaded now if it was not needed yet."""
+        """The tokenizer, loaded when it is first needed."""
         if self._known is None:
             self._known = options.load_tokenizer(self._name or options.MODEL_DEFAULT)
         return self._known
@@ -161,14 +156,11 @@ class _Tokens:
     @property
     def fingerprint(self) -> str | None:
         """Fingerprint of the tokenizer; None where ids were read and none was named."""
-        from draftwood.models.fingerprint import tokenizer_fingerprint
-
         if self._known is None and self._name is None:
             return None
         return tokenizer_fingerprint(self.tokenizer)
 
     def _records(self, path: Path) -> Iterator[list[int]]:
-        from draftwood.measure.records.lines import read_lines
         from draftwood.measure.records.traces import read_traces
 
         empty = True

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
+from draftwood.api.prompts import render
 from draftwood.cli import options, typed
 from draftwood.cli.answering import Waiting
 from draftwood.cli.options import Given, Loaded
 from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
+from draftwood.models import cache_folder
 
 if TYPE_CHECKING:
     from draftwood.api.conversation import Conversation
     from draftwood.api.generation import Generation
 
-Forget = Annotated[
-    bool, typer.Option("--forget", help="Drop the oldest turns where the conversation becomes too long.")
-]
+Forget = Annotated[bool, Option("--forget", help="Drop the oldest turns where the conversation becomes too long.")]
 
 _COMMAND = re.compile(r"/[A-Za-z?]*")  # "/usr/bin holds what?" is a question, not a command
 
@@ -31,7 +31,6 @@ def chat(given: Given, system: options.System = None, forget: Forget = False) ->
     """Chat with a model; /help lists the commands."""
     loaded = given.load()
     from draftwood.api.conversation import Conversation
-    from draftwood.api.messages import render
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
     with Conversation(loaded.model, system=system, **loaded.objects, **given.settings) as conversation:
@@ -39,10 +38,7 @@ def chat(given: Given, system: options.System = None, forget: Forget = False) ->
 
 
 class Room:
-    """Keeps a conversation within the longest text that the model takes.
-
-    ``forget`` drops the oldest turns where an answer would not fit.
-    """
+    """Keeps a conversation within the longest text of the model; ``forget`` drops the oldest turns for that."""
 
     def __init__(self, loaded: Loaded, forget: bool) -> None:
         from draftwood.engines.transformers.shared import known_target
@@ -51,10 +47,7 @@ class Room:
         self._most = known_target(loaded.model).capabilities.max_positions
 
     def make(self, messages: list[dict[str, str]], question: str) -> int:
-        """Make room for a question and its answer; returns how many turns were dropped for it.
-
-        Raises PromptError if the question is too long, or the conversation is full and nothing may be dropped.
-        """
+        """Drop turns for a question and its answer; returns how many. PromptError if there is no room."""
         systems = [message for message in messages if message["role"] == "system"]
         if (tokens := len(self._ids(systems, question))) >= self._most:
             raise PromptError(
@@ -85,16 +78,11 @@ class Room:
         return answer.finish_reason == "length" and full
 
     def _ids(self, messages: list[dict[str, str]], question: str) -> list[int]:
-        from draftwood.api.messages import render
-
         return render([*messages, {"role": "user", "content": question}], self._loaded.tokenizer)
 
 
 class Talk:
-    """The loop of questions, answers and commands.
-
-    On a terminal, errors are shown and the chat goes on; where questions are piped in, the first error ends it.
-    """
+    """The loop of questions, answers and commands; an error ends it only where questions are piped in."""
 
     def __init__(self, conversation: Conversation, room: Room, loaded: Loaded) -> None:
         self._conversation, self._room, self._loaded = conversation, room, loaded
@@ -112,8 +100,6 @@ class Talk:
         """Answer questions until the user leaves."""
         with ExitStack() as stack:
             if self._interactive:
-                from draftwood.models import cache_folder
-
                 print("Ask away; /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
                 stack.enter_context(typed.history(cache_folder() / "chat-history"))
             stack.enter_context(suppress(_Left))
@@ -217,12 +203,8 @@ class Talk:
             print("nothing was said yet")
 
     def _undo(self) -> None:
-        messages = self._conversation.messages
-        if not messages or messages[-1]["role"] != "assistant":
-            print("there is nothing to take back")
-            return
-        del messages[-2:]
-        print("the last question and its answer are forgotten")
+        undone = self._conversation.undo()
+        print("the last question and its answer are forgotten" if undone else "there is nothing to take back")
 
     def _reset(self) -> None:
         self._conversation.reset()

@@ -5,39 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
 from draftwood.cli.prompt import read_prompt
 from draftwood.errors import UsageError
+from draftwood.models.fingerprint import tokenizer_fingerprint
 
 if TYPE_CHECKING:
     from draftwood.drafters.corpus.corpus import Corpus
 
 Paths = Annotated[
-    list[Path],
-    typer.Argument(metavar="PATH...", help="Folders (.gitignore is respected), files, .jsonl of records."),
+    list[Path], Argument(metavar="PATH...", help="Folders (.gitignore is respected), files, .jsonl of records.")
 ]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="What corpus build wrote.")]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.dwc", help="Write the corpus here.")]
+File = Annotated[Path, Argument(metavar="FILE", help="What corpus build wrote.")]
+Output = Annotated[Path, Option("--output", "-o", metavar="FILE.dwc", help="Write the corpus here.")]
 AddOutput = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE.dwc", help="Write here. [default: replace FILE]")
+    Path | None, Option("--output", "-o", metavar="FILE.dwc", help="Write here. [default: replace FILE]")
 ]
 Tokenizer = Annotated[
-    str, typer.Option(metavar="MODEL", help="The model that will use it, or a folder with its tokenizer.")
+    str, Option(metavar="MODEL", help="The model that will use it, or a folder with its tokenizer.")
 ]
 KnownTokenizer = Annotated[
-    str | None, typer.Option(metavar="MODEL", help="Where its tokenizer is. [default: the model it was built for]")
+    str | None, Option(metavar="MODEL", help="Where its tokenizer is. [default: the model it was built for]")
 ]
 Field = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Fields of records that are texts. [default: text, else prompt and output]"),
+    Option(metavar="NAME", help="Fields of records that are texts. [default: text, else prompt and output]"),
 ]
-MaxFile = Annotated[
-    float, typer.Option("--max-file", min=0, metavar="MB", help="Leave out larger files of folders.")
-]
-Next = Annotated[int, typer.Option("--next", min=1, metavar="N", help="Most continuations that are shown.")]
-Text = Annotated[str, typer.Argument(metavar="TEXT|@FILE|-", help="The text that is looked up.")]
+MaxFile = Annotated[float, Option("--max-file", min=0, metavar="MB", help="Leave out larger files of folders.")]
+Next = Annotated[int, Option("--next", min=1, metavar="N", help="Most continuations that are shown.")]
+Text = Annotated[str, Argument(metavar="TEXT|@FILE|-", help="The text that is looked up.")]
 
 app = options.group("corpus", "Text to draft from: build and inspect what the drafter corpus reads.")
 
@@ -102,7 +100,6 @@ def query(
     """Look up a text and what follows it; if it does not occur, its longest end that does."""
     from draftwood.cli.corpus_query import answer, show
     from draftwood.drafters.corpus.corpus import Corpus
-    from draftwood.models.fingerprint import tokenizer_fingerprint
 
     given = read_prompt(text)
     corpus = Corpus.open(file)
@@ -137,16 +134,9 @@ def _make(
 
 
 def _facts(corpus: Corpus) -> dict[str, Any]:
-    path = corpus.path
-    return {
-        "file": str(path),
-        "tokens": len(corpus),
-        "documents": len(corpus.documents),
-        "parts": len(corpus.parts),
-        "bytes": path.stat().st_size if path else 0,
-        "model": corpus.model,
-        "tokenizer": corpus.fingerprint,
-    }
+    path, counts = corpus.path, {"documents": len(corpus.documents), "parts": len(corpus.parts)}
+    size, made_for = path.stat().st_size if path else 0, {"model": corpus.model, "tokenizer": corpus.fingerprint}
+    return {"file": str(path), "tokens": len(corpus), **counts, "bytes": size, **made_for}
 
 
 def _model_of(corpus: Corpus) -> str:

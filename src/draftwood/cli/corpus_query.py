@@ -1,36 +1,28 @@
 """``draftwood corpus query``: where a text stands in a corpus, and what follows it.
 
-A corpus holds tokens, and the same characters may be other tokens elsewhere: in ``main():`` the bracket of
-``main(`` is part of a token ``():``. So a text may begin and end within a token, and every way to write it in
-tokens is tried.
+The same characters may be other tokens elsewhere: in ``main():`` the bracket of ``main(`` is part of a token
+``():``. So every way to write a text in tokens is tried, and it may begin and end within a token.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from draftwood.cli import screen
-from draftwood.drafters.corpus.corpus import COUNTED
+from draftwood.drafters.corpus.corpus import COUNTED, Corpus, Match
 
-if TYPE_CHECKING:
-    from draftwood.drafters.corpus.corpus import Corpus, Match
-
-_ALL = 1 << 30
-"""More than any vocabulary has."""
+_ALL = 1 << 30  # more tokens than any vocabulary has
 
 
 @dataclass(slots=True)
 class Found:
-    """How often a text occurs, what follows it and how often, and where: names of documents, first tokens.
-
-    What follows is the rest of a token that begins in the text, or the next token.
-    """
+    """How often a text occurs, where, and what follows it."""
 
     count: int = 0
-    following: dict[str, int] = field(default_factory=dict)
-    places: list[tuple[str, int]] = field(default_factory=list)
+    following: dict[str, int] = field(default_factory=dict)  # rest of the text's last token or next token -> count
+    places: list[tuple[str, int]] = field(default_factory=list)  # names of documents, first tokens
 
 
 class Search:
@@ -40,12 +32,9 @@ class Search:
         self._corpus, self._tokenizer, self._most = corpus, tokenizer, most
 
     def longest(self, text: str) -> tuple[str, Found]:
-        """Return the longest end of ``text``, whole tokens left out at its beginning, that occurs; and where.
-
-        An end occurs wherever a longer one does, so that halving finds the longest.
-        """
+        """Return the longest end of ``text``, whole tokens left out at its beginning, that occurs; and where."""
         ids = self.ids(text)
-        best = text, self.find(text, ids)
+        best = text, self.find(text, ids)  # an end occurs wherever a longer one does: halving finds the longest
         low, high = 0, 1 if best[1].count else len(ids)  # the end that begins at token low does not occur
         while high - low > 1:
             middle = (low + high) // 2

@@ -12,6 +12,7 @@ from draftwood.cli import measuring, options, screen
 from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.options import Given, Loaded
 from draftwood.cli.screen import number, percent
+from draftwood.measure.explain.tree import Tree
 
 if TYPE_CHECKING:
     from draftwood.measure.compare import Comparison
@@ -84,12 +85,7 @@ def _show_step(loaded: Loaded, prompt: Prompt) -> None:
 
 
 def telling(steps: Sequence[Step]) -> int | None:
-    """Return the number, from 1, of the most instructive step; None if none drafted.
-
-    Trees with branches come before chains, longer accepted paths before shorter ones.
-    """
-    from draftwood.measure.explain.tree import Tree
-
+    """Return the number, from 1, of the step with the most branched tree, then longest accepted path, if any."""
     best = (False, False, -1), 0
     for position, step in enumerate(steps, start=1):
         tree = Tree.of(step)

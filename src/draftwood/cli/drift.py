@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from draftwood.cli import measuring, options, screen
 from draftwood.cli.early import check_sampling
 from draftwood.cli.prompt import read_prompt
 from draftwood.errors import UnknownNameError, UsageError
+from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,19 +23,16 @@ if TYPE_CHECKING:
 
 _TASKS = "code-edit,summary,chat"
 
-PromptText = Annotated[
-    str | None, typer.Argument(metavar="[PROMPT|@FILE|-]", help="One prompt instead of the tasks.")
-]
-Tasks = Annotated[str | None, typer.Option(help=f"Tasks, with commas between. [default: {_TASKS}]")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Prompts of each task. [default: 1; all of a file]")]
-Temperature = Annotated[float | None, typer.Option(help="0 is greedy. [default: what the task is meant for]")]
+PromptText = Annotated[str | None, Argument(metavar="[PROMPT|@FILE|-]", help="One prompt instead of the tasks.")]
+Tasks = Annotated[str | None, Option(help=f"Tasks, with commas between. [default: {_TASKS}]")]
+Limit = Annotated[int | None, Option(min=1, help="Prompts of each task. [default: 1; all of a file]")]
+Temperature = Annotated[float | None, Option(help="0 is greedy. [default: what the task is meant for]")]
 Against = Annotated[
-    str | None,
-    typer.Option("--against-dtype", help="Compare plain decoding in this number format instead of drafts."),
+    str | None, Option("--against-dtype", help="Compare plain decoding in this number format instead of drafts.")
 ]
 
+# KL, in nats, that rounding alone may cause, since passes of different widths round differently.
 _ROUNDING = {"float32": 1e-6, "bfloat16": 1e-2, "float16": 1e-3}
-"""KL, in nats, that rounding alone may cause, since passes of different widths round differently."""
 
 
 @options.shared
@@ -108,8 +107,6 @@ class _Run:
 
     def document(self) -> dict[str, Any]:
         """Return what ``--json`` prints."""
-        from draftwood.measure.records.provenance import provenance
-
         return {
             "model": self.model,
             "dtype": self.dtype,

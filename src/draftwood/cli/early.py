@@ -9,14 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
+from draftwood.decoding.stopping import StopStrings
 from draftwood.errors import DraftwoodError, PromptError, RecordError, UsageError
+from draftwood.files.format import refuse_to_replace
+from draftwood.measure.records.lines import compressed, read_lines, zstandard
+from draftwood.models import find, load_tokenizer
 
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
+Force = Annotated[bool, Option("--force", help="Replace a file that is there already.")]
 
-_TEMPLATE = 512
-"""Bytes that a chat template may put around a prompt, generously."""
+_TEMPLATE = 512  # bytes that a chat template may put around a prompt, generously
 
 
 def check_sampling(settings: Mapping[str, Any]) -> None:
@@ -30,8 +33,6 @@ def check_sampling(settings: Mapping[str, Any]) -> None:
 
 def check_stop(stop: Sequence[str] | None) -> None:
     """Refuse empty stop strings."""
-    from draftwood.decoding.stopping import StopStrings
-
     if stop:
         StopStrings(stop, lambda _: "")
 
@@ -39,15 +40,12 @@ def check_stop(stop: Sequence[str] | None) -> None:
 def check_lengths(model: str, prompts: Mapping[str, str]) -> None:
     """Refuse a prompt that leaves the model no room for an answer, its weights unread; ``prompts`` are by name.
 
-    The tokenizer is loaded only for prompts of about as many bytes as the model takes tokens. Models that do not
-    say their length in ``config.json`` are left to the check that follows loading. Raises PromptError, and what
-    `draftwood.models.find` raises.
+    Models that do not say their length in ``config.json`` are left to the check that follows loading.
     """
-    from draftwood.models import load_tokenizer
-
     most = _positions(model)
     if most is None:
         return
+    # A text has no more tokens than bytes: the tokenizer is loaded for long ones only.
     long = {name: text for name, text in prompts.items() if len(text.encode()) + _TEMPLATE >= most}
     tokenizer: Any = load_tokenizer(model) if long else None
     for name, text in long.items():
@@ -59,8 +57,6 @@ def check_lengths(model: str, prompts: Mapping[str, str]) -> None:
 
 def _positions(model: str) -> int | None:
     """Tokens that a model's text may have; None where its folder does not say so."""
-    from draftwood.models import find
-
     place = find(model)
     if not isinstance(place, Path):
         return None
@@ -81,10 +77,7 @@ def check_place(path: Path, force: bool, flag: str = "-o") -> None:
 
 
 def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] = UsageError) -> None:
-    """Refuse a path where no file can be made: a folder, or a place where the system does not allow it.
-
-    It is tried, with a file that is gone at once: permissions alone promise too much. Raises ``error``.
-    """
+    """Refuse a path where no file can be made; tried with a file that is gone at once."""
     try:
         if path.is_dir():
             raise error(f"{path} is a folder: name a file in it with {flag}")
@@ -101,23 +94,13 @@ def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] 
 
 
 def check_replaceable(path: Path, kind: Any, read: Callable[[Path], Any] | None = None) -> None:
-    """Refuse a path that cannot be written, or where something else than a file of this ``kind`` is.
-
-    ``kind`` and ``read`` are those of `draftwood.files.format.refuse_to_replace`.
-    """
-    from draftwood.files.format import refuse_to_replace
-
+    """Refuse a path that cannot be written or holds something else; see `files.format.refuse_to_replace`."""
     refuse_to_replace(path, kind, read)
     check_writable(path)
 
 
 def check_rows(path: Path | None, verb: str) -> None:
-    """Refuse a file of records that cannot be written (RecordError), or was not written by ``verb`` (UsageError).
-
-    Settings that differ are told later, when all of them are known.
-    """
-    from draftwood.measure.records.lines import compressed, read_lines, zstandard
-
+    """Refuse a file of records that cannot be written (RecordError) or is not of this verb (UsageError)."""
     if path is None:
         return
     if compressed(path):

@@ -7,28 +7,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from draftwood.cli import options, screen
-from draftwood.cli.answering import recorded, write
+from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.options import Given, Loaded
 from draftwood.cli.prompt import as_asked, check_chat, read_prompt
 from draftwood.errors import UsageError
+from draftwood.measure.explain.account import Account
 
 if TYPE_CHECKING:
     from draftwood.measure.records.records import Answer
 
 Records = Annotated[
-    Path | None, typer.Argument(metavar="RECORDS", help="A file that generate, bench or simulate wrote with -o.")
+    Path | None, Argument(metavar="RECORDS", help="A file that generate, bench or simulate wrote with -o.")
 ]
 Live = Annotated[
-    str | None,
-    typer.Option(metavar="PROMPT|@FILE|-", help="Instead of RECORDS: answer this prompt and explain that."),
+    str | None, Option(metavar="PROMPT|@FILE|-", help="Instead of RECORDS: answer this prompt and explain that.")
 ]
 AnswerNumber = Annotated[
-    int | None, typer.Option("--answer", min=0, metavar="N", help="Explain this answer of RECORDS, step by step.")
+    int | None, Option("--answer", min=0, metavar="N", help="Explain this answer of RECORDS, step by step.")
 ]
 StepNumber = Annotated[
-    int | None, typer.Option("--step", min=1, metavar="K", help="Show all that is known of one step, from 1.")
+    int | None, Option("--step", min=1, metavar="K", help="Show all that is known of one step, from 1.")
 ]
 
 _OF_ROWS = frozenset(("rows", "live", "answer", "step", "as_json"))
@@ -82,15 +83,13 @@ def _explain_records(path: Path, number: int | None, step: int | None, as_json: 
 
 
 def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
-    from draftwood.cli.render import Writer
-
-    writer = None if as_json else Writer(loaded.names)
-    generation, interrupted = write(loaded, content, writer, trace=True)
-    if writer is not None:
-        writer.end(generation.text)
+    answering = Answering(loaded, content, quiet=as_json)
+    interrupted = answering.write(trace=True)
+    answering.end()
+    if not as_json:
         print()
-    if generation.steps:
-        answer = recorded(loaded, generation)
+    if answering.generation is not None and answering.generation.steps:
+        answer = recorded(loaded, answering.generation)
         _show([answer], answer, step, as_json, screen.shower(loaded.tokenizer))
     else:
         nothing = "nothing to explain: no pass was made beyond reading the prompt"
@@ -104,7 +103,6 @@ def _show(
 ) -> None:
     """Show one step, one answer, or what the answers of each arm amount to."""
     from draftwood.cli import explain_tables
-    from draftwood.measure.explain.account import Account
     from draftwood.measure.explain.document import arm, by_arm, detail, steps_of
 
     if answer is not None and step is not None:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree
 
 from draftwood.cli import screen
 from draftwood.cli.render import styles
 from draftwood.cli.screen import number, percent
+from draftwood.measure.records.records import Answer
+from draftwood.measure.records.timing import rates
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-    from rich.tree import Tree
-
-    from draftwood.measure.records.records import Answer
-
-_CLASSES = 5
-"""Evidence classes shown of each source, the most frequent; ``--json`` has them all."""
-
+_CLASSES = 5  # evidence classes shown of each source, the most frequent; --json has them all
 _WIDE = 150  # columns of a terminal that shows all columns of the steps
-_TEXT, _SHORT = 32, 16
-"""Characters shown of what a step wrote, in wide and narrow terminals."""
+_TEXT, _SHORT = 32, 16  # characters shown of what a step wrote, in wide and narrow terminals
 
 
 def show_arms(arms: Sequence[dict[str, Any]]) -> None:
@@ -59,14 +55,12 @@ def _cost(row: dict[str, Any]) -> list[str]:
 
 
 def _accept_rate(row: dict[str, Any]) -> list[str]:
-    rates = (percent(row[name]) for name in ("believed", "came_true"))
-    return [row["source"], str(row["evidence"]), str(row["nodes"]), *rates]
+    shares = (percent(row[name]) for name in ("believed", "came_true"))
+    return [row["source"], str(row["evidence"]), str(row["nodes"]), *shares]
 
 
 def show_answers(answers: Sequence[Answer]) -> None:
     """Print a line per answer, and how to see more of one."""
-    from draftwood.measure.records.timing import rates
-
     to = screen.console()
     table = screen.table("answer", "tokens", "passes", "accept. length", "accept. rate", "coverage", last="prompt")
     for answer in answers:
@@ -109,8 +103,6 @@ def _of(expected: float | None) -> str:
 
 def _texts(answer: Answer, most: int) -> Iterator[Text]:
     """Yield what each step wrote, cut, in the colours of its sources."""
-    from rich.text import Text
-
     names, looks = answer.drafters, styles(answer.drafters)
     pieces = answer.pieces or [f"#{token} " for token in answer.output_ids]
     at = len(answer.output_ids) - sum(len(s.emitted) for s in answer.steps)
@@ -179,8 +171,6 @@ def _show_alternatives(to: Console, found: dict[str, Any]) -> None:
 
 def _tree(trace: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> Tree:
     """Draw the scored tree: a run of only children is one line, branches hang below it."""
-    from rich.tree import Tree
-
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(trace["parents"]):
         children.setdefault(parent, []).append(node)
@@ -197,8 +187,6 @@ def _tree(trace: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> 
 
 
 def _run(nodes: Sequence[int], trace: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> Text:
-    from rich.text import Text
-
     names, looks, accepted = answer.drafters, styles(answer.drafters), set(trace["path"])
     beliefs, sources, lookahead_nodes = (trace.get(name) or [] for name in ("belief", "source", "lookahead"))
     said = Text()

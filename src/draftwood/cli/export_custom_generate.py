@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from draftwood.cli import options
 from draftwood.errors import ModelNotFoundError, UsageError
 
-Folder = Annotated[Path, typer.Argument(help="A model's folder, with its config.json.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a custom_generate/generate.py that is there.")]
+Folder = Annotated[Path, Argument(help="A model's folder, with its config.json.")]
+Force = Annotated[bool, Option("--force", help="Replace a custom_generate/generate.py that is there.")]
 
 _CODE = '''\
 """Makes model.generate draft with draftwood; the text stays the model's own.

@@ -6,12 +6,12 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from draftwood.cli import options, screen
 
-Name = Annotated[str, typer.Argument(help="A name of `draftwood models`.")]
-Force = Annotated[bool, typer.Option("--force", help="Fetch again even though it is there and whole.")]
+Name = Annotated[str, Argument(help="A name of `draftwood models`.")]
+Force = Annotated[bool, Option("--force", help="Fetch again even though it is there and whole.")]
 
 
 def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
 from draftwood.cli.answering import Answering, recorded
@@ -20,18 +21,16 @@ if TYPE_CHECKING:
     from draftwood.measure.compare import Comparison
 
 PromptText = Annotated[
-    str, typer.Argument(metavar="PROMPT|@FILE|-", help="The prompt, a file with it, or - for standard input.")
+    str, Argument(metavar="PROMPT|@FILE|-", help="The prompt, a file with it, or - for standard input.")
 ]
-Compare = Annotated[bool, typer.Option("--compare", help="Time plain against drafted, in turns.")]
+Compare = Annotated[bool, Option("--compare", help="Time plain against drafted, in turns.")]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output", "-o", metavar="RECORDS.jsonl[.zst]", help="Append the answer and its steps to this file."
-    ),
+    Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help="Append the answer and its steps to this file."),
 ]
-Rounds = Annotated[int | None, typer.Option(min=2, help="Runs of each arm with --compare. [default: 2]")]
+Rounds = Annotated[int | None, Option(min=2, help="Runs of each arm with --compare. [default: 2]")]
 ShowIterations = Annotated[
-    bool, typer.Option("--show-iterations", help="Show pass by pass how the guesses of jacobi become the text.")
+    bool, Option("--show-iterations", help="Show pass by pass how the guesses of jacobi become the text.")
 ]
 
 

@@ -5,46 +5,36 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
+from draftwood.api.generation import Generation
 from draftwood.cli import options, screen
 from draftwood.cli.render import count, styles
+from draftwood.drafters.load import load
 from draftwood.errors import UsageError
-
-if TYPE_CHECKING:
-    from draftwood.api.generation import Generation
-    from draftwood.step import Step
+from draftwood.measure.explain.tree import Tree
+from draftwood.step import Step
 
 NAME = "jacobi"
-
 _HEAD = "pass   new  fixed  guesses, [those that were right] → what the model wrote itself"
 
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """One pass over a block of guesses.
+    """One pass over a block of guesses, all of them token ids in the order of the text."""
 
-    ``guesses`` are token ids in the order of the text, without last ones that another drafter is credited with.
-    The first ``right`` of them are text now; the model wrote the tokens ``written`` behind them.
-    """
-
-    guesses: tuple[int, ...]
-    right: int
-    written: tuple[int, ...]
+    guesses: tuple[int, ...]  # without last ones that another drafter is credited with
+    right: int  # so many of the guesses, from the first, are text now
+    written: tuple[int, ...]  # by the model itself, behind them
 
 
 def planner_for(call: typer.Context, drafters: str, planner: str) -> str:
-    """Return the planner that shows most: one that always scores the whole block, unless the user named one.
-
-    Raises UsageError if ``jacobi`` is not among the drafters.
-    """
-    from draftwood.drafters.load import load
-
+    """Return the planner that shows most: one that always scores the whole block, unless the user named one."""
     blocks = [getattr(drafter, "block", 0) for drafter in load(drafters) if drafter.name == NAME]
     if not blocks:
         raise UsageError("--show-iterations shows the guesses of jacobi: give --drafters jacobi as well")
@@ -57,20 +47,17 @@ def iterations(steps: Sequence[Step], drafters: Sequence[str]) -> list[Iteration
 
 
 def _iteration(step: Step, sources: set[int]) -> Iteration:
-    from draftwood.measure.explain.tree import Tree
-
     tree = Tree.of(step)
+    if tree is None:
+        return Iteration((), 0, step.emitted)
     nodes: list[int] = []
-    if tree is not None:
-        credit = tree.columns.get("source", ())
-        node = max((i for i, source in enumerate(credit) if source in sources), default=-1)
-        while node >= 0:  # equal guesses of others are one node with its own: the way up to the root has them all
-            nodes.insert(0, node)
-            node = tree.parents[node]
-    path = tree.path if tree is not None else ()
-    right = sum(node in path for node in nodes)
-    tokens = tuple(tree.tokens[node] for node in nodes) if tree is not None else ()
-    return Iteration(tokens, right, step.emitted[right:])
+    credit = tree.columns.get("source", ())
+    node = max((i for i, source in enumerate(credit) if source in sources), default=-1)
+    while node >= 0:  # equal guesses of others are one node with its own: the way up to the root has them all
+        nodes.insert(0, node)
+        node = tree.parents[node]
+    right = sum(node in tree.path for node in nodes)
+    return Iteration(tuple(tree.tokens[node] for node in nodes), right, step.emitted[right:])
 
 
 def print_iterations(to: Console, generation: Generation, drafters: Sequence[str], tokenizer: Any) -> None:

@@ -1,8 +1,9 @@
-"""The command ``draftwood``: its verbs, and the one place where errors become messages and exit codes."""
+"""The command ``draftwood``: its verbs, and where errors and broken streams become messages and exit codes."""
 
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import sys
@@ -14,9 +15,10 @@ from importlib import import_module
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from draftwood import __version__
-from draftwood.cli import cache, corpus, streams
+from draftwood.cli import cache, corpus
 from draftwood.errors import DraftwoodError
 
 app = typer.Typer(
@@ -40,9 +42,9 @@ app.add_typer(corpus.app)
 @app.callback()
 def top(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version and leave.")] = False,
     debug: Annotated[  # noqa: ARG001 - taken out of the arguments before they are parsed; here for the help
-        bool, typer.Option("--debug", help="Show tracebacks and warnings; may also follow the verb.")
+        bool, Option("--debug", help="Show tracebacks and warnings; may also follow the verb.")
     ] = False,
 ) -> None:
     """Language models answer faster, without changing a token of what they say."""
@@ -57,7 +59,7 @@ class _Warnings(logging.Handler):
     """Prints what draftwood logs, for instance that a drafter failed, as one line on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        streams.complain(f"{record.levelname.lower()}: {self.format(record)}")
+        _say(f"{record.levelname.lower()}: {self.format(record)}")
 
 
 _WARNINGS = _Warnings()
@@ -65,17 +67,14 @@ _WARNINGS = _Warnings()
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    streams.open_closed()
+    _open_closed()
     code = run(sys.argv[1:])
-    streams.abandon()
+    _abandon()
     sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns its exit code.
-
-    Every error of draftwood is one line on standard error; a traceback appears only after ``--debug``.
-    """
+    """Run one command; returns its exit code. Errors are one line, with a traceback only after ``--debug``."""
     debug, arguments = _take_debug(arguments)
     _prepare(debug)
     with warnings.catch_warnings():
@@ -85,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
             code = app(args=list(arguments), prog_name="draftwood", standalone_mode=False)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader of our output has gone (``| head``)
-            streams.abandon()
+            _abandon()
             return 1
         except KeyboardInterrupt:
             return 130
@@ -109,7 +108,7 @@ def _prepare(debug: bool) -> None:
     logger = logging.getLogger("draftwood")
     logger.setLevel(logging.DEBUG if debug else logging.WARNING)
     logger.addHandler(_WARNINGS)  # once: a second time changes nothing
-    streams.show_any_character()
+    _show_any_character()
 
 
 def _explain(error: Exception, debug: bool) -> int:
@@ -125,7 +124,7 @@ def _explain(error: Exception, debug: bool) -> int:
         path = context.command_path if context else "draftwood"
         return _complain(f"error: {error.format_message().rstrip('.')}\nsee {path} --help", 2)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO) and not error.filename:
-        streams.abandon()
+        _abandon()
         return _complain(f"error: the output cannot be written ({error.strerror}): choose another place for it", 1)
     said = str(error).strip().partition("\n")[0] or type(error).__name__
     hint = "" if debug else "; run again with --debug for the traceback"
@@ -133,8 +132,56 @@ def _explain(error: Exception, debug: bool) -> int:
 
 
 def _complain(line: str, code: int) -> int:
-    streams.complain(line)
+    _say(line)
     return code
+
+
+def _open_closed() -> None:
+    """Open a stream that was closed before we began (``>&-``) on the null device, lest a file take its place."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is not None:
+            continue
+        with suppress(OSError):
+            if not _is_open(number):
+                found = os.open(os.devnull, os.O_RDWR)
+                if found != number:
+                    os.dup2(found, number)
+                    os.close(found)
+                os.set_inheritable(number, True)
+        setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - open as long as we are
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _show_any_character() -> None:
+    """Show ? for characters that the encoding of a stream lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _say(line: str) -> None:
+    """Print a line on standard error, if it can be written."""
+    with suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
+
+
+def _abandon() -> None:
+    """Send what is left in broken streams to the null device, so that Python exits quietly."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)
 
 
 if __name__ == "__main__":

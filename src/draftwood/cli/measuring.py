@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from draftwood.cli import early, options, prompt
 from draftwood.errors import UsageError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RecordsOut = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--output",
         "-o",
         metavar="RECORDS.jsonl[.zst]",
@@ -26,18 +26,15 @@ RecordsOut = Annotated[
     ),
 ]
 Prompts = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Your own prompts: JSONL, or text with blank lines between.")
+    Path | None, Option(metavar="FILE", help="Your own prompts: JSONL, or text with blank lines between.")
 ]
-Arms = Annotated[str, typer.Option(metavar="ARM,ARM", help="Arms to compare: suffix,suffix+lookup:length=8.")]
-MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Most prompts per task.")]
+Arms = Annotated[str, Option(metavar="ARM,ARM", help="Arms to compare: suffix,suffix+lookup:length=8.")]
+MaxNewTokens = Annotated[int, Option(min=1, help="Most tokens of an answer.")]
+Limit = Annotated[int | None, Option(min=1, help="Most prompts per task.")]
 
 
 def jobs_of(tasks: str | None, prompts: Path | None, limit: int | None, chat: bool | None = None) -> list[Job]:
-    """Return the prompts that the flags name; all tasks where they name none.
-
-    Raises UsageError for flags that contradict each other, and for settings that no model could follow.
-    """
+    """Return the prompts that the flags name; all tasks where they name none."""
     from draftwood.measure.prompt_files import read_prompts, task_jobs
     from draftwood.tasks import KINDS
 
@@ -71,10 +68,7 @@ def load(
 
 
 def as_asked(jobs: list[Job], own: bool, tokenizer: Any, chat: bool | None, *, quiet: bool) -> list[Job]:
-    """Return the prompts; of a user's ``own``, texts go through the model's chat template where it has one.
-
-    Prompts of tasks stay as they are, so that figures can be compared.
-    """
+    """Return the prompts; of a user's ``own``, texts go through the model's chat template where it has one."""
     texts = own and any(isinstance(job.prompt, str) for job in jobs)
     if not texts or chat is False or (chat is None and not getattr(tokenizer, "chat_template", None)):
         return jobs

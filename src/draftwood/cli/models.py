@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from draftwood.cli import options, screen
-
-if TYPE_CHECKING:
-    from draftwood.models import Installed
+from draftwood.models import Installed, cache_folder, installed
 
 
 def models(as_json: options.Json = False) -> None:
     """List the models that can be fetched, and whether they are here."""
-    from draftwood.models import cache_folder, installed
-
     found = installed()
     if as_json:
         print(json.dumps([as_dict(model) for model in found], indent=2))

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer import Option
 
+from draftwood import models
 from draftwood.cli import early, screen
 from draftwood.cli.prompt import read_given
 from draftwood.errors import UsageError
@@ -23,72 +25,66 @@ MODEL_DEFAULT = "smollm2"
 DRAFTERS_DEFAULT = "default"
 PLANNER_DEFAULT = "goodput"
 
-Model = Annotated[
-    str, typer.Option("--model", "-m", help="A name of `draftwood models`, a folder, or a hub name.")
-]
+Model = Annotated[str, Option("--model", "-m", help="A name of `draftwood models`, a folder, or a hub name.")]
 Drafters = Annotated[
-    str, typer.Option(help="Drafters joined by +, options after colons: suffix+lookup:max_ngram=3; none is plain.")
+    str, Option(help="Drafters joined by +, options after colons: suffix+lookup:max_ngram=3; none is plain.")
 ]
 PlannerName = Annotated[
     str,
-    typer.Option(
+    Option(
         "--planner",
         help="How much is drafted: goodput as much as pays, fixed:16 is 16 draft nodes, off is none; "
         "policies follow, joined by +.",
     ),
 ]
 MaxNewTokens = Annotated[
-    int | None, typer.Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
+    int | None, Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
 ]
-Temperature = Annotated[float, typer.Option(help="0 is greedy.")]
-TopK = Annotated[int | None, typer.Option(help="Sample from the K best tokens.")]
-TopP = Annotated[float | None, typer.Option(help="Sample from the best tokens that hold this probability.")]
-MinP = Annotated[
-    float | None, typer.Option(help="Leave out tokens below this share of the best one's probability.")
-]
+Temperature = Annotated[float, Option(help="0 is greedy.")]
+TopK = Annotated[int | None, Option(help="Sample from the K best tokens.")]
+TopP = Annotated[float | None, Option(help="Sample from the best tokens that hold this probability.")]
+MinP = Annotated[float | None, Option(help="Leave out tokens below this share of the best one's probability.")]
 RepetitionPenalty = Annotated[
-    float | None, typer.Option(help="Above 1 makes tokens that are in the text already less likely.")
+    float | None, Option(help="Above 1 makes tokens that are in the text already less likely.")
 ]
-Seed = Annotated[int | None, typer.Option(help="The same seed gives the same text. [default: a new one]")]
+Seed = Annotated[int | None, Option(help="The same seed gives the same text. [default: a new one]")]
 Stop = Annotated[
-    list[str] | None, typer.Option(metavar="TEXT", help="End the answer before this text; may be given again.")
+    list[str] | None, Option(metavar="TEXT", help="End the answer before this text; may be given again.")
 ]
 Chat = Annotated[
     bool | None,
-    typer.Option(
+    Option(
         "--chat/--raw",
         help="Put the prompt into the model's chat template, or continue it as it stands. "
         "[default: the template, where the model has one]",
     ),
 ]
-System = Annotated[str | None, typer.Option(help="System message of the chat template.")]
+System = Annotated[str | None, Option(help="System message of the chat template.")]
 Prediction = Annotated[
     list[str] | None,
-    typer.Option(metavar="TEXT|@FILE", help="Text expected in the answer, to draft from; may be given again."),
+    Option(metavar="TEXT|@FILE", help="Text expected in the answer, to draft from; may be given again."),
 ]
 Memory = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", help="Draft from the answers kept here, and keep these; made if it is not there."
-    ),
+    Option(metavar="FILE", help="Draft from the answers kept here, and keep these; made if it is not there."),
 ]
 Corpus = Annotated[
     list[Path] | None,
-    typer.Option(metavar="FILE", help="Draft from what `draftwood corpus build` wrote; may be given again."),
+    Option(metavar="FILE", help="Draft from what `draftwood corpus build` wrote; may be given again."),
 ]
 Context = Annotated[
     list[str] | None,
-    typer.Option(metavar="TEXT|@FILE", help="Further text to draft from, not in the prompt; may be given again."),
+    Option(metavar="TEXT|@FILE", help="Further text to draft from, not in the prompt; may be given again."),
 ]
-Dtype = Annotated[str, typer.Option(help="Number format: float32, bfloat16, float16 or auto.")]
+Dtype = Annotated[str, Option(help="Number format: float32, bfloat16, float16 or auto.")]
 Device = Annotated[
-    str | None, typer.Option(help="cpu, cuda, cuda:1 or mps. [default: the first of cuda, mps and cpu there is]")
+    str | None, Option(help="cpu, cuda, cuda:1 or mps. [default: the first of cuda, mps and cpu there is]")
 ]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads. [default: torch's choice]")]
+Threads = Annotated[int | None, Option(min=1, help="CPU threads. [default: torch's choice]")]
 Pack = Annotated[
-    bool, typer.Option("--pack/--no-pack", help="On a CPU, copy the weights into a layout that is read faster.")
+    bool, Option("--pack/--no-pack", help="On a CPU, copy the weights into a layout that is read faster.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 
 
 @dataclass(frozen=True)
@@ -109,15 +105,11 @@ class Loading(_MachineFlags, _ModelFlag):
     """Which model, and how it is run."""
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
-        """Load the model and make it ready; returns model and tokenizer.
-
-        ``release`` lets go of weights of which packed copies are enough: nobody else uses the model.
-        """
+        """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
         from draftwood.api.prepare import prepare
-        from draftwood.models import load
 
         with screen.busy(f"loading {self.model}"):
-            loaded = load(self.model, dtype=self.dtype, device=self.device, threads=self.threads)
+            loaded = models.load(self.model, dtype=self.dtype, device=self.device, threads=self.threads)
         with screen.busy(f"preparing {self.model}"):
             try:
                 prepare(loaded[0], pack=self.pack, release=release and self.pack)
@@ -294,7 +286,5 @@ def dtype_of(model: Any) -> str:
 
 def load_tokenizer(name: str) -> Any:
     """Load a model's tokenizer, showing on a terminal that this takes a moment."""
-    from draftwood.models import load_tokenizer
-
     with screen.busy(f"loading the tokenizer of {name}"):
-        return load_tokenizer(name)
+        return models.load_tokenizer(name)

@@ -6,10 +6,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from draftwood.cli import early, measuring, options, screen
 from draftwood.errors import UsageError
+from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
     from draftwood.drafters.lookup.drafter import LookupDrafter
@@ -17,18 +18,17 @@ if TYPE_CHECKING:
     from draftwood.measure.records.records import Answer
 
 PromptIds = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Prompts as token ids, one per line, commas or spaces between.")
+    Path | None, Option(metavar="FILE", help="Prompts as token ids, one per line, commas or spaces between.")
 ]
 Suite = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="code (five prompts of code), or a task as chat. [default: code]"),
+    str | None, Option(metavar="NAME", help="code (five prompts of code), or a task as chat. [default: code]")
 ]
-NgramMin = Annotated[int, typer.Option(min=1, help="Fewest tokens that must match.")]
-NgramMax = Annotated[int, typer.Option(min=1, help="Most tokens that are looked for.")]
+NgramMin = Annotated[int, Option(min=1, help="Fewest tokens that must match.")]
+NgramMax = Annotated[int, Option(min=1, help="Most tokens that are looked for.")]
 Trace = Annotated[
-    Path | None, typer.Option(metavar="OUT.jsonl[.zst]", help="Write prompts and answers here, to be replayed.")
+    Path | None, Option(metavar="OUT.jsonl[.zst]", help="Write prompts and answers here, to be replayed.")
 ]
-Text = Annotated[bool, typer.Option("--text", help="Keep text in the trace, not only token ids.")]
+Text = Annotated[bool, Option("--text", help="Keep text in the trace, not only token ids.")]
 
 
 @options.shared
@@ -96,14 +96,11 @@ class _Run:
 
         self._drafter, self._limit, self._tokenizer = drafter, max_new_tokens, tokenizer
         self._setup = Setup(model, tokenizer, "none", options.PLANNER_DEFAULT)
-        self._settings = {
-            "model": loading.model,
-            "dtype": loading.dtype,
-            "threads": measuring.torch_threads(loading.threads),
-            "max_new_tokens": max_new_tokens,
-            "ngram_min": drafter.min_ngram,
-            "ngram_max": drafter.max_ngram,
-        }
+        threads = measuring.torch_threads(loading.threads)
+        self._settings: dict[str, Any] = {
+            "model": loading.model, "dtype": loading.dtype, "threads": threads, "max_new_tokens": max_new_tokens,
+            "ngram_min": drafter.min_ngram, "ngram_max": drafter.max_ngram,
+        }  # fmt: skip
         self.answers: list[Answer] = []
 
     def answer(self, jobs: list[Job], output: Path | None, bar: Any) -> None:
@@ -137,8 +134,6 @@ class _Run:
                 writer.answer(answer)
 
     def _provenance(self) -> dict[str, Any]:
-        from draftwood.measure.records.provenance import provenance
-
         return provenance(model=self._settings["model"], dtype=self._settings["dtype"])
 
     def write_trace(self, path: Path, text: bool) -> None:

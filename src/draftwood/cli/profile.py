@@ -10,28 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from draftwood.cli import early, measuring, options, screen
 from draftwood.errors import UsageError
+from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from draftwood.measure.profile.rows import Profile
 
-Numbers = Annotated[str | None, typer.Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")]
+Numbers = Annotated[str | None, Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")]
 Contexts = Annotated[
-    str | None,
-    typer.Option(metavar="N,N,...", help="Tokens in the cache before the pass. [default: 128,512,2048]"),
+    str | None, Option(metavar="N,N,...", help="Tokens in the cache before the pass. [default: 128,512,2048]")
 ]
-Rounds = Annotated[
-    int | None, typer.Option(min=1, help="Passes of each kind. [default: as many as --seconds allow]")
-]
-Seconds = Annotated[float, typer.Option(min=1, help="Time for all rounds together.")]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")
-]
-Plot = Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the curves into a picture.")]
+Rounds = Annotated[int | None, Option(min=1, help="Passes of each kind. [default: as many as --seconds allow]")]
+Seconds = Annotated[float, Option(min=1, help="Time for all rounds together.")]
+Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")]
+Plot = Annotated[Path | None, Option(metavar="FILE.png", help="Draw the curves into a picture.")]
 
 _WIDE = 100
 _SECONDS = 90.0  # as in measure.profile, whose import is slow; a test compares both
@@ -63,12 +60,7 @@ def profile(
     if not run.measured.rounds:
         print("interrupted before the first round was finished: nothing was measured", file=sys.stderr)
         raise typer.Exit(130)
-    chosen = {
-        "--sizes": sizes,
-        "--contexts": contexts,
-        "--rounds": rounds,
-        "--no-pack": None if loading.pack else True,
-    }
+    chosen = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds, "--no-pack": not loading.pack or None}
     partial = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * stop.pressed
     run.write(output, plot, into_cache=not partial)
     if partial:
@@ -85,12 +77,8 @@ class _Run:
         from draftwood.measure.profile.rows import Profile
 
         self._model, self._target = model, Setup(model, tokenizer, "none", "fixed:0").target
-        self._settings: dict[str, Any] = {
-            "model": name,
-            "dtype": options.dtype_of(model),
-            "threads": measuring.torch_threads(None) or os.cpu_count(),
-            "device": model.device.type,
-        }
+        dtype, threads = options.dtype_of(model), measuring.torch_threads(None) or os.cpu_count()
+        self._settings = {"model": name, "dtype": dtype, "threads": threads, "device": model.device.type}
         self._title = "{model}, {dtype}, {threads} threads on {device}".format(**self._settings)
         self.measured = Profile()
 
@@ -119,8 +107,6 @@ class _Run:
 
     def document(self) -> dict[str, Any]:
         """Return what ``--json`` prints: the records of a file, by kind."""
-        from draftwood.measure.records.provenance import provenance
-
         by_kind: dict[str, list[dict[str, Any]]] = {}
         for row in self.measured.rows():
             by_kind.setdefault(row["row"], []).append({k: v for k, v in row.items() if k != "row"})

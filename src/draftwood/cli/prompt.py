@@ -12,8 +12,7 @@ from draftwood.errors import PromptError, UsageError
 def read_prompt(given: str) -> str:
     """Return the prompt: the word itself, the text of ``@FILE``, or standard input for ``-``.
 
-    One line end at the end of a file or of standard input is left out, since editors and ``echo`` add it. Raises
-    PromptError if the prompt is empty, missing, unreadable or no text.
+    One line end at the end of a file or of standard input is left out, since editors and ``echo`` add it.
     """
     if given == "-":
         if sys.stdin.isatty():
@@ -30,11 +29,7 @@ def read_prompt(given: str) -> str:
 
 
 def read_given(given: str, what: str) -> str:
-    """Return a text that goes with the prompt: the word itself, or the text of ``@FILE`` less its last line end.
-
-    ``what`` names it in errors, for example ``"prediction"``. Raises UsageError if it is empty, missing,
-    unreadable or no text.
-    """
+    """Return a text that goes with the prompt, or that of ``@FILE`` less its last line end; ``what`` names it."""
     where, text = _read(given, what, UsageError, "a text that starts with @ must come from a file")
     if not text:
         raise UsageError(f"{where} is empty, so nothing can be drafted from it: give some text, or leave it out")
@@ -82,8 +77,7 @@ def as_asked(
 ) -> str | list[dict[str, str]]:
     """Return a prompt as `draftwood.stream` takes it: text to continue, or the messages of a chat.
 
-    The tokenizer's chat template decides where ``chat`` (``--chat``, ``--raw``) is None; this is said on standard
-    error unless ``quiet``. A system message needs a template.
+    Where ``chat`` is None, whether the tokenizer has a chat template decides, which is said unless ``quiet``.
     """
     if chat is None and system is None:
         chat = bool(getattr(tokenizer, "chat_template", None))

@@ -15,8 +15,8 @@ from draftwood.api.text import Piece
 from draftwood.cli import screen
 from draftwood.measure.compare import Comparison
 
+# Colours of the drafters, in their order: of equal, middle brightness, readable on black and on white.
 PALETTE = ("#089c39", "#0c8ae5", "#e54b98", "#a06bea", "#d66705")
-"""Colours of the drafters, in their order: of equal, middle brightness, readable on black and on white."""
 
 # A terminal would obey control characters that a model writes: they are shown as their Unicode pictures.
 _HARMLESS = {c: 0x2400 + c for c in range(32) if chr(c) not in "\n\t"} | {0x7F: 0x2421}
@@ -69,10 +69,7 @@ class Writer:
 
 
 class Rounds:
-    """Shows which run of a comparison is under way; `begin` and `piece` are for `compare` to call.
-
-    ``rounds`` are the runs of each arm; ``writer``, if any, writes the text of the first drafted run.
-    """
+    """Shows which run of a comparison is under way, and by ``writer``, if any, the first drafted text."""
 
     def __init__(self, rounds: int, writer: Writer | None) -> None:
         self._rounds, self._writer = rounds, writer

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from draftwood.cli import early
 
 Records = Annotated[
-    list[Path],
-    typer.Argument(metavar="RECORDS...", help="Files that bench, simulate, probe or profile wrote with -o."),
+    list[Path], Argument(metavar="RECORDS...", help="Files that bench, simulate, probe or profile wrote with -o.")
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="PAGE.html", help="Write the page here.")]
-Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page. [default: the model]")]
+Output = Annotated[Path, Option("--output", "-o", metavar="PAGE.html", help="Write the page here.")]
+Title = Annotated[str | None, Option(metavar="TEXT", help="Title of the page. [default: the model]")]
 Answers = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="Answers shown as text. [default: one per task, at most 6]")
+    int | None, Option(min=0, metavar="N", help="Answers shown as text. [default: one per task, at most 6]")
 ]
 
 

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import typer
 
+from draftwood.api.prompts import decoder
+from draftwood.measure.report.markup import clean
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -72,7 +75,7 @@ def busy(what: str) -> Iterator[None]:
 
 @contextmanager
 def progress(title: str = "") -> Iterator[Callable[[int, int, str], None]]:
-    """Show a bar on a terminal's standard error; yields (done, all, what comes now) -> None.
+    """Show a bar on a terminal; yields (done, all, what comes now) -> None.
 
     Elsewhere, a bar without ``title`` is a line a minute, and one with a title says nothing.
     """
@@ -126,15 +129,11 @@ def percent(value: float | None) -> str:
 
 def visible(text: str) -> str:
     """Return text on one line, without characters that a terminal would obey."""
-    from draftwood.measure.report.markup import clean
-
     return clean(text).replace("\n", "↵").replace("\t", "⇥")
 
 
 def shower(tokenizer: Any) -> Callable[[int], str]:
     """Return a function that gives a token's text, or ``#`` and its id where it has none."""
-    from draftwood.api.prompts import decoder
-
     decode = decoder(tokenizer)
     return lambda token: decode([token]) or f"#{token}"
 

@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from draftwood.cli import early, measuring, options, screen
 from draftwood.cli.screen import number, percent
@@ -19,38 +19,33 @@ if TYPE_CHECKING:
     from draftwood.measure.records.traces import Trace
     from draftwood.planning.cost_curve import CostCurve
 
-Traces = Annotated[
-    list[Path], typer.Argument(metavar="TRACE...", help="Recorded answers, as probe --trace writes.")
-]
-Draft = Annotated[
-    list[int] | None, typer.Option(min=0, metavar="N", help="Draft nodes per pass; may be given again.")
-]
+Traces = Annotated[list[Path], Argument(metavar="TRACE...", help="Recorded answers, as probe --trace writes.")]
+Draft = Annotated[list[int] | None, Option(min=0, metavar="N", help="Draft nodes per pass; may be given again.")]
 Planner = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="Instead of --draft: fixed:16, off, goodput+backoff. [default: goodput where passes have a cost, "
         "else fixed:16]"
     ),
 ]
-Batch = Annotated[int, typer.Option(min=1, metavar="N", help="Answers of a task that share each pass.")]
+Batch = Annotated[int, Option(min=1, metavar="N", help="Answers of a task that share each pass.")]
 Uncalibrated = Annotated[
-    bool, typer.Option("--uncalibrated", help="Hide the cost of passes from planners, which then learn it.")
+    bool, Option("--uncalibrated", help="Hide the cost of passes from planners, which then learn it.")
 ]
 Tokenizer = Annotated[
-    str | None, typer.Option(metavar="MODEL", help="Model or folder whose tokenizer reads traces of text.")
+    str | None, Option(metavar="MODEL", help="Model or folder whose tokenizer reads traces of text.")
 ]
 Profile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         metavar="FILE|MODEL", help="Cost of a pass, from draftwood profile, or of a model that was profiled here."
     ),
 ]
 Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help="Write every replayed step here."),
+    Path | None, Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help="Write every replayed step here.")
 ]
 Cost = Annotated[
-    str | None, typer.Option(metavar="N=MS,N=MS", help="Cost of a pass in milliseconds: 1=31,4=30,16=53,64=151.")
+    str | None, Option(metavar="N=MS,N=MS", help="Cost of a pass in milliseconds: 1=31,4=30,16=53,64=151.")
 ]
 
 
@@ -97,8 +92,7 @@ def simulate(
     )
 
 
-_UNTIMED = "fixed:16"
-"""The default where passes have no cost, so that goodput has nothing to weigh."""
+_UNTIMED = "fixed:16"  # the default where passes have no cost, so that goodput has nothing to weigh
 
 
 def _refuse_planners(planners: list[str], curve: CostCurve | None) -> None:
@@ -172,10 +166,7 @@ class _Run:
             found.extend(answers(label, planner))  # as they come: an interrupt loses none
 
     def write(self, path: Path, timed: dict[str, Any]) -> None:
-        """Write every replayed answer with its steps; an arm is named with its planner where there are several.
-
-        ``timed`` are the settings that say what passes cost.
-        """
+        """Write every replayed answer with its steps; ``timed`` are the settings that say what passes cost."""
         from draftwood.measure.records.lines import whole_file
         from draftwood.measure.records.provenance import provenance
         from draftwood.measure.records.records import header

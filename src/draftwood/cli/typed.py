@@ -13,18 +13,12 @@ from typing import Any
 from draftwood.cli.prompt import decoded
 from draftwood.errors import PromptError
 
-HISTORY = 1000
-"""Questions that are kept."""
-
-_PASTED = 0.03
-"""Seconds in which the next line of a pasted text comes."""
+HISTORY = 1000  # questions that are kept
+_PASTED = 0.03  # seconds in which the next line of a pasted text comes
 
 
 def piped() -> Iterator[str]:
-    """Yield the questions on standard input, a line each; one that ends in a backslash goes on in the next.
-
-    Raises PromptError for bytes that are no UTF-8.
-    """
+    """Yield the questions on standard input, a line each; one that ends in a backslash goes on in the next."""
     begun = ""
     for number, raw in enumerate(sys.stdin.buffer, 1):
         line = decoded(raw, f"line {number} of standard input", PromptError)
@@ -38,10 +32,7 @@ def piped() -> Iterator[str]:
 
 
 def ask(prompt: str) -> str:
-    """Read a question from the terminal: a line, with those that a backslash joins or that were pasted with it.
-
-    Raises EOFError if the input ends instead, PromptError for bytes that are no UTF-8.
-    """
+    """Read a question from the terminal, with lines that were pasted with it; EOFError if the input ends."""
     try:
         text = input(prompt)
         while text.endswith("\\") or (_more_waits() and not text.startswith("/")):
@@ -63,10 +54,9 @@ def _more_waits() -> bool:
 
 @contextmanager
 def history(path: Path) -> Iterator[None]:
-    """Give `ask` line editing, and the questions of earlier sessions, where there is a readline.
+    """Give `ask` line editing and the questions of earlier sessions, to which this one's are added at its end.
 
-    Those of this one are added to the file on the way out; nobody but its owner may read it. A file that cannot be
-    read or written is done without.
+    Does without a readline, and without a file that cannot be read or written.
     """
     try:
         import readline
