@@ -14,26 +14,7 @@ from draftwood.contracts import Sampling
 
 @dataclass(slots=True)
 class PeerAnswer:
-    """What a peer wrote, and when.
-
-    Attributes
-    ----------
-    ids
-        New tokens only, the end token included.
-    arrivals
-        ``(tokens so far, seconds since the call)``, rising; the first entry is after reading the prompt, each
-        further one after a pass. A peer that does not report passes has two: the first token and the last.
-    prefill_s
-        Seconds until the first entry.
-    decode_s
-        Seconds from there to the last token.
-    drafted, accepted
-        Draft tokens scored and accepted, in decode passes only; None where the peer does not report them.
-    passes
-        Passes of the model after the one that read the prompt; None where the peer does not report them.
-    text
-        The text, where the peer returns it too.
-    """
+    """What a peer wrote, and when."""
 
     ids: list[int]
     arrivals: list[tuple[int, float]]
@@ -52,10 +33,8 @@ class Peer(Protocol):
     engine: str
 
     def answer(self, ids: Sequence[int], limit: int, *, end_ids: frozenset[int], sampling: Sampling) -> PeerAnswer:
-        """Write at most ``limit`` tokens after the prompt ``ids``, up to the first of ``end_ids``.
-
-        Raises `UsageError` for a sampling that the engine does not have.
-        """
+        """Write at most ``limit`` tokens after the prompt ``ids``, up to the first of ``end_ids``; `UsageError`
+        for a sampling that the engine does not have."""
         ...
 
     def close(self) -> None:

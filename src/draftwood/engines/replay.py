@@ -35,20 +35,10 @@ class ReplayClock:
 
 
 class ReplayTarget:
-    """One recorded answer, or several that share passes; fulfils `draftwood.contracts.Target`.
-
-    It knows what follows the recorded texts and nothing else: no raw scores, no top-k, no hidden states.
-
-    Parameters
-    ----------
-    prompt, output
-        Recorded token ids.
-    *more
-        Prompt and output of further answers. A prompt that was recorded more than once, and is opened as often,
-        gets its answers in this order.
-    cost, clock
-        Let a pass take ``cost`` on this clock, that of all its tokens at the longest context.
-    """
+    """Recorded answers, each a prompt and an output, that share passes; fulfils `draftwood.contracts.Target`. It
+    knows what follows the recorded texts and nothing else: no raw scores, top-k or hidden states. A prompt
+    recorded several times gets its answers in order. With ``cost`` a pass takes, on ``clock``, that of all its
+    tokens at the longest context."""
 
     def __init__(
         self,

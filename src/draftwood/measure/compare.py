@@ -89,31 +89,13 @@ def compare(
     context: Text | Sequence[Text] | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Write one answer with and without drafting, by turns.
+    """Write one answer with and without drafting, by turns, after a few untimed tokens. Drafted begins the first
+    round, plain the next, and so on, so that a machine that slows down or speeds up favours neither.
 
-    The first round begins with the drafted arm, the next with the plain one, and so on, so that a machine that
-    slows down or speeds up favours neither. A few untimed tokens come first.
-
-    Parameters
-    ----------
-    model, prompt, tokenizer, drafters, planner, seed, **settings
-        As in `draftwood.generate`; both arms get the same seed.
-    prediction, memory, corpus, context
-        As there, for the drafted arm. A memory file is read again for every run and never saved; otherwise a run
-        would copy the answer of the one before.
-    rounds
-        Runs of each arm.
-    into
-        Filled while the rounds go on, so that an interrupt loses nothing.
-    on_round
-        Called before each run with the arm (``"plain"`` or ``"drafted"``) and the number of the round.
-    on_piece
-        Called with the pieces of the first drafted run.
-
-    Raises
-    ------
-    UsageError
-        For less than one round, and whatever `draftwood.generate` raises.
+    ``into`` is filled while the rounds go on, so that an interrupt loses nothing. ``on_round`` is called before
+    each run with the arm (``"plain"`` or ``"drafted"``) and the round, ``on_piece`` with the pieces of the first
+    drafted run. All else is as in `draftwood.generate`; both arms get the same seed. A memory file is read again
+    for every run and never saved. Raises what `generate` raises, and `UsageError` for less than one round.
     """
     if rounds < 1:
         raise UsageError(f"rounds is {rounds}: it must be at least 1")

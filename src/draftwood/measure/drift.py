@@ -1,9 +1,8 @@
 """How far another way of computing differs from plain decoding: another rule, another precision, a wide pass.
 
-At each position of a text the distributions of the next token are compared: the Kullback-Leibler divergence
-KL(plain || other) = sum over tokens of p log(p / q), in nats (Kullback and Leibler, "On Information and
-Sufficiency", 1951), and the perplexity of the text under each. Distributions are softmax of the raw scores, before
-temperature and truncation: a token that only one side truncates would make the divergence infinite.
+At each position the distributions of the next token, softmax of the raw scores before temperature and truncation,
+are compared: KL(plain || other) = sum over tokens of p log(p / q), in nats (Kullback and Leibler, "On Information
+and Sufficiency", 1951), and the perplexity of the text under each.
 """
 
 from __future__ import annotations
@@ -141,29 +140,11 @@ def drift(
 ) -> Drift:
     """Compare plain decoding with drafted decoding, with another rule, or with another model.
 
-    Without ``other`` the drafted loop writes an answer; the scores of its wide passes, from which each token was
-    taken, are compared with those of single-token passes over the same text. With ``other`` plain decoding by
-    ``model`` writes an answer, and ``other`` reads the same tokens, one per pass.
-
-    Parameters
-    ----------
-    model, prompt, tokenizer, drafters, planner, **settings
-        As in `draftwood.generate`; logits processors and stop strings are not taken.
-    other
-        Another model or `Target` of the same vocabulary, such as the same model in another precision; drafters,
-        planner and rule are then not used.
-    rule
-        Turns scores into tokens in the drafted loop; by default the exact one. For a lossy rule the KL shows
-        rounding alone; its own effect shows in the perplexity of its text and in ``equal_share``.
-    into
-        Filled token by token, so that an interrupt loses nothing.
-    on_token
-        Called with the number of tokens compared so far.
-
-    Raises
-    ------
-    UsageError
-        If the vocabularies differ, for settings that are not taken, and whatever `draftwood.generate` raises.
+    Without ``other`` the drafted loop writes an answer by ``rule`` (None: the exact one); the scores of its wide
+    passes are compared with those of single-token passes over the same text. With ``other``, a model or `Target`
+    of the same vocabulary, plain decoding by ``model`` writes and ``other`` reads, one token per pass. ``into`` is
+    filled token by token; ``on_token`` gets the number of tokens so far. All else is as in `draftwood.generate`.
+    Raises what it raises, and `UsageError` if vocabularies differ or for logits processors and stop strings.
     """
     result = Drift() if into is None else into
     if refused := {"logits_processor", "stop"} & {name for name, given in settings.items() if given is not None}:

@@ -1,8 +1,6 @@
 """llama.cpp's own ways to write: plain and its n-gram speculators, through its server in a process beside ours.
-
-We use its HTTP route ``/completion``, which alone takes and returns token ids; the Python binding has routes for
-text only. Times are the server's own; streaming every token costs it one or two percent on two cores.
-"""
+Its route ``/completion`` alone takes and returns token ids. Times are the server's own; streaming every token
+costs it one or two percent on two cores."""
 
 from __future__ import annotations
 
@@ -32,16 +30,9 @@ again would find its own answer there."""
 
 
 class LlamaCppPeer:
-    """One server of llama.cpp; fulfils `draftwood.engines.peer.Peer`.
-
-    The ids of ``tokenizer``, which is one of transformers, must be the GGUF file's; `draftwood.models.gguf_file`
-    finds that file. ``threads`` is the number per pass; None leaves it to llama.cpp.
-
-    Raises
-    ------
-    UsageError
-        xllamacpp is not installed, or the model has no GGUF file.
-    """
+    """One server of llama.cpp; fulfils `draftwood.engines.peer.Peer`. The ids of ``tokenizer``, which is one of
+    transformers, must be the GGUF file's; ``threads`` None leaves the number to llama.cpp. Raises `UsageError` if
+    xllamacpp or the GGUF file is missing."""
 
     engine = "llama.cpp"
 
@@ -84,11 +75,8 @@ class LlamaCppPeer:
 
 
 class _Server:
-    """llama.cpp's server in a process of its own, on a free local port, closed to everyone without its key.
-
-    In one process torch and llama.cpp would share an OpenMP runtime, whose threads stop spinning for both once
-    together they outnumber the cores: a pass of torch took 32 ms, not 22, a token of llama.cpp 12, not 7.
-    """
+    """llama.cpp's server in a process of its own, on a free local port, closed to everyone without its key. Beside
+    torch in one process both would share an OpenMP runtime, which slows each of them by half."""
 
     def __init__(self, path: str, method: str, context: int, threads: int | None) -> None:
         self._key = secrets.token_hex()

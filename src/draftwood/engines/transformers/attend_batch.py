@@ -16,10 +16,8 @@ _WASTE = 2.0
 
 
 class BatchAttention:
-    """Slots ``lo ... hi`` as a batch of equal shape: shorter texts are padded, keys beyond a row's end are masked.
-
-    ``window`` and ``device`` are those of the layers that it is for.
-    """
+    """Slots ``lo ... hi`` as a batch of equal shape, for layers of this ``window`` and ``device``: shorter texts
+    are padded, keys beyond a row's end are masked."""
 
     def __init__(self, all_rows: Sequence[PassRows], window: int | None, device: torch.device) -> None:
         self._all_rows, self._window, self._device = all_rows, window, device

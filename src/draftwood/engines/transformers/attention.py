@@ -1,8 +1,6 @@
 """Attention of one pass over several texts: every row sees its own context and its ancestors, no key is repeated.
-
-The rows of all sessions in a pass form one sequence, so that linear layers read the weights once for all;
-attention is per session, on its slot of the arena. Its name in transformers' registry is used by shadows only.
-"""
+The rows of all sessions form one sequence, so that linear layers read the weights once for all; attention is per
+session, on its slot of the arena."""
 
 from __future__ import annotations
 
@@ -94,10 +92,7 @@ class Pass:
         sinks: Tensor | None = None,
     ) -> Tensor:
         """Attend: query [heads, rows, dim] over a layer's buffers, as `store` returns them -> [rows, heads, dim].
-
-        ``window`` is the layer's. ``scaling`` multiplies the scores, ``softcap`` caps them (Gemma 2); ``sinks``
-        has one score per head that goes nowhere (GPT-OSS).
-        """
+        ``softcap`` caps the scores (Gemma 2); ``sinks`` has one score per head that goes nowhere (GPT-OSS)."""
         rows = query.shape[1]
         plain = softcap is None and sinks is None
         if plain and (batched := self._batched(window, keys.device)) is not None:
@@ -116,10 +111,8 @@ class Pass:
         return out.transpose(0, 1)
 
     def through(self, scaling: float, layer: int, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Store and attend, for a pass without transformers' modules.
-
-        query [rows, heads, dim], keys and values [rows, kv heads, dim] -> [rows, heads * dim].
-        """
+        """Store and attend without transformers' modules: query [rows, heads, dim], keys and values [rows, kv
+        heads, dim] -> [rows, heads * dim]."""
         buffers = self.store(layer, keys.transpose(0, 1), values.transpose(0, 1))
         window = self.arena.window(layer)
         return self.attend(query.transpose(0, 1), *buffers, window, scaling=scaling).flatten(1)
@@ -181,10 +174,8 @@ def _explicit(
 
 
 class PassCache:
-    """The cache in a forward pass of transformers: writes rows in place and returns whole buffers.
-
-    Only our own attention can read those; a model that changes its keys in between fails the self-test.
-    """
+    """The cache in a forward pass of transformers: writes rows in place and returns whole buffers, which only our
+    own attention can read; a model that changes its keys in between fails the self-test."""
 
     is_compileable = False
 

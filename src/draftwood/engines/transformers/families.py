@@ -40,10 +40,8 @@ def layer_windows(config: Any) -> list[int | None] | None:
 
 
 def max_positions(config: Any) -> int:
-    """Return the longest text that the model takes, prompt included.
-
-    Rotary embeddings that re-scale themselves beyond some length would change cached keys: there the text ends.
-    """
+    """Return the longest text that the model takes, prompt included; it ends where rotary embeddings would
+    re-scale themselves, which would change cached keys."""
     limits = [
         value
         for name in ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx")

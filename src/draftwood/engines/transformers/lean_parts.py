@@ -149,10 +149,8 @@ def _children(module: Any, names: set[str]) -> None:
 
 
 def _untouched(modules: Iterable[nn.Module]) -> None:
-    """Require classes of transformers or torch with their own forward, and no hooks but transformers' recorders.
-
-    The recorders stay on a model that was once asked for its hidden states, and do nothing in between.
-    """
+    """Require classes of transformers or torch with their own forward, and no hooks but transformers' recorders,
+    which stay on a model that was once asked for its hidden states and do nothing in between."""
     _need(not global_hooks())
     for module in modules:
         _need(type(module).__module__.startswith(_KNOWN))

@@ -10,21 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(slots=True)
 class PassRows:
-    """The rows of one session in a pass.
-
-    Attributes
-    ----------
-    slot
-        The session's slot in the arena.
-    positions : int64[rows]
-        Position of each row in the text.
-    among : bool[rows, rows] or None
-        Which of these rows a row sees; None for plain causal order.
-    offsets
-        Per window width (None: full attention) how many cached rows precede these in their buffer.
-    first
-        Where these rows begin in the pass.
-    """
+    """The rows of one session in a pass."""
 
     slot: int
     positions: NDArray[np.int64]

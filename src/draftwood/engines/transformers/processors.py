@@ -24,22 +24,11 @@ Ids = Callable[[NDArray[np.int64]], Tensor]
 def adapt(
     processors: Sequence[TorchProcessor], device: torch.device, *, ids: Ids | None = None, copied: bool = True
 ) -> list[Processor]:
-    """Give transformers' processors, which take int64[1, length] and float32[1, vocab], our signature.
-
-    Parameters
-    ----------
-    device
-        Where processors expect ids and scores.
-    ids
-        What they see of the text, for instance with padding in front; by default the committed text itself.
-    copied
-        False: call the caller's own objects, whose state may be read afterwards.
-
-    Raises
-    ------
-    UsageError
-        For a processor that runs a model of its own, whose cache we cannot roll back, or that cannot be copied.
-    """
+    """Give transformers' processors, which take int64[1, length] and float32[1, vocab] on ``device``, our
+    signature. They see ``ids`` of the text, for instance with padding in front; by default the committed text.
+    With ``copied`` False the caller's own objects are called, whose state may be read afterwards. Raises
+    `UsageError` for one that runs a model of its own, whose cache we cannot roll back, or that cannot be
+    copied."""
     for processor in processors:
         if any(isinstance(v, torch.nn.Module) for v in getattr(processor, "__dict__", {}).values()):
             raise UsageError(
@@ -61,10 +50,8 @@ def own_copy(part: Any) -> Any:
 
 
 def for_row(processor: TorchProcessor, row: int, rows: int) -> TorchProcessor:
-    """Copy a processor of a batch for one row of ``rows``: its attributes per row or prompt are cut to this one.
-
-    User functions get the number of the row. Rows of one prompt follow each other.
-    """
+    """Copy a processor of a batch for one row of ``rows``: its attributes per row or prompt are cut to this one,
+    and user functions get the number of the row. Rows of one prompt follow each other."""
     own = own_copy(processor)
     state = getattr(own, "__dict__", {})
     allowed = state.get("_prefix_allowed_tokens_fn")

@@ -1,9 +1,8 @@
 """A record of a model, taken when a target is made of it, to notice later changes.
 
-A shadow shares the model's tensors, but has its own module dictionaries and configurations, so changes to those do
-not reach it: a switched adapter, a replaced activation, number, hook, forward or tensor. `Seen` records them, and
-the functions of the modules' classes, and compares them with the model as it is now. What is written *into* a
-tensor is shared; copies in packed weights are checked in `draftwood.engines.transformers.pack`.
+A shadow shares the model's tensors but has its own module dictionaries and configurations, so it misses a switched
+adapter, a replaced activation, number, hook, forward or tensor. `Seen` records those, and the functions of the
+modules' classes. What is written *into* a tensor is shared; `pack` checks its copies.
 """
 
 from __future__ import annotations
@@ -69,12 +68,9 @@ class Seen:
 
 
 def traits(model: nn.Module) -> bytes | None:
-    """Return a digest that is equal for models that can be run in the same ways, whatever their weights.
-
-    It is the same in every process and covers classes, their code, shapes, and all plain values of modules and
-    configurations. None where the model has hooks, or classes or functions of other packages than `_COMMON`,
-    which may hold values that no comparison sees.
-    """
+    """Return a digest that is equal, in every process, for models that can be run in the same ways, whatever their
+    weights: of classes, code, shapes, and plain values of modules and configurations. None where the model has
+    hooks, or classes or functions of other packages than `_COMMON`, whose values no comparison may see."""
     modules = list(model.modules())
     if global_hooks() or any(module.__dict__.get(name) for module in modules for name in _OWN_CODE):
         return None
@@ -100,11 +96,8 @@ def global_hooks() -> list[Any]:
 
 
 def _copied(names: Names) -> dict[str, Any]:
-    """A module's attributes, dictionaries copied as a shadow copies them.
-
-    A ``forward`` or ``generate`` may be bound to the model and would keep it alive: of the first only the presence
-    is noted, the second is left out.
-    """
+    """A module's attributes, dictionaries copied as a shadow copies them. A ``forward`` or ``generate`` may be
+    bound to the model and keep it alive: of the first only the presence is noted, the second is left out."""
     held = {name: value for name, value in names.items() if name not in ("forward", "generate")}
     held = {name: type(value)(value) if isinstance(value, dict) else value for name, value in held.items()}
     return held | ({"forward": True} if "forward" in names else {})

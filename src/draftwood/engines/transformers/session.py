@@ -18,11 +18,8 @@ SPARE = 64
 
 
 class TransformersSession(CommittedText):
-    """A slot of the arena. ``length`` rows are committed; what a pass wrote behind them is provisional.
-
-    It takes the slot in ``arena``, for ``rows`` tokens or more; ``lock`` is the target's. ``first`` has, per
-    window width, the position in the text of row 0 of those buffers.
-    """
+    """A slot of ``arena`` for ``rows`` tokens or more: ``length`` rows are committed, what a pass wrote behind
+    them is provisional. ``first`` has, per window width, the position in the text of row 0 of those buffers."""
 
     replay = 0
 

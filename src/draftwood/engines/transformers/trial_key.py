@@ -17,12 +17,9 @@ _LIBRARIES = ("draftwood", "torch", "transformers", "peft", "accelerate", "numpy
 
 
 def trial_key(model: Any, *, packed: bool) -> str | None:
-    """Return the key of a model's trial, or None where the model holds code of unknown effect.
-
-    It covers the model's `traits` (classes, code, shapes, number formats, settings), packing, the versions of the
-    libraries, the code of this engine, processor, instruction set, device and threads. It leaves out the values of
-    weights: a way that fails with some values is found by the brief trial at each start.
-    """
+    """Return the key of a model's trial, or None where the model holds code of unknown effect. It covers the
+    model's `traits`, packing, versions of the libraries, code of this engine, processor, instruction set, device
+    and threads, but not the values of weights: the brief trial at each start finds a way that fails with some."""
     known = traits(model)
     if known is None:
         return None

@@ -1,8 +1,5 @@
-"""Widths to which matrix products on a CPU are padded, so that few different widths occur.
-
-oneDNN compiles and keeps a product for each number of rows: half a megabyte or more for each of a model's four or
-five shapes of weights, whatever the model's size. Without padding a thousand prompt lengths take gigabytes.
-"""
+"""Widths to which matrix products on a CPU are padded: oneDNN compiles and keeps a product for each number of
+rows, half a megabyte or more per shape of weights, so that a thousand prompt lengths would take gigabytes."""
 
 from __future__ import annotations
 

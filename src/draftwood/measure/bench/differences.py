@@ -13,12 +13,10 @@ from draftwood.measure.ties import first_difference
 
 
 def differences(records: Records, target: Target | None, dtype: str) -> Iterator[dict[str, Any]]:
-    """Yield a ``difference`` record for each text that differs from plain decoding's.
-
-    Of equal texts of an arm only the first is reported, and none that ``records`` has a difference for already.
-    The margin comes from ``target``, whose format ``dtype`` decides what a near-tie is; it is None for other
-    weights or noise (llama.cpp, sampling in transformers) and for truncated or penalised sampling.
-    """
+    """Yield a ``difference`` record for each text that differs from plain decoding's; of equal texts of an arm
+    only the first, and none that ``records`` has already. The margin comes from ``target``, whose ``dtype``
+    decides what a near-tie is; None for other weights or noise (llama.cpp, sampling in transformers) and for
+    truncated or penalised sampling."""
     known = {record["answer"] for record in records.of_kind("difference")}
     by_prompt: dict[tuple[str, str], list[Answer]] = {}
     for answer in records.answers:

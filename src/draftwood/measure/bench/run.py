@@ -38,17 +38,11 @@ class BenchSettings:
 
 
 class Bench:
-    """Runs every arm on every prompt, round after round, and saves each answer as soon as it is finished.
-
-    Arms are shuffled for every prompt and round, so that a machine that slows down favours none. They share the
-    model, tokenizer and target of ``setup``; the first should be ``none``. Answers that ``writer`` holds are not
-    run again. ``on_run`` is called with (runs done, all runs, name of this run) before each run.
-
-    Raises
-    ------
-    PromptError, UsageError
-        For a prompt that the model cannot take, or that differs from the one of this name in the writer.
-    """
+    """Runs every arm on every prompt, round after round, and saves each answer as soon as it is finished. Arms are
+    shuffled for every prompt and round; the first should be ``none``. Answers that ``writer`` holds are not run
+    again. ``on_run`` is called with (runs done, all runs, name of this run) before each run. Raises `PromptError`
+    for a prompt that the model cannot take, `UsageError` for one that differs from that of its name in the
+    writer."""
 
     def __init__(
         self, setup: Setup, arms: Sequence[Arm], jobs: Sequence[Job], settings: BenchSettings,

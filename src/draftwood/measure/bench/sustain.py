@@ -48,11 +48,9 @@ def sustain(
     bench: Bench, arms: Sequence[Arm], job: Job, seconds: float, into: list[Sustained],
     on_answer: Callable[[str, float], None] = lambda _arm, _elapsed: None,
 ) -> None:  # fmt: skip
-    """Let the arms answer one prompt by turns until ``seconds`` have passed.
-
-    By turns, so that the machine's changes affect all of them alike. ``into`` gets an entry per arm and grows with
-    time; ``on_answer`` is called with the arm's label and the seconds so far after each answer.
-    """
+    """Let the arms answer one prompt by turns, so that the machine's changes affect all alike, until ``seconds``
+    have passed. ``into`` gets an entry per arm and grows with time; ``on_answer`` is called with the arm's label
+    and the seconds so far."""
     into += [Sustained(arm.label) for arm in arms]
     for arm in arms:
         bench.warm(arm, job)

@@ -27,14 +27,12 @@ _RESAMPLES, _CONFIDENCE = 2000, 0.95
 
 
 def table(records: Records) -> list[dict[str, Any]]:
-    """Return one dictionary per task and arm, in the order of their first answers.
+    """Return one dictionary per task and arm, in the order of their first answers; keys are the words of
+    docs/words.md.
 
-    Keys are the words of docs/words.md; ``generated`` is of one round. ``speedup`` is plain's summed median
-    decode seconds over the arm's, on prompts that both finished, ``speedup_interval`` its bootstrap interval over
-    prompts (95 %, percentile; None for one prompt); the same ``_unlooped`` without looped tails, and
-    ``end_to_end_speedup`` with the reading of prompts. Where the texts differ, seconds per token are compared, on
-    the arm's own tokens. ``identical``: whether every text is plain's (None where they are not comparable:
-    sampled texts of other engines).
+    ``generated`` is of one round. ``speedup`` is plain's summed median decode seconds over the arm's, on prompts
+    that both finished (per token, where texts differ), ``speedup_interval`` its 95 % bootstrap interval over
+    prompts; ``_unlooped`` is without looped tails. ``identical`` is None where texts are not comparable.
     """
     grouped: Groups = {}
     for answer in records.answers:

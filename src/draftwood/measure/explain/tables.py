@@ -58,9 +58,7 @@ def _nodes(step: Step) -> Iterator[tuple[tuple[int, int], float, bool]]:
 
 def costs(accounts: Sequence[Account]) -> list[dict[str, Any]]:
     """Return per range of draft nodes: ``nodes`` [from, to], ``believed_ms`` of ``to``, ``passes``, median ``ms``.
-
-    Passes that several requests shared are left out, as their nodes are not known.
-    """
+    Passes that several requests shared are left out, as their nodes are not known."""
     # The last estimate of each size remains.
     believed = {a.nodes: a.ms for account in accounts if account.rows == 1 for a in account.alternatives}
     measured: dict[int, list[float]] = {}

@@ -1,8 +1,6 @@
 """Measures the seconds of a pass over n tokens at a context length, of reading prompts and of choosing tokens.
-
-Everything runs through the `Target` contract, on random tokens. Each round visits every size, shape and context
-once, in a shuffled order, so that a machine that slows down or speeds up favours none.
-"""
+Each round visits every case once, in a shuffled order, so that a machine that slows down or speeds up favours
+none."""
 
 from __future__ import annotations
 
@@ -57,34 +55,9 @@ def profile(
     into: Profile | None = None,
     on_progress: Progress = lambda _what, _share: None,
 ) -> Profile:
-    """Measure what passes cost.
-
-    Parameters
-    ----------
-    target
-        Runs the passes.
-    model
-        The model behind it, whose weights are counted; without it the share of the memory speed stays unknown.
-    sizes
-        Tokens per pass, the root included; sizes that the target cannot take are left out.
-    contexts
-        Tokens in the cache before the pass. By default 128, 512 and 2048, as far as the model takes them.
-    rounds
-        How often each case is timed. By default as often as ``seconds`` allow, at least 3 and at most 25 times.
-    seconds
-        Time that the rounds may take together.
-    threads
-        Number of threads that read memory when its speed is measured.
-    into
-        Filled round by round, so that an interrupt loses only the unfinished round.
-    on_progress
-        See `Progress`.
-
-    Raises
-    ------
-    UsageError
-        If nothing of what was asked for can be measured on this target.
-    """
+    """Measure what passes cost, on random tokens. ``into`` is filled round by round, so that an interrupt loses
+    only the unfinished round. Raises `UsageError` if nothing of what was asked for can be measured on this
+    target."""
     result = Profile() if into is None else into
     cases = _cases(target, sizes, contexts)
     rng = np.random.default_rng(_SEED)

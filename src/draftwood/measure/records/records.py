@@ -138,13 +138,9 @@ def header(verb: str, settings: Mapping[str, Any], provenance: Mapping[str, Any]
 
 
 def read_records(path: Path) -> Records:
-    """Read a records file, ``.jsonl`` or ``.jsonl.zst``.
-
-    An answer or line that was cut off at the very end is left out, with a warning in the log.
-
-    Raises `RecordError` for a broken line (by number), no header, another version's format, or an answer whose
-    steps do not follow it, and `UsageError` if the file cannot be opened.
-    """
+    """Read a records file, ``.jsonl`` or ``.jsonl.zst``; what was cut off at the very end is left out, with a
+    warning in the log. Raises `RecordError` for a broken line, no header, another version's format, or an answer
+    whose steps do not follow it, and `UsageError` if the file cannot be opened."""
     reader = _Reader(path)
     for number, record in read_lines(path, reader.torn):
         try:

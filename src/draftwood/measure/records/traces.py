@@ -34,14 +34,10 @@ class Trace:
 
 
 def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
-    """Read a trace or a records file, ``.jsonl`` or ``.jsonl.zst``; a header line is optional.
-
-    Of a records file one answer per prompt is taken: plain decoding's, else one of our loop, else a peer's.
-    ``tokenizer`` reads lines that hold text only (``prompt`` and ``output``) and bounds the ids.
-
-    Raises `RecordError` for a broken line, by number, and for a file without answers, and `VocabularyError` if the
-    trace was made with another tokenizer or holds ids that this one does not know.
-    """
+    """Read a trace or a records file, ``.jsonl`` or ``.jsonl.zst``. Of a records file one answer per prompt is
+    taken: plain decoding's, else one of our loop, else a peer's. ``tokenizer`` reads lines that hold text only and
+    bounds the ids. Raises `RecordError` for a broken line and for a file without answers, `VocabularyError` if the
+    trace was made with another tokenizer or holds ids that this one does not know."""
     known = MAX_ID if tokenizer is None else len(tokenizer)
     traces: dict[tuple[str, str], Trace] = {}
     best: dict[tuple[str, str], int] = {}

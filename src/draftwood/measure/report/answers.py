@@ -30,11 +30,9 @@ Run = tuple[str, str]
 
 
 def choose(material: Material, standings: Standings, most: int | None) -> list[Answer]:
-    """Return the answers to show, the worst task first.
-
-    Of each task first the answer of the first drafted arm whose speedup is nearest to the median, then the next
-    nearest, and then those of the next arm. ``most`` is their number; None: one per task, at most `MOST`.
-    """
+    """Return at most ``most`` answers to show (None: one per task, at most `MOST`), the worst task first. Of each
+    task first the answer of the first drafted arm whose speedup is nearest to the median, then the next nearest,
+    then those of the next arm."""
     ranked = _ranked(material, standings) or [[a for a in material.probed if a.pieces]]
     turns = [task[i] for i in range(max(map(len, ranked), default=0)) for task in ranked if i < len(task)]
     return turns[: min(MOST, len(ranked)) if most is None else most]

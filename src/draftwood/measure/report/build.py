@@ -27,13 +27,10 @@ class Page:
 
 
 def build(paths: Sequence[Path], title: str | None = None, most: int | None = None) -> Page:
-    """Make the page of records of ``bench``, ``simulate`` and ``probe`` and of a profile; at least one file.
-
-    ``title`` is by default the model. ``most`` answers are shown as text; None: one per task, at most six.
-
-    Raises `UsageError` if a file cannot be opened, if files differ in model, format, machine or prompts, or if
-    jinja2 is missing, and `RecordError` for a broken file and one without anything to show.
-    """
+    """Make the page of records of ``bench``, ``simulate`` and ``probe`` and of a profile; ``most`` as in `choose`,
+    ``title`` is by default the model. Raises `UsageError` if a file cannot be opened, if files differ in model,
+    format, machine or prompts, or if jinja2 is missing, and `RecordError` for a broken file and one without
+    anything to show."""
     material = gather(paths)
     standings = Standings.of(material.records)
     figure = opening.figure(material, standings)
@@ -75,10 +72,8 @@ def _values(material: Material, standings: Standings, shown: Sequence[Answer]) -
 
 
 def write(path: Path, page: Page, sources: Sequence[Path] = ()) -> int:
-    """Write a page completely or not at all, and return its size in bytes.
-
-    Raises `UsageError` if ``path`` is one of ``sources``, and `RecordError` if it cannot be written.
-    """
+    """Write a page completely or not at all, and return its size in bytes. Raises `UsageError` if ``path`` is one
+    of ``sources``, `RecordError` if it cannot be written."""
     if path.resolve() in {source.resolve() for source in sources}:
         raise UsageError(f"{path} is one of the files that the report is made from: choose another -o")
     content = page.html.encode()

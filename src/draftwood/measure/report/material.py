@@ -38,11 +38,8 @@ class Material:
 
 
 def gather(paths: Sequence[Path]) -> Material:
-    """Read and join files.
-
-    Raises `UsageError` if a file cannot be opened or is given twice, or files do not belong together, and
-    `RecordError` for a broken file and one without anything to show.
-    """
+    """Read and join files. Raises `UsageError` if one cannot be opened, is given twice or does not belong to the
+    others, `RecordError` for a broken file and one without anything to show."""
     if len({path.resolve() for path in paths}) < len(paths):
         raise UsageError("a file is given twice: name each once")
     read = [(path, _read(path)) for path in paths]

@@ -32,10 +32,8 @@ class Text:
         self._bytes = np.asarray(self.ids, dtype=np.int32).tobytes()
 
     def origins(self, step: Step) -> Iterator[Origin]:
-        """Yield the origin of each run of accepted tokens from one source, if there is one.
-
-        Of several equal places this is the latest; the drafter itself may have used another.
-        """
+        """Yield the origin of each run of accepted tokens from one source, if there is one: of several equal
+        places the latest, though the drafter itself may have used another."""
         for start, end, source in _runs(step.sources):
             matched = step.by_source[source].match_length if source < len(step.by_source) else 0
             first = step.context + start

@@ -20,10 +20,8 @@ _HEIGHT, _TOP = 24, 3  # of a row, and of the space for marks above the highest 
 
 
 def strip(answer: Answer, styles: Sequence[str]) -> dict[str, Any] | None:
-    """Return the strip's rows of SVG paths, (CSS class, path) each; None where nothing was drafted.
-
-    ``styles`` holds the CSS class of each of the answer's drafters.
-    """
+    """Return the strip's rows of SVG paths, (CSS class, path) each; None where nothing was drafted. ``styles``
+    holds the CSS class of each of the answer's drafters."""
     steps = answer.steps
     most = max((s.drafted for s in steps), default=0)
     if not most:

@@ -1,9 +1,6 @@
-"""A model's own cache, whatever its form: cutting, gathering and copying it.
-
-transformers' own `crop` is never called: its meaning changed between versions, it refuses windows, and silently
-leaves recurrent states advanced (issue 49036 there). Rows of attention are cut here; all else that a pass may
-change counts as state, which no cut can undo: it is copied before a pass and put back.
-"""
+"""A model's own cache, whatever its form: cutting, gathering and copying it. transformers' own `crop` is never
+called: it refuses windows and silently leaves recurrent states advanced (issue 49036 there). Rows of attention are
+cut here; all else that a pass may change counts as state, which is copied before a pass and put back."""
 
 from __future__ import annotations
 
@@ -42,19 +39,7 @@ _CARRIERS = ("past_key_values", "cache_params", "state")
 
 @dataclass(frozen=True)
 class Keeping:
-    """How a model caches the text, found by trying: see `keeping`.
-
-    Attributes
-    ----------
-    carrier
-        The argument, and field of the output, that holds the cache.
-    fresh
-        Makes an empty cache; None where the model must make its own.
-    places
-        Modules that keep states in themselves, and the attributes' names.
-    stateful
-        True where some of it cannot be cut back row by row.
-    """
+    """How a model caches the text, found by trying: see `keeping`."""
 
     carrier: str
     fresh: Callable[[], Any] | None
@@ -119,11 +104,9 @@ class NativeCache:
 
 @torch.inference_mode()
 def keeping(model: Any, inputs: dict[str, Any]) -> Keeping:
-    """Find out how a model caches the text, in one pass over a few tokens, its ``inputs``.
-
-    The model must be a shadow: the pass changes modules that keep states in themselves. Raises
-    `UnsupportedModelError` if there is no cache.
-    """
+    """Find out how a model caches the text, in one pass over ``inputs``, a few tokens. The model must be a shadow,
+    since the pass changes modules that keep states in themselves. Raises `UnsupportedModelError` if there is no
+    cache."""
     before = _inside(model)
     out = model(**inputs)
     places = tuple(

@@ -30,15 +30,8 @@ def is_exchangeable(cache: Any) -> bool:
 
 
 def held(cache: Any, prompt_length: int) -> int:
-    """Return how many tokens of the prompt a given cache holds.
-
-    Raises
-    ------
-    UsageError
-        For a cache whose rows cannot be exchanged with ours.
-    PromptError
-        For one that leaves nothing of the prompt to read.
-    """
+    """Return how many tokens of the prompt a given cache holds. Raises `UsageError` for a cache whose rows cannot
+    be exchanged with ours, `PromptError` for one that leaves nothing of the prompt to read."""
     if not is_exchangeable(cache):
         kinds = sorted({type(layer).__name__ for layer in getattr(cache, "layers", [])})
         raise UsageError(
@@ -55,10 +48,8 @@ def held(cache: Any, prompt_length: int) -> int:
 
 
 class ContinuedTarget:
-    """A target whose sessions begin with the rows of a given cache, so that only the rest of a prompt is read.
-
-    The cache holds the beginning of every prompt with its padding, ``padding`` tokens each; it is only read.
-    """
+    """A target whose sessions begin with the rows of a given cache, so that only the rest of a prompt is read. The
+    cache holds the beginning of every prompt with ``padding`` tokens in front; it is only read."""
 
     def __init__(self, target: TransformersTarget, cache: DynamicCache, padding: Sequence[int]) -> None:
         self._target, self._cache, self._padding = target, cache, padding
@@ -90,10 +81,8 @@ def adopt(
     padding: int,
     prompt: Sequence[int],
 ) -> None:
-    """Copy one row of a cache into a fresh session, without its padding.
-
-    Raises `UsageError` if the cache has other layers, rows or shapes than the model.
-    """
+    """Copy one row of a cache into a fresh session, without its padding; `UsageError` if its layers, rows or
+    shapes are not the model's."""
     length = max(0, int(cache.get_seq_length()) - padding)
     if length == 0:
         return
@@ -133,10 +122,8 @@ def _adopt_layer(
 def export(
     target: TransformersTarget, sessions: Sequence[TargetSession], padding: Sequence[int], cache: DynamicCache
 ) -> None:
-    """Write what the sessions hold into a cache of transformers, with the padding in front of each row.
-
-    Rows shorter than the longest get zeros behind their text. After an error the cache is as it was.
-    """
+    """Write what the sessions hold into a cache of transformers, with the padding in front of each row and zeros
+    behind shorter ones. After an error the cache is as it was."""
     total = max(pad + session.length for pad, session in zip(padding, sessions, strict=True))
     filled: list[tuple[Any, Tensor, Tensor]] = []
     for number in range(len(target.arena.windows)):

@@ -24,33 +24,11 @@ from draftwood.errors import UsageError
 
 
 class GenerateCall:
-    """What ``model.generate`` handed to a callable.
-
-    Parameters
-    ----------
-    input_ids : int64[rows, length]
-        Prompts, padded on the left; rows of one prompt follow each other.
-    processors, criteria
-        Transformers' lists, with those that it made from the settings: warpers are among the processors.
-    config
-        The merged generation config.
-    arguments
-        The model's own arguments.
-    kept
-        What generate does not hand on. Without a seed, one is drawn from torch's generator for a sampled text.
-
-    Attributes
-    ----------
-    requests
-        One per row.
-    sequences
-        How many rows of each prompt follow each other.
-
-    Raises
-    ------
-    UsageError, PromptError, UnsupportedModelError
-        For what cannot be honoured, by name.
-    """
+    """What ``model.generate`` handed to a callable: prompts int64[rows, length], padded on the left, rows of one
+    prompt in a row; processors, with the warpers, and criteria; the merged generation config; the model's own
+    arguments; and ``kept``, what generate does not hand on. Without a seed, one is drawn from torch's generator
+    for a sampled text. Raises `UsageError`, `PromptError` or `UnsupportedModelError` for what cannot be honoured,
+    by name."""
 
     def __init__(
         self,

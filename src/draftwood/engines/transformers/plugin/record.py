@@ -14,11 +14,9 @@ from draftwood.contracts import Processor
 
 
 class Recorder:
-    """Keeps what each token of one text was chosen from, as the first and the last of its processors.
-
-    ``logits`` and ``scores`` have one float32[1, vocab] per token, from before and after all processors; None
-    where they were not asked for.
-    """
+    """Keeps what each token of one text was chosen from, as the first and the last of its processors: one
+    float32[1, vocab] per token in ``logits`` (before) and ``scores`` (after them); None where they were not asked
+    for."""
 
     def __init__(self, device: torch.device, *, logits: bool, scores: bool) -> None:
         self._device = device
@@ -44,10 +42,8 @@ class Recorder:
 
 
 def batched(rows: Sequence[Sequence[Tensor] | None], pad: int) -> tuple[Tensor, ...] | None:
-    """Put the rows of a batch together: per token one [rows, vocab].
-
-    A row that has ended is certain of its padding: 0 at the token ``pad``, minus infinity elsewhere.
-    """
+    """Put the rows of a batch together: per token one [rows, vocab]. A row that has ended is certain of its
+    padding: 0 at the token ``pad``, minus infinity elsewhere."""
     known = [row for row in rows if row is not None]
     if len(known) < len(rows):
         return None

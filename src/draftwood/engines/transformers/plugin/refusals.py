@@ -33,10 +33,8 @@ _UNDERSTOOD = {"attention_mask", "position_ids", "use_cache", "logits_to_keep", 
 
 
 def refuse_settings(model: Any, config: Any, kept: KeptBack, arguments: dict[str, Any]) -> None:
-    """Raise an error that names the first setting, input or model that we cannot honour.
-
-    ``config`` is the merged generation config of the call, ``arguments`` are the model's own.
-    """
+    """Raise an error that names the first setting, input or model that we cannot honour; ``config`` is the merged
+    generation config, ``arguments`` are the model's own."""
     if getattr(model.config, "is_encoder_decoder", False):
         raise UnsupportedModelError(
             f"{type(model).__name__} is an encoder-decoder model; draftwood drafts for decoder-only models"
