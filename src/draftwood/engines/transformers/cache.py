@@ -18,8 +18,8 @@ class Arena:
         self.windows, self.chunk = tuple(windows), chunk
         self.capacity = 0
         self.slots = 0
-        self.generation = 0
-        self.is_padded = False
+        self.generation = 0  # how often the buffers have been reallocated
+        self.is_padded = False  # whether passes are filled up to fixed widths, and so write more rows
         self._free: list[int] = []
         self.keys: list[Tensor | None] = [None] * len(self.windows)
         self.values: list[Tensor | None] = [None] * len(self.windows)

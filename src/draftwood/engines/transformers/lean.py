@@ -30,11 +30,12 @@ class LeanDecoder:
     """A model's forward pass over rows that carry their own positions; made by `lean`."""
 
     def __init__(self, parts: Parts, packing: Packing | None) -> None:
-        self.packing, self.scaling = packing, parts.scaling
+        self.packing = packing  # None: the pass reads the model's own tensors
+        self.scaling = parts.scaling  # by which attention multiplies its products of queries and keys
         self._embedding, self._rotary = parts.embedding, parts.rotary
         # torch's own products cache kernels by width too, but only in bfloat16.
         half = parts.embedding.device.type == "cpu" and parts.embedding.dtype == torch.bfloat16
-        self.fills = packing is not None or half
+        self.fills = packing is not None or half  # whether passes are filled up to one of `WIDTHS`
         self._norm = _norm(parts.norm, packing)
         self._head = _product((parts.head,), packing)
         self._blocks = [_Block(layer, parts, packing) for layer in parts.layers]

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 class PassRows:
     """The rows of one session in a pass."""
 
-    slot: int
-    positions: NDArray[np.int64]
-    among: NDArray[np.bool_] | None
-    offsets: dict[int | None, int]
-    first: int = 0
+    slot: int  # the session's slot in the arena
+    positions: NDArray[np.int64]  # [rows], in the text
+    among: NDArray[np.bool_] | None  # [rows, rows], which of these rows a row sees; None for plain causal order
+    offsets: dict[int | None, int]  # window width (None: full attention) -> cached rows that precede these
+    first: int = 0  # where these rows begin in the pass
 
     @property
     def rows(self) -> int:

@@ -44,38 +44,11 @@ _RESERVE = 1024
 class TransformersTarget:
     """A decoder-only model of transformers that scores token trees, several texts in one pass.
 
-    The model itself is not changed: passes run on a shadow that shares its weights. Models whose layers keep
-    more than keys and values are for `NativeTarget`.
-
-    Parameters
-    ----------
-    trees
-        False: chains only.
-    chunk
-        Most tokens of one text per pass: longer prompts are read in pieces. Bounds the mask (rows x keys) of a
-        long prompt and the buffers of windowed layers.
-    packed
-        Run linear layers on packed weights where the machine can (see `pack`).
-    lean
-        Run passes without transformers' modules where the model's are understood (see `lean`).
-    kept
-        Packed copies that were made before (see `Packing`).
-
-    Attributes
-    ----------
-    packing
-        The copies of weights that passes read; None where nothing was copied.
-    owns_weights
-        True if passes read linear layers from copies only, never from the model's own weights.
-    device
-        Where token ids go in.
-    tokens_read
-        Of all prompts so far, for progress displays.
-
-    Raises
-    ------
-    UnsupportedModelError
-        For models whose layers are of another kind.
+    The model itself is not changed: passes run on a shadow that shares its weights. Models whose layers keep more than
+    keys and values raise `UnsupportedModelError`: they are for `NativeTarget`. ``chunk`` is the most tokens of one text
+    per pass, which bounds the mask of a long prompt and the buffers of windowed layers; ``packed`` runs linear layers
+    on packed weights where the machine can (see `pack`), ``kept`` has copies made before; ``lean`` runs passes without
+    transformers' modules where the model's are understood (see `lean`).
     """
 
     def __init__(
@@ -100,13 +73,14 @@ class TransformersTarget:
             fills = self.packing is not None
         else:
             self.packing, fills = self._lean.packing, self._lean.fills
+        # Whether passes read linear layers from copies only, never from the model's own weights.
         self.owns_weights = self._lean is not None and self.packing is not None
         self._static: StaticPasses | None = None
         embedding = model.get_input_embeddings().weight
         self.device: torch.device = embedding.device
         self._takes = forward_parameters(self._model)
         self.lock = RLock()
-        self.tokens_read = 0
+        self.tokens_read = 0  # of all prompts so far, for progress displays
         self.arena = Arena(windows, chunk=chunk)
         if self._lean is not None and self.device.type == "cuda":
             self._static = StaticPasses(self._lean, self.arena)

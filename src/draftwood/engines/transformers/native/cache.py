@@ -41,10 +41,10 @@ _CARRIERS = ("past_key_values", "cache_params", "state")
 class Keeping:
     """How a model caches the text, found by trying: see `keeping`."""
 
-    carrier: str
-    fresh: Callable[[], Any] | None
-    places: tuple[tuple[nn.Module, str], ...]
-    stateful: bool
+    carrier: str  # the argument, and field of the output, that holds the cache
+    fresh: Callable[[], Any] | None  # makes an empty cache; None where the model must make its own
+    places: tuple[tuple[nn.Module, str], ...]  # modules that keep states in themselves, and the attributes
+    stateful: bool  # whether some of it cannot be cut back row by row
 
 
 @dataclass

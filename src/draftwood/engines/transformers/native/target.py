@@ -12,11 +12,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from draftwood.contracts import Capabilities, Watch
-from draftwood.engines.transformers.families import (
-    max_positions,
-    refuse_unsupported,
-    text_config,
-)
+from draftwood.engines.transformers.families import max_positions, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.native.session import NativeSession
 from draftwood.engines.transformers.pack import Content
