@@ -17,12 +17,12 @@ class PeerAnswer:
     """What a peer wrote, and when."""
 
     ids: list[int]  # new tokens only, the end token included
-    # (tokens so far, seconds since the call): first after reading the prompt, then after each pass. A peer that does
-    # not report passes has two: the first token and the last.
+    # (tokens so far, seconds since the call): first after reading the prompt, then after each pass;
+    # a peer that does not report passes has two: the first token and the last.
     arrivals: list[tuple[int, float]]
     prefill_s: float  # seconds until the first entry
     decode_s: float  # seconds from there to the last token
-    drafted: int | None = None  # draft tokens scored and accepted, in decode passes only; None where not reported
+    drafted: int | None = None  # draft tokens scored in decode passes, and accepted; None: not reported
     accepted: int | None = None
     passes: int | None = None  # after the one that read the prompt; None where not reported
     text: str | None = None  # where the peer returns it too

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.api.prompts import Prompt, as_ids
-from draftwood.api.setup import DrafterSpec, Setup
-from draftwood.contracts import Ended, Floats, Noise, Planner, Rule, RuleSession, Scores, Target, Verdict
+from draftwood.api.setup import Setup
+from draftwood.contracts import Ended, Floats, Noise, Rule, RuleSession, Scores, Target, Verdict
 from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
@@ -126,30 +126,24 @@ def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
 
 
 def drift(
-    model: Any,
-    prompt: Prompt,
-    *,
-    other: Any = None,
-    tokenizer: Any = None,
-    drafters: DrafterSpec = "default",
-    planner: str | Planner = DEFAULT_PLANNER,
-    rule: Rule | None = None,
-    into: Drift | None = None,
-    on_token: Callable[[int], None] = lambda _tokens: None,
-    **settings: Any,
-) -> Drift:
+    model: Any, prompt: Prompt, *, other: Any = None, rule: Rule | None = None, into: Drift | None = None,
+    on_token: Callable[[int], None] = lambda _tokens: None, **settings: Any,
+) -> Drift:  # fmt: skip
     """Compare plain decoding with drafted decoding, with another rule, or with another model.
 
     Without ``other`` the drafted loop writes an answer by ``rule`` (None: the exact one); the scores of its wide
     passes are compared with those of single-token passes over the same text. With ``other``, a model or `Target`
     of the same vocabulary, plain decoding by ``model`` writes and ``other`` reads, one token per pass. ``into`` is
-    filled token by token; ``on_token`` gets the number of tokens so far. All else is as in `draftwood.generate`.
-    Raises what it raises, and `UsageError` if vocabularies differ or for logits processors and stop strings.
+    filled token by token; ``on_token`` gets the number of tokens so far. Settings are those of
+    `draftwood.generate`. Raises what that raises, and `UsageError` if vocabularies differ or for logits processors
+    and stop strings.
     """
     result = Drift() if into is None else into
     if refused := {"logits_processor", "stop"} & {name for name, given in settings.items() if given is not None}:
         raise UsageError(f"drift does not take {' or '.join(sorted(refused))}: leave it out")
-    setup = Setup(model, tokenizer, "none" if other is not None else drafters, planner)
+    drafters = settings.pop("drafters", "default") if other is None else "none"
+    planner = settings.pop("planner", DEFAULT_PLANNER)
+    setup = Setup(model, settings.pop("tokenizer", None), drafters, planner)
     request = setup.request(as_ids(prompt, setup.tokenizer), **settings)
     request.check(setup.target.capabilities)
     recording = _RecordingRule(rule if rule is not None and other is None else SampleAndMatch())

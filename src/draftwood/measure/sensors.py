@@ -12,8 +12,7 @@ from draftwood.planning.policies.sensors import temperature
 
 POWERCAP = Path("/sys/class/powercap")
 
-Counter = tuple[float, float]
-"""Joules so far, and the value at which the counter wraps to 0 (infinity: never)."""
+Counter = tuple[float, float]  # joules so far, and the value at which the counter wraps to 0 (infinity: never)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,9 @@ from draftwood.engines.peer import PeerAnswer, PeerName
 from draftwood.errors import ModelError, UsageError, VocabularyError
 from draftwood.models.find import gguf_file
 
-_SMALLEST = 2048
-"""Tokens of context that a server has at least; a longer text gets a new one of twice the size."""
+_SMALLEST = 2048  # tokens of context that a server has at least; a longer text gets a new one of twice the size
 
-_PANGRAM = "The quick brown fox jumps over the lazy dog."
-"""Every pre-tokenizer of one vocabulary splits it alike."""
+_PANGRAM = "The quick brown fox jumps over the lazy dog."  # every pre-tokenizer of one vocabulary splits it alike
 
 _WITH_MEMORY = frozenset({"ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"})
 """Methods that keep something from one answer to the next: each answer gets a new server, or a prompt that comes

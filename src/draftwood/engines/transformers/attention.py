@@ -81,16 +81,9 @@ class Pass:
         return found
 
     def attend(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        window: int | None,
-        *,
-        scaling: float,
-        softcap: float | None = None,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
+        self, query: Tensor, keys: Tensor, values: Tensor, window: int | None, *, scaling: float,
+        softcap: float | None = None, sinks: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """Attend: query [heads, rows, dim] over a layer's buffers, as `store` returns them -> [rows, heads, dim].
         ``softcap`` caps the scores (Gemma 2); ``sinks`` has one score per head that goes nowhere (GPT-OSS)."""
         rows = query.shape[1]
@@ -147,15 +140,9 @@ class Pass:
 
 
 def _explicit(
-    query: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    *,
-    scaling: float,
-    softcap: float | None,
+    query: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scaling: float, softcap: float | None,
     sinks: Tensor | None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Attention written out, with what the fused kernel lacks; k and v [kv heads, keys, dim]."""
     heads, rows, dim = query.shape
     groups = heads // k.shape[0]
@@ -205,18 +192,11 @@ of long texts, which no self-test sees."""
 
 
 def tree_attention(
-    module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,  # noqa: ARG001  (ours comes from the pass)
-    *,
-    scaling: float | None = None,
-    softcap: float | None = None,
-    s_aux: Tensor | None = None,
-    **others: Any,
-) -> tuple[Tensor, None]:
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor,
+    attention_mask: Tensor | None, **others: Any,  # noqa: ARG001  (ours comes from the pass)
+) -> tuple[Tensor, None]:  # fmt: skip
     """Attend in the pass that runs; query [1, heads, rows, dim], key and value are buffers of `PassCache`."""
+    scaling, softcap, sinks = (others.pop(name, None) for name in ("scaling", "softcap", "s_aux"))
     if unknown := {name for name, value in others.items() if value is not None} - _HARMLESS:
         raise UnsupportedModelError(f"attention with {sorted(unknown)} is not supported")  # for the self-test
     geometry = UNDER_WAY.get()
@@ -225,7 +205,7 @@ def tree_attention(
     window = geometry.arena.window(module.layer_idx)  # type: ignore[arg-type]  # every cached attention has one
     if width is not None and width != window:
         raise UnsupportedModelError(f"a layer looks {width} tokens back and its configuration says {window}")
-    out = geometry.attend(query[0], key, value, window, scaling=factor, softcap=softcap, sinks=s_aux)
+    out = geometry.attend(query[0], key, value, window, scaling=factor, softcap=softcap, sinks=sinks)
     return out[None].contiguous(), None  # some models call view() on it
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from draftwood.errors import UnsupportedModelError
 
-_UNBOUNDED = 1 << 30
-"""Positions of a model that names no limit (recurrent ones, alibi)."""
+_UNBOUNDED = 1 << 30  # positions of a model that names no limit (recurrent ones, alibi)
 
 
 def text_config(model: Any) -> Any:

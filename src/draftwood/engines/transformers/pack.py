@@ -25,8 +25,7 @@ _MADV_COLLAPSE = 25
 _WORTH = 32 << 20
 """Total bytes below which address translations, and mostly the memory itself, stay in the processor's caches."""
 
-_BATCH = 16
-"""Width for which oneDNN is asked to lay the weights out; other widths run on the same layout."""
+_BATCH = 16  # width for which oneDNN is asked to lay the weights out; other widths run on the same layout
 
 Content = tuple[int, ...]
 """Key of a packed copy: a digest per weight in it, then its input width and a hash of its dtype."""

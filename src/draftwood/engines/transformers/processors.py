@@ -17,8 +17,7 @@ from draftwood.errors import DraftwoodError, UsageError
 TorchProcessor = Callable[[Tensor, Tensor], Tensor]
 _PER_ROW = ("encoder_input_ids", "generated_ngrams", "prompt_ignore_length")
 """Attributes of transformers' own processors that have an entry per row or per prompt."""
-Ids = Callable[[NDArray[np.int64]], Tensor]
-"""The committed text as a processor is to see it, int64[1, length]."""
+Ids = Callable[[NDArray[np.int64]], Tensor]  # the committed text as a processor is to see it, int64[1, length]
 
 
 def adapt(

@@ -31,8 +31,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _LIBRARIES = ("torch.", "transformers.modeling_utils", "transformers.generation.", "transformers.integrations.")
 """Prefixes of Python modules whose functions are not compared, but for `_RUN` of the classes defined there."""
 
-_RUN = frozenset({"forward", "__call__", "_call_impl", "__getattr__"})
-"""What runs when a module is called."""
+_RUN = frozenset({"forward", "__call__", "_call_impl", "__getattr__"})  # what runs when a module is called
 
 _COMMON = ("transformers.", "torch.", "peft.", "accelerate.")
 """Packages whose code hides no values: two models of the same classes and plain values run alike."""

@@ -21,8 +21,7 @@ T = TypeVar("T", bound=Target)
 
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-3}
 """How far scores may differ, as a share of the largest; a token wrongly seen moves them by tens of per cent."""
-_HALF = 0.1
-"""The same for half precision."""
+_HALF = 0.1  # the same for half precision
 
 _CONTEXT = 11
 _SIZE = 24

@@ -13,8 +13,7 @@ from draftwood.engines.transformers.committed import CommittedText, locked, with
 from draftwood.engines.transformers.pass_rows import PassRows
 from draftwood.tree import TokenTree
 
-SPARE = 64
-"""Rows beyond the reserved ones: a usual tree, so that its buffers need not grow for it."""
+SPARE = 64  # rows beyond the reserved ones: a usual tree, so that its buffers need not grow for it
 
 
 class TransformersSession(CommittedText):

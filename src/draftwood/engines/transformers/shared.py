@@ -54,10 +54,8 @@ _locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
 _unpacked: WeakSet[Any] = WeakSet()
 _released: WeakSet[Any] = WeakSet()
-_targets: WeakSet[Any] = WeakSet()
-"""All that may still be in use, also those of models that have changed since."""
-_passed: dict[str, int] = {}
-"""Per `trial_key` of a model: which way passed the self-test in this process."""
+_targets: WeakSet[Any] = WeakSet()  # all that may still be in use, also those of models that have changed since
+_passed: dict[str, int] = {}  # per `trial_key` of a model: which way passed the self-test in this process
 
 
 def _renew_in_child() -> None:

@@ -22,8 +22,7 @@ from draftwood.engines.transformers.pass_rows import PassRows
 
 log = logging.getLogger("draftwood")
 
-WIDTHS = (1, 2, 4, 8, 16, 32, 64)
-"""Rows of a pass; wider ones run as they are."""
+WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # rows of a pass; wider ones run as they are
 
 
 class StaticPasses:

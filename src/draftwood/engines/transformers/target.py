@@ -44,23 +44,17 @@ _RESERVE = 1024
 class TransformersTarget:
     """A decoder-only model of transformers that scores token trees, several texts in one pass.
 
-    The model itself is not changed: passes run on a shadow that shares its weights. Models whose layers keep more than
-    keys and values raise `UnsupportedModelError`: they are for `NativeTarget`. ``chunk`` is the most tokens of one text
-    per pass, which bounds the mask of a long prompt and the buffers of windowed layers; ``packed`` runs linear layers
-    on packed weights where the machine can (see `pack`), ``kept`` has copies made before; ``lean`` runs passes without
-    transformers' modules where the model's are understood (see `lean`).
+    Passes run on a shadow that shares the model's weights. Models whose layers keep more than keys and values
+    raise `UnsupportedModelError`: they are for `NativeTarget`. ``chunk`` is the most tokens of one text per pass,
+    which bounds the mask of a long prompt and the buffers of windowed layers; ``packed`` runs linear layers on
+    packed weights where the machine can (see `pack`), ``kept`` has copies made before; ``lean`` runs passes
+    without transformers' modules where the model's are understood.
     """
 
     def __init__(
-        self,
-        model: Any,
-        *,
-        trees: bool = True,
-        chunk: int = 1024,
-        packed: bool = True,
-        lean: bool = True,
+        self, model: Any, *, trees: bool = True, chunk: int = 1024, packed: bool = True, lean: bool = True,
         kept: Mapping[Content, Tensor] = MappingProxyType({}),
-    ) -> None:
+    ) -> None:  # fmt: skip
         refuse_unsupported(model)
         config = text_config(model)
         windows = layer_windows(config)
@@ -95,13 +89,9 @@ class TransformersTarget:
 
     @locked
     def open(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        reserve: int = 0,
-        watch: Sequence[Watch] | None = None,
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None,
         begin: Begin | None = None,
-    ) -> list[tuple[TransformersSession, TorchScores]]:
+    ) -> list[tuple[TransformersSession, TorchScores]]:  # fmt: skip
         """As in the contract; ``begin(number, session)`` may fill in the first rows of a prompt, not read then."""
         sessions: list[TransformersSession] = []
         longest = max(map(len, prompts), default=0) + min(reserve, _RESERVE)

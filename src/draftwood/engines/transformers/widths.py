@@ -16,8 +16,7 @@ WIDTHS = (*_NARROW, *(step * n for step in (16, 32, 64, 128) for n in range(5, 9
 """Above 65 four widths per doubling, up to 1024, the widest pass; padding adds a twelfth to an average prompt."""
 
 
-Product = Callable[[Tensor], Tensor]
-"""x [..., in] -> [..., out]."""
+Product = Callable[[Tensor], Tensor]  # x [..., in] -> [..., out]
 
 
 def filled(rows: int) -> int:

@@ -20,8 +20,7 @@ PLAIN = {
 }
 """Engine -> arms that decode plainly on its weights; for each task the faster of them is *plain*."""
 
-ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8
-"""Source document 2's targets; tables mark what is above them."""
+ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8  # source document 2's targets; tables mark what is above them
 
 _RESAMPLES, _CONFIDENCE = 2000, 0.95
 
@@ -108,8 +107,7 @@ def _against_plain(answers: list[Answer], grouped: Groups) -> dict[str, Any]:
     }
 
 
-Seconds = Callable[[Answer], tuple[float, int]]
-"""Seconds of an answer, and for how many tokens."""
+Seconds = Callable[[Answer], tuple[float, int]]  # seconds of an answer, and for how many tokens
 
 
 def _whole(answer: Answer) -> tuple[float, int]:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-BUFFER = 512 << 20
-"""Bytes: many times the last-level cache of most machines."""
+BUFFER = 512 << 20  # bytes: many times the last-level cache of most machines
 _READS = 4
 
 

@@ -15,18 +15,15 @@ from draftwood.measure.report.standings import PLAIN_ARMS, Standings
 from draftwood.measure.report.strip import strip
 from draftwood.step import MODEL
 
-MOST = 6
-"""Answers that are shown unless asked for otherwise."""
+MOST = 6  # answers that are shown unless asked for otherwise
 
-STYLES = 5
-"""Underlines and colours of drafters; see page.css."""
+STYLES = 5  # underlines and colours of drafters; see page.css
 
 _SPACES = re.compile(r"(^\s+|\s+$|[^\S\n]*\n\s*)")
 
 _PROMPT = 6000  # characters shown of a prompt: its end
 
-Run = tuple[str, str]
-"""A stretch of text and its CSS class, which is empty for what the model wrote."""
+Run = tuple[str, str]  # a stretch of text and its CSS class, which is empty for what the model wrote
 
 
 def choose(material: Material, standings: Standings, most: int | None) -> list[Answer]:

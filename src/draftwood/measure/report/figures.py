@@ -14,15 +14,12 @@ from draftwood.measure.records.timing import kept
 from draftwood.measure.records.timing import rates as rates_of
 from draftwood.measure.report.standings import OURS, Row, Standings
 
-MOST_ARMS = 12
-"""Most drafted arms that figures draw: the best on average. The table has all."""
+MOST_ARMS = 12  # most drafted arms that figures draw: the best on average. The table has all.
 
 _TICKS = (0.125, 0.25, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 32)
-_LANES = (0, -5, 5, -9, 9)
-"""Vertical pixels by which dots that would hide each other are moved."""
+_LANES = (0, -5, 5, -9, 9)  # vertical pixels by which dots that would hide each other are moved
 
-PARTS = ("score", "draft", "plan", "verify", "keep", "learn")
-"""Parts of a step's time."""
+PARTS = ("score", "draft", "plan", "verify", "keep", "learn")  # parts of a step's time
 
 
 Line = tuple[str, list[tuple[float, float, float, float]]]

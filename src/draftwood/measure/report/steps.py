@@ -24,8 +24,7 @@ from draftwood.measure.report.markup import clean
 from draftwood.measure.report.origins import Origin, Text
 from draftwood.step import MODEL, Step
 
-_AROUND, _CONTEXT = 8, 8
-"""Tokens shown on each side of an earlier place, and of the context that matched."""
+_AROUND, _CONTEXT = 8, 8  # tokens shown on each side of an earlier place, and of the context that matched
 
 
 class Pieces:

@@ -12,8 +12,7 @@ from draftwood.measure.explain.account import accounts
 from draftwood.measure.records.records import Answer
 from draftwood.step import MODEL, Step
 
-CELLS = 120
-"""Most columns of a row; longer answers take more rows, so that columns stay wide enough to point at."""
+CELLS = 120  # most columns of a row; longer answers take more rows, so that columns stay wide enough to point at
 
 _FEWEST = 40  # columns that a row has room for at least
 _HEIGHT, _TOP = 24, 3  # of a row, and of the space for marks above the highest column

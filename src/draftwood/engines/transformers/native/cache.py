@@ -33,8 +33,7 @@ such a tensor but make a longer one, so copies may share it. Layers of other cla
 
 _STATEFUL: Any = getattr(cache_utils, "LinearAttentionCacheLayerMixin", ())
 
-_CARRIERS = ("past_key_values", "cache_params", "state")
-"""Names under which models return and take their cache."""
+_CARRIERS = ("past_key_values", "cache_params", "state")  # names under which models return and take their cache
 
 
 @dataclass(frozen=True)

@@ -35,13 +35,9 @@ class NativePasses:
 
     @torch.inference_mode()
     def run(
-        self,
-        cache: NativeCache,
-        ids: NDArray[np.int64],
-        rows: int,
-        positions: NDArray[np.int64] | None = None,
+        self, cache: NativeCache, ids: NDArray[np.int64], rows: int, positions: NDArray[np.int64] | None = None,
         among: NDArray[np.bool_] | None = None,
-    ) -> TorchScores:
+    ) -> TorchScores:  # fmt: skip
         """Run one pass over ``ids`` int64[n], which the cache then holds, and score the last ``rows`` of them. Of
         a tree, ``positions`` int64[n] are the tokens' places in the text and ``among`` bool[n, n] says which
         tokens each sees."""

@@ -35,15 +35,9 @@ class NativeTarget:
     """
 
     def __init__(
-        self,
-        model: Any,
-        *,
-        trees: bool = False,
-        step_by_step: bool = False,
-        chunk: int = 1024,
-        packed: bool = True,
-        kept: Mapping[Content, Tensor] = MappingProxyType({}),
-    ) -> None:
+        self, model: Any, *, trees: bool = False, step_by_step: bool = False, chunk: int = 1024,
+        packed: bool = True, kept: Mapping[Content, Tensor] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         refuse_unsupported(model)
         self._passes = passes = NativePasses(model, trees=trees, packed=packed, kept=kept)
         self.packing, self.device = passes.packing, passes.device

@@ -74,13 +74,9 @@ class ContinuedTarget:
 
 
 def adopt(
-    session: TransformersSession,
-    target: TransformersTarget,
-    cache: DynamicCache,
-    row: int,
-    padding: int,
+    session: TransformersSession, target: TransformersTarget, cache: DynamicCache, row: int, padding: int,
     prompt: Sequence[int],
-) -> None:
+) -> None:  # fmt: skip
     """Copy one row of a cache into a fresh session, without its padding; `UsageError` if its layers, rows or
     shapes are not the model's."""
     length = max(0, int(cache.get_seq_length()) - padding)
@@ -94,14 +90,9 @@ def adopt(
 
 
 def _adopt_layer(
-    session: TransformersSession,
-    cache: DynamicCache,
-    number: int,
-    row: int,
-    length: int,
-    window: int | None,
+    session: TransformersSession, cache: DynamicCache, number: int, row: int, length: int, window: int | None,
     buffers: Sequence[Any],
-) -> None:
+) -> None:  # fmt: skip
     """Copy the last rows of a layer, all that the model still attends to, to the beginning of its buffers."""
     layer = cache.layers[number] if number < len(cache.layers) else None
     if layer is None or layer.keys is None or row >= len(layer.keys):
@@ -146,14 +137,9 @@ def export(
 
 
 def _gathered(
-    target: TransformersTarget,
-    sessions: Sequence[Any],
-    padding: Sequence[int],
-    number: int,
-    buffer: Tensor,
-    total: int,
-    rows: int,
-) -> Tensor:
+    target: TransformersTarget, sessions: Sequence[Any], padding: Sequence[int], number: int, buffer: Tensor,
+    total: int, rows: int,
+) -> Tensor:  # fmt: skip
     """Return the last ``rows`` of ``total`` rows of a layer, [sessions, heads, rows, dim]."""
     window, start = target.arena.window(number), total - rows
     found = buffer.new_zeros(len(sessions), buffer.shape[1], rows, buffer.shape[-1])

@@ -31,15 +31,9 @@ class GenerateCall:
     by name."""
 
     def __init__(
-        self,
-        model: Any,
-        input_ids: Tensor,
-        processors: Sequence[Any],
-        criteria: Sequence[Any],
-        config: Any,
-        arguments: dict[str, Any],
-        kept: KeptBack,
-    ) -> None:
+        self, model: Any, input_ids: Tensor, processors: Sequence[Any], criteria: Sequence[Any], config: Any,
+        arguments: dict[str, Any], kept: KeptBack,
+    ) -> None:  # fmt: skip
         refuse_settings(model, config, kept, arguments)
         self._ids, self._config = input_ids, config
         self._length = input_ids.shape[1]
