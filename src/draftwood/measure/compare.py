@@ -77,10 +77,10 @@ def compare(
     """Write one answer with and without drafting, by turns, after a few untimed tokens. Drafted begins the first
     round, plain the next, and so on, so that a machine that slows down or speeds up favours neither.
 
-    ``into`` is filled while the rounds go on, so that an interrupt loses nothing. ``on_round`` is called before each
-    run with the arm (``"plain"`` or ``"drafted"``) and the round, ``on_piece`` with the pieces of the first drafted
-    run. Settings are those of `draftwood.generate`; both arms get the same seed. A memory file is read again for
-    every run and never saved. Raises what `generate` raises, and `UsageError` for less than one round.
+    ``into`` is filled while the rounds go on, so that an interrupt loses nothing. ``on_round`` is called before
+    each run with the arm (``"plain"`` or ``"drafted"``) and the round, ``on_piece`` with the pieces of the first
+    drafted run. Settings are those of `draftwood.generate`; both arms get the same seed. A memory file is read
+    again for every run and never saved. Raises what `generate` raises, and `UsageError` for less than one round.
     """
     if rounds < 1:
         raise UsageError(f"rounds is {rounds}: it must be at least 1")

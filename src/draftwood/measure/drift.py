@@ -162,9 +162,7 @@ def _other_target(setup: Setup, other: Any) -> Target:
     target = Setup(other, setup.tokenizer, "none", "fixed:0").target
     sizes = setup.target.capabilities.vocab_size, target.capabilities.vocab_size
     if sizes[0] != sizes[1]:
-        raise UsageError(
-            f"vocabularies of {sizes[0]} and {sizes[1]} tokens cannot be compared: give one model twice"
-        )
+        raise UsageError(f"vocabularies of {sizes[0]} and {sizes[1]} tokens differ: give one model twice")
     return target
 
 

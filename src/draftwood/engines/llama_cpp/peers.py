@@ -125,9 +125,7 @@ class _Server:
         """Raise `VocabularyError` where this tokenizer's ids mean something else to the GGUF file."""
         theirs = self.post("/tokenize", {"content": _PANGRAM})[0]["tokens"]
         if theirs != tokenizer(_PANGRAM, add_special_tokens=False)["input_ids"]:
-            raise VocabularyError(
-                f"{self._path} has another vocabulary than the model: give it one of its own weights"
-            )
+            raise VocabularyError(f"{self._path} has another vocabulary than the model: give its own")
 
 
 def _settings_of(name: str, sampling: Sampling) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def adapt(
     for processor in processors:
         if any(isinstance(v, torch.nn.Module) for v in getattr(processor, "__dict__", {}).values()):
             raise UsageError(
-                f"{type(processor).__name__} runs a model of its own, which drafting cannot follow: leave it out"
+                f"{type(processor).__name__} runs its own model, which we cannot follow: leave it out"
             )
     seen = ids or (lambda prefix: torch.from_numpy(prefix)[None].to(device))
     return [_adapted(own_copy(p) if copied else p, device, seen) for p in processors]
@@ -43,8 +43,7 @@ def own_copy(part: Any) -> Any:
         return copy.deepcopy(part)
     except Exception as error:
         raise UsageError(
-            f"{type(part).__name__} cannot be copied ({error}), but each text needs a state of its own: "
-            "generate one prompt at a time"
+            f"{type(part).__name__} cannot be copied ({error}), as each text needs: generate one prompt at a time"
         ) from error
 
 

@@ -85,9 +85,7 @@ def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
     with _lock_of(model):
         if model in _released:
             if not pack:
-                raise UsageError(
-                    "the weights of this model were released, only packed ones are left: load it again"
-                )
+                raise UsageError("the weights of this model were released: load it again")
             return shared_target(model)
         if pack == (model in _unpacked):
             _made.pop(model, None)
@@ -161,10 +159,7 @@ def shared_target(model: Any) -> OurTarget:
 
 def _refuse_released(model: Any) -> None:
     if any(weight.numel() == 0 for weight in model.parameters()):
-        raise UsageError(
-            f"weights of this {type(model).__name__} were released (it is a copy of a model that was released, or "
-            "shares modules with one): load it again"
-        )
+        raise UsageError("this model is a copy of a model that was released, or shares its modules: load it again")
 
 
 def contents(model: Any, target: OurTarget) -> tuple[int, ...]:

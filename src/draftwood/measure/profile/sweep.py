@@ -198,8 +198,5 @@ def _cases(target: Target, sizes: Sequence[int], contexts: Sequence[int] | None)
     if can.trees:
         cases += [c._replace(shape="tree") for c in cases if c.n in BUSHY]
     if not cases:
-        raise UsageError(
-            f"nothing to measure: this model takes {can.max_positions} tokens and {widest} per pass; "
-            "give smaller sizes or contexts"
-        )
+        raise UsageError(f"nothing to measure: give sizes up to {widest} and contexts below {can.max_positions}")
     return cases

@@ -210,6 +210,6 @@ def _checked_header(record: Mapping[str, Any]) -> dict[str, Any]:
         raise RecordError("no records file: the first line is no header (a trace is read by simulate)")
     if record.get("format") != FORMAT:
         raise RecordError(
-            f"format {record.get('format')!r}, and this version reads {FORMAT}: use the draftwood that wrote it"
+            f"format {record.get('format')!r}, and this version reads {FORMAT}: use the one that wrote it"
         )
     return dict(record)

@@ -58,9 +58,7 @@ def gather(paths: Sequence[Path]) -> Material:
         else:
             _join(found, path, records, several_planners=len(planners) > 1, beside_measured=measured)
     if not (found.records.answers or found.records.others or found.probed or found.profile):
-        raise RecordError(
-            f"{paths[0]} holds nothing that a report shows: give records of bench, simulate, probe, profile"
-        )
+        raise RecordError(f"{paths[0]} holds nothing that a report shows: give records of bench or a profile")
     return found
 
 

@@ -44,9 +44,7 @@ class NativeTarget:
         self.lock = RLock()
         self._piece = None if step_by_step else chunk
         if trees and passes.kept.stateful:
-            raise UnsupportedModelError(
-                f"{type(model).__name__} carries states, which cannot branch: score chains"
-            )
+            raise UnsupportedModelError(f"{type(model).__name__} carries states that cannot branch: score chains")
         rollback: Literal["truncate", "snapshot", "none"] = "snapshot" if passes.kept.stateful else "truncate"
         self.capabilities = Capabilities(
             vocab_size=model.get_input_embeddings().weight.shape[0],

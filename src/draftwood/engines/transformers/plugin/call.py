@@ -60,14 +60,11 @@ class GenerateCall:
     def _refuse_lengths(self) -> None:
         limit = getattr(self._config, "max_length", None)
         if limit is not None and limit <= self._length:
-            raise UsageError(
-                f"max_length={limit} leaves no room behind a prompt of {self._length} tokens: set max_new_tokens"
-            )
+            raise UsageError(f"max_length={limit} has no room after {self._length} tokens: set max_new_tokens")
         covered = getattr(self._config, "_mask_length", None)
         if covered is not None and covered != self._length:
             raise UsageError(
-                f"attention_mask covers {covered} tokens and input_ids {self._length}: give the whole text as "
-                "input_ids, with a cache too"
+                f"attention_mask covers {covered} tokens, input_ids {self._length}: give the whole text as input_ids"
             )
 
     def _room(self, model: Any) -> int:
@@ -113,9 +110,7 @@ class GenerateCall:
         if not self._own_cache:
             return target
         if not isinstance(target, TransformersTarget):
-            raise UsageError(
-                "this model runs on a cache of its own, so past_key_values cannot be given: leave it out"
-            )
+            raise UsageError("this model runs on its own cache: leave past_key_values out")
         if not self._held:
             return target
         return caches.ContinuedTarget(target, self._cache, self._padding)
