@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from draftwood.contracts import Sampling
-from draftwood.engines.peer import PeerAnswer, PeerName
+from draftwood.engines.peers import PeerAnswer, PeerName
 from draftwood.errors import ModelError, UsageError, VocabularyError
 from draftwood.models.find import gguf_file
 
@@ -28,7 +28,7 @@ again would find its own answer there."""
 
 
 class LlamaCppPeer:
-    """One server of llama.cpp; fulfils `draftwood.engines.peer.Peer`. The ids of ``tokenizer``, which is one of
+    """One server of llama.cpp; fulfils `draftwood.engines.peers.Peer`. The ids of ``tokenizer``, which is one of
     transformers, must be the GGUF file's; ``threads`` None leaves the number to llama.cpp. Raises `UsageError` if
     xllamacpp or the GGUF file is missing."""
 
