@@ -80,17 +80,17 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 def peer_names(spec: str) -> list[PeerName]:
     """Return the peers that ``spec`` lists, groups expanded and each once, without loading anything. Raises
-    `UnknownNameError` for an unknown engine, method or option, `UsageError` for an option that is no number from 1
-    or is given twice."""
+    `UnknownNameError` for an unknown name or option, `UsageError` for an option that is no number from 1 or given
+    twice."""
     typed = [name.strip() for name in spec.split(",")]
     return [_parse(name) for name in dict.fromkeys(n for t in typed for n in GROUPS.get(t, (t,)))]
 
 
 def load_peers(spec: str, model: Any, tokenizer: Any, model_name: str, threads: int | None) -> list[Peer]:
     """Return the peers that ``spec`` lists; llama.cpp starts at its first answer, on ``threads`` threads (None:
-    its own choice). transformers' peers write with this very ``model``; llama.cpp's GGUF file is looked for by
-    ``model_name``. Raises as `peer_names`, and `UsageError` if early exit is behind the last layer or xllamacpp or
-    a GGUF file is missing."""
+    its own choice), with the GGUF file of ``model_name``; transformers' peers write with ``model``. Raises as
+    `peer_names`, and `UsageError` if early exit is behind the last layer or xllamacpp or a GGUF file is
+    missing."""
     peers: list[Peer] = []
     for name in peer_names(spec):
         if name.engine == "transformers":

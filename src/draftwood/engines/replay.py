@@ -34,10 +34,10 @@ class ReplayClock:
 
 
 class ReplayTarget:
-    """Recorded answers, each a prompt and an output, that share passes; fulfils `draftwood.contracts.Target`. It
-    knows what follows the recorded texts and nothing else: no raw scores, top-k or hidden states. A prompt
-    recorded several times gets its answers in order. With ``cost`` a pass takes, on ``clock``, that of all its
-    tokens at the longest context."""
+    """Recorded answers, each a prompt and an output, that share passes; a `Target`. It knows what follows the
+    recorded texts and nothing else: no raw scores, top-k or hidden states. A prompt recorded several times gets
+    its answers in order. With ``cost`` a pass takes, on ``clock``, that of all its tokens at the longest
+    context."""
 
     def __init__(
         self, prompt: Sequence[int], output: Sequence[int], *more: tuple[Sequence[int], Sequence[int]],

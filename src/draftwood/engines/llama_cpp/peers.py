@@ -1,6 +1,5 @@
 """llama.cpp's own ways to write: plain and its n-gram speculators, through its server in a process beside ours.
-Its route ``/completion`` alone takes and returns token ids. Times are the server's own; streaming every token
-costs it one or two percent on two cores."""
+Its route ``/completion`` alone takes token ids. Times are its own; streaming each token costs a percent or two."""
 
 from __future__ import annotations
 
@@ -28,9 +27,8 @@ again would find its own answer there."""
 
 
 class LlamaCppPeer:
-    """One server of llama.cpp; fulfils `draftwood.engines.peers.Peer`. The ids of ``tokenizer``, which is one of
-    transformers, must be the GGUF file's; ``threads`` None leaves the number to llama.cpp. Raises `UsageError` if
-    xllamacpp or the GGUF file is missing."""
+    """One server of llama.cpp, a `Peer`. The ids of ``tokenizer``, of transformers, must be the GGUF file's;
+    ``threads`` None leaves the number to llama.cpp. Raises `UsageError` if xllamacpp or the file is missing."""
 
     engine = "llama.cpp"
 

@@ -1,6 +1,6 @@
 """Attention of one pass over several texts: every row sees its own context and its ancestors, no key is repeated.
-The rows of all sessions form one sequence, so that linear layers read the weights once for all; attention is per
-session, on its slot of the arena."""
+All rows form one sequence, so that linear layers read the weights once; attention is per session, on its arena
+slot."""
 
 from __future__ import annotations
 
@@ -104,8 +104,7 @@ class Pass:
         return out.transpose(0, 1)
 
     def through(self, scaling: float, layer: int, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Store and attend without transformers' modules: query [rows, heads, dim], keys and values [rows, kv
-        heads, dim] -> [rows, heads * dim]."""
+        """As `store` and `attend`: q [rows, heads, dim], k and v [rows, kv heads, dim] -> [rows, heads * dim]."""
         buffers = self.store(layer, keys.transpose(0, 1), values.transpose(0, 1))
         window = self.arena.window(layer)
         return self.attend(query.transpose(0, 1), *buffers, window, scaling=scaling).flatten(1)

@@ -10,9 +10,8 @@ from torch import Tensor
 
 class Arena:
     """Preallocated keys and values: two tensors [slots, key-value heads, capacity, dim] per layer, made by the
-    first pass. ``windows`` has the window width of each layer, None for full attention. Layers with a sliding
-    window hold ``window - 1`` committed rows plus one pass of at most ``chunk`` rows, and are shifted when
-    full."""
+    first pass. ``windows`` has each layer's window, None for full attention. Layers with a sliding window hold
+    ``window - 1`` committed rows plus one pass of at most ``chunk`` rows, and are shifted when full."""
 
     def __init__(self, windows: Sequence[int | None], *, chunk: int) -> None:
         self.windows, self.chunk = tuple(windows), chunk

@@ -45,8 +45,7 @@ class LeanDecoder:
     @torch.inference_mode()
     def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
         """Run one pass over ``ids`` int64[n] at ``positions`` int64[n]; returns the logits [k, vocab] of ``rows``
-        int64[k] (None: of all). ``attend`` stores a layer's keys and values (rotated, not scaled) and attends over
-        what each row may see."""
+        int64[k] (None: of all). ``attend`` stores a layer's keys and values (rotated, not scaled) and attends."""
         n = len(ids)
         if self.fills and (width := filled(n)) != n:
             ids, positions = fill(ids, width), fill(positions, width)

@@ -41,8 +41,8 @@ class Packing:
         self._sources: dict[int, tuple[Tensor, int]] = {}
 
     def product(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Callable[[Tensor], Tensor]:
-        """Return ``x -> linear(x, weight, bias)`` over one copy, in oneDNN's layout, of all weights [out, in]; a
-        missing bias counts as zeros."""
+        """Return ``x -> linear(x, weight, bias)`` over one copy of all weights [out, in]; no bias counts as
+        zeros."""
         content = (*map(self._note, weights), weights[0].shape[1], hash(weights[0].dtype))
         packed = self.copies.get(content, self._kept.get(content))
         if packed is None:
@@ -119,8 +119,8 @@ def pack(
     model: nn.Module, kept: Mapping[Content, Tensor] = MappingProxyType({}), *, packed: bool = True
 ) -> Packing | None:
     """Replace the linear layers of a shadow by packed ones; ``kept`` as in `Packing`. Returns what was copied, or
-    None where ``packed``, the machine, the number format or free memory forbid it; layers in bfloat16 on a CPU
-    then get few widths."""
+    None where ``packed``, machine, number format or memory forbid it; layers in bfloat16 on a CPU then get few
+    widths."""
     layers = _products(model)
     if not packed or not can_pack([child for *_, child in layers], kept):
         for parent, name, child in layers:
@@ -195,9 +195,8 @@ def _free_memory() -> int:
 
 
 def collapse(blocks: Iterable[tuple[int, int]]) -> None:
-    """Ask for large pages under these blocks, given as (address, bytes): fewer address translations make a pass on
-    a CPU a few percent faster. The request is MADV_COLLAPSE (Linux 6.1); where it is unknown or denied, nothing
-    changes."""
+    """Ask for large pages under these blocks, given as (address, bytes), which makes a pass on a CPU a few percent
+    faster: MADV_COLLAPSE (Linux 6.1); where that is unknown or denied, nothing changes."""
     blocks = list(blocks)
     if sys.platform != "linux" or sum(size for _, size in blocks) < _WORTH:
         return

@@ -25,9 +25,8 @@ def adapt(
 ) -> list[Processor]:
     """Give transformers' processors, which take int64[1, length] and float32[1, vocab] on ``device``, our
     signature. They see ``ids`` of the text, for instance with padding in front; by default the committed text.
-    With ``copied`` False the caller's own objects are called, whose state may be read afterwards. Raises
-    `UsageError` for one that runs a model of its own, whose cache we cannot roll back, or that cannot be
-    copied."""
+    With ``copied`` False the caller's own objects are called. Raises `UsageError` for one that runs a model of its
+    own, whose cache we cannot roll back, or that cannot be copied."""
     for processor in processors:
         if any(isinstance(v, torch.nn.Module) for v in getattr(processor, "__dict__", {}).values()):
             raise UsageError(

@@ -22,8 +22,7 @@ _BLOCK = 128
 
 
 class TorchScores:
-    """Scores over logits [rows, vocab]. On a CPU only the rows that are asked for are looked at; elsewhere the
-    argmax of all rows comes in one copy."""
+    """Scores over logits [rows, vocab]; on a CPU only rows that are asked for are looked at."""
 
     def __init__(self, logits: Tensor) -> None:
         self._logits = logits

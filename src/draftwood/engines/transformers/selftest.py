@@ -45,8 +45,8 @@ def agreeing(
 
 def agrees(target: Target, model: Any, *, brief: bool = False, one_thread: bool = False) -> bool:
     """Try a fresh target on a small text: read, score a tree (or a chain), keep one branch, score, cut, score.
-    ``brief`` runs the same passes but compares only the last node's scores. ``one_thread`` changes scores by far
-    less than the rounding that is allowed for."""
+    ``brief`` compares only the last node's scores of each pass. ``one_thread`` changes them by less than
+    rounding."""
     threads = torch.get_num_threads()
     if not one_thread or threads == 1:
         return _agrees(target, _Own(model, brief=brief))

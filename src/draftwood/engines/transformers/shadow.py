@@ -13,8 +13,8 @@ from draftwood.engines.transformers.attention import ATTENTION
 
 
 def shadow(model: Any, attention: str | None = ATTENTION) -> Any:
-    """Return a view of ``model`` that shares its weights and runs in eval mode, with this registered attention
-    implementation (None: the model's own)."""
+    """Return a view of ``model`` in eval mode that shares its weights; ``attention`` None keeps the model's
+    own."""
     twin = _Viewer(attention).view(model)
     for module in twin.modules():
         if getattr(module, "layers_are_rescaled", None) is False:  # RWKV divides its weights when it first runs in

@@ -127,18 +127,17 @@ def packs(model: Any) -> bool:
 
 
 def known_target(model: Any) -> OurTarget:
-    """Return the target of this model, made if there is none, without checking the model for changes: for
-    questions about a model before a call."""
+    """Return the target of this model, made if there is none, without checking the model for changes."""
     with _lock_of(model):
         made = _made.get(model)
         return shared_target(model) if made is None else made.target
 
 
 def shared_target(model: Any) -> OurTarget:
-    """Return the target of this model, which lives as long as the model; a new one if the model has changed since
-    the last call. The check takes a millisecond or two; with packed weights on a CPU about the time of one plain
-    pass. Raises `UnsupportedModelError` if no way to run the model gives its own scores, `UsageError` if it was
-    changed after its weights were released."""
+    """Return the target of this model, which lives as long as it; a new one if the model has changed since the
+    last call. The check takes a millisecond or two, with packed weights on a CPU a plain pass. Raises
+    `UnsupportedModelError` if no way to run the model gives its own scores, `UsageError` if it was changed after
+    its weights were released."""
     with _lock_of(model):
         made = _made.get(model)
         if made is not None and made.is_current():
@@ -163,9 +162,8 @@ def _refuse_released(model: Any) -> None:
 
 
 def contents(model: Any, target: OurTarget) -> tuple[int, ...]:
-    """Return digests of the weights that passes share with the model; when they change a cache is out of date.
-    Weights that passes have copied are left out. On a CPU every byte is read; elsewhere torch's count of writes
-    and the sum of the bytes."""
+    """Return digests of the weights that passes share with the model; when they change a cache is out of date. On
+    a CPU every byte is read; elsewhere torch's count of writes and the sum of the bytes."""
     packing = target.packing
     tensors = (*model.parameters(), *model.buffers())
     return tuple(_content(tensor) for tensor in tensors if packing is None or not packing.holds(tensor))

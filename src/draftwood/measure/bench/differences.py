@@ -14,9 +14,9 @@ from draftwood.measure.ties import first_difference
 
 def differences(records: Records, target: Target | None, dtype: str) -> Iterator[dict[str, Any]]:
     """Yield a ``difference`` record for each text that differs from plain decoding's; of equal texts of an arm
-    only the first, and none that ``records`` has already. The margin comes from ``target``, whose ``dtype``
-    decides what a near-tie is; None for other weights or noise (llama.cpp, sampling in transformers) and for
-    truncated or penalised sampling."""
+    only the first, and none that ``records`` has. The margin comes from ``target``, whose ``dtype`` decides what a
+    near-tie is; None for other weights or noise (llama.cpp, transformers' sampling), truncated or penalised
+    sampling."""
     known = {record["answer"] for record in records.of_kind("difference")}
     by_prompt: dict[tuple[str, str], list[Answer]] = {}
     for answer in records.answers:

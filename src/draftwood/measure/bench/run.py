@@ -42,8 +42,7 @@ class Bench:
     """Runs every arm on every prompt, round after round, and saves each answer as soon as it is finished. Arms are
     shuffled for every prompt and round; the first should be ``none``. Answers that ``writer`` holds are not run
     again. ``on_run`` is called with (runs done, all runs, name of this run) before each run. Raises `PromptError`
-    for a prompt that the model cannot take, `UsageError` for one that differs from that of its name in the
-    writer."""
+    for a prompt that the model cannot take, `UsageError` for one that differs from the writer's."""
 
     def __init__(
         self, setup: Setup, arms: Sequence[Arm], jobs: Sequence[Job], settings: BenchSettings,
@@ -168,8 +167,8 @@ def sustain(
     on_answer: Callable[[str, float], None] = lambda _arm, _elapsed: None,
 ) -> None:  # fmt: skip
     """Let the arms answer one prompt by turns, so that the machine's changes affect all alike, until ``seconds``
-    have passed. ``into`` gets an entry per arm and grows with time; ``on_answer`` is called with the arm's label
-    and the seconds so far."""
+    have passed. ``into`` gets an entry per arm; ``on_answer`` is called with an arm's label and the seconds so
+    far."""
     into += [Sustained(arm.label) for arm in arms]
     for arm in arms:
         bench.warm(arm, job)

@@ -1,6 +1,5 @@
 """Measures the seconds of a pass over n tokens at a context length, of reading prompts and of choosing tokens.
-Each round visits every case once, in a shuffled order, so that a machine that slows down or speeds up favours
-none."""
+Each round visits every case once, in a shuffled order, so that changes of the machine favour none."""
 
 from __future__ import annotations
 

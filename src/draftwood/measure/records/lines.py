@@ -20,9 +20,8 @@ def read_lines(
     path: Path, on_torn: Callable[[Path, str], None] | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number from 1, object) of a file of JSON objects; blank lines are skipped. A last line that was
-    cut off is left out, and ``on_torn`` (by default a warning in the log) gets the file and the place. Raises
-    `UsageError` if the file cannot be opened or the library for its compression is missing, `RecordError` for a
-    line that is no JSON object."""
+    cut off is left out, and ``on_torn`` (by default a warning in the log) gets file and place. Raises `UsageError`
+    if the file cannot be opened or decompressed, `RecordError` for a line that is no JSON object."""
     with _opened(path) as raw:
         some = False
         for number, line in _texts(path, raw):

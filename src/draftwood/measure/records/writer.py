@@ -17,8 +17,8 @@ from draftwood.measure.records.records import OF_THE_PROMPT, Answer, Records, re
 class RecordsWriter:
     """Writes a records file, locked until `close`; an existing one is resumed if its settings are the same.
     Without a ``path`` nothing is written. ``wait`` is how many seconds to wait for another writer; None does not
-    lock the file. `records` is everything in it so far. Raises `RecordError` or `UsageError` if it is broken, of
-    other settings, locked or cannot be written."""
+    lock. Raises `RecordError` or `UsageError` if the file is broken, of other settings, locked or cannot be
+    written."""
 
     def __init__(self, path: Path | None, header: dict[str, Any], *, wait: float | None = 1.0) -> None:
         self.records = Records(header)

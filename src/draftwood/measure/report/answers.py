@@ -29,9 +29,9 @@ Run = tuple[str, str]  # a stretch of text and its CSS class, which is empty for
 
 
 def choose(material: Material, standings: Standings, most: int | None) -> list[Answer]:
-    """Return at most ``most`` answers to show (None: one per task, at most `MOST`), the worst task first. Of each
-    task first the answer of the first drafted arm whose speedup is nearest to the median, then the next nearest,
-    then those of the next arm."""
+    """Return at most ``most`` answers to show (None: one per task, at most `MOST`), the worst task first; of each
+    task the answers of its first drafted arm, the one nearest to the median speedup first, then those of the next
+    arm."""
     ranked = _ranked(material, standings) or [[a for a in material.probed if a.pieces]]
     turns = [task[i] for i in range(max(map(len, ranked), default=0)) for task in ranked if i < len(task)]
     return turns[: min(MOST, len(ranked)) if most is None else most]

@@ -27,10 +27,9 @@ class Page:
 
 
 def build(paths: Sequence[Path], title: str | None = None, most: int | None = None) -> Page:
-    """Make the page of records of ``bench``, ``simulate`` and ``probe`` and of a profile; ``most`` as in `choose`,
-    ``title`` is by default the model. Raises `UsageError` if a file cannot be opened, if files differ in model,
-    format, machine or prompts, or if jinja2 is missing, and `RecordError` for a broken file and one without
-    anything to show."""
+    """Make the page of records of ``bench``, ``simulate`` and ``probe`` and of a profile; ``most`` as in `choose`.
+    Raises `UsageError` if a file cannot be opened, if files differ in model, format, machine or prompts, or if
+    jinja2 is missing, and `RecordError` for a broken file and one without anything to show."""
     material = gather(paths)
     standings = Standings.of(material.records)
     figure = opening.figure(material, standings)

@@ -104,8 +104,7 @@ class NativeCache:
 @torch.inference_mode()
 def keeping(model: Any, inputs: dict[str, Any]) -> Keeping:
     """Find out how a model caches the text, in one pass over ``inputs``, a few tokens. The model must be a shadow,
-    since the pass changes modules that keep states in themselves. Raises `UnsupportedModelError` if there is no
-    cache."""
+    since states in its modules change. Raises `UnsupportedModelError` if there is no cache."""
     before = _inside(model)
     out = model(**inputs)
     places = tuple(

@@ -39,8 +39,8 @@ class NativePasses:
         among: NDArray[np.bool_] | None = None,
     ) -> TorchScores:  # fmt: skip
         """Run one pass over ``ids`` int64[n], which the cache then holds, and score the last ``rows`` of them. Of
-        a tree, ``positions`` int64[n] are the tokens' places in the text and ``among`` bool[n, n] says which
-        tokens each sees."""
+        a tree, ``positions`` int64[n] are places in the text and ``among`` bool[n, n] says what each token
+        sees."""
         inputs = self._inputs(ids, cache.rows, positions, rows)
         if among is not None and positions is not None:
             inputs["attention_mask"] = self._masks(cache.rows, positions, among)

@@ -23,10 +23,10 @@ up. The least is at b = sqrt(2 t (1 + a) / c): with t = 15 c (a CPU) 9 for a = 1
 
 
 class NativeSession(CommittedText):
-    """A text in a cache of its own. Where the model carries states, rejected tokens are removed by putting back
-    the one copy made before the pass, and the accepted ones wait (`replay`) to be read again in front of the next
-    root. ``chunk`` is the most tokens that one pass of reading takes; None reads the prompt in one pass, all else
-    token by token."""
+    """A text in a cache of its own. Where the model carries states, rejected tokens are removed by putting back a
+    copy made before the pass, and the accepted ones wait (`replay`) to be read again before the next root.
+    ``chunk`` is the most tokens per pass of reading; None reads the prompt in one pass, all else token by
+    token."""
 
     def __init__(self, passes: NativePasses, lock: Any, capabilities: Capabilities, chunk: int | None) -> None:
         super().__init__(lock)

@@ -1,6 +1,5 @@
-"""Any decoder-only model of transformers as a target: its own forward pass and cache, text by text. For models
-that `TransformersTarget` cannot take: recurrent and hybrid ones, and those that bypass transformers' attention
-interface."""
+"""Any decoder-only model of transformers by its own forward pass and cache, text by text: for recurrent and hybrid
+models, and those that bypass transformers' attention interface, which `TransformersTarget` cannot take."""
 
 from __future__ import annotations
 

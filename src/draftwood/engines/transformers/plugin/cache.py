@@ -77,8 +77,8 @@ def adopt(
     session: TransformersSession, target: TransformersTarget, cache: DynamicCache, row: int, padding: int,
     prompt: Sequence[int],
 ) -> None:  # fmt: skip
-    """Copy one row of a cache into a fresh session, without its padding; `UsageError` if its layers, rows or
-    shapes are not the model's."""
+    """Copy a row of a cache into a fresh session, without its padding; `UsageError` if it does not fit the
+    model."""
     length = max(0, int(cache.get_seq_length()) - padding)
     if length == 0:
         return

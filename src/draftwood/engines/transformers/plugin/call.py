@@ -25,10 +25,9 @@ from draftwood.errors import UsageError
 
 class GenerateCall:
     """What ``model.generate`` handed to a callable: prompts int64[rows, length], padded on the left, rows of one
-    prompt in a row; processors, with the warpers, and criteria; the merged generation config; the model's own
-    arguments; and ``kept``, what generate does not hand on. Without a seed, one is drawn from torch's generator
-    for a sampled text. Raises `UsageError`, `PromptError` or `UnsupportedModelError` for what cannot be honoured,
-    by name."""
+    prompt in a row; processors and criteria; the merged generation config; the model's own arguments; and
+    ``kept``, what generate does not hand on. A sampled text without a seed gets one from torch's generator. Raises
+    `UsageError`, `PromptError` or `UnsupportedModelError` for what cannot be honoured, by name."""
 
     def __init__(
         self, model: Any, input_ids: Tensor, processors: Sequence[Any], criteria: Sequence[Any], config: Any,
@@ -64,7 +63,7 @@ class GenerateCall:
         covered = getattr(self._config, "_mask_length", None)
         if covered is not None and covered != self._length:
             raise UsageError(
-                f"attention_mask covers {covered} tokens, input_ids {self._length}: give the whole text as input_ids"
+                f"attention_mask covers {covered} tokens, input_ids {self._length}: give the whole text"
             )
 
     def _room(self, model: Any) -> int:

@@ -24,10 +24,9 @@ class KeptBack(NamedTuple):
 
 
 def kept_back(input_ids: Tensor) -> KeptBack:
-    """Look up what the call of ``model.generate`` that calls us with these ids does not hand on. transformers
-    hands a callable only arguments that its own sampling method does not know; the rest, such as the streamer, is
-    only in generate's own frame, known by its code and its very tensor of ids. Called by hand there is no such
-    frame."""
+    """Look up what the call of ``model.generate`` that calls us with these ids does not hand on: arguments that
+    its own sampling method knows, such as the streamer. They are only in generate's own frame, known by its code
+    and its very tensor of ids; where a callable is called by hand there is none."""
     code = getattr(GenerationMixin.generate, "__wrapped__", GenerationMixin.generate).__code__
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not code:

@@ -14,9 +14,8 @@ from draftwood.contracts import Processor
 
 
 class Recorder:
-    """Keeps what each token of one text was chosen from, as the first and the last of its processors: one
-    float32[1, vocab] per token in ``logits`` (before) and ``scores`` (after them); None where they were not asked
-    for."""
+    """Keeps what each token of one text was chosen from, as the first and the last of its processors: a float32[1,
+    vocab] per token in ``logits`` (before) and ``scores`` (after them); None where not asked for."""
 
     def __init__(self, device: torch.device, *, logits: bool, scores: bool) -> None:
         self._device = device
