@@ -1,4 +1,4 @@
-"""A record of a model, taken when a target is made of it, to notice later changes.
+"""A record of a model, taken when a target is made of it, to notice later changes, and a key of its kind.
 
 A shadow shares the model's tensors but has its own module dictionaries and configurations, so it misses a switched
 adapter, a replaced activation, number, hook, forward or tensor. `Seen` records those, and the functions of the
@@ -11,14 +11,18 @@ import copy
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 from weakref import ref
 
+import torch
 import torch.nn.modules.module as hooks
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
+
+from draftwood.models.machine import machine
 
 _UNREAD = frozenset({"training", "generation_config", "generate", "_backward_hooks", "_backward_pre_hooks"})
 """Attributes of modules that no pass of ours reads."""
@@ -186,3 +190,27 @@ def _code_trait(code: CodeType | None) -> bytes:
     constants = [_code_trait(it) if isinstance(it, CodeType) else _trait(it) for it in code.co_consts]
     facts = (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, constants)
     return hashlib.sha256(repr((facts, code.co_flags, code.co_argcount)).encode()).digest()
+
+
+_VERSIONED = ("draftwood", "torch", "transformers", "peft", "accelerate", "numpy")
+
+
+def trial_key(model: Any, *, packed: bool) -> str | None:
+    """Return the key of a model's trial, or None where the model holds code of unknown effect. It covers the
+    model's `traits`, packing, versions of the libraries, code of this engine, processor, instruction set, device
+    and threads, but not the values of weights: the brief trial at each start finds a way that fails with some."""
+    known = traits(model)
+    if known is None:
+        return None
+    device = model.get_input_embeddings().weight.device.type
+    versions = [(name, getattr(sys.modules.get(name), "__version__", None)) for name in _VERSIONED]
+    runs = (machine(device), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())
+    facts = (known.hex(), packed, _engine(), sys.version, versions, runs)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+@cache
+def _engine() -> str:
+    """Return a digest of this engine's own source files."""
+    files = sorted(Path(__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()

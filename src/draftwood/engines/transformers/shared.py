@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.pack import Content, digest
-from draftwood.engines.transformers.seen import Seen
+from draftwood.engines.transformers.seen import Seen, trial_key
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.engines.transformers.trial_key import trial_key
 from draftwood.errors import UnsupportedModelError, UsageError
 from draftwood.models import trials
 from draftwood.models.busy import is_crowded, waits_passively
