@@ -88,7 +88,7 @@ def telling(steps: Sequence[Step]) -> int | None:
 
     Trees with branches come before chains, longer accepted paths before shorter ones.
     """
-    from draftwood.measure.explain.tree import Tree
+    from draftwood.measure.explain.account import Tree
 
     best = (False, False, -1), 0
     for position, step in enumerate(steps, start=1):

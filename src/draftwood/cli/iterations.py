@@ -57,7 +57,7 @@ def iterations(steps: Sequence[Step], drafters: Sequence[str]) -> list[Iteration
 
 
 def _iteration(step: Step, sources: set[int]) -> Iteration:
-    from draftwood.measure.explain.tree import Tree
+    from draftwood.measure.explain.account import Tree
 
     tree = Tree.of(step)
     nodes: list[int] = []

@@ -8,7 +8,7 @@ from typing import Any
 from draftwood.contracts import Sampling, Target
 from draftwood.decoding.sequence import common_prefix
 from draftwood.measure.bench.table import PLAIN
-from draftwood.measure.records.records import Answer, Records
+from draftwood.measure.records.records import Answer, Records, grouped_by
 from draftwood.measure.ties import first_difference
 
 
@@ -18,9 +18,7 @@ def differences(records: Records, target: Target | None, dtype: str) -> Iterator
     near-tie is; None for other weights or noise (llama.cpp, transformers' sampling), truncated or penalised
     sampling."""
     known = {record["answer"] for record in records.of_kind("difference")}
-    by_prompt: dict[tuple[str, str], list[Answer]] = {}
-    for answer in records.answers:
-        by_prompt.setdefault((answer.task, answer.name), []).append(answer)
+    by_prompt = grouped_by(records.answers, lambda a: (a.task, a.name))
     seen: set[tuple[str, str, str, tuple[int, ...]]] = set()
     for answer in records.answers:
         truth = _truth(by_prompt[answer.task, answer.name], answer)

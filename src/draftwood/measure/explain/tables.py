@@ -8,8 +8,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from draftwood.measure.explain.account import Account
-from draftwood.measure.explain.tree import Tree
+from draftwood.measure.explain.account import Account, Tree
 from draftwood.step import Step
 
 _TOPS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

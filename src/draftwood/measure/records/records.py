@@ -13,16 +13,19 @@ A profile is such a file too, with records of its own (``pass``, ``prefill``, ..
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from draftwood.contracts import Sampling
 from draftwood.decoding.request import Emission
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.records.lines import read_lines, warn_of_torn
 from draftwood.step import MODEL, Step
+
+T = TypeVar("T")
+K = TypeVar("K")
 
 FORMAT = 1
 OF_THE_PROMPT = ("prompt_ids", "prompt_pieces")
@@ -123,6 +126,14 @@ class Records:
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """Other records of one kind."""
         return [record for record in self.others if record.get("row") == kind]
+
+
+def grouped_by(things: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return key -> its members, both in the order of first appearance."""
+    found: dict[K, list[T]] = {}
+    for thing in things:
+        found.setdefault(key(thing), []).append(thing)
+    return found
 
 
 def sampling_said(sampling: Sampling) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from draftwood.engines.replay import MAX_ID
 from draftwood.errors import RecordError, VocabularyError
 from draftwood.measure.records.lines import read_lines, write_whole
-from draftwood.measure.records.records import header
+from draftwood.measure.records.records import grouped_by, header
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
 
@@ -114,7 +114,4 @@ def _ids(line: Mapping[str, Any], which: str, tokenizer: Any) -> list[int]:
 
 def grouped(traces: Iterable[Trace]) -> Iterator[tuple[str, list[Trace]]]:
     """Yield each task with its traces, in the order of the file."""
-    tasks: dict[str, list[Trace]] = {}
-    for trace in traces:
-        tasks.setdefault(trace.task, []).append(trace)
-    yield from tasks.items()
+    yield from grouped_by(traces, lambda trace: trace.task).items()

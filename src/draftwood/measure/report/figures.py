@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from draftwood.measure.records.records import Answer, Records
+from draftwood.measure.records.records import Records, grouped_by
 from draftwood.measure.records.timing import kept
 from draftwood.measure.records.timing import rates as rates_of
 from draftwood.measure.report.standings import OURS, Row, Standings
@@ -80,13 +80,11 @@ def _dots(row: Row, scale: Scale, looped: set[tuple[str, str]]) -> Iterator[dict
 
 def positions(standings: Standings, records: Records) -> list[dict[str, Any]]:
     """Return per task and arm how often each position of the draft was accepted, (rate, drafts) each."""
-    grouped: dict[tuple[str, str], list[Answer]] = {}
-    for answer in records.answers:
-        grouped.setdefault((answer.task, answer.arm), []).append(answer)
+    arms = grouped_by(records.answers, lambda a: (a.task, a.arm))
     found = []
     for row in _rows(standings):
         if row["draft_coverage"] and row["acceptance_by_position"]:
-            depths = [s.depth for a in grouped[row["task"], row["drafter"]] for s in a.steps if s.drafted]
+            depths = [s.depth for a in arms[row["task"], row["drafter"]] for s in a.steps if s.drafted]
             reached = [sum(depth > i for depth in depths) for i in range(max(depths))]
             found.append(row | {"bars": list(zip(row["acceptance_by_position"], reached, strict=True))})
     return found

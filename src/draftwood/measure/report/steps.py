@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from draftwood.measure.explain.account import Account, accounts
-from draftwood.measure.explain.tree import Tree
+from draftwood.measure.explain.account import Account, Tree, accounts
 from draftwood.measure.explain.why import words
 from draftwood.measure.records.records import Answer
 from draftwood.measure.report.markup import clean
