@@ -10,7 +10,7 @@ import pytest
 from draftwood.api.learned import learned
 from draftwood.api.setup import Setup
 from draftwood.contracts import Sampling
-from draftwood.engines.peers import PeerAnswer
+from draftwood.engines.peer import PeerAnswer
 from draftwood.errors import PromptError, UsageError
 from draftwood.measure.bench.arms import OurArm, PeerArm
 from draftwood.measure.bench.differences import differences

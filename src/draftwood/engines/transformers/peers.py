@@ -12,7 +12,7 @@ from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
 from draftwood.contracts import Sampling
-from draftwood.engines.peers import PeerAnswer, PeerName
+from draftwood.engines.peer import PeerAnswer, PeerName
 from draftwood.errors import UsageError
 from draftwood.models.quiet import quiet_transformers
 
@@ -37,7 +37,7 @@ class Clock(BaseStreamer):
 
 
 class TransformersPeer:
-    """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peers.Peer`. After each answer the
+    """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peer.Peer`. After each answer the
     model is as it was before. Raises `UsageError` for an early exit that is not before the last layer."""
 
     engine = "transformers"

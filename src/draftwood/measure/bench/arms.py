@@ -12,7 +12,7 @@ from draftwood.api.user_texts import UserTexts, detached
 from draftwood.contracts import Planner
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
-from draftwood.engines.peers import Peer
+from draftwood.engines.peer import Peer
 from draftwood.measure.records.records import Answer
 
 
