@@ -12,7 +12,7 @@ from tests.engines.tiny import build
 from transformers import DynamicCache
 
 import draftwood
-from draftwood.engines.transformers.plugin.record import Recorder
+from draftwood.engines.transformers.plugin.call import Recorder
 
 
 @pytest.fixture(scope="module")

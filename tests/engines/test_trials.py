@@ -11,7 +11,7 @@ import torch
 
 import draftwood
 from draftwood.engines.transformers import selftest, shared
-from draftwood.engines.transformers.trial_key import trial_key
+from draftwood.engines.transformers.seen import trial_key
 from draftwood.models import trials
 from tests.engines.tiny import FAMILIES, build
 
@@ -111,7 +111,7 @@ def test_the_key_tells_models_apart_and_is_the_same_in_every_process():
     assert trial_key(build("llama"), packed=False) != keys["llama"]
     assert trial_key(build("llama").bfloat16(), packed=True) != keys["llama"]
     program = (
-        "from tests.engines.tiny import build; from draftwood.engines.transformers.trial_key import trial_key; "
+        "from tests.engines.tiny import build; from draftwood.engines.transformers.seen import trial_key; "
         "print(trial_key(build('llama'), packed=True))"
     )
     told = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -14,8 +14,7 @@ from draftwood.engines.peer import PeerAnswer
 from draftwood.errors import PromptError, UsageError
 from draftwood.measure.bench.arms import OurArm, PeerArm
 from draftwood.measure.bench.differences import differences
-from draftwood.measure.bench.run import Bench, BenchSettings
-from draftwood.measure.bench.sustain import Sustained, sustain
+from draftwood.measure.bench.run import Bench, BenchSettings, Sustained, sustain
 from draftwood.measure.bench.table import geometric_mean, table
 from draftwood.measure.prompt_files import Job
 from draftwood.measure.records.records import Answer, Records, header, read_records

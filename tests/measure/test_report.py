@@ -20,9 +20,8 @@ from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.report.build import build, write
 from draftwood.measure.report.markup import clean
 from draftwood.measure.report.material import gather
-from draftwood.measure.report.origins import Origin, Text
 from draftwood.measure.report.standings import Standings
-from draftwood.measure.report.steps import Pieces, StepData
+from draftwood.measure.report.steps import Origin, Pieces, StepData, Text
 from draftwood.step import SourceStep, Step
 
 SETTINGS = {"model": "toy", "dtype": "float32", "threads": 2, "planner": "fixed:4", "max_new_tokens": 8, "seed": 0}

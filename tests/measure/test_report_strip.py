@@ -9,8 +9,8 @@ import pytest
 
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
+from draftwood.measure.report.answers import CELLS, strip
 from draftwood.measure.report.build import build
-from draftwood.measure.report.strip import CELLS, strip
 from draftwood.step import SourceStep, Step
 
 NAMES = ["suffix", "ngram"]

@@ -187,7 +187,7 @@ class _Run:
 
     def sustain(self, work: Bench, job: Job, seconds: float, bar: Any) -> bool:
         """Repeat one answer; returns whether it was interrupted."""
-        from draftwood.measure.bench.sustain import Sustained, sustain
+        from draftwood.measure.bench.run import Sustained, sustain
 
         found: list[Sustained] = []
         with screen.CtrlC() as stop:

@@ -12,7 +12,6 @@ from draftwood.cli import measuring, options, screen
 from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.options import Given, Loaded
 from draftwood.cli.screen import number, percent
-from draftwood.measure.explain.tree import Tree
 
 if TYPE_CHECKING:
     from draftwood.measure.compare import Comparison
@@ -86,6 +85,8 @@ def _show_step(loaded: Loaded, prompt: Prompt) -> None:
 
 def telling(steps: Sequence[Step]) -> int | None:
     """Return the number, from 1, of the step with the most branched tree, then longest accepted path, if any."""
+    from draftwood.measure.explain.account import Tree
+
     best = (False, False, -1), 0
     for position, step in enumerate(steps, start=1):
         tree = Tree.of(step)

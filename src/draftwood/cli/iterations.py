@@ -17,7 +17,6 @@ from draftwood.cli import options, screen
 from draftwood.cli.render import count, styles
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
-from draftwood.measure.explain.tree import Tree
 from draftwood.step import Step
 
 NAME = "jacobi"
@@ -47,6 +46,8 @@ def iterations(steps: Sequence[Step], drafters: Sequence[str]) -> list[Iteration
 
 
 def _iteration(step: Step, sources: set[int]) -> Iteration:
+    from draftwood.measure.explain.account import Tree
+
     tree = Tree.of(step)
     if tree is None:
         return Iteration((), 0, step.emitted)

@@ -14,35 +14,18 @@ from draftwood.contracts import Sampling
 
 @dataclass(slots=True)
 class PeerAnswer:
-    """What a peer wrote, and when.
+    """What a peer wrote, and when."""
 
-    Attributes
-    ----------
-    ids
-        New tokens only, the end token included.
-    arrivals
-        ``(tokens so far, seconds since the call)``, rising; the first entry is after reading the prompt, each
-        further one after a pass. A peer that does not report passes has two: the first token and the last.
-    prefill_s
-        Seconds until the first entry.
-    decode_s
-        Seconds from there to the last token.
-    drafted, accepted
-        Draft tokens scored and accepted, in decode passes only; None where the peer does not report them.
-    passes
-        Passes of the model after the one that read the prompt; None where the peer does not report them.
-    text
-        The text, where the peer returns it too.
-    """
-
-    ids: list[int]
+    ids: list[int]  # new tokens only, the end token included
+    # (tokens so far, seconds since the call): first after reading the prompt, then after each pass;
+    # a peer that does not report passes has two: the first token and the last.
     arrivals: list[tuple[int, float]]
-    prefill_s: float
-    decode_s: float
-    drafted: int | None = None
+    prefill_s: float  # seconds until the first entry
+    decode_s: float  # seconds from there to the last token
+    drafted: int | None = None  # draft tokens scored in decode passes, and accepted; None: not reported
     accepted: int | None = None
-    passes: int | None = None
-    text: str | None = None
+    passes: int | None = None  # after the one that read the prompt; None where not reported
+    text: str | None = None  # where the peer returns it too
 
 
 class Peer(Protocol):
@@ -52,10 +35,8 @@ class Peer(Protocol):
     engine: str
 
     def answer(self, ids: Sequence[int], limit: int, *, end_ids: frozenset[int], sampling: Sampling) -> PeerAnswer:
-        """Write at most ``limit`` tokens after the prompt ``ids``, up to the first of ``end_ids``.
-
-        Raises `UsageError` for a sampling that the engine does not have.
-        """
+        """Write at most ``limit`` tokens after the prompt ``ids``, up to the first of ``end_ids``; `UsageError`
+        for a sampling that the engine does not have."""
         ...
 
     def close(self) -> None:

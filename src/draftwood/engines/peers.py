@@ -1,8 +1,5 @@
-"""Names of peers, other engines' own ways to write: ``transformers:lookup:tokens=3,llama.cpp:ngram-mod``.
-
-Names are comma separated, options follow after colons; ``transformers:all``, ``llama.cpp:all`` and ``all`` stand
-for several.
-"""
+"""Names of peers, other engines' own ways to write: ``transformers:lookup:tokens=3,llama.cpp:ngram-mod``. Options
+follow after colons; ``transformers:all``, ``llama.cpp:all`` and ``all`` stand for several."""
 
 from __future__ import annotations
 
@@ -38,36 +35,18 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 
 def peer_names(spec: str) -> list[PeerName]:
-    """Return the peers that ``spec`` lists, groups expanded and each once, without loading anything.
-
-    Raises
-    ------
-    UnknownNameError
-        An engine, a method or an option that does not exist.
-    UsageError
-        An option without a value, given twice, or no whole number from 1.
-    """
+    """Return the peers that ``spec`` lists, groups expanded and each once, without loading anything. Raises
+    `UnknownNameError` for an unknown name or option, `UsageError` for an option that is no number from 1 or given
+    twice."""
     typed = [name.strip() for name in spec.split(",")]
     return [_parse(name) for name in dict.fromkeys(n for t in typed for n in GROUPS.get(t, (t,)))]
 
 
 def load_peers(spec: str, model: Any, tokenizer: Any, model_name: str, threads: int | None) -> list[Peer]:
-    """Return the peers that ``spec`` lists, comma separated; llama.cpp starts at its first answer.
-
-    Parameters
-    ----------
-    model, tokenizer
-        Of transformers. Its peers write with this very model, on torch's threads.
-    model_name
-        Where the model came from: there llama.cpp's GGUF file of the same weights is looked for.
-    threads
-        Of llama.cpp's passes; None leaves the number to llama.cpp.
-
-    Raises
-    ------
-    UnknownNameError, UsageError
-        As `peer_names`; early exit behind the last layer; xllamacpp or a GGUF file is missing.
-    """
+    """Return the peers that ``spec`` lists; llama.cpp starts at its first answer, on ``threads`` threads (None:
+    its own choice), with the GGUF file of ``model_name``; transformers' peers write with ``model``. Raises as
+    `peer_names`, and `UsageError` if early exit is behind the last layer or xllamacpp or a GGUF file is
+    missing."""
     peers: list[Peer] = []
     for name in peer_names(spec):
         if name.engine == "transformers":

@@ -13,8 +13,7 @@ from draftwood.contracts import Capabilities, Floats, Ints, Watch
 from draftwood.errors import CapabilityError, PromptError
 from draftwood.tree import TokenTree
 
-MAX_ID = (1 << 31) - 1
-"""Token ids lie below this where no tokenizer limits them: trees hold int32."""
+MAX_ID = (1 << 31) - 1  # token ids lie below this where no tokenizer limits them: trees hold int32
 
 Cost = Callable[[int, int], float]
 """``cost(n, context)``: seconds of a pass over ``n`` tokens, the root included, after ``context`` cached ones."""
@@ -35,30 +34,15 @@ class ReplayClock:
 
 
 class ReplayTarget:
-    """One recorded answer, or several that share passes; fulfils `draftwood.contracts.Target`.
-
-    It knows what follows the recorded texts and nothing else: no raw scores, no top-k, no hidden states.
-
-    Parameters
-    ----------
-    prompt, output
-        Recorded token ids.
-    *more
-        Prompt and output of further answers. A prompt that was recorded more than once, and is opened as often,
-        gets its answers in this order.
-    cost, clock
-        Let a pass take ``cost`` on this clock, that of all its tokens at the longest context.
-    """
+    """Recorded answers, each a prompt and an output, that share passes; a `Target`. It knows what follows the
+    recorded texts and nothing else: no raw scores, top-k or hidden states. A prompt recorded several times gets
+    its answers in order. With ``cost`` a pass takes, on ``clock``, that of all its tokens at the longest
+    context."""
 
     def __init__(
-        self,
-        prompt: Sequence[int],
-        output: Sequence[int],
-        *more: tuple[Sequence[int], Sequence[int]],
-        vocab_size: int = MAX_ID,
-        cost: Cost | None = None,
-        clock: ReplayClock | None = None,
-    ) -> None:
+        self, prompt: Sequence[int], output: Sequence[int], *more: tuple[Sequence[int], Sequence[int]],
+        vocab_size: int = MAX_ID, cost: Cost | None = None, clock: ReplayClock | None = None,
+    ) -> None:  # fmt: skip
         self._records = [(list(asked), [*asked, *answered]) for asked, answered in ((prompt, output), *more)]
         self._cost, self._clock = cost, clock
         longest = max(len(text) for _, text in self._records)

@@ -23,10 +23,8 @@ _C5, _C6 = np.float32(1 / 120), np.float32(1 / 720)  # e**f for |f| below 0.35: 
 def top_k(
     scores: NDArray[np.float32], bits: NDArray[np.int32], ids: NDArray[np.int32], chances: NDArray[np.float32]
 ) -> None:
-    """Fill ``ids`` and ``chances`` [rows, k], best first, of equals the lowest id first.
-
-    ``bits`` are the scores' own bits. A row with a NaN or infinity, or with nothing but -infinity, has chances 0.
-    """
+    """Fill ``ids`` and ``chances`` [rows, k], best first, of equals the lowest id first; ``bits`` are the scores'
+    own bits. A row with a NaN or infinity, or with nothing but -infinity, has chances 0."""
     rows, vocab = scores.shape
     k, blocks = ids.shape[1], (vocab + BLOCK - 1) // BLOCK
     most = np.empty(blocks, np.int32)

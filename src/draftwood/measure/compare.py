@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -13,9 +13,7 @@ from draftwood.api.prompts import Prompt, as_ids
 from draftwood.api.setup import DrafterSpec, Setup
 from draftwood.api.stream import Stream, stream
 from draftwood.api.text import Piece
-from draftwood.api.text_input import Prediction, Text
-from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, detached
-from draftwood.contracts import Planner
+from draftwood.api.user_texts import UserTexts, detached
 from draftwood.decoding.sequence import common_prefix
 from draftwood.errors import UsageError
 from draftwood.measure.ties import first_difference
@@ -72,55 +70,26 @@ class Comparison:
 
 
 def compare(
-    model: Any,
-    prompt: Prompt,
-    *,
-    tokenizer: Any = None,
-    drafters: DrafterSpec = "default",
-    planner: str | Planner = DEFAULT_PLANNER,
-    rounds: int = 2,
-    seed: int | None = None,
-    into: Comparison | None = None,
+    model: Any, prompt: Prompt, *, rounds: int = 2, into: Comparison | None = None,
     on_round: Callable[[str, int], None] = lambda _arm, _round: None,
-    on_piece: Callable[[Piece], None] = lambda _piece: None,
-    prediction: Prediction | None = None,
-    memory: MemoryGiven | None = None,
-    corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
-    context: Text | Sequence[Text] | None = None,
-    **settings: Any,
-) -> Comparison:
-    """Write one answer with and without drafting, by turns.
+    on_piece: Callable[[Piece], None] = lambda _piece: None, **settings: Any,
+) -> Comparison:  # fmt: skip
+    """Write one answer with and without drafting, by turns, after a few untimed tokens. Drafted begins the first
+    round, plain the next, and so on, so that a machine that slows down or speeds up favours neither.
 
-    The first round begins with the drafted arm, the next with the plain one, and so on, so that a machine that
-    slows down or speeds up favours neither. A few untimed tokens come first.
-
-    Parameters
-    ----------
-    model, prompt, tokenizer, drafters, planner, seed, **settings
-        As in `draftwood.generate`; both arms get the same seed.
-    prediction, memory, corpus, context
-        As there, for the drafted arm. A memory file is read again for every run and never saved; otherwise a run
-        would copy the answer of the one before.
-    rounds
-        Runs of each arm.
-    into
-        Filled while the rounds go on, so that an interrupt loses nothing.
-    on_round
-        Called before each run with the arm (``"plain"`` or ``"drafted"``) and the number of the round.
-    on_piece
-        Called with the pieces of the first drafted run.
-
-    Raises
-    ------
-    UsageError
-        For less than one round, and whatever `draftwood.generate` raises.
+    ``into`` is filled while the rounds go on, so that an interrupt loses nothing. ``on_round`` is called before
+    each run with the arm (``"plain"`` or ``"drafted"``) and the round, ``on_piece`` with the pieces of the first
+    drafted run. Settings are those of `draftwood.generate`; both arms get the same seed. A memory file is read
+    again for every run and never saved. Raises what `generate` raises, and `UsageError` for less than one round.
     """
     if rounds < 1:
         raise UsageError(f"rounds is {rounds}: it must be at least 1")
     result = Comparison() if into is None else into
-    sources = UserTexts(prediction, memory, corpus, context)
-    setup = Setup(model, tokenizer, drafters, planner, sources)
-    settings["seed"] = secrets.randbits(32) if seed is None else seed
+    sources = UserTexts(*(settings.pop(name, None) for name in ("prediction", "memory", "corpus", "context")))
+    tokenizer, drafters = settings.pop("tokenizer", None), settings.pop("drafters", "default")
+    setup = Setup(model, tokenizer, drafters, settings.pop("planner", DEFAULT_PLANNER), sources)
+    if settings.get("seed") is None:
+        settings["seed"] = secrets.randbits(32)
     ids = as_ids(prompt, setup.tokenizer)
     arms = ("drafted", "plain")
 
@@ -129,7 +98,7 @@ def compare(
         if not setup.drafters:
             return ()
         fresh = Setup(setup.model, setup.tokenizer, drafters, setup.planner, sources)
-        return detached(fresh.predicting(prediction) or fresh.drafters)
+        return detached(fresh.predicting(sources.prediction) or fresh.drafters)
 
     def run(arm: str, text: list[int], **changed: Any) -> Stream:
         options = {"tokenizer": setup.tokenizer, **settings, **changed}

@@ -1,9 +1,8 @@
 """How far another way of computing differs from plain decoding: another rule, another precision, a wide pass.
 
-At each position of a text the distributions of the next token are compared: the Kullback-Leibler divergence
-KL(plain || other) = sum over tokens of p log(p / q), in nats (Kullback and Leibler, "On Information and
-Sufficiency", 1951), and the perplexity of the text under each. Distributions are softmax of the raw scores, before
-temperature and truncation: a token that only one side truncates would make the divergence infinite.
+At each position the distributions of the next token, softmax of the raw scores before temperature and truncation,
+are compared: KL(plain || other) = sum over tokens of p log(p / q), in nats (Kullback and Leibler, "On Information
+and Sufficiency", 1951), and the perplexity of the text under each.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.api.prompts import Prompt, as_ids
-from draftwood.api.setup import DrafterSpec, Setup
-from draftwood.contracts import Ended, Floats, Noise, Planner, Rule, RuleSession, Scores, Target, Verdict
+from draftwood.api.setup import Setup
+from draftwood.contracts import Ended, Floats, Noise, Rule, RuleSession, Scores, Target, Verdict
 from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
@@ -127,48 +126,24 @@ def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
 
 
 def drift(
-    model: Any,
-    prompt: Prompt,
-    *,
-    other: Any = None,
-    tokenizer: Any = None,
-    drafters: DrafterSpec = "default",
-    planner: str | Planner = DEFAULT_PLANNER,
-    rule: Rule | None = None,
-    into: Drift | None = None,
-    on_token: Callable[[int], None] = lambda _tokens: None,
-    **settings: Any,
-) -> Drift:
+    model: Any, prompt: Prompt, *, other: Any = None, rule: Rule | None = None, into: Drift | None = None,
+    on_token: Callable[[int], None] = lambda _tokens: None, **settings: Any,
+) -> Drift:  # fmt: skip
     """Compare plain decoding with drafted decoding, with another rule, or with another model.
 
-    Without ``other`` the drafted loop writes an answer; the scores of its wide passes, from which each token was
-    taken, are compared with those of single-token passes over the same text. With ``other`` plain decoding by
-    ``model`` writes an answer, and ``other`` reads the same tokens, one per pass.
-
-    Parameters
-    ----------
-    model, prompt, tokenizer, drafters, planner, **settings
-        As in `draftwood.generate`; logits processors and stop strings are not taken.
-    other
-        Another model or `Target` of the same vocabulary, such as the same model in another precision; drafters,
-        planner and rule are then not used.
-    rule
-        Turns scores into tokens in the drafted loop; by default the exact one. For a lossy rule the KL shows
-        rounding alone; its own effect shows in the perplexity of its text and in ``equal_share``.
-    into
-        Filled token by token, so that an interrupt loses nothing.
-    on_token
-        Called with the number of tokens compared so far.
-
-    Raises
-    ------
-    UsageError
-        If the vocabularies differ, for settings that are not taken, and whatever `draftwood.generate` raises.
+    Without ``other`` the drafted loop writes an answer by ``rule`` (None: the exact one); the scores of its wide
+    passes are compared with those of single-token passes over the same text. With ``other``, a model or `Target`
+    of the same vocabulary, plain decoding by ``model`` writes and ``other`` reads, one token per pass. ``into`` is
+    filled token by token; ``on_token`` gets the number of tokens so far. Settings are those of
+    `draftwood.generate`. Raises what that raises, and `UsageError` if vocabularies differ or for logits processors
+    and stop strings.
     """
     result = Drift() if into is None else into
     if refused := {"logits_processor", "stop"} & {name for name, given in settings.items() if given is not None}:
         raise UsageError(f"drift does not take {' or '.join(sorted(refused))}: leave it out")
-    setup = Setup(model, tokenizer, "none" if other is not None else drafters, planner)
+    drafters = settings.pop("drafters", "default") if other is None else "none"
+    planner = settings.pop("planner", DEFAULT_PLANNER)
+    setup = Setup(model, settings.pop("tokenizer", None), drafters, planner)
     request = setup.request(as_ids(prompt, setup.tokenizer), **settings)
     request.check(setup.target.capabilities)
     recording = _RecordingRule(rule if rule is not None and other is None else SampleAndMatch())
@@ -187,9 +162,7 @@ def _other_target(setup: Setup, other: Any) -> Target:
     target = Setup(other, setup.tokenizer, "none", "fixed:0").target
     sizes = setup.target.capabilities.vocab_size, target.capabilities.vocab_size
     if sizes[0] != sizes[1]:
-        raise UsageError(
-            f"vocabularies of {sizes[0]} and {sizes[1]} tokens cannot be compared: give one model twice"
-        )
+        raise UsageError(f"vocabularies of {sizes[0]} and {sizes[1]} tokens differ: give one model twice")
     return target
 
 

@@ -1,7 +1,4 @@
-"""The probe: decodes plainly while a drafter proposes one token at each step, and counts how many were right.
-
-Its words are those of source document 0: targets, proposals, accepted.
-"""
+"""The probe: decodes plainly while a drafter proposes one token at each step, and counts how many were right."""
 
 from __future__ import annotations
 
@@ -100,18 +97,7 @@ class SilentPlanner:
 
 def probe(target: Target, drafter: DrafterSpec, request: Request, answer: Answer) -> Answer:
     """Decode one request plainly and note in each step's trace whether the drafter's proposal was ``right``.
-
-    Parameters
-    ----------
-    target
-        A model, or a recorded answer.
-    drafter
-        One drafter.
-    request
-        What to write.
-    answer
-        Filled while decoding goes on, so that an interrupt loses nothing.
-    """
+    ``answer`` is filled while decoding goes on, so that an interrupt loses nothing."""
     drafters = load_drafters(drafter)
     answer.drafters = [d.name for d in drafters]
     answer.prompt_ids = list(request.prompt)

@@ -47,11 +47,9 @@ def task_jobs(names: str, limit: int | None = None) -> list[Job]:
 
 
 def read_prompts(path: Path) -> list[Job]:
-    """Read prompts: JSONL by the file's ending, else text with one prompt per block between blank lines.
-
-    A line holds ``prompt`` (text) or ``messages``, and may hold ``task``, ``name``, ``temperature`` and ``top_p``.
-    Raises `PromptError` for a file or a line without a prompt, `UsageError` or `RecordError` for unreadable files.
-    """
+    """Read prompts: JSONL by the file's ending, else text with one prompt per block between blank lines. A line
+    holds ``prompt`` (text) or ``messages``, and may hold ``task``, ``name``, ``temperature`` and ``top_p``. Raises
+    `PromptError` for a file or a line without a prompt, `UsageError` or `RecordError` for unreadable files."""
     if not (compressed(path) or path.suffix in (".jsonl", ".json", ".ndjson")):
         blocks = re.split(r"\n[ \t]*\n", _text(path))
         jobs = [Job(path.stem, f"block {i}", b.strip("\n")) for i, b in enumerate(blocks, 1) if b.strip()]

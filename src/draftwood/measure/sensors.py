@@ -1,9 +1,6 @@
-"""Energy, temperature and processor use over an interval; None for what this machine does not let us read.
-
-The energy of NVIDIA devices comes from nvidia-ml-py where it is installed; that of processors from the kernel's
-powercap files (https://docs.kernel.org/power/powercap/powercap.html), which most systems let only root read. They
-are read here because pyRAPL is no longer maintained and zeus brings pandas, scikit-learn and more processes.
-"""
+"""Energy, temperature and processor use over an interval; None for what this machine does not let us read. The
+energy of NVIDIA devices comes from nvidia-ml-py where it is installed, that of processors from the kernel's
+powercap files (https://docs.kernel.org/power/powercap/powercap.html), which most systems let only root read."""
 
 from __future__ import annotations
 
@@ -15,8 +12,7 @@ from draftwood.planning.policies.sensors import temperature
 
 POWERCAP = Path("/sys/class/powercap")
 
-Counter = tuple[float, float]
-"""Joules so far, and the value at which the counter wraps to 0 (infinity: never)."""
+Counter = tuple[float, float]  # joules so far, and the value at which the counter wraps to 0 (infinity: never)
 
 
 @dataclass(frozen=True, slots=True)

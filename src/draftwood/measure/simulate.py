@@ -1,13 +1,10 @@
-"""Replays recorded answers to count what drafting would have done, without a model.
-
-Drafters, planner, rule and loop are the real ones. If a pass is given a cost, time is simulated too, on a clock
-that the planner sees.
-"""
+"""Replays recorded answers through the real drafters, planner, rule and loop, to count what drafting would have
+done, without a model. If a pass is given a cost, time is simulated too, on a clock that the planner sees."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from draftwood.api.setup import DrafterSpec, affordable
@@ -30,61 +27,39 @@ from draftwood.planning.load import load as load_planner
 from draftwood.verify.exact import SampleAndMatch
 
 
+@dataclass(frozen=True, slots=True)
+class ReplaySettings:
+    """How answers are replayed."""
+
+    vocab_size: int = MAX_ID  # upper bound of the token ids, exclusive
+    cost: Cost | None = None  # seconds of a pass over n tokens at a context length; None: passes take no time
+    curve: CostCurve | None = None  # that the planner knows from the start; None: it learns from its first passes
+    batch: int = 1  # answers of a task that share each pass, which costs as much as the sum of their tokens
+    decode: Decode | None = None  # token ids to text, for policies that read it
+
+
 def simulate(
-    traces: Iterable[Trace],
-    drafters: DrafterSpec = "default",
-    planner: str = "fixed:16",
-    *,
-    vocab_size: int = MAX_ID,
-    cost: Cost | None = None,
-    curve: CostCurve | None = None,
-    batch: int = 1,
-    decode: Decode | None = None,
-    arm: str | None = None,
+    traces: Iterable[Trace], drafters: DrafterSpec = "default", planner: str = "fixed:16", **settings: Any
 ) -> Iterator[Answer]:
-    """Replay answers, yielding each with its steps.
-
-    Within a task, planner and drafters keep what they learn from answer to answer. Each task starts afresh, with
-    what the drafters' files or memories hold; nothing is saved.
-
-    Parameters
-    ----------
-    traces
-        The recorded answers.
-    drafters, planner
-        By name; drafters that need scores are left out of ``"default"``.
-    vocab_size
-        Upper bound of the token ids, exclusive.
-    cost
-        Seconds of a pass over n tokens at a context length; None: passes take no simulated time.
-    curve
-        Cost curve that the planner knows from the start; None: it learns from its first passes.
-    batch
-        Answers of a task that share each pass, which costs as much as the sum of their tokens. A step's seconds
-        are then its sequence's share of the pass and of planning, so that sums hold.
-    decode
-        Token ids to text, for policies that read it.
-    arm
-        Name of this arm in the answers; by default that of the drafters.
-
-    Raises
-    ------
-    CapabilityError
-        If a drafter asks for scores, which a recorded answer does not have.
-    UnknownNameError, UsageError
-        For unknown names, and a batch below 1.
-    """
+    """Replay answers by `ReplaySettings`, yielding each with its steps. Within a task, planner and drafters keep
+    what they learn from answer to answer; each task starts afresh, with what the drafters' files or memories hold;
+    nothing is saved. Raises `CapabilityError` if a drafter asks for scores, which a recorded answer does not have,
+    and `UnknownNameError` or `UsageError` for unknown names and a batch below 1."""
+    how = ReplaySettings(**settings)
+    batch = how.batch
     if batch < 1:
         raise UsageError(f"batch is {batch}: replay at least 1 answer at a time")
-    label = arm if arm is not None else drafters if isinstance(drafters, str) else "drafters"
-    number = 0
+    label, number = drafters if isinstance(drafters, str) else "drafters", 0
     for task, members in grouped(traces):
-        shared, chosen = detached(load_drafters(drafters)), load_planner(planner, Learned(curve=curve), decode)
+        shared = detached(load_drafters(drafters))
+        chosen = load_planner(planner, Learned(curve=how.curve), how.decode)
         for first in range(0, len(members), batch):
             some = members[first : first + batch]
             clock = ReplayClock()
             recorded = [(trace.prompt_ids, trace.output_ids) for trace in some]
-            target = ReplayTarget(*recorded[0], *recorded[1:], vocab_size=vocab_size, cost=cost, clock=clock)
+            target = ReplayTarget(
+                *recorded[0], *recorded[1:], vocab_size=how.vocab_size, cost=how.cost, clock=clock
+            )
             able = affordable(drafters, shared, target.capabilities)
             answers = [
                 Answer(
@@ -136,12 +111,9 @@ def recorded_request(trace: Trace) -> Request:
 
 
 def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dict[str, Any]:
-    """Return the figures of answers of one task, drafter and planner, under the names of docs/words.md.
-
-    ``plain`` are the same answers replayed without drafts in the same batch, if passes have a cost:
-    ``predicted_speedup`` is their decode seconds over those of ``answers``, where drafting and planning take the
-    time that they really took.
-    """
+    """Return the figures of answers of one task, drafter and planner, under the names of docs/words.md. ``plain``
+    are the same answers replayed without drafts, if passes have a cost: ``predicted_speedup`` is their decode
+    seconds over those of ``answers``, where drafting and planning take the time that they really took."""
     found = rates(answers)
     steps = max(1, found.passes)
     seconds = sum(found.seconds.values())

@@ -1,8 +1,6 @@
-"""Where two texts first differ, and whether rounding can explain it.
-
-A wide pass may round differently from a narrow one, so two exact decodings can differ where the two best decision
-scores (logit, or logit / temperature plus noise) are closer than the rounding: a near-tie. Anything else is a bug.
-"""
+"""Where two texts first differ, and whether rounding can explain it: wide and narrow passes round differently, so
+two exact decodings can differ at a near-tie, where the two best decision scores (logit, or logit / temperature
+plus noise) are closer than the rounding. Anything else is a bug."""
 
 from __future__ import annotations
 

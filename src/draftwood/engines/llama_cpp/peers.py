@@ -1,8 +1,5 @@
 """llama.cpp's own ways to write: plain and its n-gram speculators, through its server in a process beside ours.
-
-We use its HTTP route ``/completion``, which alone takes and returns token ids; the Python binding has routes for
-text only. Times are the server's own; streaming every token costs it one or two percent on two cores.
-"""
+Its route ``/completion`` alone takes token ids. Times are its own; streaming each token costs a percent or two."""
 
 from __future__ import annotations
 
@@ -20,11 +17,9 @@ from draftwood.engines.peer import PeerAnswer, PeerName
 from draftwood.errors import ModelError, UsageError, VocabularyError
 from draftwood.models.find import gguf_file
 
-_SMALLEST = 2048
-"""Tokens of context that a server has at least; a longer text gets a new one of twice the size."""
+_SMALLEST = 2048  # tokens of context that a server has at least; a longer text gets a new one of twice the size
 
-_PANGRAM = "The quick brown fox jumps over the lazy dog."
-"""Every pre-tokenizer of one vocabulary splits it alike."""
+_PANGRAM = "The quick brown fox jumps over the lazy dog."  # every pre-tokenizer of one vocabulary splits it alike
 
 _WITH_MEMORY = frozenset({"ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"})
 """Methods that keep something from one answer to the next: each answer gets a new server, or a prompt that comes
@@ -32,16 +27,8 @@ again would find its own answer there."""
 
 
 class LlamaCppPeer:
-    """One server of llama.cpp; fulfils `draftwood.engines.peer.Peer`.
-
-    The ids of ``tokenizer``, which is one of transformers, must be the GGUF file's; `draftwood.models.gguf_file`
-    finds that file. ``threads`` is the number per pass; None leaves it to llama.cpp.
-
-    Raises
-    ------
-    UsageError
-        xllamacpp is not installed, or the model has no GGUF file.
-    """
+    """One server of llama.cpp, a `Peer`. The ids of ``tokenizer``, of transformers, must be the GGUF file's;
+    ``threads`` None leaves the number to llama.cpp. Raises `UsageError` if xllamacpp or the file is missing."""
 
     engine = "llama.cpp"
 
@@ -84,11 +71,8 @@ class LlamaCppPeer:
 
 
 class _Server:
-    """llama.cpp's server in a process of its own, on a free local port, closed to everyone without its key.
-
-    In one process torch and llama.cpp would share an OpenMP runtime, whose threads stop spinning for both once
-    together they outnumber the cores: a pass of torch took 32 ms, not 22, a token of llama.cpp 12, not 7.
-    """
+    """llama.cpp's server in a process of its own, on a free local port, closed to everyone without its key. Beside
+    torch in one process both would share an OpenMP runtime, which slows each of them by half."""
 
     def __init__(self, path: str, method: str, context: int, threads: int | None) -> None:
         self._key = secrets.token_hex()
@@ -139,9 +123,7 @@ class _Server:
         """Raise `VocabularyError` where this tokenizer's ids mean something else to the GGUF file."""
         theirs = self.post("/tokenize", {"content": _PANGRAM})[0]["tokens"]
         if theirs != tokenizer(_PANGRAM, add_special_tokens=False)["input_ids"]:
-            raise VocabularyError(
-                f"{self._path} has another vocabulary than the model: give it one of its own weights"
-            )
+            raise VocabularyError(f"{self._path} has another vocabulary than the model: give its own")
 
 
 def _settings_of(name: str, sampling: Sampling) -> dict[str, Any]:

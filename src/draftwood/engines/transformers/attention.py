@@ -1,8 +1,6 @@
 """Attention of one pass over several texts: every row sees its own context and its ancestors, no key is repeated.
-
-The rows of all sessions in a pass form one sequence, so that linear layers read the weights once for all;
-attention is per session, on its slot of the arena. Its name in transformers' registry is used by shadows only.
-"""
+All rows form one sequence, so that linear layers read the weights once; attention is per session, on its arena
+slot."""
 
 from __future__ import annotations
 
@@ -18,10 +16,74 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from draftwood.engines.transformers.attend_batch import BatchAttention
 from draftwood.engines.transformers.cache import Arena
-from draftwood.engines.transformers.pass_rows import PassRows
+from draftwood.engines.transformers.pass_rows import PassRows, padding_mask
 from draftwood.errors import UnsupportedModelError
+
+_WASTE = 2.0
+"""One call over all texts is faster than one for each while it reads at most so many times the keys they need."""
+
+
+class BatchAttention:
+    """Slots ``lo ... hi`` as a batch of equal shape, for layers of this ``window`` and ``device``: shorter texts
+    are padded, keys beyond a row's end are masked."""
+
+    def __init__(self, all_rows: Sequence[PassRows], window: int | None, device: torch.device) -> None:
+        self._all_rows, self._window, self._device = all_rows, window, device
+        slots = [s.slot for s in all_rows]
+        self._lo, self._hi = min(slots), max(slots) + 1
+        self._rows = max(s.rows for s in all_rows)
+        self._end = max(s.offsets[window] + s.rows for s in all_rows)
+        self._even = all(s.rows == self._rows for s in all_rows) and slots == list(range(self._lo, self._hi))
+        place = np.zeros((self._hi - self._lo, self._rows), dtype=np.int64)  # padding repeats row 0 of the pass
+        back = np.empty(sum(s.rows for s in all_rows), dtype=np.int64)
+        for s in all_rows:
+            place[s.slot - self._lo, : s.rows] = np.arange(s.first, s.first + s.rows)
+            start = (s.slot - self._lo) * self._rows
+            back[s.first : s.first + s.rows] = np.arange(start, start + s.rows)
+        self._place = torch.from_numpy(place.reshape(-1)).to(device)
+        self._back = torch.from_numpy(back).to(device)
+        self._masks: dict[tuple[int, torch.dtype], Tensor] = {}
+
+    @staticmethod
+    def pays(all_rows: Sequence[PassRows], window: int | None) -> bool:
+        """Whether one call for all costs less than one for each: little padding, and no prompt."""
+        if len(all_rows) < 2 or any(s.is_plain_prefill(window) for s in all_rows):
+            return False
+        slots = [s.slot for s in all_rows]
+        ends = [s.offsets[window] + s.rows for s in all_rows]
+        rows = max(s.rows for s in all_rows)
+        height = max(slots) + 1 - min(slots)
+        needed = sum(end * s.rows for end, s in zip(ends, all_rows, strict=True))
+        return height * max(ends) * rows <= _WASTE * needed
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
+        """query [heads, rows, dim], a layer's buffers [slots, kv heads, capacity, dim] -> [rows, heads, dim]."""
+        heads, _, dim = query.shape
+        height, kv_heads = self._hi - self._lo, keys.shape[1]
+        groups = heads // kv_heads
+        wide = query if self._even else query.index_select(1, self._place)
+        folded = wide.reshape(kv_heads, groups, height, self._rows, dim).permute(2, 0, 1, 3, 4)
+        out = scaled_dot_product_attention(
+            folded.reshape(height, kv_heads, groups * self._rows, dim),
+            keys[self._lo : self._hi, :, : self._end],
+            values[self._lo : self._hi, :, : self._end],
+            attn_mask=self._mask(groups, query.dtype),
+            scale=scaling,
+        )
+        out = out.view(height, heads, self._rows, -1).transpose(1, 2).reshape(height * self._rows, heads, -1)
+        return out if self._even else out.index_select(0, self._back)
+
+    def _mask(self, groups: int, dtype: torch.dtype) -> Tensor:
+        """Additive mask [height, 1, groups * rows, keys]."""
+        if (groups, dtype) not in self._masks:
+            masks = [padding_mask(self._rows, self._end)] * (self._hi - self._lo)  # of slots in between
+            for s in self._all_rows:
+                masks[s.slot - self._lo] = s.padded_mask(self._window, self._rows, self._end)
+            tensor = torch.from_numpy(np.stack(masks)).to(self._device, dtype)
+            self._masks[groups, dtype] = tensor.repeat(1, groups, 1)[:, None]
+        return self._masks[groups, dtype]
+
 
 ATTENTION = "draftwood_tree"
 
@@ -83,21 +145,11 @@ class Pass:
         return found
 
     def attend(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        window: int | None,
-        *,
-        scaling: float,
-        softcap: float | None = None,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
+        self, query: Tensor, keys: Tensor, values: Tensor, window: int | None, *, scaling: float,
+        softcap: float | None = None, sinks: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """Attend: query [heads, rows, dim] over a layer's buffers, as `store` returns them -> [rows, heads, dim].
-
-        ``window`` is the layer's. ``scaling`` multiplies the scores, ``softcap`` caps them (Gemma 2); ``sinks``
-        has one score per head that goes nowhere (GPT-OSS).
-        """
+        ``softcap`` caps the scores (Gemma 2); ``sinks`` has one score per head that goes nowhere (GPT-OSS)."""
         rows = query.shape[1]
         plain = softcap is None and sinks is None
         if plain and (batched := self._batched(window, keys.device)) is not None:
@@ -116,10 +168,7 @@ class Pass:
         return out.transpose(0, 1)
 
     def through(self, scaling: float, layer: int, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Store and attend, for a pass without transformers' modules.
-
-        query [rows, heads, dim], keys and values [rows, kv heads, dim] -> [rows, heads * dim].
-        """
+        """As `store` and `attend`: q [rows, heads, dim], k and v [rows, kv heads, dim] -> [rows, heads * dim]."""
         buffers = self.store(layer, keys.transpose(0, 1), values.transpose(0, 1))
         window = self.arena.window(layer)
         return self.attend(query.transpose(0, 1), *buffers, window, scaling=scaling).flatten(1)
@@ -154,15 +203,9 @@ class Pass:
 
 
 def _explicit(
-    query: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    *,
-    scaling: float,
-    softcap: float | None,
+    query: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scaling: float, softcap: float | None,
     sinks: Tensor | None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Attention written out, with what the fused kernel lacks; k and v [kv heads, keys, dim]."""
     heads, rows, dim = query.shape
     groups = heads // k.shape[0]
@@ -181,10 +224,8 @@ def _explicit(
 
 
 class PassCache:
-    """The cache in a forward pass of transformers: writes rows in place and returns whole buffers.
-
-    Only our own attention can read those; a model that changes its keys in between fails the self-test.
-    """
+    """The cache in a forward pass of transformers: writes rows in place and returns whole buffers, which only our
+    own attention can read; a model that changes its keys in between fails the self-test."""
 
     is_compileable = False
 
@@ -214,18 +255,11 @@ of long texts, which no self-test sees."""
 
 
 def tree_attention(
-    module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,  # noqa: ARG001  (ours comes from the pass)
-    *,
-    scaling: float | None = None,
-    softcap: float | None = None,
-    s_aux: Tensor | None = None,
-    **others: Any,
-) -> tuple[Tensor, None]:
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor,
+    attention_mask: Tensor | None, **others: Any,  # noqa: ARG001  (ours comes from the pass)
+) -> tuple[Tensor, None]:  # fmt: skip
     """Attend in the pass that runs; query [1, heads, rows, dim], key and value are buffers of `PassCache`."""
+    scaling, softcap, sinks = (others.pop(name, None) for name in ("scaling", "softcap", "s_aux"))
     if unknown := {name for name, value in others.items() if value is not None} - _HARMLESS:
         raise UnsupportedModelError(f"attention with {sorted(unknown)} is not supported")  # for the self-test
     geometry = UNDER_WAY.get()
@@ -234,7 +268,7 @@ def tree_attention(
     window = geometry.arena.window(module.layer_idx)  # type: ignore[arg-type]  # every cached attention has one
     if width is not None and width != window:
         raise UnsupportedModelError(f"a layer looks {width} tokens back and its configuration says {window}")
-    out = geometry.attend(query[0], key, value, window, scaling=factor, softcap=softcap, sinks=s_aux)
+    out = geometry.attend(query[0], key, value, window, scaling=factor, softcap=softcap, sinks=sinks)
     return out[None].contiguous(), None  # some models call view() on it
 
 

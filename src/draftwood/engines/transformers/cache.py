@@ -9,27 +9,16 @@ from torch import Tensor
 
 
 class Arena:
-    """Preallocated keys and values of all layers and slots.
-
-    Per layer two tensors [slots, key-value heads, capacity, dim], made by the first pass, which has their shapes.
-    ``windows`` has the window width of each layer, None for full attention. Layers with a sliding window keep only
-    what the window can still reach: their buffers hold ``window - 1`` committed rows plus one pass of at most
-    ``chunk`` rows (prefill chunk or tree), and are shifted when full.
-
-    Attributes
-    ----------
-    generation
-        How often the buffers have been reallocated.
-    is_padded
-        True where passes are filled up to fixed widths, so that they write more rows than they are given.
-    """
+    """Preallocated keys and values: two tensors [slots, key-value heads, capacity, dim] per layer, made by the
+    first pass. ``windows`` has each layer's window, None for full attention. Layers with a sliding window hold
+    ``window - 1`` committed rows plus one pass of at most ``chunk`` rows, and are shifted when full."""
 
     def __init__(self, windows: Sequence[int | None], *, chunk: int) -> None:
         self.windows, self.chunk = tuple(windows), chunk
         self.capacity = 0
         self.slots = 0
-        self.generation = 0
-        self.is_padded = False
+        self.generation = 0  # how often the buffers have been reallocated
+        self.is_padded = False  # whether passes are filled up to fixed widths, and so write more rows
         self._free: list[int] = []
         self.keys: list[Tensor | None] = [None] * len(self.windows)
         self.values: list[Tensor | None] = [None] * len(self.windows)
@@ -86,11 +75,8 @@ class Arena:
         self._free.append(slot)
 
     def clear(self, slot: int, window: int | None, start: int, end: int | None) -> None:
-        """Fill rows of all layers of this window with zeros, up to the last row where ``end`` is None.
-
-        A kernel multiplies masked rows by zero, and zero times infinity is NaN: rows that belong to no text must
-        be finite.
-        """
+        """Fill rows of all layers of this window with zeros, up to the last row where ``end`` is None: a kernel
+        multiplies masked rows by zero, and zero times infinity is NaN."""
         for tensor, width in zip((*self.keys, *self.values), self.windows * 2, strict=True):
             if width == window and tensor is not None:
                 tensor[slot, :, start:end].zero_()

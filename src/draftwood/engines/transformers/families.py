@@ -7,8 +7,7 @@ from typing import Any
 
 from draftwood.errors import UnsupportedModelError
 
-_UNBOUNDED = 1 << 30
-"""Positions of a model that names no limit (recurrent ones, alibi)."""
+_UNBOUNDED = 1 << 30  # positions of a model that names no limit (recurrent ones, alibi)
 
 
 def text_config(model: Any) -> Any:
@@ -40,10 +39,8 @@ def layer_windows(config: Any) -> list[int | None] | None:
 
 
 def max_positions(config: Any) -> int:
-    """Return the longest text that the model takes, prompt included.
-
-    Rotary embeddings that re-scale themselves beyond some length would change cached keys: there the text ends.
-    """
+    """Return the longest text that the model takes, prompt included; it ends where rotary embeddings would
+    re-scale themselves, which would change cached keys."""
     limits = [
         value
         for name in ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx")
@@ -69,16 +66,10 @@ def refuse_unsupported(model: Any) -> None:
     if config is None or not hasattr(config, "get_text_config"):
         raise UnsupportedModelError(f"{name} is no model of transformers and no Target")
     if getattr(config, "is_encoder_decoder", False):
-        raise UnsupportedModelError(
-            f"{name} is an encoder-decoder model, which draftwood does not run: use a decoder-only model"
-        )
+        raise UnsupportedModelError(f"{name} is an encoder-decoder model: use a decoder-only model")
     if not callable(getattr(model, "generate", None)) or model.get_output_embeddings() is None:
         raise UnsupportedModelError(f"{name} writes no text: load it with AutoModelForCausalLM")
     if config.model_type == "moshi":
-        raise UnsupportedModelError(
-            f"{name} forgets beyond its window what its own mask still shows: use model.generate"
-        )
+        raise UnsupportedModelError(f"{name} forgets what its own mask still shows: use model.generate")
     if getattr(text_config(model), "use_bidirectional_attention", None) is True:
-        raise UnsupportedModelError(
-            f"{name} attends to later tokens (use_bidirectional_attention), so it cannot draft"
-        )
+        raise UnsupportedModelError(f"{name} sees later tokens (use_bidirectional_attention): it cannot draft")

@@ -1,9 +1,8 @@
 """A whole pass of a Llama-like model without transformers' modules in between.
 
-Between two products a narrow pass does many small operations, and each costs more to call than to compute. Here
-they are as few as possible: q, k, v take one product, gate and up another, norms and rotations three to five
-operations, and only the rows asked for reach the head. `lean_parts` reads the model's parts from its modules; the
-caller brings the cache and the attention.
+A narrow pass does many small operations, each of which costs more to call than to compute. Here they are few: q,
+k, v take one product, gate and up another, and only the rows asked for reach the head. `lean_parts` reads the
+model's parts from its modules; the caller brings the cache and the attention.
 """
 
 from __future__ import annotations
@@ -28,24 +27,15 @@ Operation = Callable[[Tensor], Tensor]
 
 
 class LeanDecoder:
-    """A model's forward pass over rows that carry their own positions; made by `lean`.
-
-    Attributes
-    ----------
-    packing : Packing or None
-        Packed copies of the linear layers' weights. None: the pass reads the model's own tensors.
-    scaling : float
-        By which attention must multiply its products of queries and keys.
-    fills : bool
-        True where passes are filled up to one of `WIDTHS`.
-    """
+    """A model's forward pass over rows that carry their own positions; made by `lean`."""
 
     def __init__(self, parts: Parts, packing: Packing | None) -> None:
-        self.packing, self.scaling = packing, parts.scaling
+        self.packing = packing  # None: the pass reads the model's own tensors
+        self.scaling = parts.scaling  # by which attention multiplies its products of queries and keys
         self._embedding, self._rotary = parts.embedding, parts.rotary
         # torch's own products cache kernels by width too, but only in bfloat16.
         half = parts.embedding.device.type == "cpu" and parts.embedding.dtype == torch.bfloat16
-        self.fills = packing is not None or half
+        self.fills = packing is not None or half  # whether passes are filled up to one of `WIDTHS`
         self._norm = _norm(parts.norm, packing)
         self._head = _product((parts.head,), packing)
         self._blocks = [_Block(layer, parts, packing) for layer in parts.layers]
@@ -54,11 +44,8 @@ class LeanDecoder:
 
     @torch.inference_mode()
     def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
-        """Run one pass over tokens ``ids`` int64[n] at these ``positions`` int64[n] of their texts.
-
-        ``attend`` stores a layer's keys and values (rotated, not scaled) and attends over what each row may see.
-        Returns the logits [k, vocab] of ``rows`` int64[k] (None: of all), in the model's number format.
-        """
+        """Run one pass over ``ids`` int64[n] at ``positions`` int64[n]; returns the logits [k, vocab] of ``rows``
+        int64[k] (None: of all). ``attend`` stores a layer's keys and values (rotated, not scaled) and attends."""
         n = len(ids)
         if self.fills and (width := filled(n)) != n:
             ids, positions = fill(ids, width), fill(positions, width)
@@ -90,12 +77,9 @@ def _of_first(n: int, width: int, attend: Attend) -> Attend:
 def lean(
     model: Any, *, packed: bool = True, kept: Mapping[Content, Tensor] = MappingProxyType({})
 ) -> LeanDecoder | None:
-    """Return a lean pass over the weights of ``model`` (or a shadow of it), None where a module is unknown.
-
-    The modules are checked, but not what their ``forward`` does: compare a pass with the model's own before you
-    rely on it. With ``packed`` it runs on packed, merged copies of the weights where processor, number format and
-    free memory allow it; ``kept`` as in `Packing`.
-    """
+    """Return a lean pass over the weights of ``model`` (or a shadow of it), None where a module is unknown. What
+    the modules' ``forward`` does is not checked: compare a pass with the model's own first. With ``packed`` it
+    runs on packed, merged copies of the weights where the machine allows it; ``kept`` as in `Packing`."""
     parts = read_parts(model)
     if parts is None:
         return None

@@ -16,8 +16,7 @@ from draftwood.engines.transformers.families import layer_windows
 from draftwood.engines.transformers.pack import is_plain
 from draftwood.engines.transformers.seen import global_hooks
 
-Norm = tuple[Tensor, float]
-"""Weight and epsilon of a root mean square norm."""
+Norm = tuple[Tensor, float]  # weight and epsilon of a root mean square norm
 
 _PROJECTIONS = {"q_proj", "k_proj", "v_proj", "o_proj"}
 _HEAD_NORMS = {"q_norm", "k_norm"}
@@ -28,8 +27,7 @@ _SCALES = {"scaling", "attention_dropout", "variance_epsilon", "eps", "attention
 """Numbers on a module that we use, or that only training uses; any other one but 1 may be a multiplier."""
 _SETTINGS = ("final_logit_softcapping", "attn_logit_softcapping", "clip_qkv", "logit_scale", "logits_scaling")
 """Settings that a ``forward`` may read from the configuration; the self-test finds those missing here."""
-_KNOWN = ("transformers.", "torch.")
-"""Packages whose classes we imitate."""
+_KNOWN = ("transformers.", "torch.")  # packages whose classes we imitate
 
 
 class _UnknownPartError(Exception):
@@ -149,10 +147,8 @@ def _children(module: Any, names: set[str]) -> None:
 
 
 def _untouched(modules: Iterable[nn.Module]) -> None:
-    """Require classes of transformers or torch with their own forward, and no hooks but transformers' recorders.
-
-    The recorders stay on a model that was once asked for its hidden states, and do nothing in between.
-    """
+    """Require classes of transformers or torch with their own forward, and no hooks but transformers' recorders,
+    which stay on a model that was once asked for its hidden states and do nothing in between."""
     _need(not global_hooks())
     for module in modules:
         _need(type(module).__module__.startswith(_KNOWN))

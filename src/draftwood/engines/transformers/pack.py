@@ -1,10 +1,8 @@
 """Linear layers on weights packed by oneDNN: the time of a narrow pass on a CPU is that of reading the weights.
 
-Packed copies belong to a shadow or a lean pass and go with its target; the user's model keeps its own weights.
-Products round differently from torch's own in the last bits, as those of any kernel do.
-
-A copy is valid until its source changes, and torch does not report writes through ``.data`` or a numpy array. So
-`Packing.is_current` reads and hashes the whole source again whenever a call begins.
+Packed copies belong to a shadow or a lean pass; the user's model keeps its own weights. Products round differently
+from torch's own in the last bits. A copy is valid until its source changes, which torch does not report for writes
+through ``.data`` or numpy: `Packing.is_current` hashes the whole source again whenever a call begins.
 """
 
 from __future__ import annotations
@@ -27,8 +25,7 @@ _MADV_COLLAPSE = 25
 _WORTH = 32 << 20
 """Total bytes below which address translations, and mostly the memory itself, stay in the processor's caches."""
 
-_BATCH = 16
-"""Width for which oneDNN is asked to lay the weights out; other widths run on the same layout."""
+_BATCH = 16  # width for which oneDNN is asked to lay the weights out; other widths run on the same layout
 
 Content = tuple[int, ...]
 """Key of a packed copy: a digest per weight in it, then its input width and a hash of its dtype."""
@@ -36,9 +33,7 @@ Content = tuple[int, ...]
 
 class Packing:
     """Makes products over packed copies of weights and remembers their sources; call `settle` after the last.
-
-    ``kept`` has copies made before (`copies` of another packing), to be used for weights of the same content.
-    """
+    ``kept`` has copies made before (`copies` of another packing), to be used for weights of the same content."""
 
     def __init__(self, kept: Mapping[Content, Tensor] = MappingProxyType({})) -> None:
         self._kept = kept
@@ -46,10 +41,8 @@ class Packing:
         self._sources: dict[int, tuple[Tensor, int]] = {}
 
     def product(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Callable[[Tensor], Tensor]:
-        """Return ``x -> linear(x, weight, bias)`` over one copy, in oneDNN's layout, of all weights [out, in].
-
-        A missing bias counts as zeros.
-        """
+        """Return ``x -> linear(x, weight, bias)`` over one copy of all weights [out, in]; no bias counts as
+        zeros."""
         content = (*map(self._note, weights), weights[0].shape[1], hash(weights[0].dtype))
         packed = self.copies.get(content, self._kept.get(content))
         if packed is None:
@@ -125,11 +118,9 @@ class ReplacedLinear(nn.Module):
 def pack(
     model: nn.Module, kept: Mapping[Content, Tensor] = MappingProxyType({}), *, packed: bool = True
 ) -> Packing | None:
-    """Replace the linear layers of a shadow by packed ones; ``kept`` as in `Packing`.
-
-    Returns what was copied, or None where ``packed``, the machine, the number format or free memory forbid it.
-    Then those in bfloat16 on a CPU get few widths, since torch's own products use oneDNN there, too.
-    """
+    """Replace the linear layers of a shadow by packed ones; ``kept`` as in `Packing`. Returns what was copied, or
+    None where ``packed``, machine, number format or memory forbid it; layers in bfloat16 on a CPU then get few
+    widths."""
     layers = _products(model)
     if not packed or not can_pack([child for *_, child in layers], kept):
         for parent, name, child in layers:
@@ -163,10 +154,8 @@ def is_plain(weight: Any) -> bool:
 
 
 def can_pack(layers: Sequence[nn.Linear], kept: Mapping[Content, Tensor] = MappingProxyType({})) -> bool:
-    """True if processor, number format and free memory allow packed copies of these layers' weights.
-
-    With ``kept`` copies free memory is not checked: the model was packed before, so few copies are new.
-    """
+    """True if processor, number format and free memory allow packed copies of these layers' weights. With ``kept``
+    copies free memory is not checked, as few copies are new."""
     kinds = {(layer.weight.device, layer.weight.dtype) for layer in layers}
     return len(kinds) == 1 and _works(layers[0]) and (bool(kept) or _fits(layers))
 
@@ -206,11 +195,8 @@ def _free_memory() -> int:
 
 
 def collapse(blocks: Iterable[tuple[int, int]]) -> None:
-    """Ask for large pages under these blocks, given as (address, bytes): fewer address translations per pass.
-
-    A pass on a CPU takes a few percent less. By default Linux gives large pages on request only; for memory in use
-    the request is MADV_COLLAPSE (Linux 6.1). Where that is unknown or denied, nothing changes.
-    """
+    """Ask for large pages under these blocks, given as (address, bytes), which makes a pass on a CPU a few percent
+    faster: MADV_COLLAPSE (Linux 6.1); where that is unknown or denied, nothing changes."""
     blocks = list(blocks)
     if sys.platform != "linux" or sum(size for _, size in blocks) < _WORTH:
         return

@@ -10,27 +10,13 @@ from numpy.typing import NDArray
 
 @dataclass(slots=True)
 class PassRows:
-    """The rows of one session in a pass.
+    """The rows of one session in a pass."""
 
-    Attributes
-    ----------
-    slot
-        The session's slot in the arena.
-    positions : int64[rows]
-        Position of each row in the text.
-    among : bool[rows, rows] or None
-        Which of these rows a row sees; None for plain causal order.
-    offsets
-        Per window width (None: full attention) how many cached rows precede these in their buffer.
-    first
-        Where these rows begin in the pass.
-    """
-
-    slot: int
-    positions: NDArray[np.int64]
-    among: NDArray[np.bool_] | None
-    offsets: dict[int | None, int]
-    first: int = 0
+    slot: int  # the session's slot in the arena
+    positions: NDArray[np.int64]  # [rows], in the text
+    among: NDArray[np.bool_] | None  # [rows, rows], which of these rows a row sees; None for plain causal order
+    offsets: dict[int | None, int]  # window width (None: full attention) -> cached rows that precede these
+    first: int = 0  # where these rows begin in the pass
 
     @property
     def rows(self) -> int:

@@ -18,10 +18,8 @@ from draftwood.models.quiet import quiet_transformers
 
 
 class Clock(BaseStreamer):
-    """Notes after each pass how many tokens there are and when, in seconds since it was made.
-
-    ``generate`` puts the prompt first, then one block of tokens per pass.
-    """
+    """Notes after each pass how many tokens there are and when, in seconds since it was made; ``generate`` puts
+    the prompt first, then one block of tokens per pass."""
 
     def __init__(self) -> None:
         self.arrivals: list[tuple[int, float]] = []
@@ -39,11 +37,8 @@ class Clock(BaseStreamer):
 
 
 class TransformersPeer:
-    """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peer.Peer`.
-
-    After each answer, however it ends, the model is as it was before. Raises `UsageError` for an early exit that
-    is not before the last layer.
-    """
+    """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peer.Peer`. After each answer the
+    model is as it was before. Raises `UsageError` for an early exit that is not before the last layer."""
 
     engine = "transformers"
 
@@ -57,9 +52,7 @@ class TransformersPeer:
         elif name.method == "early-exit":
             layers, exit_at = model.config.get_text_config().num_hidden_layers, name.options["early-exit"]
             if exit_at >= layers:
-                raise UsageError(
-                    f"{self.name} leaves too late: the model has {layers} layers, exit before the last"
-                )
+                raise UsageError(f"{self.name} leaves too late: exit before the last of {layers} layers")
             self._settings["assistant_early_exit"] = exit_at
 
     def answer(self, ids: Sequence[int], limit: int, *, end_ids: frozenset[int], sampling: Sampling) -> PeerAnswer:
@@ -113,11 +106,8 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _kept(model: Any) -> Iterator[None]:
-    """Restore the model's generation config and its number of layers.
-
-    ``generate`` takes what its call leaves open from that config. Early exit lowers the number of layers while it
-    drafts, and leaves it lowered where it is interrupted.
-    """
+    """Restore the model's generation config, from which ``generate`` takes what its call leaves open, and its
+    number of layers, which early exit lowers while it drafts and leaves lowered where it is interrupted."""
     config = model.config.get_text_config()
     before, layers = model.generation_config, config.num_hidden_layers
     try:

@@ -17,33 +17,20 @@ from draftwood.errors import DraftwoodError, UsageError
 TorchProcessor = Callable[[Tensor, Tensor], Tensor]
 _PER_ROW = ("encoder_input_ids", "generated_ngrams", "prompt_ignore_length")
 """Attributes of transformers' own processors that have an entry per row or per prompt."""
-Ids = Callable[[NDArray[np.int64]], Tensor]
-"""The committed text as a processor is to see it, int64[1, length]."""
+Ids = Callable[[NDArray[np.int64]], Tensor]  # the committed text as a processor is to see it, int64[1, length]
 
 
 def adapt(
     processors: Sequence[TorchProcessor], device: torch.device, *, ids: Ids | None = None, copied: bool = True
 ) -> list[Processor]:
-    """Give transformers' processors, which take int64[1, length] and float32[1, vocab], our signature.
-
-    Parameters
-    ----------
-    device
-        Where processors expect ids and scores.
-    ids
-        What they see of the text, for instance with padding in front; by default the committed text itself.
-    copied
-        False: call the caller's own objects, whose state may be read afterwards.
-
-    Raises
-    ------
-    UsageError
-        For a processor that runs a model of its own, whose cache we cannot roll back, or that cannot be copied.
-    """
+    """Give transformers' processors, which take int64[1, length] and float32[1, vocab] on ``device``, our
+    signature. They see ``ids`` of the text, for instance with padding in front; by default the committed text.
+    With ``copied`` False the caller's own objects are called. Raises `UsageError` for one that runs a model of its
+    own, whose cache we cannot roll back, or that cannot be copied."""
     for processor in processors:
         if any(isinstance(v, torch.nn.Module) for v in getattr(processor, "__dict__", {}).values()):
             raise UsageError(
-                f"{type(processor).__name__} runs a model of its own, which drafting cannot follow: leave it out"
+                f"{type(processor).__name__} runs its own model, which we cannot follow: leave it out"
             )
     seen = ids or (lambda prefix: torch.from_numpy(prefix)[None].to(device))
     return [_adapted(own_copy(p) if copied else p, device, seen) for p in processors]
@@ -55,16 +42,13 @@ def own_copy(part: Any) -> Any:
         return copy.deepcopy(part)
     except Exception as error:
         raise UsageError(
-            f"{type(part).__name__} cannot be copied ({error}), but each text needs a state of its own: "
-            "generate one prompt at a time"
+            f"{type(part).__name__} cannot be copied ({error}), as each text needs: generate one prompt at a time"
         ) from error
 
 
 def for_row(processor: TorchProcessor, row: int, rows: int) -> TorchProcessor:
-    """Copy a processor of a batch for one row of ``rows``: its attributes per row or prompt are cut to this one.
-
-    User functions get the number of the row. Rows of one prompt follow each other.
-    """
+    """Copy a processor of a batch for one row of ``rows``: its attributes per row or prompt are cut to this one,
+    and user functions get the number of the row. Rows of one prompt follow each other."""
     own = own_copy(processor)
     state = getattr(own, "__dict__", {})
     allowed = state.get("_prefix_allowed_tokens_fn")

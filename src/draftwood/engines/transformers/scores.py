@@ -11,11 +11,9 @@ from torch import Tensor
 
 from draftwood.errors import CapabilityError
 
-WATCHED = 256
-"""Most tokens of a reading pass that is watched: the scores of each take up to a megabyte."""
+WATCHED = 256  # most tokens of a reading pass that is watched: the scores of each take up to a megabyte
 
-_ROWS = 64
-"""Rows whose best tokens are searched at a time, which bounds the memory for copies."""
+_ROWS = 64  # rows whose best tokens are searched at a time, which bounds the memory for copies
 _NARROW = 16
 """Rows up to which one thread of our kernel is faster than torch's calls: 0.35 against 0.6 ms for 5 rows of a
 product just made, 0.6 against 0.7 for 9, 1.9 against 1.3 for 33 (vocabulary 49152, torch on two threads)."""
@@ -24,10 +22,7 @@ _BLOCK = 128
 
 
 class TorchScores:
-    """Scores over logits [rows, vocab].
-
-    On a CPU only the rows that are asked for are looked at; elsewhere the argmax of all rows comes in one copy.
-    """
+    """Scores over logits [rows, vocab]; on a CPU only rows that are asked for are looked at."""
 
     def __init__(self, logits: Tensor) -> None:
         self._logits = logits

@@ -1,9 +1,8 @@
-"""A record of a model, taken when a target is made of it, to notice later changes.
+"""A record of a model, taken when a target is made of it, to notice later changes, and a key of its kind.
 
-A shadow shares the model's tensors, but has its own module dictionaries and configurations, so changes to those do
-not reach it: a switched adapter, a replaced activation, number, hook, forward or tensor. `Seen` records them, and
-the functions of the modules' classes, and compares them with the model as it is now. What is written *into* a
-tensor is shared; copies in packed weights are checked in `draftwood.engines.transformers.pack`.
+A shadow shares the model's tensors but has its own module dictionaries and configurations, so it misses a switched
+adapter, a replaced activation, number, hook, forward or tensor. `Seen` records those, and the functions of the
+modules' classes. What is written *into* a tensor is shared; `pack` checks its copies.
 """
 
 from __future__ import annotations
@@ -12,14 +11,18 @@ import copy
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 from weakref import ref
 
+import torch
 import torch.nn.modules.module as hooks
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
+
+from draftwood.models.machine import machine
 
 _UNREAD = frozenset({"training", "generation_config", "generate", "_backward_hooks", "_backward_pre_hooks"})
 """Attributes of modules that no pass of ours reads."""
@@ -32,8 +35,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _LIBRARIES = ("torch.", "transformers.modeling_utils", "transformers.generation.", "transformers.integrations.")
 """Prefixes of Python modules whose functions are not compared, but for `_RUN` of the classes defined there."""
 
-_RUN = frozenset({"forward", "__call__", "_call_impl", "__getattr__"})
-"""What runs when a module is called."""
+_RUN = frozenset({"forward", "__call__", "_call_impl", "__getattr__"})  # what runs when a module is called
 
 _COMMON = ("transformers.", "torch.", "peft.", "accelerate.")
 """Packages whose code hides no values: two models of the same classes and plain values run alike."""
@@ -69,12 +71,9 @@ class Seen:
 
 
 def traits(model: nn.Module) -> bytes | None:
-    """Return a digest that is equal for models that can be run in the same ways, whatever their weights.
-
-    It is the same in every process and covers classes, their code, shapes, and all plain values of modules and
-    configurations. None where the model has hooks, or classes or functions of other packages than `_COMMON`,
-    which may hold values that no comparison sees.
-    """
+    """Return a digest that is equal, in every process, for models that can be run in the same ways, whatever their
+    weights: of classes, code, shapes, and plain values of modules and configurations. None where the model has
+    hooks, or classes or functions of other packages than `_COMMON`, whose values no comparison may see."""
     modules = list(model.modules())
     if global_hooks() or any(module.__dict__.get(name) for module in modules for name in _OWN_CODE):
         return None
@@ -100,11 +99,8 @@ def global_hooks() -> list[Any]:
 
 
 def _copied(names: Names) -> dict[str, Any]:
-    """A module's attributes, dictionaries copied as a shadow copies them.
-
-    A ``forward`` or ``generate`` may be bound to the model and would keep it alive: of the first only the presence
-    is noted, the second is left out.
-    """
+    """A module's attributes, dictionaries copied as a shadow copies them. A ``forward`` or ``generate`` may be
+    bound to the model and keep it alive: of the first only the presence is noted, the second is left out."""
     held = {name: value for name, value in names.items() if name not in ("forward", "generate")}
     held = {name: type(value)(value) if isinstance(value, dict) else value for name, value in held.items()}
     return held | ({"forward": True} if "forward" in names else {})
@@ -194,3 +190,27 @@ def _code_trait(code: CodeType | None) -> bytes:
     constants = [_code_trait(it) if isinstance(it, CodeType) else _trait(it) for it in code.co_consts]
     facts = (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, constants)
     return hashlib.sha256(repr((facts, code.co_flags, code.co_argcount)).encode()).digest()
+
+
+_VERSIONED = ("draftwood", "torch", "transformers", "peft", "accelerate", "numpy")
+
+
+def trial_key(model: Any, *, packed: bool) -> str | None:
+    """Return the key of a model's trial, or None where the model holds code of unknown effect. It covers the
+    model's `traits`, packing, versions of the libraries, code of this engine, processor, instruction set, device
+    and threads, but not the values of weights: the brief trial at each start finds a way that fails with some."""
+    known = traits(model)
+    if known is None:
+        return None
+    device = model.get_input_embeddings().weight.device.type
+    versions = [(name, getattr(sys.modules.get(name), "__version__", None)) for name in _VERSIONED]
+    runs = (machine(device), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())
+    facts = (known.hex(), packed, _engine(), sys.version, versions, runs)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+@cache
+def _engine() -> str:
+    """Return a digest of this engine's own source files."""
+    files = sorted(Path(__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()

@@ -1,8 +1,5 @@
-"""Tries a target on a few tokens before it is used: its scores must be the model's own.
-
-transformers does not declare whether a model's attention can follow a tree, or its cache be rolled back. So every
-way of running a model is compared with the model's own forward over the whole text, without a cache.
-"""
+"""Tries a target on a few tokens before it is used: its scores must be those of the model's own forward over the
+whole text. transformers does not declare whether attention can follow a tree, or a cache be rolled back."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ T = TypeVar("T", bound=Target)
 
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-3}
 """How far scores may differ, as a share of the largest; a token wrongly seen moves them by tens of per cent."""
-_HALF = 0.1
-"""The same for half precision."""
+_HALF = 0.1  # the same for half precision
 
 _CONTEXT = 11
 _SIZE = 24
@@ -34,10 +30,8 @@ _SIZE = 24
 def agreeing(
     make: Callable[[], T], model: Any, *, brief: bool = False, one_thread: bool = False
 ) -> tuple[T | None, str]:
-    """Make a target and try it; None, and the reason, where its scores are not the model's or it raises.
-
-    ``brief`` and ``one_thread`` as in `agrees`; the target is made, and its weights packed, on all threads.
-    """
+    """Make a target and try it; None, and the reason, where its scores are not the model's or it raises. ``brief``
+    and ``one_thread`` as in `agrees`; the target is made, and its weights packed, on all threads."""
     try:
         target = make()
         if agrees(target, model, brief=brief, one_thread=one_thread):
@@ -51,10 +45,8 @@ def agreeing(
 
 def agrees(target: Target, model: Any, *, brief: bool = False, one_thread: bool = False) -> bool:
     """Try a fresh target on a small text: read, score a tree (or a chain), keep one branch, score, cut, score.
-
-    ``brief``, for a target that passed before, runs the same passes but compares only the last node's scores of
-    each. ``one_thread`` changes scores by far less than the rounding that is allowed for.
-    """
+    ``brief`` compares only the last node's scores of each pass. ``one_thread`` changes them by less than
+    rounding."""
     threads = torch.get_num_threads()
     if not one_thread or threads == 1:
         return _agrees(target, _Own(model, brief=brief))

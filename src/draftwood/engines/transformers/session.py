@@ -13,16 +13,12 @@ from draftwood.engines.transformers.committed import CommittedText, locked, with
 from draftwood.engines.transformers.pass_rows import PassRows
 from draftwood.tree import TokenTree
 
-SPARE = 64
-"""Rows beyond the reserved ones: a usual tree, so that its buffers need not grow for it."""
+SPARE = 64  # rows beyond the reserved ones: a usual tree, so that its buffers need not grow for it
 
 
 class TransformersSession(CommittedText):
-    """A slot of the arena. ``length`` rows are committed; what a pass wrote behind them is provisional.
-
-    It takes the slot in ``arena``, for ``rows`` tokens or more; ``lock`` is the target's. ``first`` has, per
-    window width, the position in the text of row 0 of those buffers.
-    """
+    """A slot of ``arena`` for ``rows`` tokens or more: ``length`` rows are committed, what a pass wrote behind
+    them is provisional. ``first`` has, per window width, the position in the text of row 0 of those buffers."""
 
     replay = 0
 

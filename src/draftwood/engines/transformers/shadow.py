@@ -1,9 +1,6 @@
-"""A second view of a transformers model: the same weights, our own configuration.
-
-transformers reads the attention implementation from the configuration at every call, and changing the user's, even
-during a pass, would disturb other threads that run the model. A shadow shares every parameter and buffer but has
-module objects and configurations of its own.
-"""
+"""A second view of a transformers model that shares every parameter and buffer but has module objects and
+configurations of its own. transformers reads the attention implementation from the configuration at every call,
+and changing the user's would disturb other threads that run the model."""
 
 from __future__ import annotations
 
@@ -16,10 +13,8 @@ from draftwood.engines.transformers.attention import ATTENTION
 
 
 def shadow(model: Any, attention: str | None = ATTENTION) -> Any:
-    """Return a view of ``model`` that shares its weights and runs in eval mode.
-
-    ``attention`` names a registered attention implementation; None keeps the model's own.
-    """
+    """Return a view of ``model`` in eval mode that shares its weights; ``attention`` None keeps the model's
+    own."""
     twin = _Viewer(attention).view(model)
     for module in twin.modules():
         if getattr(module, "layers_are_rescaled", None) is False:  # RWKV divides its weights when it first runs in
@@ -73,11 +68,8 @@ class _Viewer:
 
 
 def _rebind(state: dict[str, Any], module: nn.Module, twin: nn.Module) -> None:
-    """Let the twin run the forward set on the module: bound to the twin, where it is a method of the module.
-
-    Of a compiled forward the twin runs what was compiled. Any other function runs as it is, perhaps on the user's
-    own modules: only a trial can tell whether that works.
-    """
+    """Let the twin run the forward set on the module: bound to the twin, where it is a method of the module; of a
+    compiled one, what was compiled. Any other function runs as it is: only a trial can tell whether that works."""
     forward = getattr(state["forward"], "_torchdynamo_orig_callable", state["forward"])
     if getattr(forward, "__self__", None) is not module:
         state["forward"] = forward

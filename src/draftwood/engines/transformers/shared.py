@@ -1,8 +1,5 @@
-"""One target per model, shared by all calls and threads, and made again when the model has changed.
-
-A target reads a model through a shadow, and part of it through packed copies. `shared_target` compares both with
-the model whenever a call begins, so that passes are those of the model as it is then.
-"""
+"""One target per model, shared by all calls and threads, and made again when the model has changed:
+`shared_target` compares the shadow and the packed copies with the model whenever a call begins."""
 
 from __future__ import annotations
 
@@ -22,10 +19,9 @@ from torch import Tensor, nn
 from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.pack import Content, digest
-from draftwood.engines.transformers.seen import Seen
+from draftwood.engines.transformers.seen import Seen, trial_key
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.engines.transformers.trial_key import trial_key
 from draftwood.errors import UnsupportedModelError, UsageError
 from draftwood.models import trials
 from draftwood.models.busy import is_crowded, waits_passively
@@ -57,18 +53,13 @@ _locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
 _unpacked: WeakSet[Any] = WeakSet()
 _released: WeakSet[Any] = WeakSet()
-_targets: WeakSet[Any] = WeakSet()
-"""All that may still be in use, also those of models that have changed since."""
-_passed: dict[str, int] = {}
-"""Per `trial_key` of a model: which way passed the self-test in this process."""
+_targets: WeakSet[Any] = WeakSet()  # all that may still be in use, also those of models that have changed since
+_passed: dict[str, int] = {}  # per `trial_key` of a model: which way passed the self-test in this process
 
 
 def _renew_in_child() -> None:
-    """Forget locks and targets in a child of fork, where locks held by another thread are never freed.
-
-    Another thread may have been in the middle of a target. Only targets of released models are kept: those models
-    have no other weights.
-    """
+    """Forget locks and targets in a child of fork, where locks held by another thread, perhaps in the middle of a
+    target, are never freed. Targets of released models are kept: those models have no other weights."""
     global _registry
     _registry = Lock()
     _locks.clear()
@@ -93,9 +84,7 @@ def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
     with _lock_of(model):
         if model in _released:
             if not pack:
-                raise UsageError(
-                    "the weights of this model were released, only packed ones are left: load it again"
-                )
+                raise UsageError("the weights of this model were released: load it again")
             return shared_target(model)
         if pack == (model in _unpacked):
             _made.pop(model, None)
@@ -137,28 +126,17 @@ def packs(model: Any) -> bool:
 
 
 def known_target(model: Any) -> OurTarget:
-    """Return the target of this model, made if there is none, without checking the model for changes.
-
-    For questions about a model before a call; passes need `shared_target`.
-    """
+    """Return the target of this model, made if there is none, without checking the model for changes."""
     with _lock_of(model):
         made = _made.get(model)
         return shared_target(model) if made is None else made.target
 
 
 def shared_target(model: Any) -> OurTarget:
-    """Return the target of this model as it is now; a new one if the model has changed since the last call.
-
-    The target lives as long as the model. The check takes a millisecond or two; with packed weights on a CPU it
-    reads all of them, in about the time of one plain pass.
-
-    Raises
-    ------
-    UnsupportedModelError
-        If no way to run the model gives the scores that the model itself gives.
-    UsageError
-        If the model was changed after its weights were released.
-    """
+    """Return the target of this model, which lives as long as it; a new one if the model has changed since the
+    last call. The check takes a millisecond or two, with packed weights on a CPU a plain pass. Raises
+    `UnsupportedModelError` if no way to run the model gives its own scores, `UsageError` if it was changed after
+    its weights were released."""
     with _lock_of(model):
         made = _made.get(model)
         if made is not None and made.is_current():
@@ -179,18 +157,12 @@ def shared_target(model: Any) -> OurTarget:
 
 def _refuse_released(model: Any) -> None:
     if any(weight.numel() == 0 for weight in model.parameters()):
-        raise UsageError(
-            f"weights of this {type(model).__name__} were released (it is a copy of a model that was released, or "
-            "shares modules with one): load it again"
-        )
+        raise UsageError("this model is a copy of a model that was released, or shares its modules: load it again")
 
 
 def contents(model: Any, target: OurTarget) -> tuple[int, ...]:
-    """Return digests of the weights that passes share with the model; when they change a cache is out of date.
-
-    Weights that passes have copied are left out, since `shared_target` checks them. On a CPU every byte is read;
-    on another device it is torch's count of writes and the sum of the bytes, computed there.
-    """
+    """Return digests of the weights that passes share with the model; when they change a cache is out of date. On
+    a CPU every byte is read; elsewhere torch's count of writes and the sum of the bytes."""
     packing = target.packing
     tensors = (*model.parameters(), *model.buffers())
     return tuple(_content(tensor) for tensor in tensors if packing is None or not packing.holds(tensor))
@@ -207,10 +179,8 @@ def _content(tensor: Tensor) -> int:
 
 
 def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> OurTarget:
-    """Make a target of the first of `ways` that passes the self-test, and remember it by `trial_key`.
-
-    A way that this process has tried needs no trial, one that an earlier process found only a brief one.
-    """
+    """Make a target of the first of `ways` that passes the self-test, and remember it by `trial_key`: a way that
+    this process tried needs no trial, one that an earlier process found only a brief one."""
     refuse_unsupported(model)
     _refuse_released(model)
     found = ways(model, kept or {})
@@ -241,11 +211,8 @@ def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> Our
 
 
 def ways(model: Any, kept: Mapping[Content, Tensor]) -> list[Way]:
-    """Return how a model may be run, best first.
-
-    On our cache: the lean pass; transformers' modules with trees; the same with chains. Then the model's own
-    forward and cache: with trees; with chains; one token at a time.
-    """
+    """Return how a model may be run, best first. On our cache: the lean pass, transformers' modules with trees,
+    with chains. Then the model's own forward and cache: with trees, with chains, one token at a time."""
     packed = packs(model)
     native = partial(NativeTarget, model, packed=packed, kept=kept)
     found: list[Way] = [partial(native, trees=True), native, partial(native, step_by_step=True)]
@@ -262,11 +229,8 @@ def _remember(key: str, way: int) -> None:
 
 
 def _one_thread_is_better() -> bool:
-    """Return whether a model should be tried on one thread, since other programs keep the cores busy.
-
-    Not while another target may be in use: torch's number of threads is that of the whole process, and must not
-    change while a text is written.
-    """
+    """Whether a model should be tried on one thread, since other programs keep the cores busy. Not while another
+    target may be in use: torch's number of threads is that of the whole process."""
     many = torch.get_num_threads()
     if many == 1 or waits_passively() or len(_targets) or not is_crowded(many):
         return False

@@ -1,9 +1,8 @@
 """Passes of fixed shapes, so that a GPU can replay them as one graph instead of launching kernel after kernel.
 
-A narrow pass on a GPU is bound by launches: 30 layers of a dozen kernels each take longer to start than to run. A
-captured graph starts at once, but its shapes and addresses are fixed. So a pass is padded to the next of a few
-widths, keys are masked instead of sliced, and all inputs lie in tensors that keep their addresses.
-Source: CUDA graphs in torch, pytorch.org/docs/stable/notes/cuda.html#cuda-graphs.
+A narrow pass on a GPU is bound by launches. A captured graph starts at once, but its shapes and addresses are
+fixed: a pass is padded to the next of a few widths, keys are masked instead of sliced, and inputs keep their
+addresses. Source: CUDA graphs in torch, pytorch.org/docs/stable/notes/cuda.html#cuda-graphs.
 """
 
 from __future__ import annotations
@@ -23,16 +22,13 @@ from draftwood.engines.transformers.pass_rows import PassRows
 
 log = logging.getLogger("draftwood")
 
-WIDTHS = (1, 2, 4, 8, 16, 32, 64)
-"""Rows of a pass; wider ones run as they are."""
+WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # rows of a pass; wider ones run as they are
 
 
 class StaticPasses:
-    """The passes over one session at a time, one per width and slot, captured when they are first needed.
-
-    The rotary embedding of ``decoder`` must not change with the text. When the arena's buffers are reallocated,
-    the passes are made again. Without ``capture`` the same shapes run without a graph (tests on a CPU).
-    """
+    """The passes over one session at a time, one per width and slot, captured when first needed and made again
+    when the arena's buffers are reallocated. The rotary embedding of ``decoder`` must not change with the text.
+    Without ``capture`` the same shapes run without a graph (tests on a CPU)."""
 
     def __init__(self, decoder: LeanDecoder, arena: Arena, *, capture: bool = True) -> None:
         self._decoder, self._arena, self._capture = decoder, arena, capture

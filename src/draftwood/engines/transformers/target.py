@@ -44,50 +44,17 @@ _RESERVE = 1024
 class TransformersTarget:
     """A decoder-only model of transformers that scores token trees, several texts in one pass.
 
-    The model itself is not changed: passes run on a shadow that shares its weights. Models whose layers keep
-    more than keys and values are for `NativeTarget`.
-
-    Parameters
-    ----------
-    trees
-        False: chains only.
-    chunk
-        Most tokens of one text per pass: longer prompts are read in pieces. Bounds the mask (rows x keys) of a
-        long prompt and the buffers of windowed layers.
-    packed
-        Run linear layers on packed weights where the machine can (see `pack`).
-    lean
-        Run passes without transformers' modules where the model's are understood (see `lean`).
-    kept
-        Packed copies that were made before (see `Packing`).
-
-    Attributes
-    ----------
-    packing
-        The copies of weights that passes read; None where nothing was copied.
-    owns_weights
-        True if passes read linear layers from copies only, never from the model's own weights.
-    device
-        Where token ids go in.
-    tokens_read
-        Of all prompts so far, for progress displays.
-
-    Raises
-    ------
-    UnsupportedModelError
-        For models whose layers are of another kind.
+    Passes run on a shadow that shares the model's weights. Models whose layers keep more than keys and values
+    raise `UnsupportedModelError`: they are for `NativeTarget`. ``chunk`` is the most tokens of one text per pass,
+    which bounds the mask of a long prompt and the buffers of windowed layers; ``packed`` runs linear layers on
+    packed weights where the machine can (see `pack`), ``kept`` has copies made before; ``lean`` runs passes
+    without transformers' modules where the model's are understood.
     """
 
     def __init__(
-        self,
-        model: Any,
-        *,
-        trees: bool = True,
-        chunk: int = 1024,
-        packed: bool = True,
-        lean: bool = True,
+        self, model: Any, *, trees: bool = True, chunk: int = 1024, packed: bool = True, lean: bool = True,
         kept: Mapping[Content, Tensor] = MappingProxyType({}),
-    ) -> None:
+    ) -> None:  # fmt: skip
         refuse_unsupported(model)
         config = text_config(model)
         windows = layer_windows(config)
@@ -100,13 +67,14 @@ class TransformersTarget:
             fills = self.packing is not None
         else:
             self.packing, fills = self._lean.packing, self._lean.fills
+        # Whether passes read linear layers from copies only, never from the model's own weights.
         self.owns_weights = self._lean is not None and self.packing is not None
         self._static: StaticPasses | None = None
         embedding = model.get_input_embeddings().weight
         self.device: torch.device = embedding.device
         self._takes = forward_parameters(self._model)
         self.lock = RLock()
-        self.tokens_read = 0
+        self.tokens_read = 0  # of all prompts so far, for progress displays
         self.arena = Arena(windows, chunk=chunk)
         if self._lean is not None and self.device.type == "cuda":
             self._static = StaticPasses(self._lean, self.arena)
@@ -121,13 +89,9 @@ class TransformersTarget:
 
     @locked
     def open(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        reserve: int = 0,
-        watch: Sequence[Watch] | None = None,
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None,
         begin: Begin | None = None,
-    ) -> list[tuple[TransformersSession, TorchScores]]:
+    ) -> list[tuple[TransformersSession, TorchScores]]:  # fmt: skip
         """As in the contract; ``begin(number, session)`` may fill in the first rows of a prompt, not read then."""
         sessions: list[TransformersSession] = []
         longest = max(map(len, prompts), default=0) + min(reserve, _RESERVE)

@@ -1,8 +1,5 @@
-"""Widths to which matrix products on a CPU are padded, so that few different widths occur.
-
-oneDNN compiles and keeps a product for each number of rows: half a megabyte or more for each of a model's four or
-five shapes of weights, whatever the model's size. Without padding a thousand prompt lengths take gigabytes.
-"""
+"""Widths to which matrix products on a CPU are padded: oneDNN compiles and keeps a product for each number of
+rows, half a megabyte or more per shape of weights, so that a thousand prompt lengths would take gigabytes."""
 
 from __future__ import annotations
 
@@ -19,8 +16,7 @@ WIDTHS = (*_NARROW, *(step * n for step in (16, 32, 64, 128) for n in range(5, 9
 """Above 65 four widths per doubling, up to 1024, the widest pass; padding adds a twelfth to an average prompt."""
 
 
-Product = Callable[[Tensor], Tensor]
-"""x [..., in] -> [..., out]."""
+Product = Callable[[Tensor], Tensor]  # x [..., in] -> [..., out]
 
 
 def filled(rows: int) -> int:

@@ -38,11 +38,8 @@ class Arm:
 
 @dataclass
 class OurArm(Arm):
-    """Drafters in our loop; ``none`` is plain decoding.
-
-    What its planner learns and its memory holds is not shared with other arms. The memory begins every round with
-    the content of its file or empty, and is never saved, so that no answer is copied from another arm or round.
-    """
+    """Drafters in our loop; ``none`` is plain decoding. What its planner and memory learn is not shared with other
+    arms; the memory begins every round as its file or empty, so that no answer is copied, and is never saved."""
 
     label: str  # the drafters as typed, and those that ``sources`` add
     setup: Setup  # model, tokenizer and target that all arms share

@@ -8,21 +8,17 @@ from typing import Any
 from draftwood.contracts import Sampling, Target
 from draftwood.decoding.sequence import common_prefix
 from draftwood.measure.bench.table import PLAIN
-from draftwood.measure.records.records import Answer, Records
+from draftwood.measure.records.records import Answer, Records, grouped_by
 from draftwood.measure.ties import first_difference
 
 
 def differences(records: Records, target: Target | None, dtype: str) -> Iterator[dict[str, Any]]:
-    """Yield a ``difference`` record for each text that differs from plain decoding's.
-
-    Of equal texts of an arm only the first is reported, and none that ``records`` has a difference for already.
-    The margin comes from ``target``, whose format ``dtype`` decides what a near-tie is; it is None for other
-    weights or noise (llama.cpp, sampling in transformers) and for truncated or penalised sampling.
-    """
+    """Yield a ``difference`` record for each text that differs from plain decoding's; of equal texts of an arm
+    only the first, and none that ``records`` has. The margin comes from ``target``, whose ``dtype`` decides what a
+    near-tie is; None for other weights or noise (llama.cpp, transformers' sampling), truncated or penalised
+    sampling."""
     known = {record["answer"] for record in records.of_kind("difference")}
-    by_prompt: dict[tuple[str, str], list[Answer]] = {}
-    for answer in records.answers:
-        by_prompt.setdefault((answer.task, answer.name), []).append(answer)
+    by_prompt = grouped_by(records.answers, lambda a: (a.task, a.name))
     seen: set[tuple[str, str, str, tuple[int, ...]]] = set()
     for answer in records.answers:
         truth = _truth(by_prompt[answer.task, answer.name], answer)

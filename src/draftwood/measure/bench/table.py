@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.measure.records.records import Answer, Records
+from draftwood.measure.records.records import Answer, Records, grouped_by
 from draftwood.measure.records.timing import acceptance_length, gaps, generated, kept, rates, seconds_until
 
 PLAIN = {
@@ -20,26 +20,21 @@ PLAIN = {
 }
 """Engine -> arms that decode plainly on its weights; for each task the faster of them is *plain*."""
 
-ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8
-"""Source document 2's targets; tables mark what is above them."""
+ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8  # source document 2's targets; tables mark what is above them
 
 _RESAMPLES, _CONFIDENCE = 2000, 0.95
 
 
 def table(records: Records) -> list[dict[str, Any]]:
-    """Return one dictionary per task and arm, in the order of their first answers.
+    """Return one dictionary per task and arm, in the order of their first answers; keys are the words of
+    docs/words.md.
 
-    Keys are the words of docs/words.md; ``generated`` is of one round. ``speedup`` is plain's summed median
-    decode seconds over the arm's, on prompts that both finished, ``speedup_interval`` its bootstrap interval over
-    prompts (95 %, percentile; None for one prompt); the same ``_unlooped`` without looped tails, and
-    ``end_to_end_speedup`` with the reading of prompts. Where the texts differ, seconds per token are compared, on
-    the arm's own tokens. ``identical``: whether every text is plain's (None where they are not comparable:
-    sampled texts of other engines).
+    ``generated`` is of one round. ``speedup`` is plain's summed median decode seconds over the arm's, on prompts
+    that both finished (per token, where texts differ), ``speedup_interval`` its 95 % bootstrap interval over
+    prompts; ``_unlooped`` is without looped tails. ``identical`` is None where texts are not comparable.
     """
-    grouped: Groups = {}
-    for answer in records.answers:
-        grouped.setdefault((answer.task, answer.arm, answer.engine == "replay"), []).append(answer)
-    return [_row(*key, grouped) for key in grouped]
+    arms = grouped_by(records.answers, lambda a: (a.task, a.arm, a.engine == "replay"))
+    return [_row(*key, arms) for key in arms]
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
@@ -52,8 +47,8 @@ Groups = dict[tuple[str, str, bool], list[Answer]]
 """(task, arm, whether it was replayed) -> answers; the seconds of replays are not comparable with others."""
 
 
-def _row(task: str, arm: str, replayed: bool, grouped: Groups) -> dict[str, Any]:
-    answers = grouped[task, arm, replayed]
+def _row(task: str, arm: str, replayed: bool, arms: Groups) -> dict[str, Any]:
+    answers = arms[task, arm, replayed]
     first = list({a.name: a for a in reversed(answers)}.values())
     decode = sum(_medians(answers, _whole).values())
     tpot = [(a.decode_s or 0.0) / generated(a) for a in answers if a.decode_s and generated(a)]
@@ -69,7 +64,7 @@ def _row(task: str, arm: str, replayed: bool, grouped: Groups) -> dict[str, Any]
         "mean_acceptance_length": acceptance_length(answers),
         "mean_acceptance_length_unlooped": acceptance_length(answers, unlooped=True),
         **_rates(answers),
-        **_against_plain(answers, grouped),
+        **_against_plain(answers, arms),
         "tokens_per_second": sum(generated(a) for a in first) / decode if decode else None,
         "ttft": median(a.prefill_s or 0.0 for a in answers),
         "tpot": median(tpot) if tpot else None,
@@ -93,9 +88,9 @@ def _rates(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _against_plain(answers: list[Answer], grouped: Groups) -> dict[str, Any]:
+def _against_plain(answers: list[Answer], arms: Groups) -> dict[str, Any]:
     one = answers[0]
-    plains = [grouped.get((one.task, arm, one.engine == "replay"), []) for arm in PLAIN.get(one.engine, ())]
+    plains = [arms.get((one.task, arm, one.engine == "replay"), []) for arm in PLAIN.get(one.engine, ())]
     plains = [held for plain in plains if (held := [a for a in plain if one.comparable(a)])]
     whole, interval, dots = _speedup(answers, plains, _whole)
     unlooped, unlooped_interval, _ = _speedup(answers, plains, _unlooped)
@@ -110,8 +105,7 @@ def _against_plain(answers: list[Answer], grouped: Groups) -> dict[str, Any]:
     }
 
 
-Seconds = Callable[[Answer], tuple[float, int]]
-"""Seconds of an answer, and for how many tokens."""
+Seconds = Callable[[Answer], tuple[float, int]]  # seconds of an answer, and for how many tokens
 
 
 def _whole(answer: Answer) -> tuple[float, int]:
@@ -129,10 +123,9 @@ def _end_to_end(answer: Answer) -> tuple[float, int]:
 
 def _medians(answers: Sequence[Answer], seconds: Seconds) -> dict[str, float]:
     """Prompt -> median seconds over the rounds."""
-    times: dict[str, list[float]] = {}
-    for answer in answers:
-        times.setdefault(answer.name, []).append(seconds(answer)[0])
-    return {name: median(values) for name, values in times.items()}
+    return {
+        name: median(seconds(a)[0] for a in some) for name, some in grouped_by(answers, lambda a: a.name).items()
+    }
 
 
 def _paired(plain: list[Answer], answers: list[Answer], seconds: Seconds) -> dict[str, tuple[float, float]]:

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from draftwood.measure.explain.account import Account, accounts
+from draftwood.measure.explain.account import Account, Tree, accounts
 from draftwood.measure.explain.sentences import sentences
 from draftwood.measure.explain.summary import Summary
 from draftwood.measure.explain.tables import accept_rates, costs
-from draftwood.measure.explain.tree import Tree
 from draftwood.measure.explain.why import reason, words
-from draftwood.measure.records.records import Answer
+from draftwood.measure.records.records import Answer, grouped_by
 from draftwood.step import SourceStep
 
 
 def by_arm(answers: Iterable[Answer]) -> dict[tuple[str, str], list[Answer]]:
     """Group answers by (drafters, planner)."""
-    found: dict[tuple[str, str], list[Answer]] = {}
-    for answer in answers:
-        found.setdefault((answer.arm, answer.planner or ""), []).append(answer)
-    return found
+    return grouped_by(answers, lambda a: (a.arm, a.planner or ""))
 
 
 def arm(answers: Sequence[Answer]) -> dict[str, Any]:

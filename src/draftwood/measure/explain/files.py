@@ -17,11 +17,8 @@ _OTHERS = {
 
 
 def explainable(path: Path) -> list[Answer]:
-    """Return the answers of a records file that have steps of drafters, in the order of the file.
-
-    Raises `UsageError` if the file cannot be opened, is empty, is no records file or has no such answer, and
-    `RecordError` for a broken line, by number.
-    """
+    """Return the answers of a records file that have steps of drafters, in its order. Raises `UsageError` if it
+    cannot be opened or has no such answer, and `RecordError` for a broken line, by number."""
     number, first = next(read_lines(path), (0, {}))
     if not number:
         raise UsageError(f"{path} is empty: give records that draftwood generate, bench or simulate wrote with -o")
@@ -38,10 +35,8 @@ def explainable(path: Path) -> list[Answer]:
 
 
 def chosen(path: Path, answers: Sequence[Answer], number: int | None) -> Answer | None:
-    """Return the answer of this number, or the only one; None if no number was given and there are several.
-
-    Raises `UsageError` for a number that no answer has.
-    """
+    """Return the answer of this number, or the only one; None if no number was given and there are several. Raises
+    `UsageError` for a number that no answer has."""
     if number is None:
         return answers[0] if len(answers) == 1 else None
     if (found := next((a for a in answers if a.id == number), None)) is not None:

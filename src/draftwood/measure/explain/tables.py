@@ -8,8 +8,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from draftwood.measure.explain.account import Account
-from draftwood.measure.explain.tree import Tree
+from draftwood.measure.explain.account import Account, Tree
 from draftwood.step import Step
 
 _TOPS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -58,9 +57,7 @@ def _nodes(step: Step) -> Iterator[tuple[tuple[int, int], float, bool]]:
 
 def costs(accounts: Sequence[Account]) -> list[dict[str, Any]]:
     """Return per range of draft nodes: ``nodes`` [from, to], ``believed_ms`` of ``to``, ``passes``, median ``ms``.
-
-    Passes that several requests shared are left out, as their nodes are not known.
-    """
+    Passes that several requests shared are left out, as their nodes are not known."""
     # The last estimate of each size remains.
     believed = {a.nodes: a.ms for account in accounts if account.rows == 1 for a in account.alternatives}
     measured: dict[int, list[float]] = {}

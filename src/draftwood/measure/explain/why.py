@@ -43,8 +43,7 @@ def reason(account: Account) -> Reason:
     return _by_rule(account) if plan.get("planner") in _RULES else Reason.COUNTS
 
 
-_RULES = ("fixed", "threshold")
-"""Planners that compare no draft sizes."""
+_RULES = ("fixed", "threshold")  # planners that compare no draft sizes
 
 
 def _by_rule(account: Account) -> Reason:

@@ -11,16 +11,13 @@ from typing import Any
 
 import numpy as np
 
-BUFFER = 512 << 20
-"""Bytes: many times the last-level cache of most machines."""
+BUFFER = 512 << 20  # bytes: many times the last-level cache of most machines
 _READS = 4
 
 
 def bytes_per_second(model: Any, threads: int) -> float | None:
-    """Return the best of several reads of a large array, of which each thread reads a part.
-
-    None if the weights of ``model`` lie on another device than the CPU, or if there is no room for the array.
-    """
+    """Return the best of several reads of a large array, of which each thread reads a part; None if the weights of
+    ``model`` lie on another device than the CPU, or there is no room for the array."""
     if getattr(getattr(model, "device", None), "type", "cpu") != "cpu":
         return None
     try:
@@ -39,10 +36,8 @@ def bytes_per_second(model: Any, threads: int) -> float | None:
 
 
 def weight_bytes(model: Any) -> int | None:
-    """Return the bytes of weights that a pass reads, or None if ``model`` has no parameters to look at.
-
-    An embedding table counts only if it is the output layer as well; else a pass looks up a few of its rows.
-    """
+    """Return the bytes of weights that a pass reads, None if ``model`` has no parameters. An embedding table
+    counts only if it is the output layer as well; else a pass looks up a few of its rows."""
     if not hasattr(model, "parameters"):
         return None
     total = sum(p.nbytes for p in model.parameters())  # shared ones are listed once

@@ -24,11 +24,8 @@ def picture_kinds() -> list[str]:
 
 
 def save_picture(measured: Profile, path: Path, title: str) -> None:
-    """Write milliseconds over tokens per pass, one line per context length with its quartiles as a band.
-
-    Raises `UsageError` if matplotlib is missing or does not know the name's ending, `RecordError` if the file
-    cannot be written.
-    """
+    """Write milliseconds over tokens per pass, one line per context length with its quartiles as a band. Raises
+    `UsageError` if matplotlib is missing or does not know the ending, `RecordError` if writing fails."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

@@ -91,9 +91,6 @@ def spread(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def write_profile(path: Path, measured: Profile, settings: Mapping[str, Any]) -> None:
-    """Write a profile completely or not at all; raises `RecordError` if it cannot be written.
-
-    ``settings`` say what was measured: model, dtype, threads, device. `CostCurve.load` reads the file,
-    `draftwood.models.profile_place` says where profiles lie.
-    """
+    """Write a profile completely or not at all, for `CostCurve.load`; raises `RecordError` if it cannot be
+    written. ``settings`` say what was measured: model, dtype, threads, device."""
     write_whole(path, [header("profile", settings, provenance()), *measured.rows()])

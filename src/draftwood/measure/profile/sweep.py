@@ -1,14 +1,12 @@
 """Measures the seconds of a pass over n tokens at a context length, of reading prompts and of choosing tokens.
-
-Everything runs through the `Target` contract, on random tokens. Each round visits every size, shape and context
-once, in a shuffled order, so that a machine that slows down or speeds up favours none.
-"""
+Each round visits every case once, in a shuffled order, so that changes of the machine favour none."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -24,12 +22,9 @@ from draftwood.verify.sampling import choose
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 CONTEXTS = (128, 512, 2048)
-SECONDS = 90.0
-"""Time that the passes may take if no number of rounds is given."""
-ROUNDS = 25
-"""More rounds do not change the medians."""
-BUSHY = (16, 64)
-"""Sizes that are measured as a tree as well."""
+SECONDS = 90.0  # time that the passes may take if no number of rounds is given
+ROUNDS = 25  # more rounds do not change the medians
+BUSHY = (16, 64)  # sizes that are measured as a tree as well
 SAMPLING = {
     "greedy": Sampling(),
     "temperature": Sampling(temperature=0.8),
@@ -41,64 +36,45 @@ _READINGS, _READING_SHARE = 3, 0.1
 _SAMPLES = 20
 _SEED = 1234
 
-Progress = Callable[[str, float], None]
-"""Called with what is measured now and the share of all work that is done."""
+Progress = Callable[[str, float], None]  # called with what is measured now and the share of all work that is done
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What `profile` measures."""
+
+    model: Any = None  # behind the target; its weights are counted, else the share of the memory speed is unknown
+    sizes: Sequence[int] = SIZES  # tokens per pass, the root included; those the target cannot take are left out
+    contexts: Sequence[int] | None = None  # tokens in the cache before; None: `CONTEXTS` as far as the model goes
+    rounds: int | None = None  # times each case is timed; None: as ``seconds`` allow, from 3 to `ROUNDS`
+    seconds: float = SECONDS  # that the rounds may take together
+    threads: int = 1  # that read memory when its speed is measured
 
 
 def profile(
     target: Target,
     *,
-    model: Any = None,
-    sizes: Sequence[int] = SIZES,
-    contexts: Sequence[int] | None = None,
-    rounds: int | None = None,
-    seconds: float = SECONDS,
-    threads: int = 1,
     into: Profile | None = None,
     on_progress: Progress = lambda _what, _share: None,
+    **asked: Any,
 ) -> Profile:
-    """Measure what passes cost.
-
-    Parameters
-    ----------
-    target
-        Runs the passes.
-    model
-        The model behind it, whose weights are counted; without it the share of the memory speed stays unknown.
-    sizes
-        Tokens per pass, the root included; sizes that the target cannot take are left out.
-    contexts
-        Tokens in the cache before the pass. By default 128, 512 and 2048, as far as the model takes them.
-    rounds
-        How often each case is timed. By default as often as ``seconds`` allow, at least 3 and at most 25 times.
-    seconds
-        Time that the rounds may take together.
-    threads
-        Number of threads that read memory when its speed is measured.
-    into
-        Filled round by round, so that an interrupt loses only the unfinished round.
-    on_progress
-        See `Progress`.
-
-    Raises
-    ------
-    UsageError
-        If nothing of what was asked for can be measured on this target.
-    """
+    """Measure what passes cost on random tokens, by the settings of `Sweep`. ``into`` is filled round by round, so
+    that an interrupt loses only the unfinished one. Raises `UsageError` if nothing can be measured."""
+    sweep = Sweep(**asked)
     result = Profile() if into is None else into
-    cases = _cases(target, sizes, contexts)
+    cases = _cases(target, sweep.sizes, sweep.contexts)
     rng = np.random.default_rng(_SEED)
     on_progress("reading memory", 0.0)
-    result.pass_bytes = weight_bytes(model)
-    result.memory = bytes_per_second(model, threads)
+    result.pass_bytes = weight_bytes(sweep.model)
+    result.memory = bytes_per_second(sweep.model, sweep.threads)
     with ExitStack() as stack:
         timer = _Timer(target, rng)
-        timer.open(cases, result, seconds * _READING_SHARE, stack, on_progress)
+        timer.open(cases, result, sweep.seconds * _READING_SHARE, stack, on_progress)
         for case in cases:  # the first pass of a shape may compile or allocate
             on_progress("warming up", 0.0)
             timer.time(case)
         result.sampling = timer.sampling()
-        budget = _Budget(rounds, seconds)
+        budget = _Budget(sweep.rounds, sweep.seconds)
         while not budget.spent:
             on_progress(f"round {budget.done + 1}", budget.share())
             measured: dict[Case, float] = {}
@@ -221,8 +197,5 @@ def _cases(target: Target, sizes: Sequence[int], contexts: Sequence[int] | None)
     if can.trees:
         cases += [c._replace(shape="tree") for c in cases if c.n in BUSHY]
     if not cases:
-        raise UsageError(
-            f"nothing to measure: this model takes {can.max_positions} tokens and {widest} per pass; "
-            "give smaller sizes or contexts"
-        )
+        raise UsageError(f"nothing to measure: give sizes up to {widest} and contexts below {can.max_positions}")
     return cases

@@ -19,14 +19,9 @@ log = logging.getLogger("draftwood")
 def read_lines(
     path: Path, on_torn: Callable[[Path, str], None] | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number from 1, object) of a file of JSON objects; blank lines are skipped.
-
-    A last line that was cut off (by a full disk, a killed process) is left out, and ``on_torn`` is called with
-    the file and the place; by default it logs a warning.
-
-    Raises `UsageError` if the file cannot be opened, or is compressed and the library for it is missing, and
-    `RecordError` for a line that is no JSON object, by number.
-    """
+    """Yield (line number from 1, object) of a file of JSON objects; blank lines are skipped. A last line that was
+    cut off is left out, and ``on_torn`` (by default a warning in the log) gets file and place. Raises `UsageError`
+    if the file cannot be opened or decompressed, `RecordError` for a line that is no JSON object."""
     with _opened(path) as raw:
         some = False
         for number, line in _texts(path, raw):
@@ -114,10 +109,8 @@ def write_whole(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
 
 
 class Appender:
-    """Appends pieces of lines to a file, each completely or not at all; creates the file if it is missing.
-
-    Raises `RecordError` if the file cannot be opened or a piece cannot be written; what was written before stays.
-    """
+    """Appends pieces of lines to a file, each completely or not at all; creates the file if it is missing. Raises
+    `RecordError` if it cannot be opened or written; what was written before stays."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -18,10 +18,8 @@ _PACKAGES = ("numpy", "numba", "torch", "transformers", "xllamacpp")
 
 
 def provenance(**facts: Any) -> dict[str, Any]:
-    """Return the provenance of this run, JSON-ready.
-
-    ``facts`` are added: what only the caller knows, for example model, dtype, device, threads. None is left out.
-    """
+    """Return the provenance of this run, JSON-ready, with ``facts`` that only the caller knows; None is left
+    out."""
     torch = sys.modules.get("torch")  # importing it would take seconds
     found = {
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),

@@ -13,16 +13,19 @@ A profile is such a file too, with records of its own (``pass``, ``prefill``, ..
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from draftwood.contracts import Sampling
 from draftwood.decoding.request import Emission
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.records.lines import read_lines, warn_of_torn
 from draftwood.step import MODEL, Step
+
+T = TypeVar("T")
+K = TypeVar("K")
 
 FORMAT = 1
 OF_THE_PROMPT = ("prompt_ids", "prompt_pieces")
@@ -125,6 +128,14 @@ class Records:
         return [record for record in self.others if record.get("row") == kind]
 
 
+def grouped_by(things: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return key -> its members, both in the order of first appearance."""
+    found: dict[K, list[T]] = {}
+    for thing in things:
+        found.setdefault(key(thing), []).append(thing)
+    return found
+
+
 def sampling_said(sampling: Sampling) -> dict[str, Any]:
     """Return the settings that are not the defaults, without the seed."""
     defaults = dataclasses.asdict(Sampling(seed=sampling.seed))
@@ -138,13 +149,9 @@ def header(verb: str, settings: Mapping[str, Any], provenance: Mapping[str, Any]
 
 
 def read_records(path: Path) -> Records:
-    """Read a records file, ``.jsonl`` or ``.jsonl.zst``.
-
-    An answer or line that was cut off at the very end is left out, with a warning in the log.
-
-    Raises `RecordError` for a broken line (by number), no header, another version's format, or an answer whose
-    steps do not follow it, and `UsageError` if the file cannot be opened.
-    """
+    """Read a records file, ``.jsonl`` or ``.jsonl.zst``; what was cut off at the very end is left out, with a
+    warning in the log. Raises `RecordError` for a broken line, no header, another version's format, or an answer
+    whose steps do not follow it, and `UsageError` if the file cannot be opened."""
     reader = _Reader(path)
     for number, record in read_lines(path, reader.torn):
         try:
@@ -214,6 +221,6 @@ def _checked_header(record: Mapping[str, Any]) -> dict[str, Any]:
         raise RecordError("no records file: the first line is no header (a trace is read by simulate)")
     if record.get("format") != FORMAT:
         raise RecordError(
-            f"format {record.get('format')!r}, and this version reads {FORMAT}: use the draftwood that wrote it"
+            f"format {record.get('format')!r}, and this version reads {FORMAT}: use the one that wrote it"
         )
     return dict(record)

@@ -12,10 +12,8 @@ from draftwood.tasks import looped_tail
 
 
 def arrivals(answer: Answer) -> list[tuple[int, float]]:
-    """Return (tokens so far, seconds since the first token), beginning with the first token.
-
-    The seconds of steps are scaled so that they sum to ``decode_s``, which includes the time between them.
-    """
+    """Return (tokens so far, seconds since the first token), beginning with the first token. Seconds of steps are
+    scaled to sum to ``decode_s``, which includes the time between them."""
     if answer.steps:
         counts = accumulate((len(s.emitted) for s in answer.steps), initial=1)
         seconds = list(accumulate((s.seconds for s in answer.steps), initial=0.0))

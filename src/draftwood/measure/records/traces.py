@@ -10,7 +10,7 @@ from typing import Any
 from draftwood.engines.replay import MAX_ID
 from draftwood.errors import RecordError, VocabularyError
 from draftwood.measure.records.lines import read_lines, write_whole
-from draftwood.measure.records.records import header
+from draftwood.measure.records.records import grouped_by, header
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
 
@@ -34,14 +34,10 @@ class Trace:
 
 
 def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
-    """Read a trace or a records file, ``.jsonl`` or ``.jsonl.zst``; a header line is optional.
-
-    Of a records file one answer per prompt is taken: plain decoding's, else one of our loop, else a peer's.
-    ``tokenizer`` reads lines that hold text only (``prompt`` and ``output``) and bounds the ids.
-
-    Raises `RecordError` for a broken line, by number, and for a file without answers, and `VocabularyError` if the
-    trace was made with another tokenizer or holds ids that this one does not know.
-    """
+    """Read a trace or a records file, ``.jsonl`` or ``.jsonl.zst``. Of a records file one answer per prompt is
+    taken: plain decoding's, else one of our loop, else a peer's. ``tokenizer`` reads lines that hold text only and
+    bounds the ids. Raises `RecordError` for a broken line and for a file without answers, `VocabularyError` if the
+    trace was made with another tokenizer or holds ids that this one does not know."""
     known = MAX_ID if tokenizer is None else len(tokenizer)
     traces: dict[tuple[str, str], Trace] = {}
     best: dict[tuple[str, str], int] = {}
@@ -60,10 +56,10 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
         if kind in (None, "trace", "answer"):
             trace = _trace(path, number, line, tokenizer)
             if (worst := max(max(trace.prompt_ids), max(trace.output_ids))) >= known:
-                raise VocabularyError(
-                    f"{path}, line {number}: id {worst} is outside the vocabulary of {known} tokens: give the "
-                    "tokenizer that the trace was made with"
+                what = (
+                    f"id {worst} is outside the vocabulary of {known} tokens: give the tokenizer it was made with"
                 )
+                raise VocabularyError(f"{path}, line {number}: {what}")
             traces[trace.task, trace.name if kind == "answer" else f"{trace.name}\n{number}"] = trace
     if not traces:
         raise RecordError(f"{path} holds no recorded answer: give a trace, or records that draftwood wrote")
@@ -118,7 +114,4 @@ def _ids(line: Mapping[str, Any], which: str, tokenizer: Any) -> list[int]:
 
 def grouped(traces: Iterable[Trace]) -> Iterator[tuple[str, list[Trace]]]:
     """Yield each task with its traces, in the order of the file."""
-    tasks: dict[str, list[Trace]] = {}
-    for trace in traces:
-        tasks.setdefault(trace.task, []).append(trace)
-    yield from tasks.items()
+    yield from grouped_by(traces, lambda trace: trace.task).items()

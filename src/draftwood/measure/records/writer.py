@@ -15,18 +15,10 @@ from draftwood.measure.records.records import OF_THE_PROMPT, Answer, Records, re
 
 
 class RecordsWriter:
-    """Writes a records file; an existing one is resumed if its settings are the same. Locks it until `close`.
-
-    Without a ``path`` nothing is written. ``header`` is the first line. ``wait`` is how many seconds to wait for
-    another process or thread that is writing the file; None does not lock it. `records` is everything in the file
-    so far.
-
-    Raises
-    ------
-    RecordError, UsageError
-        If the file is broken, has other settings or is no records file, if another writer keeps it locked for
-        longer than ``wait``, or if it cannot be written.
-    """
+    """Writes a records file, locked until `close`; an existing one is resumed if its settings are the same.
+    Without a ``path`` nothing is written. ``wait`` is how many seconds to wait for another writer; None does not
+    lock. Raises `RecordError` or `UsageError` if the file is broken, of other settings, locked or cannot be
+    written."""
 
     def __init__(self, path: Path | None, header: dict[str, Any], *, wait: float | None = 1.0) -> None:
         self.records = Records(header)

@@ -9,20 +9,17 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from draftwood.measure.records.records import Answer, Records
+from draftwood.measure.records.records import Records, grouped_by
 from draftwood.measure.records.timing import kept
 from draftwood.measure.records.timing import rates as rates_of
 from draftwood.measure.report.standings import OURS, Row, Standings
 
-MOST_ARMS = 12
-"""Most drafted arms that figures draw: the best on average. The table has all."""
+MOST_ARMS = 12  # most drafted arms that figures draw: the best on average. The table has all.
 
 _TICKS = (0.125, 0.25, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 32)
-_LANES = (0, -5, 5, -9, 9)
-"""Vertical pixels by which dots that would hide each other are moved."""
+_LANES = (0, -5, 5, -9, 9)  # vertical pixels by which dots that would hide each other are moved
 
-PARTS = ("score", "draft", "plan", "verify", "keep", "learn")
-"""Parts of a step's time."""
+PARTS = ("score", "draft", "plan", "verify", "keep", "learn")  # parts of a step's time
 
 
 Line = tuple[str, list[tuple[float, float, float, float]]]
@@ -83,13 +80,11 @@ def _dots(row: Row, scale: Scale, looped: set[tuple[str, str]]) -> Iterator[dict
 
 def positions(standings: Standings, records: Records) -> list[dict[str, Any]]:
     """Return per task and arm how often each position of the draft was accepted, (rate, drafts) each."""
-    grouped: dict[tuple[str, str], list[Answer]] = {}
-    for answer in records.answers:
-        grouped.setdefault((answer.task, answer.arm), []).append(answer)
+    arms = grouped_by(records.answers, lambda a: (a.task, a.arm))
     found = []
     for row in _rows(standings):
         if row["draft_coverage"] and row["acceptance_by_position"]:
-            depths = [s.depth for a in grouped[row["task"], row["drafter"]] for s in a.steps if s.drafted]
+            depths = [s.depth for a in arms[row["task"], row["drafter"]] for s in a.steps if s.drafted]
             reached = [sum(depth > i for depth in depths) for i in range(max(depths))]
             found.append(row | {"bars": list(zip(row["acceptance_by_position"], reached, strict=True))})
     return found

@@ -38,11 +38,8 @@ class Material:
 
 
 def gather(paths: Sequence[Path]) -> Material:
-    """Read and join files.
-
-    Raises `UsageError` if a file cannot be opened or is given twice, or files do not belong together, and
-    `RecordError` for a broken file and one without anything to show.
-    """
+    """Read and join files. Raises `UsageError` if one cannot be opened, is given twice or does not belong to the
+    others, `RecordError` for a broken file and one without anything to show."""
     if len({path.resolve() for path in paths}) < len(paths):
         raise UsageError("a file is given twice: name each once")
     read = [(path, _read(path)) for path in paths]
@@ -61,9 +58,7 @@ def gather(paths: Sequence[Path]) -> Material:
         else:
             _join(found, path, records, several_planners=len(planners) > 1, beside_measured=measured)
     if not (found.records.answers or found.records.others or found.probed or found.profile):
-        raise RecordError(
-            f"{paths[0]} holds nothing that a report shows: give records of bench, simulate, probe, profile"
-        )
+        raise RecordError(f"{paths[0]} holds nothing that a report shows: give records of bench or a profile")
     return found
 
 

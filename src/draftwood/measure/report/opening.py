@@ -42,10 +42,8 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
 
 
 def figure(material: Material, standings: Standings) -> dict[str, Any] | None:
-    """Return the headline figure and its small table, the worst task first; None if nothing was measured.
-
-    The figure is the speedup if plain decoding was timed, else tokens per pass; of a probe the accepted share.
-    """
+    """Return the headline figure and its small table, the worst task first: the speedup if plain decoding was
+    timed, else tokens per pass, of a probe the accepted share; None if nothing was measured."""
     for kind, measure in (("speedup", speedup), ("length", length)):
         means = standings.means(measure)
         if known := [m for m in means if standings.arms[m.arm] in OURS] or means:

@@ -13,10 +13,7 @@ from draftwood.measure.report.markup import clean, number, percent, place
 
 
 def render(values: dict[str, Any]) -> str:
-    """Return the page as HTML; ``values`` are the variables of the templates.
-
-    Raises `UsageError` if jinja2 is not installed.
-    """
+    """Return the page as HTML, from the variables of the templates; `UsageError` if jinja2 is not installed."""
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
         from markupsafe import Markup

@@ -12,8 +12,7 @@ from draftwood.measure.records.records import Records
 Row = dict[str, Any]
 
 PLAIN_ARMS = frozenset(name for names in PLAIN.values() for name in names)
-OURS = ("draftwood", "replay")
-"""Engines of our own loop, in the order of the page; other engines follow by name."""
+OURS = ("draftwood", "replay")  # engines of our own loop, in the order of the page; other engines follow by name
 _OF_THE_CLOCK = ("tokens_per_second", "ttft", "tpot", "p95_itl", "seconds", "cpu_share", "end_to_end_speedup")
 
 

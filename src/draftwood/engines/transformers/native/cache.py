@@ -1,9 +1,6 @@
-"""A model's own cache, whatever its form: cutting, gathering and copying it.
-
-transformers' own `crop` is never called: its meaning changed between versions, it refuses windows, and silently
-leaves recurrent states advanced (issue 49036 there). Rows of attention are cut here; all else that a pass may
-change counts as state, which no cut can undo: it is copied before a pass and put back.
-"""
+"""A model's own cache, whatever its form: cutting, gathering and copying it. transformers' own `crop` is never
+called: it refuses windows and silently leaves recurrent states advanced (issue 49036 there). Rows of attention are
+cut here; all else that a pass may change counts as state, which is copied before a pass and put back."""
 
 from __future__ import annotations
 
@@ -36,30 +33,17 @@ such a tensor but make a longer one, so copies may share it. Layers of other cla
 
 _STATEFUL: Any = getattr(cache_utils, "LinearAttentionCacheLayerMixin", ())
 
-_CARRIERS = ("past_key_values", "cache_params", "state")
-"""Names under which models return and take their cache."""
+_CARRIERS = ("past_key_values", "cache_params", "state")  # names under which models return and take their cache
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """How a model caches the text, found by trying: see `keeping`.
+    """How a model caches the text, found by trying: see `keeping`."""
 
-    Attributes
-    ----------
-    carrier
-        The argument, and field of the output, that holds the cache.
-    fresh
-        Makes an empty cache; None where the model must make its own.
-    places
-        Modules that keep states in themselves, and the attributes' names.
-    stateful
-        True where some of it cannot be cut back row by row.
-    """
-
-    carrier: str
-    fresh: Callable[[], Any] | None
-    places: tuple[tuple[nn.Module, str], ...]
-    stateful: bool
+    carrier: str  # the argument, and field of the output, that holds the cache
+    fresh: Callable[[], Any] | None  # makes an empty cache; None where the model must make its own
+    places: tuple[tuple[nn.Module, str], ...]  # modules that keep states in themselves, and the attributes
+    stateful: bool  # whether some of it cannot be cut back row by row
 
 
 @dataclass
@@ -119,11 +103,8 @@ class NativeCache:
 
 @torch.inference_mode()
 def keeping(model: Any, inputs: dict[str, Any]) -> Keeping:
-    """Find out how a model caches the text, in one pass over a few tokens, its ``inputs``.
-
-    The model must be a shadow: the pass changes modules that keep states in themselves. Raises
-    `UnsupportedModelError` if there is no cache.
-    """
+    """Find out how a model caches the text, in one pass over ``inputs``, a few tokens. The model must be a shadow,
+    since states in its modules change. Raises `UnsupportedModelError` if there is no cache."""
     before = _inside(model)
     out = model(**inputs)
     places = tuple(

@@ -22,10 +22,7 @@ _HIDDEN_WINDOWS = ("window_size", "attention_window", "attention_window_size", "
 
 
 class NativePasses:
-    """Runs a shadow of a model; parameters as in `NativeTarget`.
-
-    ``packing`` has the packed copies of weights, None where there are none; ``kept`` tells how the model caches.
-    """
+    """Runs a shadow of a model; parameters as in `NativeTarget`. ``kept`` tells how the model caches."""
 
     def __init__(self, model: Any, *, trees: bool, packed: bool, kept: Mapping[Content, Tensor]) -> None:
         self._model = shadow(model, attention=None)
@@ -38,18 +35,12 @@ class NativePasses:
 
     @torch.inference_mode()
     def run(
-        self,
-        cache: NativeCache,
-        ids: NDArray[np.int64],
-        rows: int,
-        positions: NDArray[np.int64] | None = None,
+        self, cache: NativeCache, ids: NDArray[np.int64], rows: int, positions: NDArray[np.int64] | None = None,
         among: NDArray[np.bool_] | None = None,
-    ) -> TorchScores:
-        """Run one pass over ``ids`` int64[n], which the cache then holds, and score the last ``rows`` of them.
-
-        Of a tree, ``positions`` int64[n] and ``among`` bool[n, n] tell where each token is in the text, and which
-        tokens of the pass it sees.
-        """
+    ) -> TorchScores:  # fmt: skip
+        """Run one pass over ``ids`` int64[n], which the cache then holds, and score the last ``rows`` of them. Of
+        a tree, ``positions`` int64[n] are places in the text and ``among`` bool[n, n] says what each token
+        sees."""
         inputs = self._inputs(ids, cache.rows, positions, rows)
         if among is not None and positions is not None:
             inputs["attention_mask"] = self._masks(cache.rows, positions, among)
@@ -68,11 +59,8 @@ class NativePasses:
         return inputs
 
     def _masks(self, start: int, positions: NDArray[np.int64], among: NDArray[np.bool_]) -> Any:
-        """Additive masks [1, 1, n, start + n] per kind of layer; one alone where all layers are of one kind.
-
-        Float, not bool: models that attend by their own code add it. Infinite, not the lowest number: what is
-        masked may be larger than what is not.
-        """
+        """Additive masks [1, 1, n, start + n] per kind of layer; one alone where all are of one kind. Float, as
+        models that attend by their own code add it; infinite, as what is masked may be larger than what is not."""
         sees = np.ones((len(among), start + len(among)), dtype=np.bool_)
         sees[:, start:] = among
         keys = np.concatenate((np.arange(start), positions))

@@ -23,20 +23,10 @@ up. The least is at b = sqrt(2 t (1 + a) / c): with t = 15 c (a CPU) 9 for a = 1
 
 
 class NativeSession(CommittedText):
-    """A text in a cache of its own.
-
-    Where the model carries states, rejected tokens are removed by putting back a copy made before the pass, and
-    the accepted ones wait (`replay`) to be read again in front of the next root. There is at most one copy.
-
-    Parameters
-    ----------
-    passes
-        Run the model.
-    lock, capabilities
-        The target's.
-    chunk
-        Most tokens that one pass of reading takes. None: the prompt in one pass, all else token by token.
-    """
+    """A text in a cache of its own. Where the model carries states, rejected tokens are removed by putting back a
+    copy made before the pass, and the accepted ones wait (`replay`) to be read again before the next root.
+    ``chunk`` is the most tokens per pass of reading; None reads the prompt in one pass, all else token by
+    token."""
 
     def __init__(self, passes: NativePasses, lock: Any, capabilities: Capabilities, chunk: int | None) -> None:
         super().__init__(lock)
@@ -135,9 +125,7 @@ class NativeSession(CommittedText):
 
     def _catch_up(self, watch: Watch | None = None, first: int = 0) -> TorchScores:
         """Read the tokens that the cache does not hold yet, at least one; returns the scores of the last.
-
-        ``watch`` sees those from position ``first`` on; tokens before it are only read again.
-        """
+        ``watch`` sees those from position ``first`` on."""
         while True:
             ids = self._waiting()
             piece = ids[: self._piece(len(ids), watched=watch is not None)]

@@ -1,8 +1,5 @@
-"""Any decoder-only model of transformers as a target: its own forward pass and its own cache, text by text.
-
-For models that `TransformersTarget` cannot take: those whose layers keep more than keys and values (recurrent and
-hybrid models), and those whose attention does not go through transformers' attention interface.
-"""
+"""Any decoder-only model of transformers by its own forward pass and cache, text by text: for recurrent and hybrid
+models, and those that bypass transformers' attention interface, which `TransformersTarget` cannot take."""
 
 from __future__ import annotations
 
@@ -14,11 +11,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from draftwood.contracts import Capabilities, Watch
-from draftwood.engines.transformers.families import (
-    max_positions,
-    refuse_unsupported,
-    text_config,
-)
+from draftwood.engines.transformers.families import max_positions, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.native.session import NativeSession
 from draftwood.engines.transformers.pack import Content
@@ -29,51 +22,28 @@ from draftwood.tree import TokenTree
 
 
 class NativeTarget:
-    """A decoder-only model that scores drafts by its own forward pass.
+    """A decoder-only model that scores drafts by its own forward pass, on a shadow that shares its weights. To
+    try, best first: ``trees=True``, neither, ``step_by_step=True``; only a trial tells which is right (see
+    `selftest`), since models differ in how they read several tokens after a state.
 
-    The model itself is not changed: passes run on a shadow that shares its weights. To try, best first:
-    ``trees=True``, neither, ``step_by_step=True``; only a trial tells which is right (see `selftest`), since
-    models differ in how they read several tokens after a state.
-
-    Parameters
-    ----------
-    trees
-        Score trees by a mask and positions; for models that keep keys and values only.
-    step_by_step
-        One token per pass, and no drafts: for models that read several tokens correctly only from an empty cache.
-        Prompts are then read in one pass, whatever ``chunk`` says.
-    chunk
-        Most tokens of one text per pass: longer prompts are read in pieces.
-    packed
-        Run linear layers on packed weights where the machine can (see `pack`).
-    kept
-        Packed copies that were made before (see `Packing`).
-
-    Raises
-    ------
-    UnsupportedModelError
-        For models that keep no cache; with ``trees``, where no mask can describe what its layers see.
+    ``trees`` scores trees by a mask and positions, for models that keep keys and values only. ``step_by_step``
+    takes one token per pass and no drafts, and prompts in one pass, for models that read several tokens correctly
+    only from an empty cache. ``chunk``, ``packed`` and ``kept`` as in `TransformersTarget`. Raises
+    `UnsupportedModelError` for models that keep no cache and, with ``trees``, where no mask can describe what
+    layers see.
     """
 
     def __init__(
-        self,
-        model: Any,
-        *,
-        trees: bool = False,
-        step_by_step: bool = False,
-        chunk: int = 1024,
-        packed: bool = True,
-        kept: Mapping[Content, Tensor] = MappingProxyType({}),
-    ) -> None:
+        self, model: Any, *, trees: bool = False, step_by_step: bool = False, chunk: int = 1024,
+        packed: bool = True, kept: Mapping[Content, Tensor] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         refuse_unsupported(model)
         self._passes = passes = NativePasses(model, trees=trees, packed=packed, kept=kept)
         self.packing, self.device = passes.packing, passes.device
         self.lock = RLock()
         self._piece = None if step_by_step else chunk
         if trees and passes.kept.stateful:
-            raise UnsupportedModelError(
-                f"{type(model).__name__} carries states, which cannot branch: score chains"
-            )
+            raise UnsupportedModelError(f"{type(model).__name__} carries states that cannot branch: score chains")
         rollback: Literal["truncate", "snapshot", "none"] = "snapshot" if passes.kept.stateful else "truncate"
         self.capabilities = Capabilities(
             vocab_size=model.get_input_embeddings().weight.shape[0],

@@ -30,15 +30,8 @@ def is_exchangeable(cache: Any) -> bool:
 
 
 def held(cache: Any, prompt_length: int) -> int:
-    """Return how many tokens of the prompt a given cache holds.
-
-    Raises
-    ------
-    UsageError
-        For a cache whose rows cannot be exchanged with ours.
-    PromptError
-        For one that leaves nothing of the prompt to read.
-    """
+    """Return how many tokens of the prompt a given cache holds. Raises `UsageError` for a cache whose rows cannot
+    be exchanged with ours, `PromptError` for one that leaves nothing of the prompt to read."""
     if not is_exchangeable(cache):
         kinds = sorted({type(layer).__name__ for layer in getattr(cache, "layers", [])})
         raise UsageError(
@@ -55,10 +48,8 @@ def held(cache: Any, prompt_length: int) -> int:
 
 
 class ContinuedTarget:
-    """A target whose sessions begin with the rows of a given cache, so that only the rest of a prompt is read.
-
-    The cache holds the beginning of every prompt with its padding, ``padding`` tokens each; it is only read.
-    """
+    """A target whose sessions begin with the rows of a given cache, so that only the rest of a prompt is read. The
+    cache holds the beginning of every prompt with ``padding`` tokens in front; it is only read."""
 
     def __init__(self, target: TransformersTarget, cache: DynamicCache, padding: Sequence[int]) -> None:
         self._target, self._cache, self._padding = target, cache, padding
@@ -83,17 +74,11 @@ class ContinuedTarget:
 
 
 def adopt(
-    session: TransformersSession,
-    target: TransformersTarget,
-    cache: DynamicCache,
-    row: int,
-    padding: int,
+    session: TransformersSession, target: TransformersTarget, cache: DynamicCache, row: int, padding: int,
     prompt: Sequence[int],
-) -> None:
-    """Copy one row of a cache into a fresh session, without its padding.
-
-    Raises `UsageError` if the cache has other layers, rows or shapes than the model.
-    """
+) -> None:  # fmt: skip
+    """Copy a row of a cache into a fresh session, without its padding; `UsageError` if it does not fit the
+    model."""
     length = max(0, int(cache.get_seq_length()) - padding)
     if length == 0:
         return
@@ -105,14 +90,9 @@ def adopt(
 
 
 def _adopt_layer(
-    session: TransformersSession,
-    cache: DynamicCache,
-    number: int,
-    row: int,
-    length: int,
-    window: int | None,
+    session: TransformersSession, cache: DynamicCache, number: int, row: int, length: int, window: int | None,
     buffers: Sequence[Any],
-) -> None:
+) -> None:  # fmt: skip
     """Copy the last rows of a layer, all that the model still attends to, to the beginning of its buffers."""
     layer = cache.layers[number] if number < len(cache.layers) else None
     if layer is None or layer.keys is None or row >= len(layer.keys):
@@ -133,10 +113,8 @@ def _adopt_layer(
 def export(
     target: TransformersTarget, sessions: Sequence[TargetSession], padding: Sequence[int], cache: DynamicCache
 ) -> None:
-    """Write what the sessions hold into a cache of transformers, with the padding in front of each row.
-
-    Rows shorter than the longest get zeros behind their text. After an error the cache is as it was.
-    """
+    """Write what the sessions hold into a cache of transformers, with the padding in front of each row and zeros
+    behind shorter ones. After an error the cache is as it was."""
     total = max(pad + session.length for pad, session in zip(padding, sessions, strict=True))
     filled: list[tuple[Any, Tensor, Tensor]] = []
     for number in range(len(target.arena.windows)):
@@ -159,14 +137,9 @@ def export(
 
 
 def _gathered(
-    target: TransformersTarget,
-    sessions: Sequence[Any],
-    padding: Sequence[int],
-    number: int,
-    buffer: Tensor,
-    total: int,
-    rows: int,
-) -> Tensor:
+    target: TransformersTarget, sessions: Sequence[Any], padding: Sequence[int], number: int, buffer: Tensor,
+    total: int, rows: int,
+) -> Tensor:  # fmt: skip
     """Return the last ``rows`` of ``total`` rows of a layer, [sessions, heads, rows, dim]."""
     window, start = target.arena.window(number), total - rows
     found = buffer.new_zeros(len(sessions), buffer.shape[1], rows, buffer.shape[-1])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
@@ -15,7 +17,6 @@ from draftwood.decoding.sequence import ActiveSequence
 from draftwood.engines.transformers.plugin import cache as caches
 from draftwood.engines.transformers.plugin.criteria import Ends, Together, stop_strings
 from draftwood.engines.transformers.plugin.frame import KeptBack
-from draftwood.engines.transformers.plugin.record import Recorder, batched
 from draftwood.engines.transformers.plugin.refusals import CACHES, refuse_positions, refuse_settings
 from draftwood.engines.transformers.plugin.text import PaddedText, left_padding
 from draftwood.engines.transformers.processors import adapt, for_row
@@ -23,45 +24,57 @@ from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UsageError
 
 
+class Recorder:
+    """Keeps what each token of one text was chosen from, as the first and the last of its processors: a float32[1,
+    vocab] per token in ``logits`` (before) and ``scores`` (after them); None where not asked for."""
+
+    def __init__(self, device: torch.device, *, logits: bool, scores: bool) -> None:
+        self._device = device
+        self.logits: list[Tensor] | None = [] if logits else None
+        self.scores: list[Tensor] | None = [] if scores else None
+
+    def around(self, processors: Sequence[Processor]) -> list[Processor]:
+        """Return the processors between those that record."""
+        before = [] if self.logits is None else [self._into(self.logits)]
+        behind = [] if self.scores is None else [self._into(self.scores)]
+        return [*before, *processors, *behind]
+
+    def so_far(self) -> tuple[Tensor, ...] | None:
+        """Return the scores of the tokens so far, as stopping criteria get them."""
+        return None if self.scores is None else tuple(self.scores)
+
+    def _into(self, kept: list[Tensor]) -> Processor:
+        def record(_: NDArray[np.int64], row: Any) -> Any:
+            kept.append(row.detach().to(self._device, torch.float32, copy=True)[None])
+            return row
+
+        return record
+
+
+def batched(rows: Sequence[Sequence[Tensor] | None], pad: int) -> tuple[Tensor, ...] | None:
+    """Put the rows of a batch together: per token one [rows, vocab]. A row that has ended is certain of its
+    padding: 0 at the token ``pad``, minus infinity elsewhere."""
+    known = [row for row in rows if row is not None]
+    if len(known) < len(rows):
+        return None
+    longest = max(known, key=len)
+    ended = torch.full_like(longest[0], -torch.inf)
+    ended[:, pad] = 0
+    return tuple(
+        torch.cat([row[index] if index < len(row) else ended for row in known]) for index in range(len(longest))
+    )
+
+
 class GenerateCall:
-    """What ``model.generate`` handed to a callable.
-
-    Parameters
-    ----------
-    input_ids : int64[rows, length]
-        Prompts, padded on the left; rows of one prompt follow each other.
-    processors, criteria
-        Transformers' lists, with those that it made from the settings: warpers are among the processors.
-    config
-        The merged generation config.
-    arguments
-        The model's own arguments.
-    kept
-        What generate does not hand on. Without a seed, one is drawn from torch's generator for a sampled text.
-
-    Attributes
-    ----------
-    requests
-        One per row.
-    sequences
-        How many rows of each prompt follow each other.
-
-    Raises
-    ------
-    UsageError, PromptError, UnsupportedModelError
-        For what cannot be honoured, by name.
-    """
+    """What ``model.generate`` handed to a callable: prompts int64[rows, length], padded on the left, rows of one
+    prompt in a row; processors and criteria; the merged generation config; the model's own arguments; and
+    ``kept``, what generate does not hand on. A sampled text without a seed gets one from torch's generator. Raises
+    `UsageError`, `PromptError` or `UnsupportedModelError` for what cannot be honoured, by name."""
 
     def __init__(
-        self,
-        model: Any,
-        input_ids: Tensor,
-        processors: Sequence[Any],
-        criteria: Sequence[Any],
-        config: Any,
-        arguments: dict[str, Any],
-        kept: KeptBack,
-    ) -> None:
+        self, model: Any, input_ids: Tensor, processors: Sequence[Any], criteria: Sequence[Any], config: Any,
+        arguments: dict[str, Any], kept: KeptBack,
+    ) -> None:  # fmt: skip
         refuse_settings(model, config, kept, arguments)
         self._ids, self._config = input_ids, config
         self._length = input_ids.shape[1]
@@ -88,14 +101,11 @@ class GenerateCall:
     def _refuse_lengths(self) -> None:
         limit = getattr(self._config, "max_length", None)
         if limit is not None and limit <= self._length:
-            raise UsageError(
-                f"max_length={limit} leaves no room behind a prompt of {self._length} tokens: set max_new_tokens"
-            )
+            raise UsageError(f"max_length={limit} leaves nothing to write: set max_new_tokens")
         covered = getattr(self._config, "_mask_length", None)
         if covered is not None and covered != self._length:
             raise UsageError(
-                f"attention_mask covers {covered} tokens and input_ids {self._length}: give the whole text as "
-                "input_ids, with a cache too"
+                f"attention_mask covers {covered} tokens, input_ids {self._length}: give the whole text"
             )
 
     def _room(self, model: Any) -> int:
@@ -141,9 +151,7 @@ class GenerateCall:
         if not self._own_cache:
             return target
         if not isinstance(target, TransformersTarget):
-            raise UsageError(
-                "this model runs on a cache of its own, so past_key_values cannot be given: leave it out"
-            )
+            raise UsageError("this model runs on its own cache: leave past_key_values out")
         if not self._held:
             return target
         return caches.ContinuedTarget(target, self._cache, self._padding)

@@ -48,11 +48,8 @@ class Ends:
 
 
 class Together:
-    """Rows that go on until each has met a criterion, as transformers writes them where no end token is set.
-
-    Without an end token transformers does not pad: a row that has ended goes on until the last one ends. Our rows
-    advance at different speeds, so longer ones are cut to the length of the last afterwards.
-    """
+    """Rows that go on until each has met a criterion, as transformers writes them where no end token is set. Our
+    rows advance at different speeds, so longer ones are cut to the length of the last afterwards."""
 
     def __init__(self, rows: int) -> None:
         self._met: list[int | None] = [None] * rows

@@ -9,12 +9,9 @@ from typing import Any
 
 
 def call_generate(model: Any, inputs: Sequence[Any], settings: dict[str, Any], make: Callable[..., Any]) -> Any:
-    """Call the ``generate`` of the model's class, in whose place the folder's code was called.
-
-    ``inputs`` and ``settings`` are what the caller passed. ``make`` makes the callable from ``streamer``,
-    ``tokenizer`` and ``stop_strings``, which ``generate`` would not hand on. A ``custom_generate`` of the caller's
-    own runs instead of ours.
-    """
+    """Call the ``generate`` of the model's class, in whose place the folder's code was called, with the caller's
+    ``inputs`` and ``settings``. ``make`` makes the callable from ``streamer``, ``tokenizer`` and ``stop_strings``,
+    which ``generate`` would not hand on. A ``custom_generate`` of the caller's own runs instead of ours."""
     generate = type(model).generate  # not model.generate, which has called us
     positional = [
         p.name for p in inspect.signature(generate).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD

@@ -12,11 +12,8 @@ from transformers import GenerationMixin
 
 
 class KeptBack(NamedTuple):
-    """What ``model.generate`` does not hand on to a callable; None where nothing was given.
-
-    The first three are looked up in its call, the others (stop strings, the tokenizer that reads them, the key of
-    the noise) are given to the callable when it is made.
-    """
+    """What ``model.generate`` does not hand on to a callable; None where nothing was given. The first three are
+    looked up in its call, the others are given to the callable when it is made."""
 
     streamer: Any = None
     synced_gpus: bool | None = None
@@ -27,13 +24,9 @@ class KeptBack(NamedTuple):
 
 
 def kept_back(input_ids: Tensor) -> KeptBack:
-    """Look up what the call of ``model.generate`` that calls us with these ids does not hand on.
-
-    transformers hands a callable only those arguments that its own sampling method does not know. A streamer would
-    get the prompt and never its end, and a reader of a ``TextIteratorStreamer`` would wait for ever. The rest is
-    only in generate's own frame, which is known by its code and its very tensor of ids, and is not changed. Where
-    a callable is called by hand there is no such frame.
-    """
+    """Look up what the call of ``model.generate`` that calls us with these ids does not hand on: arguments that
+    its own sampling method knows, such as the streamer. They are only in generate's own frame, known by its code
+    and its very tensor of ids; where a callable is called by hand there is none."""
     code = getattr(GenerationMixin.generate, "__wrapped__", GenerationMixin.generate).__code__
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not code:

@@ -33,26 +33,18 @@ _UNDERSTOOD = {"attention_mask", "position_ids", "use_cache", "logits_to_keep", 
 
 
 def refuse_settings(model: Any, config: Any, kept: KeptBack, arguments: dict[str, Any]) -> None:
-    """Raise an error that names the first setting, input or model that we cannot honour.
-
-    ``config`` is the merged generation config of the call, ``arguments`` are the model's own.
-    """
+    """Raise an error that names the first setting, input or model that we cannot honour; ``config`` is the merged
+    generation config, ``arguments`` are the model's own."""
     if getattr(model.config, "is_encoder_decoder", False):
-        raise UnsupportedModelError(
-            f"{type(model).__name__} is an encoder-decoder model; draftwood drafts for decoder-only models"
-        )
+        raise UnsupportedModelError(f"{type(model).__name__} is an encoder-decoder model: use a decoder-only one")
     if (getattr(config, "num_beams", None) or 1) > 1:
-        raise UsageError(
-            f"num_beams={config.num_beams} asks for beam search, which cannot be drafted: set it to 1"
-        )
+        raise UsageError(f"num_beams={config.num_beams} asks for beam search: set it to 1")
     for name, what in _OTHER_METHODS.items():
         value = getattr(config, name, None)
         if value and value != _NEUTRAL.get(name):
             raise UsageError(f"{name}={value!r} asks for {what}, which draftwood does not do: leave it out")
     if kept.assistant_model is not None:
-        raise UsageError(
-            "assistant_model asks for speculation of transformers' own: leave it out, or leave us out"
-        )
+        raise UsageError("assistant_model asks for speculation of transformers' own: leave it out")
     if kept.synced_gpus:
         raise UsageError("synced_gpus=True asks for passes in step with other processes: draftwood runs in one")
     if getattr(config, "cache_implementation", None) == "quantized":
@@ -74,6 +66,5 @@ def refuse_positions(positions: Tensor | None, padding: list[int], length: int) 
     given = positions.cpu()
     if given.shape[-1] != length or not (given == expected).all():
         raise PromptError(
-            "position_ids differ from the positions that follow from attention_mask: leave them out, and with a "
-            "cache give the prompt in full"
+            "position_ids differ from what attention_mask says: leave them out, and give the whole prompt"
         )

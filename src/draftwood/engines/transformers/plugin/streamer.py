@@ -12,11 +12,8 @@ from draftwood.errors import UsageError
 
 
 class Feed:
-    """Feeds one streamer, or none.
-
-    ``ours`` was given when the callable was made and has seen nothing yet; ``theirs`` was given to
-    ``model.generate``, which has put the prompt already.
-    """
+    """Feeds one streamer, or none: ``ours`` was given to the callable and has seen nothing yet, ``theirs`` to
+    ``model.generate``, which has put the prompt already."""
 
     def __init__(self, ours: Any, theirs: Any) -> None:
         self._streamer = ours if theirs is None else theirs

@@ -14,11 +14,8 @@ from draftwood.errors import PromptError
 
 
 def left_padding(input_ids: Tensor, mask: Tensor | None) -> list[int]:
-    """Return how many tokens of padding stand in front of each of the prompts int64[rows, length].
-
-    The mask [rows, length] has 1 for text and 0 for padding; without one there is no padding. Raises `PromptError`
-    for a mask of anything but padding in front of a text.
-    """
+    """Return the number of padding tokens in front of each prompt, from a mask [rows, length] with 1 for text and
+    0 for padding (None: no padding). Raises `PromptError` for a mask of anything else."""
     if mask is None:
         return [0] * len(input_ids)
     if mask.shape != input_ids.shape:
