@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drafters.suffix_states import check_integrity
 
 from draftwood.drafters.suffix import automaton as suffix_automaton
 from draftwood.drafters.suffix import kernel
@@ -41,43 +42,6 @@ def agree(fast, slow):
             copied = fast.copy_after(end, count)
             assert copied.dtype == np.int32
             assert copied.tolist() == slow.copy_after(end, count).tolist()
-
-
-def check_integrity(automaton):
-    """States, edges and text agree; time grows with the square of the text."""
-    n, clones, used, length, _ = automaton._head.tolist()
-    states, edges, text = automaton._states, automaton._edges, automaton.text
-
-    def size_of(state):
-        return int(state if state >= 0 else states[state, kernel.SIZE])
-
-    assert (text >= 0).all(), "a negative token"
-    assert states[n, kernel.TOKEN] == -1, "the text does not end where the header says"
-    assert used == (edges[:, kernel.LABEL] >= 0).sum(), "the header miscounts the edges"
-    assert size_of(states[n, kernel.LINK]) == length, "the match is not the suffix link of the whole text"
-    counted = 0
-    for state in range(-clones, n + 1):
-        link, last, edge, _ = states[state].tolist()
-        size, shorter = size_of(state), size_of(link)
-        string = text[last + 1 - size : last + 1]
-        if state:
-            link_last = int(states[link, kernel.LAST])
-            assert shorter < size <= last + 1 <= len(text), (
-                f"state {state}: wrong sizes or a place outside the text"
-            )
-            is_suffix = not shorter or (string[-shorter:] == text[link_last + 1 - shorter : link_last + 1]).all()
-            assert is_suffix, f"state {state}: its link is no suffix of it"
-            assert state < 0 or (string == text[:size]).all(), f"state {state}: its prefix did not end at {last}"
-        while edge >= 0:
-            owner, label, target, following = edges[edge].tolist()
-            ends = int(states[target, kernel.LAST])
-            assert owner == state, f"state {state}: an edge of another state"
-            assert kernel.find_slot(edges, state, label) == edge, f"state {state}: an edge cannot be found again"
-            assert text[ends] == label, f"state {state}: an edge leads to another token"
-            continues = (text[ends - size : ends] == string).all() and size_of(target) > size
-            assert continues, f"state {state}: an edge leads to a string that does not continue it"
-            counted, edge = counted + 1, following
-    assert used == counted, "some edges are in no state's list"
 
 
 @settings(max_examples=300, deadline=None)
@@ -210,11 +174,11 @@ def test_read_only_and_strided_arrays():
 
 def test_ctrl_c_in_the_kernel_keeps_the_old_text(monkeypatch):
     automaton = SuffixAutomaton([1, 2, 3, 1, 2])
-    kernel = suffix_automaton.append
+    reads = suffix_automaton.append
 
     def interrupted(*arguments):
-        monkeypatch.setattr(suffix_automaton, "append", kernel)
-        kernel(*arguments)
+        monkeypatch.setattr(suffix_automaton, "append", reads)
+        reads(*arguments)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(suffix_automaton, "append", interrupted)
