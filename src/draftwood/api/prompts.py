@@ -61,8 +61,7 @@ def decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
     """Return a function from token ids to text, without special tokens and without cleaning up spaces."""
 
     def decode(ids: Sequence[int]) -> str:
-        text: str = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        return text
+        return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     return decode
 

@@ -176,8 +176,7 @@ def refuse_unknown(settings: Iterable[str], call: Callable[..., Any]) -> None:
 
 def _target(model: Any, *, now: bool) -> Target:
     if hasattr(model, "capabilities"):
-        target: Target = model
-        return target
+        return model
     from draftwood.engines.transformers.shared import known_target, shared_target
 
     return shared_target(model) if now else known_target(model)

@@ -119,8 +119,7 @@ def _with(drafter: Any, brought: DraftTexts) -> Drafter:
         value = getattr(brought, field.name)
         if getattr(takes, field.name) and value is not None and value != ():
             fitting[field.name] = value
-    found: Drafter = drafter.with_user_texts(DraftTexts(**fitting)) if fitting else drafter
-    return found
+    return drafter.with_user_texts(DraftTexts(**fitting)) if fitting else drafter
 
 
 def predicting(

@@ -194,8 +194,7 @@ class _Tokens:
         return value
 
     def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        return ids
+        return self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
 
 
 def _sizes(text: str) -> tuple[int, int]:

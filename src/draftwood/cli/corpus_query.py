@@ -62,8 +62,7 @@ class Search:
 
     def ids(self, text: str) -> list[int]:
         """Return the tokens of a text."""
-        found: list[int] = self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        return found
+        return self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
 
     def _paths(self, known: list[int], rest: str) -> dict[tuple[int, ...], str]:
         """Return tokens that begin with ``known`` and go on with the letters of ``rest`` -> what is beyond."""
