@@ -101,7 +101,7 @@ class GenerateCall:
     def _refuse_lengths(self) -> None:
         limit = getattr(self._config, "max_length", None)
         if limit is not None and limit <= self._length:
-            raise UsageError(f"max_length={limit} leaves nothing to write: set max_new_tokens")
+            raise UsageError(f"max_length={limit} leaves no room behind the prompt: set max_new_tokens")
         covered = getattr(self._config, "_mask_length", None)
         if covered is not None and covered != self._length:
             raise UsageError(
