@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from draftwood.declared import declared
 from oracle import CURVES, TRACES
 
 from draftwood.contracts import Ask, Capabilities, Declaration, Drafter, Feedback, Plan, State
+from draftwood.drafters.declaring import declared
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import MAX_ID
 from draftwood.measure.records.lines import write_whole

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -22,6 +23,13 @@ def fresh(monkeypatch):
     monkeypatch.setattr(busy, "_waiting", {"passive": False})
 
 
+class CpuTimes(NamedTuple):
+    user: float
+    nice: float
+    idle: float
+    guest: float
+
+
 @pytest.mark.parametrize(
     ("idle", "nice", "threads", "own", "crowded"),
     [
@@ -34,7 +42,9 @@ def fresh(monkeypatch):
     ],
 )
 def test_idle_cores_are_counted(monkeypatch, idle, nice, threads, own, crowded):
-    monkeypatch.setattr(psutil, "cpu_times_percent", lambda **_: SimpleNamespace(idle=idle, nice=nice))
+    spent = {"user": 100 - idle - nice, "nice": nice, "idle": idle, "guest": 50}
+    times = iter([CpuTimes(1, 1, 1, 1), CpuTimes(*(1 + 0.004 * part for part in spent.values()))])  # of 4 cores
+    monkeypatch.setattr(psutil, "cpu_times", lambda: next(times))
     monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
     monkeypatch.setattr(os, "nice", lambda _: own)
     assert busy.is_crowded(threads) is crowded

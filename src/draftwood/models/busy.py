@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,12 +25,17 @@ def is_crowded(threads: int) -> bool:
     """
     import psutil
 
-    share = psutil.cpu_times_percent(interval=_SAMPLE_S)
-    idle = share.idle + getattr(share, "iowait", 0.0)
+    # Not psutil's percentages: they divide by a second at least, however little time has passed.
+    before = psutil.cpu_times()._asdict()
+    time.sleep(_SAMPLE_S)
+    spent = {name: after - before[name] for name, after in psutil.cpu_times()._asdict().items()}
+    total = sum(seconds for name, seconds in spent.items() if not name.startswith("guest"))  # "user" has these too
+    free = ["idle", "iowait"]
     if hasattr(os, "nice") and os.nice(0) <= 0:
-        idle += getattr(share, "nice", 0.0)
+        free.append("nice")
+    idle = sum(spent.get(name, 0.0) for name in free) / total if total > 0 else 1.0
     cores: int = psutil.cpu_count() or 1
-    return bool(cores * idle / 100 < min(threads, cores) - 0.5)
+    return bool(cores * idle < min(threads, cores) - 0.5)
 
 
 @contextmanager
