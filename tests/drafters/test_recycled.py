@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.drafters.recycling import table as recycled
-from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, LONGEST, OFF_PATH, ON_PATH, PROMPT, K
+from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, LONGEST, OFF_PATH, ON_PATH, PROMPT, K, Limits
 from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, _gumbel
 from draftwood.drafters.recycling.naive import NaiveRecycled
 from draftwood.drafters.recycling.table import RecycledTable
@@ -45,7 +45,7 @@ def records(draw):
     for row in broken:
         chances[row] = [float("nan")] * k
     kinds = draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows))
-    return tokens, parents, list(range(-1, rows - 1)), kinds, best, np.float32(chances).tolist()
+    return (tokens, parents), (list(range(-1, rows - 1)), kinds), best, np.float32(chances).tolist()
 
 
 STEMS = st.none() | st.tuples(shapes(10), st.integers(0, 99))
@@ -59,11 +59,13 @@ def table(groups=ROOMY):
         return RecycledTable()
 
 
-def put(one, tail, tokens, parents, nodes, kinds, best, chances, longest=3):
+def put(one, tail, tree, rows, best, chances, longest=3):
     """Write to the table what the twin takes as lists."""
+    tail, tokens, parents, nodes = (np.array(column, dtype=np.int32) for column in (tail, *tree, rows[0]))
     one.record(
-        *(np.array(column, dtype=np.int32) for column in (tail, tokens, parents, nodes)),
-        np.array(kinds, dtype=np.uint8),
+        tail,
+        (tokens, parents),
+        (nodes, np.array(rows[1], dtype=np.uint8)),
         np.array(best, dtype=np.int32),
         np.array(chances, dtype=np.float32),
         longest=longest,
@@ -73,13 +75,15 @@ def put(one, tail, tokens, parents, nodes, kinds, best, chances, longest=3):
 def after(one, contexts, best, chances, kind=PROMPT, longest=1):
     """Write one row behind each of these one-token contexts."""
     for context in contexts:
-        put(one, [context], [], [], [-1], [kind], [best], [chances], longest)
+        put(one, [context], ([], []), ([-1], [kind]), [best], [chances], longest)
 
 
-def said(one, context, accept_rates=None, **options):
+def said(one, context, accept_rates=None, *, length=0, longest=LONGEST, **options):
     """The tokens that the table knows behind these, as the accept rates order them."""
     accept_rates = np.full(CLASSES, 0.5, dtype=np.float32) if accept_rates is None else accept_rates
-    columns, _ = one.grow(np.array(context, dtype=np.int32), accept_rates, 64, depth=1, **options)
+    columns, _ = one.grow(
+        np.array(context, dtype=np.int32), accept_rates, 64, limits=Limits(length, 1, longest), **options
+    )
     return columns[0].tolist()
 
 
@@ -109,20 +113,15 @@ def test_it_grows_what_its_twin_grows(rows, seed, base_tree, noise, nodes, depth
         nodes,
         base_tree=given_base_tree,
         noise=(np.array(key, dtype=np.int64), warmth),
-        length=len(text),
-        depth=depth,
-        longest=longest,
+        limits=Limits(len(text), depth, longest),
     )
     expected = twin.grow(
         text,
         accept_rates.tolist(),
         nodes,
         base_tree=paths,
-        gumbel=None if noise is None else lambda at, token: float(noise.gumbel(at, np.array([token]))[0]),
-        temperature=warmth,
-        length=len(text),
-        depth=depth,
-        longest=longest,
+        noise=None if noise is None else (lambda at, token: float(noise.gumbel(at, np.array([token]))[0]), warmth),
+        limits=Limits(len(text), depth, longest),
     )
     assert list(map(tuple, columns.T.tolist())) == expected
     claimed = columns[2] != NO_CLAIM
@@ -155,7 +154,9 @@ def test_what_the_stem_says_too_is_the_tables_unless_the_stem_is_surer(trust, cl
     after(one, [1], [2], [0.5])
     accept_rates = np.full(CLASSES, 0.5, dtype=np.float32)
     base_tree = TokenTree.build([2], belief=[trust])
-    columns, belief = one.grow(np.array([1], dtype=np.int32), accept_rates, 4, depth=1, base_tree=base_tree)
+    columns, belief = one.grow(
+        np.array([1], dtype=np.int32), accept_rates, 4, limits=Limits(depth=1), base_tree=base_tree
+    )
     assert columns[0].tolist() == [2]
     assert (columns[2][0] != NO_CLAIM) == claimed
     assert belief.tolist() == [max(trust, 0.5)]
@@ -163,19 +164,19 @@ def test_what_the_stem_says_too_is_the_tables_unless_the_stem_is_surer(trust, cl
 
 def test_of_two_rows_for_one_context_the_later_one_stays():
     one = table()
-    put(one, [0], [1, 1], [-1, -1], [0, 1], [OFF_PATH, ON_PATH], [[2], [3]], [[0.5], [0.5]])
+    put(one, [0], ([1, 1], [-1, -1]), ([0, 1], [OFF_PATH, ON_PATH]), [[2], [3]], [[0.5], [0.5]])
     accept_rates = np.full(CLASSES, 0.5, dtype=np.float32)
-    columns, _ = one.grow(np.array([0, 1], dtype=np.int32), accept_rates, 4, depth=1)
+    columns, _ = one.grow(np.array([0, 1], dtype=np.int32), accept_rates, 4, limits=Limits(depth=1))
     assert columns[0].tolist() == [3]
     assert columns[2] // (K * BUCKETS) == 3 + ON_PATH  # found by two tokens
 
 
 def test_longer_contexts_speak_first_and_shorter_ones_add():
     one = table()
-    put(one, [1, 2], [], [], [-1], [PROMPT], [[5, 6]], [[0.5, 0.2]])
+    put(one, [1, 2], ([], []), ([-1], [PROMPT]), [[5, 6]], [[0.5, 0.2]])
     after(one, [2], [6, 7], [0.9, 0.1])
     accept_rates = np.full(CLASSES, 0.5, dtype=np.float32)
-    columns, _ = one.grow(np.array([1, 2], dtype=np.int32), accept_rates, 8, depth=1)
+    columns, _ = one.grow(np.array([1, 2], dtype=np.int32), accept_rates, 8, limits=Limits(depth=1))
     assert columns[0].tolist() == [5, 6, 7]
     assert (columns[2] // (3 * K * BUCKETS)).tolist() == [1, 1, 0]
     assert said(one, [0, 2]) == [6, 7]
@@ -265,7 +266,7 @@ def test_nothing_grows_from_nothing():
     after(one, [1], [2], [0.5])
     accept_rates = np.full(CLASSES, 0.5, dtype=np.float32)
     for text, nodes, depth in (([], 4, 4), ([1], 0, 4), ([1], 4, 0), ([7], 4, 4)):
-        columns, belief = one.grow(np.array(text, dtype=np.int32), accept_rates, nodes, depth=depth)
+        columns, belief = one.grow(np.array(text, dtype=np.int32), accept_rates, nodes, limits=Limits(depth=depth))
         assert (columns.shape, len(belief)) == ((3, 0), 0)
     with pytest.raises(IntegrityError, match="accept rates are needed"):
         one.grow(np.array([1], dtype=np.int32), accept_rates[1:], 4)
@@ -274,12 +275,12 @@ def test_nothing_grows_from_nothing():
 @pytest.mark.parametrize("parent", [0, 1, -2])  # itself, a later node, nothing at all
 def test_what_is_no_tree_is_refused(parent):
     one = table()
-    row = [PROMPT], [[2]], [[0.5]]
+    row = [[2]], [[0.5]]
     with pytest.raises(IntegrityError, match="do not belong together"):
-        put(one, [1], [4, 5], [parent, -1], [0], *row)
+        put(one, [1], ([4, 5], [parent, -1]), ([0], [PROMPT]), *row)
     for node in (-2, 2):
         with pytest.raises(IntegrityError, match="do not belong together"):
-            put(one, [1], [4, 5], [-1, 0], [node], *row)
+            put(one, [1], ([4, 5], [-1, 0]), ([node], [PROMPT]), *row)
     assert len(one) == 0
 
 

@@ -129,11 +129,11 @@ tree grows (-1: the root) and that node's depth."""
 
 @inner
 def _tell_apart(
-    text: Ints, length: int, found: Ints, count: int, least: int, reach: int, most: int, kind: Longs
+    text: Ints, length: int, found: Ints, least: int, reach: int, most: int, kind: Longs
 ) -> tuple[int, int]:
     """Sort the newest ``most`` occurrences of at least ``least`` tokens by what followed them: (kinds, hits)."""
     known, seen, total = 0, 0, 0
-    for row in range(count):
+    for row in range(len(found)):
         if found[row, 1] < least or seen == most:
             continue
         seen += 1
@@ -176,7 +176,7 @@ def _grow(
     if least < rules[1]:
         reach = min(reach, STRETCH * least)
     kind, limit, best = np.empty((kinds, 5), np.int64), reach, 0
-    known, total = _tell_apart(text, length, found, count, least, reach, 2 if alone else count, kind)
+    known, total = _tell_apart(text, length, found[:count], least, reach, 2 if alone else count, kind)
     if alone and known == 2 and rules[6] >= 0:
         limit = min(reach, _same(text, length, kind[0, END], kind[1, END], reach) + rules[6])
     if not alone:

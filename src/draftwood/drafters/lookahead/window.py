@@ -6,12 +6,9 @@ import copy
 import random
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from draftwood.drafters.lookahead.drafter import LookaheadDrafter
 
 VARIANTS = ("authors", "llama.cpp")
 
@@ -20,7 +17,8 @@ Text = Sequence[int] | NDArray[Any]
 
 def most_nodes(width: int, size: int) -> int:
     """Most nodes of a window, warming up included: then a narrow one has more nodes than later."""
-    # Full it has size - 1 levels of width columns; with f + 1 levels, size - 2 - f columns more, less the root.
+    # Full it has size - 1 levels of width columns; with f + 1 levels, size - 2 - f columns more. Column 0 of the
+    # first level is the root.
     return max((f + 1) * (width + size - 2 - f) - 1 for f in range(size - 1))
 
 
@@ -31,12 +29,18 @@ class Window:
     of the level above. Scoring the last level gives the next one, as an iteration of Jacobi decoding does. For the
     second and further tokens of a step, the variant of the ``authors`` drops a column each and draws a new one,
     that of ``llama.cpp`` drops the first level and copies the next one to the end.
+
+    The parameters are those of `LookaheadDrafter`; ``size`` is the tokens of an n-gram, one more than the levels.
     """
 
-    def __init__(self, options: LookaheadDrafter) -> None:
-        self._options, self._width, self._size = options, options.window, options.ngram
-        self.levels: list[list[int]] = []  # all of one length; ngram - 1 of ``window`` columns once it is full
-        self._random = random.Random(options.seed)
+    def __init__(
+        self, width: int, size: int, *, vocabulary: int, forward_one: bool, variant: str, seed: int
+    ) -> None:
+        self._width, self._size = width, size
+        self._vocabulary, self._forward_one, self._seed = vocabulary, forward_one, seed
+        self._copies = variant == "llama.cpp"
+        self.levels: list[list[int]] = []
+        self._random = random.Random(seed)
         self._fresh = True
 
     @property
@@ -46,13 +50,13 @@ class Window:
 
     def start(self, text: Text) -> None:
         """Begin again with a first level of random guesses."""
-        self._random = random.Random(self._options.seed)
+        self._random = random.Random(self._seed)
         self._fresh = True
         self.levels = [[0, *self._drawn(self._width + self._size - 3, text)]]
 
     def _drawn(self, count: int, text: Text) -> list[int]:
-        if self._options.vocabulary:
-            return [self._random.randrange(self._options.vocabulary) for _ in range(count)]
+        if self._vocabulary:
+            return [self._random.randrange(self._vocabulary) for _ in range(count)]
         if not len(text):
             return [0] * count
         return [int(text[self._random.randrange(len(text))]) for _ in range(count)]
@@ -69,7 +73,15 @@ class Window:
         return _parents(len(self.levels), len(self.levels[0]))
 
     def guesses(self, rows: Sequence[int], best: Sequence[int]) -> list[int]:
-        """Return the level that a pass adds: each node's row, and each row's best token; row 0 is the root's."""
+        """Return the level that a pass adds.
+
+        Parameters
+        ----------
+        rows
+            Row of the pass of each node.
+        best
+            Best token of each row of the pass; row 0 is the root's.
+        """
         return [best[row] for row in [0, *rows][-len(self.levels[0]) :]]
 
     def ngrams(self, root: int, guesses: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
@@ -87,7 +99,7 @@ class Window:
             self._forward(steps, width - 1, text)
             return
         del self.levels[0]
-        if self._options.variant == "llama.cpp":
+        if self._copies:
             for _ in range(steps - 1):
                 above = self.levels[1:]
                 self.levels = [*above, (above or self.levels)[0]]
@@ -100,7 +112,7 @@ class Window:
             self._forward(self._steps(emitted), len(self.levels[0]), text)
 
     def _steps(self, emitted: int) -> int:
-        return min(1, emitted) if self._options.forward_one else emitted
+        return min(1, emitted) if self._forward_one else emitted
 
     def _forward(self, columns: int, width: int, text: Text) -> None:
         if columns or width < len(self.levels[0]):

@@ -10,7 +10,17 @@ import numpy as np
 
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, read_rates
-from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, GREEDY, LONGEST, OFF_PATH, ON_PATH, PROMPT, K
+from draftwood.drafters.recycling.evidence import (
+    BUCKETS,
+    CLASSES,
+    GREEDY,
+    LONGEST,
+    OFF_PATH,
+    ON_PATH,
+    PROMPT,
+    K,
+    Limits,
+)
 from draftwood.drafters.recycling.static import fill
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
@@ -106,9 +116,7 @@ class RecyclingSession(TextSession):
             nodes,
             base_tree=base_tree,
             noise=self._noise,
-            length=len(self.text),
-            depth=drafter.length,
-            longest=drafter.longest,
+            limits=Limits(len(self.text), drafter.length, drafter.longest),
         )
         return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
 
@@ -118,8 +126,8 @@ class RecyclingSession(TextSession):
 
         def ranked(path: tuple[int, ...]) -> list[tuple[int, int]]:
             tail = np.array(path[-1:], dtype=np.int32) if path else last
-            here = length + len(path)
-            columns, _ = self._table.grow(tail, _BY_RANK, K, noise=self._noise, length=here, depth=1, longest=1)
+            limits = Limits(length + len(path), depth=1, longest=1)
+            columns, _ = self._table.grow(tail, _BY_RANK, K, noise=self._noise, limits=limits)
             return list(zip(columns[0].tolist(), columns[2].tolist(), strict=True))
 
         tree = np.array(fill(ranked, nodes), dtype=np.int32).reshape(-1, 3).T.copy()
@@ -131,7 +139,9 @@ class RecyclingSession(TextSession):
         kinds = np.full(len(ids), PROMPT, dtype=np.uint8)
         text = self.text[first : first + len(ids)]
         tail = self.text[max(0, first - LONGEST) : first]
-        self._table.record(tail, text, rows - 1, rows, kinds, ids, probabilities, longest=self._drafter.longest)
+        self._table.record(
+            tail, (text, rows - 1), (rows, kinds), ids, probabilities, longest=self._drafter.longest
+        )
 
     def learn(self, feedback: Feedback) -> None:
         if feedback.top_k is not None:
@@ -141,10 +151,8 @@ class RecyclingSession(TextSession):
             rows = np.argsort(kinds, kind="stable")  # accepted ones last: for one context the last row stays
             self._table.record(
                 self.text[-LONGEST:],
-                feedback.tree.tokens,
-                feedback.tree.parents,
-                rows.astype(np.int32) - 1,
-                kinds[rows],
+                (feedback.tree.tokens, feedback.tree.parents),
+                (rows.astype(np.int32) - 1, kinds[rows]),
                 ids[rows],
                 probabilities[rows],
                 longest=self._drafter.longest,

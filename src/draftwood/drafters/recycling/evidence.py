@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,3 +26,14 @@ RowNoise = tuple[NDArray[np.int64], float]
 """The noise key's two words and the sequence, and the temperature, 0 for greedy."""
 
 GREEDY: RowNoise = (np.zeros(3, dtype=np.int64), 0.0)
+
+
+class Limits(NamedTuple):
+    """Tokens that stand before the next one, those of the longest branch, and of the longest context."""
+
+    length: int = 0
+    depth: int = 64
+    longest: int = LONGEST
+
+
+NO_LIMITS = Limits()

@@ -8,7 +8,17 @@ from heapq import heappop, heappush
 from math import exp, inf, log
 from types import MappingProxyType
 
-from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, EDGES, GAPS, KINDS, LONGEST, K
+from draftwood.drafters.recycling.evidence import (
+    BUCKETS,
+    CLASSES,
+    EDGES,
+    GAPS,
+    KINDS,
+    LONGEST,
+    NO_LIMITS,
+    K,
+    Limits,
+)
 
 Node = tuple[int, int, int]  # token, parent, evidence class
 Row = list[tuple[int, float]]  # tokens and their probabilities
@@ -22,11 +32,13 @@ class NaiveRecycled:
         self._rows: dict[tuple[int, ...], tuple[int, Row]] = {}
 
     def record(
-        self, tail: Sequence[int], tokens: Sequence[int], parents: Sequence[int], nodes: Sequence[int],
-        kinds: Sequence[int], best: Sequence[Sequence[int]], chances: Sequence[Sequence[float]], *,
-        longest: int = LONGEST,
+        self, tail: Sequence[int], tree: tuple[Sequence[int], Sequence[int]],
+        rows: tuple[Sequence[int], Sequence[int]], best: Sequence[Sequence[int]],
+        chances: Sequence[Sequence[float]], *, longest: int = LONGEST,
     ) -> None:  # fmt: skip
         """Write rows; of two for one context the later one stays."""
+        tokens, parents = tree
+        nodes, kinds = rows
         for node, kind, ids, probabilities in zip(nodes, kinds, best, chances, strict=True):
             text: list[int] = []
             while node >= 0:
@@ -40,18 +52,18 @@ class NaiveRecycled:
 
     def grow(
         self, tail: Sequence[int], accept_rates: Sequence[float], nodes: int, *,
-        base_tree: Mapping[tuple[int, ...], float] = MappingProxyType({}), gumbel: Gumbel | None = None,
-        temperature: float = 0.0, length: int = 0, depth: int = 64, longest: int = LONGEST,
+        base_tree: Mapping[tuple[int, ...], float] = MappingProxyType({}),
+        noise: tuple[Gumbel, float] | None = None, limits: Limits = NO_LIMITS,
     ) -> list[Node]:  # fmt: skip
         """Grow the tree of what may follow the tail; ``base_tree`` has the belief of each path that others
-        proposed.
+        proposed, ``noise`` the noise that sampled tokens are chosen with, and the temperature.
         """
         tree: list[Node] = []
         heap: list[tuple[float, int, int, list[int], int]] = []
         found, parent, text, likely, below = 0, -1, list(tail), 1.0, 0
         while True:
-            if below < depth:
-                classes = self._candidates(text[-longest:], gumbel, temperature, length + below)
+            if below < limits.depth:
+                classes = self._candidates(text[-limits.longest :], noise, limits.length + below)
                 worth = {token: (accept_rates[e], e) for token, e in classes.items()}
                 path = tuple(text[len(tail) :])
                 for (*above_it, token), belief in base_tree.items():
@@ -66,15 +78,13 @@ class NaiveRecycled:
             tree.append((text[-1], above, evidence))
             parent, likely, below = len(tree) - 1, -value, len(text) - len(tail)
 
-    def _candidates(
-        self, context: list[int], gumbel: Gumbel | None, temperature: float, position: int
-    ) -> dict[int, int]:
+    def _candidates(self, context: list[int], noise: tuple[Gumbel, float] | None, position: int) -> dict[int, int]:
         """Tokens known behind a context, longest first, each with its class."""
         found: dict[int, int] = {}
         for size in range(len(context), 0, -1):
             kind, row = self._rows.get(tuple(context[-size:]), (0, []))
             first = ((size - 1) * KINDS + kind) * K * BUCKETS
-            own = _greedy(row) if gumbel is None else _sampled(row, gumbel, temperature, position)
+            own = _greedy(row) if noise is None else _sampled(row, *noise, position)
             for (token, _), place in zip(row, own, strict=True):
                 found.setdefault(token, first + place)
         return found

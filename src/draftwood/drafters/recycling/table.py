@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Ints
-from draftwood.drafters.recycling.evidence import CLASSES, GREEDY, LONGEST, K, RowNoise
+from draftwood.drafters.recycling.evidence import CLASSES, GREEDY, LONGEST, NO_LIMITS, K, Limits, RowNoise
 from draftwood.drafters.recycling.kernel import USED, WAYS, grow, record
 from draftwood.errors import IntegrityError
 from draftwood.index.accept_rates import for_kernel
@@ -33,24 +33,24 @@ class RecycledTable:
         return sum(column.nbytes for column in self._places)
 
     def record(
-        self, tail: Ints, tokens: Ints, parents: Ints, nodes: Ints, kinds: NDArray[np.uint8], best: Ints,
+        self, tail: Ints, tree: tuple[Ints, Ints], rows: tuple[Ints, NDArray[np.uint8]], best: Ints,
         chances: Floats, *, longest: int = LONGEST,
     ) -> None:  # fmt: skip
         """Write rows of best next tokens; of two for one context the later one stays.
 
-        ``tail`` are the last tokens of the text, of which three count; ``tokens`` and ``parents`` (-1: the text's
-        end) a tree behind it, parents first. ``nodes`` int32[m] says behind which node each row stands, ``kinds``
-        uint8[m] is `PROMPT`, `OFF_PATH` or `ON_PATH`. ``best`` and ``chances`` [m, k] are tokens and
+        ``tail`` are the last tokens of the text, of which three count; ``tree`` the tokens and parents (-1: the
+        text's end) of a tree behind it, parents first. ``rows``: behind which node each row stands, int32[m], and
+        its kind, uint8[m]: `PROMPT`, `OFF_PATH` or `ON_PATH`. ``best`` and ``chances`` [m, k] are tokens and
         probabilities, best first, of which eight count; a row whose first probability is 0 is left out. Contexts
         of up to ``longest`` tokens are written. Where the arrays do not belong together, nothing is written and
         `IntegrityError` is raised.
         """
-        while self._head[USED] + longest * len(nodes) > self._places[0].size // 2 and len(self._places[0]) < MOST:
+        while self._head[USED] + longest * len(best) > self._places[0].size // 2 and len(self._places[0]) < MOST:
             self._double()
         last, ids, above, behind = (
-            np.ascontiguousarray(column, dtype=np.int32) for column in (tail[-LONGEST:], tokens, parents, nodes)
+            np.ascontiguousarray(column, dtype=np.int32) for column in (tail[-LONGEST:], *tree, rows[0])
         )
-        scored = behind, np.ascontiguousarray(kinds, dtype=np.uint8)
+        scored = behind, np.ascontiguousarray(rows[1], dtype=np.uint8)
         top = np.ascontiguousarray(best, dtype=np.int32), np.ascontiguousarray(chances, dtype=np.float32)
         sound = record(self._places, self._head, last, (ids, above), scored, top, longest)
         if not sound:
@@ -69,27 +69,25 @@ class RecycledTable:
 
     def grow(
         self, tail: Ints, accept_rates: Floats, nodes: int, *, base_tree: TokenTree = _NO_STEM,
-        noise: RowNoise = GREEDY, length: int = 0, depth: int = 64, longest: int = LONGEST,
+        noise: RowNoise = GREEDY, limits: Limits = NO_LIMITS,
     ) -> tuple[Ints, Floats]:  # fmt: skip
         """Grow the tree of what may follow the tail, likeliest first, with branches behind the drafts of
         ``base_tree`` too.
 
-        ``accept_rates`` float32[CLASSES]; ``nodes`` is at most 1024, ``depth`` that of the longest branch,
-        ``longest`` the tokens of the longest context. ``noise`` and ``length`` say what tokens will be chosen
-        with, and how many stand before the next one. Returns int32[3, n]: tokens, parents (-1: the root), evidence
+        ``accept_rates`` float32[CLASSES]; ``nodes`` is at most 1024; ``noise`` is what tokens will be
+        chosen with. Returns int32[3, n]: tokens, parents (-1: the root), evidence
         classes; and their accept rates.
         """
         accept_rates = for_kernel(accept_rates, CLASSES)
         nodes = min(nodes, 1024)  # time grows with their square
-        if nodes < 1 or depth < 1 or not len(tail):
+        if nodes < 1 or limits.depth < 1 or not len(tail):
             return np.empty((3, 0), dtype=np.int32), np.empty(0, dtype=np.float32)
         out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
         last = np.ascontiguousarray(tail[-LONGEST:], dtype=np.int32)
         others = np.empty((4, len(base_tree)), dtype=np.int32)
         others[0], others[1] = base_tree.tokens, base_tree.parents
         trust = np.ascontiguousarray(np.broadcast_to(base_tree.belief, len(base_tree)), dtype=np.float32)
-        limits = length, depth, longest
-        n = grow(self._places, last, (others, trust), accept_rates, noise, limits, (out, belief))
+        n = grow(self._places, last, (others, trust), accept_rates, noise, tuple(limits), (out, belief))
         if n < 0:
             raise IntegrityError("a parent in the tree that others propose must be -1 or come before its child")
         return out[:, :n], belief[:n]

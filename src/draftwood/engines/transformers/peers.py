@@ -52,7 +52,9 @@ class TransformersPeer:
         elif name.method == "early-exit":
             layers, exit_at = model.config.get_text_config().num_hidden_layers, name.options["early-exit"]
             if exit_at >= layers:
-                raise UsageError(f"{self.name} leaves too late: exit before the last of {layers} layers")
+                raise UsageError(
+                    f"{self.name} leaves too late: the model has {layers} layers, exit before the last"
+                )
             self._settings["assistant_early_exit"] = exit_at
 
     def answer(self, ids: Sequence[int], limit: int, *, end_ids: frozenset[int], sampling: Sampling) -> PeerAnswer:

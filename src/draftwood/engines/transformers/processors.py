@@ -30,7 +30,7 @@ def adapt(
     for processor in processors:
         if any(isinstance(v, torch.nn.Module) for v in getattr(processor, "__dict__", {}).values()):
             raise UsageError(
-                f"{type(processor).__name__} runs its own model, which we cannot follow: leave it out"
+                f"{type(processor).__name__} runs a model of its own, which drafting cannot follow: leave it out"
             )
     seen = ids or (lambda prefix: torch.from_numpy(prefix)[None].to(device))
     return [_adapted(own_copy(p) if copied else p, device, seen) for p in processors]
