@@ -84,3 +84,11 @@ def top_k(
                 total += rest[j] * scales[j]
         for rank in range(k):
             chances[row, rank] = np.exp(scores[row, ids[row, rank]] - top) / total
+
+
+def best_of_rows(rows: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return ids and probabilities of the ``k`` best tokens of each row, as `Scores.top_k` says."""
+    scores = np.ascontiguousarray(rows)
+    ids, probabilities = np.empty((len(rows), k), dtype=np.int32), np.empty((len(rows), k), dtype=np.float32)
+    top_k(scores, scores.view(np.int32), ids, probabilities)
+    return ids, probabilities

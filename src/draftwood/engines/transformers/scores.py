@@ -55,7 +55,9 @@ class TorchScores:
     def top_k(self, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         k = min(k, self._logits.shape[-1])
         if self._rows is not None and len(self._rows) <= _NARROW:
-            return _by_kernel(self._rows, k)
+            from draftwood.engines.top_k_kernel import best_of_rows  # brings numba, so not before it is used
+
+            return best_of_rows(self._rows, k)
         with torch.inference_mode():
             parts = [_best(some.float(), k) for some in self._logits.split(_ROWS)]
             ids, probabilities = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -63,15 +65,6 @@ class TorchScores:
 
     def hidden(self, layer: int) -> Any:
         raise CapabilityError(f"this target does not give hidden states (layer {layer} was asked for)")
-
-
-def _by_kernel(rows: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    from draftwood.engines.top_k_kernel import top_k  # brings numba, so not before it is used
-
-    scores = np.ascontiguousarray(rows)
-    ids, probabilities = np.empty((len(rows), k), dtype=np.int32), np.empty((len(rows), k), dtype=np.float32)
-    top_k(scores, scores.view(np.int32), ids, probabilities)
-    return ids, probabilities
 
 
 def _best(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:

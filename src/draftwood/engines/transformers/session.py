@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.committed import CommittedText, locked, with_root
 from draftwood.engines.transformers.cache import Arena
-from draftwood.engines.transformers.committed import CommittedText, locked, with_root
 from draftwood.engines.transformers.pass_rows import PassRows
 from draftwood.tree import TokenTree
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from draftwood.contracts import Capabilities, Watch
+from draftwood.engines.committed import check_room, locked
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
 from draftwood.engines.transformers.cache import Arena
-from draftwood.engines.transformers.committed import check_room, locked
 from draftwood.engines.transformers.families import (
     forward_parameters,
     layer_windows,

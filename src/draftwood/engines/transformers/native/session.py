@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Capabilities, Watch
-from draftwood.engines.transformers.committed import CommittedText, check_room, locked, with_root
+from draftwood.engines.committed import CommittedText, check_room, locked, with_root
 from draftwood.engines.transformers.native.cache import NativeCache
 from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.scores import WATCHED, TorchScores

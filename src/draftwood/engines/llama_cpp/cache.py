@@ -1,0 +1,186 @@
+"""The cache of a target: one context for all its sessions, which grows, and the sequences that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from weakref import ref
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Floats
+from draftwood.engines.llama_cpp.context import Context, Row, Settings
+from draftwood.engines.llama_cpp.scores import LlamaScores
+from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.errors import CapabilityError
+
+_FIRST = 1024  # cells of a new cache; it doubles when they are full
+_FEW, _MANY = 80, 255  # sequences; the library takes 256, and each costs a little in every pass
+MOST_SESSIONS = 32  # beside which `_FEW` sequences leave enough for the branches of a tree
+MOST_BRANCHES = _FEW - MOST_SESSIONS
+
+
+class Branches:
+    """The sequences of one text: ``home`` sees all of it, each of ``leaves`` the beginning up to a position.
+
+    ``cells`` counts what the text occupies, from above. While a pass over its tree is ``pending``, neither kept nor
+    undone, no leaf is given to another text; ``lost`` says that the cells of that pass are gone meanwhile.
+    """
+
+    def __init__(self, home: int) -> None:
+        self.home, self.length, self.cells = home, 0, 0
+        self.leaves: dict[int, int] = {}
+        self.pending = self.lost = False
+
+
+class Cache:
+    """Cells for the texts of all sessions. Not safe for threads: the target and its sessions share a lock."""
+
+    def __init__(self, weights: Weights, settings: Settings) -> None:
+        self._weights, self._settings = weights, settings
+        self.ordered = settings.exact
+        self._context = Context(weights, settings, _FIRST, _FEW)
+        self._free = list(range(_FEW))
+        self._texts: list[Branches] = []
+        self._trash = 0  # cells that only keep the order of the others
+        self._has_holes = False
+        self._lent: list[ref[LlamaScores]] = []
+
+    def open(self) -> Branches:
+        """Begin an empty text."""
+        if len(self._texts) == MOST_SESSIONS:
+            self._rebuild(self._context.cells, _MANY)
+        if len(self._free) == 0 and not self._take_back_leaves(1):
+            raise CapabilityError(f"llama.cpp writes at most {_MANY} texts at once: give a smaller batch_size")
+        text = Branches(self._free.pop(0))
+        self._texts.append(text)
+        return text
+
+    def close(self, text: Branches) -> None:
+        """Free the cells of a text."""
+        if text not in self._texts:
+            return
+        self._texts.remove(text)
+        if not self._texts:
+            self._context.clear()
+            self._trash, self._has_holes = 0, False
+        else:
+            for sequence in (text.home, *text.leaves):
+                self._context.remove(sequence)
+            self._has_holes = True
+        self._free += [text.home, *text.leaves]
+
+    def make_room(self, tokens: int) -> None:
+        """Let a pass over so many tokens fit, behind what is there, with the cells of each text in order."""
+        need = sum(text.cells for text in self._texts) + self._trash + tokens
+        if self._has_holes and self.ordered:
+            self._rebuild(self._context.cells)
+        elif need > self._context.cells and self._trash:
+            self._rebuild(self._context.cells)
+            need -= self._trash
+        if need > self._context.cells:
+            self._rebuild(max(2 * self._context.cells, need))
+
+    def _rebuild(self, cells: int, sequences: int | None = None) -> None:
+        """Write all texts anew, each in the order of its positions, to a larger context if there is need.
+
+        Takes 5 ms per 2,048 tokens. A pass that was not kept is lost.
+        """
+        before = self._context
+        states = [before.state(text.home) if text.length else None for text in self._texts]
+        wider = sequences or before.trash
+        if (cells, wider) == (before.cells, before.trash):
+            before.clear()
+        else:
+            self._own_scores()
+            self._context = Context(self._weights, self._settings, cells, wider)
+            before.close()
+            self._free += range(before.trash, wider)
+        for text, state in zip(self._texts, states, strict=True):
+            self._free += text.leaves
+            text.leaves = {}
+            text.lost, text.pending, text.cells = text.pending, False, text.length
+            if state is not None:
+                self._context.restore(text.home, state)
+                self._context.remove(text.home, text.length)
+        self._trash, self._has_holes = 0, False
+
+    def leaves(self, text: Branches, count: int) -> list[int] | None:
+        """Return so many sequences that see the text, `Branches.home` first; None where too few are free."""
+        missing = count - 1 - len(text.leaves)
+        if missing > len(self._free) and not self._take_back_leaves(missing, beside=text):
+            return None
+        for _ in range(missing):
+            text.leaves[self._free.pop()] = 0
+        used = list(text.leaves)[: count - 1]
+        for leaf in used:
+            if text.leaves[leaf] < text.length:
+                self._context.copy(text.home, leaf, text.leaves[leaf], text.length)
+                text.leaves[leaf] = text.length
+        return [text.home, *used]
+
+    def _take_back_leaves(self, count: int, beside: Branches | None = None) -> bool:
+        """Free sequences that other texts do not use in a pass of theirs; returns whether there are enough now."""
+        for other in self._texts:
+            if other is not beside and not other.pending:
+                for leaf in other.leaves:
+                    self._context.remove(leaf)
+                self._free += other.leaves
+                other.leaves = {}
+        return len(self._free) >= count
+
+    def read(self, text: Branches, ids: Sequence[int], *, scored: bool) -> LlamaScores:
+        """Append tokens to a text; returns the scores of the last one, or of all of them."""
+        rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
+        wanted = np.full(len(rows), scored, dtype=np.int8)
+        wanted[-1] = True
+        found = self.run(rows, wanted)
+        text.length += len(rows)
+        text.cells += len(rows)
+        return self.lend([found])[0]
+
+    def run(self, rows: Sequence[Row], wanted: NDArray[np.int8]) -> Floats:
+        """Compute a pass, for which `make_room` made room; its scores are good until the next one."""
+        self._own_scores()
+        return self._context.run(rows, wanted)
+
+    def lend(self, views: Sequence[Floats]) -> list[LlamaScores]:
+        """Make scores of views of the last pass, to be copied before the next one if somebody still holds them."""
+        found = [LlamaScores(view) for view in views]
+        self._lent += [ref(scores) for scores in found]
+        return found
+
+    def _own_scores(self) -> None:
+        for lent in self._lent:
+            if (scores := lent()) is not None:
+                scores.keep()
+        self._lent = []
+
+    def settle(self, sequence: int, first: int, *, occupied: bool) -> None:
+        """Take a sequence off the positions from ``first`` on.
+
+        With ``occupied`` their cells are not freed, since others of the same pass that stay lie behind them.
+        """
+        if occupied:
+            self._context.copy(sequence, self._context.trash, first)
+        self._context.remove(sequence, first)
+
+    def cut(self, text: Branches, length: int) -> None:
+        """Keep the first tokens of a text only, in all its sequences."""
+        for sequence in (text.home, *text.leaves):
+            self._context.remove(sequence, length)
+        text.leaves = {leaf: min(seen, length) for leaf, seen in text.leaves.items()}
+        text.length = min(text.length, length)
+        text.cells, text.pending, text.lost = text.length, False, False
+        self._has_holes |= len(self._texts) > 1
+
+    def add_trash(self, cells: int) -> None:
+        """Count cells that stay occupied."""
+        self._trash += cells
+
+    def fork(self, text: Branches) -> Branches:
+        """Return another text that begins with the same cells."""
+        twin = self.open()
+        self._context.copy(text.home, twin.home, 0, text.length)
+        twin.length = twin.cells = text.length
+        return twin

@@ -1,0 +1,160 @@
+"""A context of llama.cpp: cells of keys and values, each of which belongs to sequences, and passes over them."""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Floats
+from draftwood.engines.llama_cpp.library import BF16, F16, Batch, last_error, library
+from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.errors import DraftwoodError, ModelError
+
+PASS = 512  # most tokens of a pass; llama.cpp computes longer ones in parts of this size anyway
+SEQUENCES = 64  # more cost 0.3 ms a pass at 256, this many nothing
+_FULL = 1  # what llama_decode returns where no cell is free
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How passes are computed. `threads` None: one per core of this process.
+
+    ``exact``: rows of a wide pass are, bit by bit, those of passes over one token, on weights for which the
+    library's products do not depend on the number of rows. Flash attention alone splits the keys among threads at
+    one row and 512 cells or more, unless values are in bfloat16; and a text's cells must lie in the order of its
+    positions.
+    """
+
+    threads: int | None = None
+    exact: bool = True
+
+    @property
+    def own_threads(self) -> int:
+        if self.threads is not None:
+            return self.threads
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """A token of a pass: its position, and the sequences that will see it."""
+
+    token: int
+    position: int
+    sequences: Sequence[int]
+
+
+class Context:
+    """``cells`` places for tokens. Sequences are numbered from 0 to ``sequences``, the last one holds what must
+    stay occupied though no text contains it any more (`TRASH`)."""
+
+    def __init__(self, weights: Weights, settings: Settings, cells: int, sequences: int = SEQUENCES) -> None:
+        self._library, self.cells, self.trash = library(), cells, sequences
+        self.weights = weights  # which must live as long
+        check_memory(weights, cells)
+        params = self._library.llama_context_default_params()
+        params.n_ctx, params.n_seq_max, params.kv_unified = cells, sequences + 1, True
+        params.n_batch = params.n_ubatch = PASS
+        params.n_threads = params.n_threads_batch = settings.own_threads
+        params.flash_attn, params.type_k, params.type_v = 1, F16, BF16 if settings.exact else F16
+        last_error(clear=True)
+        pointer = self._library.llama_init_from_model(weights.pointer, params)
+        if not pointer:
+            raise ModelError(
+                f"llama.cpp cannot make a cache of {cells} tokens ({last_error() or 'no reason given'}): "
+                "write shorter texts"
+            )
+        self._pointer = pointer
+        self.close = weakref.finalize(self, self._library.llama_free, pointer)
+        self._check(sequences + 1)
+        self._memory = self._library.llama_get_memory(pointer)
+        self._width = weights.vocab_size
+        self._token, self._position, self._count = (np.zeros(PASS, np.int32) for _ in range(3))
+        self._sequences, self._wanted = np.zeros((PASS, sequences), np.int32), np.zeros(PASS, np.int8)
+        starts = self._sequences.ctypes.data + np.arange(PASS) * self._sequences.strides[0]
+        self._starts = starts.astype(np.uint64)  # kept: the batch points to it
+        columns = (self._token, None, self._position, self._count, self._starts, self._wanted)
+        self._batch = Batch(0, *(None if column is None else column.ctypes.data for column in columns))
+
+    def _check(self, sequences: int) -> None:
+        """Read the parameters back: of a struct with another layout they would not have arrived."""
+        says = self._library
+        got = [getattr(says, f"llama_{name}")(self._pointer) for name in ("n_ctx_seq", "n_seq_max", "n_batch")]
+        self.cells = int(says.llama_n_ctx(self._pointer))  # rounded up
+        if got != [self.cells, sequences, PASS]:  # n_ctx_seq equals n_ctx only where the cache is one for all
+            raise ModelError(
+                f"llama.cpp took other parameters than were given ({got}): install the pinned version"
+            )
+
+    def run(self, rows: Sequence[Row], wanted: NDArray[np.int8]) -> Floats:
+        """Compute one pass; returns the scores float32[rows, vocab] of the rows that are wanted.
+
+        They are a view of the library's memory, overwritten by the next pass. Raises `DraftwoodError` where the
+        pass fails; the cache is then as it was before.
+        """
+        n = len(rows)
+        self._token[:n] = [row.token for row in rows]
+        self._position[:n] = [row.position for row in rows]
+        self._count[:n] = [len(row.sequences) for row in rows]
+        for i, row in enumerate(rows):
+            self._sequences[i, : len(row.sequences)] = row.sequences
+        self._wanted[:n] = wanted
+        self._batch.n_tokens = n
+        status = self._library.llama_decode(self._pointer, self._batch)
+        if status:
+            why = "its cache is full" if status == _FULL else f"status {status}"
+            raise DraftwoodError(
+                f"llama.cpp could not compute a pass over {n} tokens ({why}): write a shorter text"
+            )
+        count = int(np.count_nonzero(wanted))
+        # Asked for after each pass, since the memory may move.
+        address = self._library.llama_get_logits(self._pointer)
+        return np.frombuffer((c.c_float * (count * self._width)).from_address(address), np.float32).reshape(
+            count, -1
+        )
+
+    def copy(self, source: int, to: int, first: int, end: int = -1) -> None:
+        """Let sequence ``to`` see what ``source`` sees from position ``first`` on; nothing is moved."""
+        self._library.llama_memory_seq_cp(self._memory, source, to, first, end)
+
+    def remove(self, sequence: int, first: int = -1, end: int = -1) -> None:
+        """Take a sequence off the cells from position ``first`` on; cells without a sequence are free."""
+        if not self._library.llama_memory_seq_rm(self._memory, sequence, first, end):
+            raise DraftwoodError("llama.cpp cannot cut this model's cache: open the text anew")
+
+    def state(self, sequence: int) -> c.Array[c.c_char]:
+        """Return what the cells of a sequence hold."""
+        size = self._library.llama_state_seq_get_size(self._pointer, sequence)
+        data = c.create_string_buffer(size)
+        if self._library.llama_state_seq_get_data(self._pointer, data, size, sequence) != size:
+            raise DraftwoodError("llama.cpp could not read its cache")
+        return data
+
+    def restore(self, sequence: int, data: c.Array[c.c_char]) -> None:
+        """Write what `state` gave to free cells, in the order of positions."""
+        if not self._library.llama_state_seq_set_data(self._pointer, data, len(data), sequence):
+            raise DraftwoodError("llama.cpp could not write its cache back: open the text anew")
+
+    def clear(self) -> None:
+        """Free all cells."""
+        self._library.llama_memory_clear(self._memory, False)
+
+
+def check_memory(weights: Weights, cells: int) -> None:
+    """Raise `ModelError` for a cache that plainly does not fit: the system would kill the process, not refuse."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return
+    need = cells * weights.cell_bytes
+    if need > total:
+        raise ModelError(
+            f"a cache of {cells} tokens needs {need / 1e9:.1f} GB and this machine has {total / 1e9:.1f}: "
+            "write shorter texts"
+        )

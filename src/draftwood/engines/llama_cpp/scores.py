@@ -1,0 +1,44 @@
+"""Scores of a pass of llama.cpp: a view of its own memory, copied only if it outlives the next pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from draftwood.contracts import Floats, Ints
+from draftwood.errors import CapabilityError
+
+
+class LlamaScores:
+    """Scores float32[rows, vocab]. ``rows`` is overwritten by the next pass unless `keep` was called before."""
+
+    def __init__(self, rows: Floats) -> None:
+        self._rows = rows
+
+    def keep(self) -> None:
+        """Copy the scores."""
+        self._rows = self._rows.copy()
+
+    def last(self) -> LlamaScores:
+        """Return the scores of the last row."""
+        return self if len(self._rows) == 1 else LlamaScores(self._rows[-1:].copy())
+
+    def argmax(self, row: int) -> int:
+        scores = self._rows[row]
+        best = int(scores.argmax())
+        return best if scores[best] > -np.inf else -1  # the argmax of a row with a NaN is a NaN
+
+    def raw(self, row: int) -> Floats:
+        return self._rows[row]
+
+    def numpy(self, array: Any) -> Floats:
+        return np.asarray(array, dtype=np.float32)
+
+    def top_k(self, k: int) -> tuple[Ints, Floats]:
+        from draftwood.engines.top_k_kernel import best_of_rows  # brings numba, so not before it is used
+
+        return best_of_rows(self._rows, min(k, self._rows.shape[1]))
+
+    def hidden(self, layer: int) -> Any:
+        raise CapabilityError(f"this target does not give hidden states (layer {layer} was asked for)")

@@ -1,0 +1,127 @@
+"""One text in llama.cpp's cache: rows of a pass over its tree, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from draftwood.engines.committed import CommittedText, locked
+from draftwood.engines.llama_cpp.cache import Branches, Cache
+from draftwood.engines.llama_cpp.context import Row
+from draftwood.tree import TokenTree
+
+
+class LlamaSession(CommittedText):
+    """A text whose cells belong to the sequences of ``text``; nothing is moved when a branch is kept.
+
+    Each leaf of a tree is a sequence of llama.cpp, and a node belongs to the sequences of all leaves below it.
+    """
+
+    replay = 0
+
+    def __init__(self, cache: Cache, lock: Any, text: Branches | None = None) -> None:
+        super().__init__(lock)
+        self._cache = cache
+        self.text = cache.open() if text is None else text
+        self._closed = False
+        self._ways: list[
+            tuple[int, list[int]]
+        ] = []  # of the last pass: each sequence, and its nodes from the root
+        self._is_last = True
+
+    def commit(self, ids: Sequence[int]) -> None:
+        """Take in text that the cache has read."""
+        self._ids += map(int, ids)
+
+    def rows(self, root: int, tree: TokenTree, *, is_last: bool) -> list[Row] | None:
+        """Return the rows of a pass over a root and its tree; None while too few sequences are free.
+
+        ``is_last``: no other text's rows follow in the pass.
+        """
+        parents = tree.parents.tolist()
+        ends = sorted(set(range(len(parents))) - set(parents)) or [-1]
+        sequences = self._cache.leaves(self.text, len(ends))
+        if sequences is None:
+            return None
+        self._ways = []
+        below: list[list[int]] = [[] for _ in range(1 + len(parents))]
+        for sequence, end in zip(sequences, ends, strict=True):
+            way, node = [], end
+            while node >= 0:
+                way.append(node)
+                below[1 + node].append(sequence)
+                node = parents[node]
+            self._ways.append((sequence, way[::-1]))
+        below[0] = sequences
+        length, self._is_last = self.text.length, is_last
+        self._scored = (root, tree)
+        self.text.pending, self.text.lost = True, False
+        self.text.cells += len(below)
+        ids = [root, *tree.tokens.tolist()]
+        depths = range(len(ids)) if tree.is_chain else [0, *tree.depth.tolist()]
+        return [Row(*row) for row in zip(ids, (length + depth for depth in depths), below, strict=True)]
+
+    @locked
+    def keep(self, path: Sequence[int]) -> None:
+        root, tree = self._take_scored()
+        kept = [root, *(int(tree.tokens[node]) for node in path)]
+        if self.text.lost:  # the cache was written anew since the pass
+            self.undo()
+            self._cache.make_room(len(kept))
+            self._cache.read(self.text, kept, scored=False)
+        else:
+            self._settle(list(path))
+        self._ids += kept
+
+    def _settle(self, path: list[int]) -> None:
+        """Take every sequence off what was not accepted; one that sees all of the path becomes the home."""
+        text, cache, first = self.text, self._cache, self.text.length + 1
+        last, occupied = path[-1] if path else -1, 0
+        agreed: dict[int, int] = {}
+        for sequence, way in self._ways:
+            common = _common(way, path)
+            dropped, agreed[sequence] = way[common:], first + common
+            stays = bool(dropped) and cache.ordered and (not self._is_last or dropped[0] < last)
+            occupied += len(dropped) if stays else 0
+            cache.settle(sequence, first + common, occupied=stays)
+        home = next(sequence for sequence, end in agreed.items() if end == first + len(path))
+        text.leaves |= {text.home: 0, **agreed}
+        del text.leaves[home]
+        text.home, text.length, text.pending = home, first + len(path), False
+        text.cells = text.length
+        cache.add_trash(occupied)
+
+    def undo(self) -> None:
+        """Drop the last pass, if it was not kept."""
+        if self.text.pending or self.text.lost:
+            self._scored = None
+            self._cache.cut(self.text, self.text.length)
+
+    @locked
+    def truncate(self, length: int) -> None:
+        self.undo()
+        if length < self.length:
+            self._cache.cut(self.text, length)
+            del self._ids[length:]
+
+    @locked
+    def fork(self) -> LlamaSession:
+        twin = type(self)(self._cache, self.lock, self._cache.fork(self.text))
+        twin._ids = list(self._ids)
+        return twin
+
+    @locked
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._cache.close(self.text)
+
+
+def _common(way: Sequence[int], path: Sequence[int]) -> int:
+    """How many nodes two ways from the root share."""
+    shared = 0
+    for mine, other in zip(way, path, strict=False):
+        if mine != other:
+            break
+        shared += 1
+    return shared

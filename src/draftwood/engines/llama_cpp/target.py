@@ -1,0 +1,127 @@
+"""A GGUF file as a target: llama.cpp computes passes in this process, over a cache that grows with the texts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from threading import RLock
+from types import SimpleNamespace
+
+import numpy as np
+
+from draftwood.contracts import Capabilities, Watch
+from draftwood.engines.committed import check_room, locked
+from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, Cache
+from draftwood.engines.llama_cpp.context import PASS, Settings
+from draftwood.engines.llama_cpp.scores import LlamaScores
+from draftwood.engines.llama_cpp.session import LlamaSession
+from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.tree import TokenTree
+
+_WATCHED = 64  # tokens of a reading pass whose scores are all asked for
+
+
+class LlamaTarget:
+    """A model of llama.cpp that scores token trees, several texts in one pass.
+
+    Parameters
+    ----------
+    path
+        A GGUF file.
+    threads
+        CPU threads of a pass; None: one per core of this process.
+    exact
+        Choose settings under which a text with drafts is, bit by bit, the text without (see `Settings`); False
+        takes llama.cpp's own, and chains instead of trees.
+    gpu_layers
+        Layers on a graphics card, -1: as many as fit. Builds without one ignore it.
+
+    Raises
+    ------
+    CapabilityError
+        llama.cpp is not installed, or a version whose layout is not known here.
+    ModelNotFoundError, ModelError, UnsupportedModelError
+        The file is missing or damaged, or its model does not write text.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, threads: int | None = None, exact: bool = True, gpu_layers: int = -1
+    ) -> None:
+        self.weights = Weights(Path(path), gpu_layers=gpu_layers)
+        self.settings = Settings(threads, exact)
+        self.lock = RLock()
+        self.tokens_read = 0  # of all prompts so far, for progress displays
+        self._cache = Cache(self.weights, self.settings)
+        recurrent = self.weights.is_recurrent
+        self.capabilities = Capabilities(
+            vocab_size=self.weights.vocab_size,
+            max_positions=self.weights.max_positions,
+            trees=exact and not recurrent,
+            rollback="none" if recurrent else "truncate",
+            batch=True,
+            max_pass=1 if recurrent else MOST_BRANCHES,
+        )
+        # What the api takes from a model of transformers under the same name.
+        self.generation_config = SimpleNamespace(eos_token_id=sorted(self.weights.end_ids))
+
+    @locked
+    def open(
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
+    ) -> list[tuple[LlamaSession, LlamaScores]]:
+        del reserve  # the cache grows
+        sessions: list[LlamaSession] = []
+        try:
+            sessions.extend(LlamaSession(self._cache, self.lock) for _ in prompts)
+            return list(zip(sessions, self.extend(list(zip(sessions, prompts, strict=True)), watch), strict=True))
+        except BaseException:
+            for session in sessions:
+                session.close()
+            raise
+
+    @locked
+    def extend(
+        self, texts: Sequence[tuple[LlamaSession, Sequence[int]]], watch: Sequence[Watch] | None = None
+    ) -> list[LlamaScores]:
+        for session, ids in texts:
+            check_room(session.length, ids, self.capabilities.max_positions)
+        # One after another: prompts gain nothing by sharing a pass, and each text is the same as alone.
+        return [self._read(*text, None if watch is None else watch[i]) for i, text in enumerate(texts)]
+
+    def _read(self, session: LlamaSession, ids: Sequence[int], watch: Watch | None) -> LlamaScores:
+        session.undo()
+        size = PASS if watch is None else _WATCHED
+        for start in range(0, len(ids), size):
+            part = ids[start : start + size]
+            self._cache.make_room(len(part))
+            scores = self._cache.read(session.text, part, scored=watch is not None)
+            if watch is not None:
+                watch(session.length, scores)
+            session.commit(part)
+            self.tokens_read += len(part)
+        return scores.last()
+
+    @locked
+    def score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
+        """One pass over the roots and trees of all requests; several where they need more than fits one."""
+        for session, _, _ in requests:
+            session.undo()
+        found: list[LlamaScores] = []
+        while len(found) < len(requests):
+            found += self._score(requests[len(found) :])
+        return found
+
+    def _score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
+        """Score the first of these requests, as many as one pass takes."""
+        tokens = np.cumsum([1 + len(tree) for _, _, tree in requests])
+        requests = requests[: max(1, int(np.searchsorted(tokens, PASS, side="right")))]
+        self._cache.make_room(int(tokens[len(requests) - 1]))
+        rows, ends = [], []
+        for i, (session, root, tree) in enumerate(requests):
+            added = session.rows(root, tree, is_last=i == len(requests) - 1)
+            if added is None:
+                break
+            rows += added
+            ends.append(len(rows))
+        views = self._cache.run(rows, np.ones(len(rows), dtype=np.int8))
+        return self._cache.lend(np.split(views, ends[:-1]))

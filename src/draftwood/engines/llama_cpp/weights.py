@@ -1,0 +1,107 @@
+"""A GGUF file that llama.cpp has loaded: its weights, vocabulary and metadata."""
+
+from __future__ import annotations
+
+import ctypes as c
+import weakref
+from functools import cached_property
+from pathlib import Path
+
+from draftwood.engines.llama_cpp.library import last_error, library
+from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
+
+_MAGIC = b"GGUF"
+
+
+class Weights:
+    """The weights of a GGUF file, mapped into memory; contexts of any size share them.
+
+    ``gpu_layers`` is how many layers go to a graphics card, -1 for as many as fit; builds without one ignore it.
+    ``vocabulary_only`` reads everything but the weights.
+
+    Raises `ModelNotFoundError` or `ModelError` for a file that is missing, cut off or damaged, and
+    `UnsupportedModelError` for a model that does not write text.
+    """
+
+    def __init__(self, path: Path, *, gpu_layers: int = -1, vocabulary_only: bool = False) -> None:
+        check_file(path)
+        self.path, self._library = path, library()
+        params = self._library.llama_model_default_params()
+        params.n_gpu_layers, params.vocab_only = gpu_layers, vocabulary_only
+        last_error(clear=True)
+        self.pointer = self._library.llama_model_load_from_file(str(path).encode(), params)
+        if not self.pointer:
+            raise ModelError(
+                f"llama.cpp cannot load {path} ({last_error() or 'no reason given'}): get the file again"
+            )
+        self._free = weakref.finalize(self, self._library.llama_model_free, self.pointer)
+        self.vocabulary = self._library.llama_model_get_vocab(self.pointer)
+        self._refuse()
+
+    def _refuse(self) -> None:
+        says, kind = self._library, self.metadata("general.architecture") or "unknown"
+        encodes = says.llama_model_has_encoder(self.pointer) or says.llama_model_is_diffusion(self.pointer)
+        if encodes or not says.llama_model_has_decoder(self.pointer) or self.metadata(f"{kind}.pooling_type"):
+            raise UnsupportedModelError(
+                f"{self.path} is a model of type {kind}, which does not write text token by token: name another"
+            )
+        if not self.vocab_size or not says.llama_vocab_type(self.vocabulary):
+            raise UnsupportedModelError(f"{self.path} has no vocabulary: take a file with the model's tokenizer")
+
+    def metadata(self, key: str) -> str | None:
+        """Return a value of the file's metadata as text, None where it has none."""
+        size, room = 1 << 12, None
+        while True:
+            room = c.create_string_buffer(size)
+            length = self._library.llama_model_meta_val_str(self.pointer, key.encode(), room, size)
+            if length < size:
+                return None if length < 0 else room.value.decode(errors="replace")
+            size = length + 1
+
+    @cached_property
+    def vocab_size(self) -> int:
+        return int(self._library.llama_vocab_n_tokens(self.vocabulary))
+
+    @cached_property
+    def end_ids(self) -> frozenset[int]:
+        """Tokens that end an answer, as llama.cpp finds them."""
+        ends = self._library.llama_vocab_is_eog
+        return frozenset(token for token in range(self.vocab_size) if ends(self.vocabulary, token))
+
+    @cached_property
+    def max_positions(self) -> int:
+        """The longest text the model was trained on, in tokens."""
+        return int(self._library.llama_model_n_ctx_train(self.pointer))
+
+    @cached_property
+    def is_recurrent(self) -> bool:
+        """Whether layers keep a state from which tokens cannot be taken back."""
+        says = self._library
+        return bool(says.llama_model_is_recurrent(self.pointer) or says.llama_model_is_hybrid(self.pointer))
+
+    @cached_property
+    def cell_bytes(self) -> int:
+        """Bytes of keys and values per token at two bytes a number, from above."""
+        kind = self.metadata("general.architecture")
+        heads = self._number(f"{kind}.attention.head_count", 1)
+        width = self._number(f"{kind}.embedding_length", 0)
+        length = self._number(f"{kind}.attention.key_length", -(-width // heads))
+        shared = self._number(f"{kind}.attention.head_count_kv", heads)
+        return 4 * shared * length * int(self._library.llama_model_n_layer(self.pointer))
+
+    def _number(self, key: str, default: int) -> int:
+        said = self.metadata(key)
+        return int(said) if said is not None and said.isdecimal() else default
+
+
+def check_file(path: Path) -> None:
+    """Raise an error for what is no GGUF file; the library itself says so only in its log."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC))
+    except FileNotFoundError as error:
+        raise ModelNotFoundError(f"there is no file {path}: name an existing GGUF file") from error
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error.strerror or error}): check its permissions") from error
+    if head != _MAGIC:
+        raise ModelError(f"{path} is no GGUF file: name one, or a transformers folder")
