@@ -23,8 +23,8 @@ MOST_BRANCHES = _FEW - MOST_SESSIONS
 class Branches:
     """The sequences of one text: ``home`` sees all of it, each of ``leaves`` the beginning up to a position.
 
-    ``cells`` counts what the text occupies, from above. While a pass over its tree is ``pending``, neither kept nor
-    undone, no leaf is given to another text; ``lost`` says that the cells of that pass are gone meanwhile.
+    ``cells`` counts what the text occupies, from above. While a pass over its tree is ``pending`` (neither kept
+    nor undone), no leaf is given to another text; ``lost`` says that the cells of that pass are gone meanwhile.
     """
 
     def __init__(self, home: int) -> None:
