@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
+from draftwood.engines.llama_cpp import reader
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
+from draftwood.engines.llama_cpp.library import F16
 from draftwood.engines.llama_cpp.scores import LlamaScores
 from draftwood.engines.llama_cpp.weights import Weights
-from draftwood.errors import CapabilityError
+from draftwood.errors import CapabilityError, DraftwoodError
 
 _FIRST = 1024  # cells of a new cache; it doubles when they are full
 _FEW, _MANY = 80, 255  # sequences; the library takes 256, and each costs a little in every pass
 MOST_SESSIONS = 32  # beside which `_FEW` sequences leave enough for the branches of a tree
 MOST_BRANCHES = _FEW - MOST_SESSIONS
+
+
+Read = Callable[[Sequence[int], bool], LlamaScores]
+"""``read(ids, scored)`` appends tokens to a text; returns the scores of the last one, or of all of them."""
 
 
 class Branches:
@@ -27,8 +35,8 @@ class Branches:
     nor undone), no leaf is given to another text; ``lost`` says that the cells of that pass are gone meanwhile.
     """
 
-    def __init__(self, home: int) -> None:
-        self.home, self.length, self.cells = home, 0, 0
+    def __init__(self, home: int, length: int = 0) -> None:
+        self.home, self.length, self.cells = home, length, length
         self.leaves: dict[int, int] = {}
         self.pending = self.lost = False
 
@@ -45,6 +53,8 @@ class Cache:
         self._trash = 0  # cells that only keep the order of the others
         self._has_holes = False
         self._lent: list[ref[LlamaScores]] = []
+        self._reader: Context | None = None
+        self._converts = settings.exact and not weights.is_recurrent
 
     def open(self) -> Branches:
         """Begin an empty text."""
@@ -105,6 +115,10 @@ class Cache:
                 self._context.remove(text.home, text.length)
         self._trash, self._has_holes = 0, False
 
+    def start_over(self) -> None:
+        """Free every leaf, also of passes that were not kept yet, whose texts then read again what they keep."""
+        self._rebuild(self._context.cells)
+
     def leaves(self, text: Branches, count: int) -> list[int] | None:
         """Return so many sequences that see the text, `Branches.home` first; None where too few are free."""
         missing = count - 1 - len(text.leaves)
@@ -129,12 +143,54 @@ class Cache:
                 other.leaves = {}
         return len(self._free) >= count
 
-    def read(self, text: Branches, ids: Sequence[int], *, scored: bool) -> LlamaScores:
-        """Append tokens to a text; returns the scores of the last one, or of all of them."""
+    @contextmanager
+    def reading(self, text: Branches, tokens: int) -> Iterator[Read]:
+        """Give a function that reads so many tokens in parts; left by an exception, the text is as before."""
+        before = text.length
+        self.make_room(tokens)
+        elsewhere = self._elsewhere(text, tokens)
+        try:
+            if elsewhere is not None:
+                yield partial(self._read, elsewhere, Branches(0, before))
+                self._bring(text, elsewhere, before + tokens)
+            else:
+                yield partial(self._read, self._context, text)
+        except BaseException:
+            self.cut(text, before)
+            raise
+
+    def _elsewhere(self, text: Branches, tokens: int) -> Context | None:
+        """Return a context that reads long texts faster, with the text so far; None where that is not worth it."""
+        if not self._converts or tokens < reader.WORTH:
+            return None
+        need = text.length + tokens
+        if self._reader is None or self._reader.cells < need:
+            self._own_scores()
+            self._reader = Context(self._weights, self._settings, need, 1, keys=F16)
+        self._reader.clear()
+        if text.length:
+            state = self._context.state(text.home)
+            self._converts = reader.convert_keys(state, text.length, self._weights.layers, back=True)
+            if not self._converts:
+                return None
+            self._reader.restore(0, state)
+        return self._reader
+
+    def _bring(self, text: Branches, elsewhere: Context, length: int) -> None:
+        """Take over a text that was read elsewhere."""
+        state = elsewhere.state(0)
+        if not reader.convert_keys(state, length, self._weights.layers, back=False):
+            raise DraftwoodError("llama.cpp's cache is not laid out as expected: load the model with exact=False")
+        self.cut(text, 0)
+        self._context.restore(text.home, state)
+        text.length = text.cells = length
+
+    def _read(self, context: Context, text: Branches, ids: Sequence[int], scored: bool) -> LlamaScores:
         rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
         wanted = np.full(len(rows), scored, dtype=np.int8)
         wanted[-1] = True
-        found = self.run(rows, wanted)
+        self._own_scores()
+        found = context.run(rows, wanted)
         text.length += len(rows)
         text.cells += len(rows)
         return self.lend([found])[0]

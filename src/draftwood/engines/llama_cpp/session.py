@@ -67,8 +67,8 @@ class LlamaSession(CommittedText):
         kept = [root, *(int(tree.tokens[node]) for node in path)]
         if self.text.lost:  # the cache was written anew since the pass
             self.undo()
-            self._cache.make_room(len(kept))
-            self._cache.read(self.text, kept, scored=False)
+            with self._cache.reading(self.text, len(kept)) as read:
+                read(kept, False)
         else:
             self._settle(list(path))
         self._ids += kept

@@ -13,7 +13,7 @@ import numpy as np
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, Cache
-from draftwood.engines.llama_cpp.context import PASS, Settings
+from draftwood.engines.llama_cpp.context import PASS, Row, Settings
 from draftwood.engines.llama_cpp.scores import LlamaScores
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.weights import Weights
@@ -90,15 +90,14 @@ class LlamaTarget:
 
     def _read(self, session: LlamaSession, ids: Sequence[int], watch: Watch | None) -> LlamaScores:
         session.undo()
-        size = PASS if watch is None else _WATCHED
-        for start in range(0, len(ids), size):
-            part = ids[start : start + size]
-            self._cache.make_room(len(part))
-            scores = self._cache.read(session.text, part, scored=watch is not None)
-            if watch is not None:
-                watch(session.length, scores)
-            session.commit(part)
-            self.tokens_read += len(part)
+        size, first = PASS if watch is None else _WATCHED, session.length
+        with self._cache.reading(session.text, len(ids)) as read:
+            for start in range(0, len(ids), size):
+                scores = read(ids[start : start + size], watch is not None)
+                if watch is not None:
+                    watch(first + start, scores)
+                self.tokens_read += min(size, len(ids) - start)
+        session.commit(ids)
         return scores.last()
 
     @locked
@@ -116,11 +115,15 @@ class LlamaTarget:
         tokens = np.cumsum([1 + len(tree) for _, _, tree in requests])
         requests = requests[: max(1, int(np.searchsorted(tokens, PASS, side="right")))]
         self._cache.make_room(int(tokens[len(requests) - 1]))
-        rows, ends = [], []
+        rows: list[Row] = []
+        ends: list[int] = []
         for i, (session, root, tree) in enumerate(requests):
             added = session.rows(root, tree, is_last=i == len(requests) - 1)
-            if added is None:
+            if added is None and rows:
                 break
+            if added is None:
+                self._cache.start_over()
+                added = session.rows(root, tree, is_last=False) or []
             rows += added
             ends.append(len(rows))
         views = self._cache.run(rows, np.ones(len(rows), dtype=np.int8))

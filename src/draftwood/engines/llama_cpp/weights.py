@@ -80,6 +80,10 @@ class Weights:
         return bool(says.llama_model_is_recurrent(self.pointer) or says.llama_model_is_hybrid(self.pointer))
 
     @cached_property
+    def layers(self) -> int:
+        return int(self._library.llama_model_n_layer(self.pointer))
+
+    @cached_property
     def cell_bytes(self) -> int:
         """Bytes of keys and values per token at two bytes a number, from above."""
         kind = self.metadata("general.architecture")
@@ -87,7 +91,7 @@ class Weights:
         width = self._number(f"{kind}.embedding_length", 0)
         length = self._number(f"{kind}.attention.key_length", -(-width // heads))
         shared = self._number(f"{kind}.attention.head_count_kv", heads)
-        return 4 * shared * length * int(self._library.llama_model_n_layer(self.pointer))
+        return 4 * shared * length * self.layers
 
     def _number(self, key: str, default: int) -> int:
         said = self.metadata(key)
