@@ -57,7 +57,8 @@ class Context:
     def __init__(
         self, weights: Weights, settings: Settings, cells: int, sequences: int, *, keys: int | None = None
     ) -> None:
-        self._library, self.cells, self.trash = library(), cells, sequences
+        cells = max(cells, PASS)  # else the library would shorten its passes
+        self._library, self.trash = library(), sequences
         self.weights = weights  # which must live as long
         check_memory(weights, cells)
         params = self._library.llama_context_default_params()

@@ -15,8 +15,10 @@ from draftwood.engines.committed import check_room, locked
 from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, Cache
 from draftwood.engines.llama_cpp.context import PASS, Row, Settings
 from draftwood.engines.llama_cpp.scores import LlamaScores
+from draftwood.engines.llama_cpp.selftest import exact_width
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
 
 _WATCHED = 64  # tokens of a reading pass whose scores are all asked for
@@ -32,24 +34,38 @@ class LlamaTarget:
     threads
         CPU threads of a pass; None: one per core of this process.
     exact
-        Choose settings under which a text with drafts is, bit by bit, the text without (see `Settings`); False
-        takes llama.cpp's own, and chains instead of trees.
+        True: settings under which each row of scores is, bit by bit, that of a pass over one token (see
+        `Settings`), so that a text with drafts is the text without. False: llama.cpp's own settings; with
+        quantised weights a draft may then change a token where two were almost equally likely, and drafts are
+        chains. None: exact where these weights can be, as `exact_width` tries once.
     gpu_layers
         Layers on a graphics card, -1: as many as fit. Builds without one ignore it.
 
     Raises
     ------
     CapabilityError
-        llama.cpp is not installed, or a version whose layout is not known here.
+        llama.cpp is not installed, or a version whose layout is not known here; or ``exact`` was asked for, and
+        these weights cannot be.
     ModelNotFoundError, ModelError, UnsupportedModelError
         The file is missing or damaged, or its model does not write text.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, threads: int | None = None, exact: bool = True, gpu_layers: int = -1
+        self,
+        path: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        exact: bool | None = None,
+        gpu_layers: int = -1,
     ) -> None:
         self.weights = Weights(Path(path), gpu_layers=gpu_layers)
-        self.settings = Settings(threads, exact)
+        width = 1 if exact is False else exact_width(self.weights, Settings(threads))
+        if exact and width == 1:
+            raise CapabilityError(
+                f"passes over {path} cannot be exact: leave exact out, or take Q4_0 or Q8_0 weights"
+            )
+        self.exact = width > 1
+        self.settings = Settings(threads, self.exact)
         self.lock = RLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
         self._cache = Cache(self.weights, self.settings)
@@ -57,10 +73,10 @@ class LlamaTarget:
         self.capabilities = Capabilities(
             vocab_size=self.weights.vocab_size,
             max_positions=self.weights.max_positions,
-            trees=exact and not recurrent,
+            trees=(self.exact or self.weights.is_float) and not recurrent,
             rollback="none" if recurrent else "truncate",
             batch=True,
-            max_pass=1 if recurrent else MOST_BRANCHES,
+            max_pass=1 if recurrent else min(width, MOST_BRANCHES) if self.exact else MOST_BRANCHES,
         )
         # What the api takes from a model of transformers under the same name.
         self.generation_config = SimpleNamespace(eos_token_id=sorted(self.weights.end_ids))

@@ -11,6 +11,7 @@ from draftwood.engines.llama_cpp.library import last_error, library
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 
 _MAGIC = b"GGUF"
+_FLOATS = ("0", "1", "32")  # file types F32, F16 and BF16
 
 
 class Weights:
@@ -78,6 +79,11 @@ class Weights:
         """Whether layers keep a state from which tokens cannot be taken back."""
         says = self._library
         return bool(says.llama_model_is_recurrent(self.pointer) or says.llama_model_is_hybrid(self.pointer))
+
+    @cached_property
+    def is_float(self) -> bool:
+        """Whether the weights are not quantised."""
+        return self.metadata("general.file_type") in _FLOATS
 
     @cached_property
     def layers(self) -> int:
