@@ -29,7 +29,7 @@ def render(template: str, messages: Iterable[Mapping[str, Any]], **values: Any) 
     except TemplateSyntaxError as error:
         raise _unusable(f"cannot be read (line {error.lineno}: {error.message})") from error
     except SecurityError as error:
-        raise _unusable(f"does what it may not do ({error})") from error
+        raise _unusable(f"does what it may not do ({str(error).rstrip('.')})") from error
 
 
 def _unusable(why: str) -> ModelError:
