@@ -404,7 +404,7 @@ def test_a_system_that_gives_no_stack_is_told_of(monkeypatch):
 
     monkeypatch.setattr(deep_stack.ThreadPoolExecutor, "submit", refuse)
     usual = deep_stack.threading.stack_size()
-    with pytest.raises(PromptError, match="a text of 3,000 characters needs 5 MiB of stack"):
+    with pytest.raises(PromptError, match="a text of 3,000 characters needs 3 MiB of stack"):
         deep_stack.run_deep("a" * 3_000, lambda: 7)
     assert deep_stack.threading.stack_size() == usual
 

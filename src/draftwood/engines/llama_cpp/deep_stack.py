@@ -18,8 +18,8 @@ from draftwood.errors import PromptError
 _Result = TypeVar("_Result")
 
 _SHORT = 2_000  # characters that fit every stack
-_FRAME = 2 << 10  # bytes per character: the worst expression takes a sixth of it
-_MOST = 2_000_000  # characters of one match; a stack for more may not be given
+_FRAME = 1 << 10  # bytes per character: the worst expression takes a third of it
+_MOST = 4_000_000  # characters of one match; a stack for more may not be given
 
 _SETTING = threading.Lock()
 
@@ -37,7 +37,7 @@ def run_deep(text: str, function: Callable[[], _Result]) -> _Result:
         raise PromptError(
             f"a text has {longest:,} characters without a space between, too many to tokenize: cut it"
         )
-    size = _FRAME * min(len(text), _MOST)
+    size = ((_FRAME * min(len(text), _MOST) >> 20) + 1) << 20  # some systems take whole pages only
     with ThreadPoolExecutor(1) as pool:
         with _SETTING:
             usual = threading.stack_size(size)

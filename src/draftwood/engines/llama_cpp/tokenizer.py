@@ -105,7 +105,7 @@ class LlamaTokenizer:
         return self._size
 
     def get_vocab(self) -> dict[str, int]:
-        """Return the id of each token, by its name in the file."""
+        """Return the id of each token, by its name in the file, which is its name in transformers, too."""
         return {self._name(token): token for token in range(len(self))}
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str | None]:
