@@ -18,13 +18,15 @@ _FIRST = 1024  # cells of a new cache; it doubles when they are full
 _FEW, _MANY = 80, 255  # sequences; the library takes 256, and each costs a little in every pass
 MOST_SESSIONS = 32  # beside which `_FEW` sequences leave enough for the branches of a tree
 MOST_BRANCHES = _FEW - MOST_SESSIONS
+_MOST_TEXTS = _MANY - MOST_BRANCHES
 
 
 class Branches:
     """The sequences of one text: ``home`` sees all of it, each of ``leaves`` the beginning up to a position.
 
-    ``cells`` counts what the text occupies, from above. While a pass over its tree is ``pending`` (neither kept
-    nor undone), no leaf is given to another text; ``lost`` says that the cells of that pass are gone meanwhile.
+    ``cells`` counts what the text occupies, from above. A pass is ``pending`` until it is kept or undone; its
+    leaves are given to other texts only if these lack them, and ``lost`` then says that its cells are gone.
+    ``length`` falls behind the session's own text where a call was interrupted.
     """
 
     def __init__(self, home: int) -> None:
@@ -45,13 +47,18 @@ class Cache:
         self._trash = 0  # cells that only keep the order of the others
         self._has_holes = False
         self._lent: list[ref[LlamaScores]] = []
+        self.passes = 0  # so far
 
     def open(self) -> Branches:
         """Begin an empty text."""
-        if len(self._texts) == MOST_SESSIONS:
+        if len(self._texts) == _MOST_TEXTS:
+            raise CapabilityError(
+                f"llama.cpp writes at most {_MOST_TEXTS} texts at once: give a smaller batch_size"
+            )
+        if len(self._texts) >= MOST_SESSIONS and self._context.trash < _MANY:
             self._rebuild(self._context.cells, _MANY)
-        if len(self._free) == 0 and not self._take_back_leaves(1):
-            raise CapabilityError(f"llama.cpp writes at most {_MANY} texts at once: give a smaller batch_size")
+        if not self._free and not self._take_back_leaves(1):
+            self.free_leaves()
         text = Branches(self._free.pop(0))
         self._texts.append(text)
         return text
@@ -72,37 +79,45 @@ class Cache:
 
     def make_room(self, tokens: int) -> None:
         """Let a pass over so many tokens fit, behind what is there, with the cells of each text in order."""
-        need = sum(text.cells for text in self._texts) + self._trash + tokens
-        if self._has_holes and self.ordered:
-            self._rebuild(self._context.cells)
-        elif need > self._context.cells and self._trash:
-            self._rebuild(self._context.cells)
-            need -= self._trash
+        need = sum(text.cells for text in self._texts) + tokens
         if need > self._context.cells:
             self._rebuild(max(2 * self._context.cells, need))
+        elif need + self._trash > self._context.cells or (self._has_holes and self.ordered):
+            self._rebuild(self._context.cells)
+
+    def free_leaves(self) -> None:
+        """Take back the leaves of all texts, whose passes that were not kept are lost."""
+        self._rebuild(self._context.cells, _MANY)
 
     def _rebuild(self, cells: int, sequences: int | None = None) -> None:
         """Write all texts anew, each in the order of its positions, to a larger context if there is need.
 
-        Takes 5 ms per 2,048 tokens. A pass that was not kept is lost.
+        Takes 5 ms per 2,048 tokens. A pass that was not kept is lost. An interrupt leaves texts of a smaller
+        length, which their sessions read again.
         """
-        before = self._context
-        states = [before.state(text.home) if text.length else None for text in self._texts]
+        before = after = self._context
+        cells = max(cells, sum(text.cells for text in self._texts))  # forks shared cells, and do no more
         wider = sequences or before.trash
-        if (cells, wider) == (before.cells, before.trash):
+        if (cells, wider) != (before.cells, before.trash):
+            after = Context(self._weights, self._settings, cells, wider)
+            self._own_scores()
+        for text in self._texts:
+            if text.pending:
+                text.lost, text.pending = True, False
+                before.remove(text.home, text.length)  # a window would be saved as it stands at the last token
+        states = [(text, text.length, before.state(text.home)) for text in self._texts if text.length]
+        for text in self._texts:
+            text.length, text.cells, text.leaves = 0, text.length, {}
+        if after is before:
             before.clear()
         else:
-            self._own_scores()
-            self._context = Context(self._weights, self._settings, cells, wider)
+            self._context = after
             before.close()
-            self._free += range(before.trash, wider)
-        for text, state in zip(self._texts, states, strict=True):
-            self._free += text.leaves
-            text.leaves = {}
-            text.lost, text.pending, text.cells = text.pending, False, text.length
-            if state is not None:
-                self._context.restore(text.home, state)
-                self._context.remove(text.home, text.length)
+        homes = {text.home for text in self._texts}
+        self._free = [sequence for sequence in range(after.trash) if sequence not in homes]
+        for text, length, state in states:
+            after.restore(text.home, state)
+            text.length = length
         self._trash, self._has_holes = 0, False
 
     def leaves(self, text: Branches, count: int) -> list[int] | None:
@@ -129,24 +144,26 @@ class Cache:
                 other.leaves = {}
         return len(self._free) >= count
 
-    def read(self, text: Branches, ids: Sequence[int], *, scored: bool) -> LlamaScores:
+    def read(self, text: Branches, ids: Sequence[int], *, scored: bool = False) -> LlamaScores:
         """Append tokens to a text; returns the scores of the last one, or of all of them."""
+        self.make_room(len(ids))
         rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
         wanted = np.full(len(rows), scored, dtype=np.int8)
         wanted[-1] = True
+        text.pending = True
         found = self.run(rows, wanted)
-        text.length += len(rows)
-        text.cells += len(rows)
+        text.length, text.cells, text.pending = text.length + len(rows), text.cells + len(rows), False
         return self.lend([found])[0]
 
     def run(self, rows: Sequence[Row], wanted: NDArray[np.int8]) -> Floats:
         """Compute a pass, for which `make_room` made room; its scores are good until the next one."""
         self._own_scores()
+        self.passes += 1
         return self._context.run(rows, wanted)
 
     def lend(self, views: Sequence[Floats]) -> list[LlamaScores]:
         """Make scores of views of the last pass, to be copied before the next one if somebody still holds them."""
-        found = [LlamaScores(view) for view in views]
+        found = [LlamaScores(view, self._context) for view in views]
         self._lent += [ref(scores) for scores in found]
         return found
 
@@ -166,12 +183,19 @@ class Cache:
         self._context.remove(sequence, first)
 
     def cut(self, text: Branches, length: int) -> None:
-        """Keep the first tokens of a text only, in all its sequences."""
+        """Keep the first tokens of a text only, in all its sequences.
+
+        None where the model has a state that cannot be cut, or a window whose beginning is gone: `_rebuild` saves
+        no more of it than the next token sees.
+        """
+        length = min(text.length, length)
+        seen_next = max(0, length + 1 - self._weights.window)
+        if self._weights.is_recurrent or self._context.first(text.home) > seen_next:
+            length = 0
         for sequence in (text.home, *text.leaves):
-            self._context.remove(sequence, length)
+            self._context.remove(sequence, length or -1)
         text.leaves = {leaf: min(seen, length) for leaf, seen in text.leaves.items()}
-        text.length = min(text.length, length)
-        text.cells, text.pending, text.lost = text.length, False, False
+        text.length, text.cells, text.pending, text.lost = length, length, False, False
         self._has_holes |= len(self._texts) > 1
 
     def add_trash(self, cells: int) -> None:

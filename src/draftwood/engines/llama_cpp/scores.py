@@ -11,14 +11,17 @@ from draftwood.errors import CapabilityError
 
 
 class LlamaScores:
-    """Scores float32[rows, vocab]. ``rows`` is overwritten by the next pass unless `keep` was called before."""
+    """Scores float32[rows, vocab]. ``rows`` is overwritten by the next pass unless `keep` was called before.
 
-    def __init__(self, rows: Floats) -> None:
-        self._rows = rows
+    ``owner`` has the memory and must live as long.
+    """
+
+    def __init__(self, rows: Floats, owner: Any = None) -> None:
+        self._rows, self._owner = rows, owner
 
     def keep(self) -> None:
         """Copy the scores."""
-        self._rows = self._rows.copy()
+        self._rows, self._owner = self._rows.copy(), None
 
     def last(self) -> LlamaScores:
         """Return the scores of the last row."""
@@ -30,7 +33,7 @@ class LlamaScores:
         return best if scores[best] > -np.inf else -1  # the argmax of a row with a NaN is a NaN
 
     def raw(self, row: int) -> Floats:
-        return self._rows[row]
+        return self._rows[row].copy()  # whoever holds it may hold it for longer than the next pass
 
     def numpy(self, array: Any) -> Floats:
         return np.asarray(array, dtype=np.float32)

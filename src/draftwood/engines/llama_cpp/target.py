@@ -13,10 +13,11 @@ import numpy as np
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, Cache
-from draftwood.engines.llama_cpp.context import PASS, Settings
+from draftwood.engines.llama_cpp.context import PASS, Row, Settings
 from draftwood.engines.llama_cpp.scores import LlamaScores
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
 
 _WATCHED = 64  # tokens of a reading pass whose scores are all asked for
@@ -93,7 +94,6 @@ class LlamaTarget:
         size = PASS if watch is None else _WATCHED
         for start in range(0, len(ids), size):
             part = ids[start : start + size]
-            self._cache.make_room(len(part))
             scores = self._cache.read(session.text, part, scored=watch is not None)
             if watch is not None:
                 watch(session.length, scores)
@@ -104,23 +104,37 @@ class LlamaTarget:
     @locked
     def score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
         """One pass over the roots and trees of all requests; several where they need more than fits one."""
-        for session, _, _ in requests:
+        for session, _, tree in requests:
+            self._refuse(tree)
             session.undo()
         found: list[LlamaScores] = []
         while len(found) < len(requests):
             found += self._score(requests[len(found) :])
         return found
 
+    def _refuse(self, tree: TokenTree) -> None:
+        can = self.capabilities
+        if 1 + len(tree) > can.max_pass or not (can.trees or tree.is_chain):
+            shape = "trees" if can.trees else "chains"
+            raise CapabilityError(
+                f"this target scores {shape} of at most {can.max_pass - 1} tokens: cut the draft"
+            )
+
     def _score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
         """Score the first of these requests, as many as one pass takes."""
         tokens = np.cumsum([1 + len(tree) for _, _, tree in requests])
         requests = requests[: max(1, int(np.searchsorted(tokens, PASS, side="right")))]
         self._cache.make_room(int(tokens[len(requests) - 1]))
-        rows, ends = [], []
+        rows: list[Row] = []
+        ends: list[int] = []
         for i, (session, root, tree) in enumerate(requests):
             added = session.rows(root, tree, is_last=i == len(requests) - 1)
-            if added is None:
+            if added is None and rows:
                 break
+            if added is None:
+                self._cache.free_leaves()
+                added = session.rows(root, tree, is_last=len(requests) == 1)
+            assert added is not None, "trees have no more leaves than a cache has sequences for"
             rows += added
             ends.append(len(rows))
         views = self._cache.run(rows, np.ones(len(rows), dtype=np.int8))
