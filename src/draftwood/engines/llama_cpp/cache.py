@@ -40,7 +40,7 @@ class Cache:
 
     def __init__(self, weights: Weights, settings: Settings) -> None:
         self._weights, self._settings = weights, settings
-        self.ordered = settings.exact
+        self.ordered = settings.exact and not weights.is_recurrent
         self._context = Context(weights, settings, _FIRST, _FEW)
         self._free = list(range(_FEW))
         self._texts: list[Branches] = []
@@ -104,7 +104,7 @@ class Cache:
         for text in self._texts:
             if text.pending:
                 text.lost, text.pending = True, False
-                before.remove(text.home, text.length)  # a window would be saved as it stands at the last token
+                self._shorten(text, text.length)  # a window would be saved as it stands at the last token
         states = [(text, text.length, before.state(text.home)) for text in self._texts if text.length]
         for text in self._texts:
             text.length, text.cells, text.leaves = 0, text.length, {}
@@ -183,20 +183,25 @@ class Cache:
         self._context.remove(sequence, first)
 
     def cut(self, text: Branches, length: int) -> None:
-        """Keep the first tokens of a text only, in all its sequences.
+        """Keep the first tokens of a text only, or none if the others must be read again."""
+        self._shorten(text, length)
+        text.cells, text.pending, text.lost = text.length, False, False
+        self._has_holes |= len(self._texts) > 1
 
-        None where the model has a state that cannot be cut, or a window whose beginning is gone: `_rebuild` saves
-        no more of it than the next token sees.
+    def _shorten(self, text: Branches, length: int) -> None:
+        """Take all sequences of a text off the positions from a length on.
+
+        From the beginning where the model has a state that cannot be cut, or a window whose beginning is gone: `_rebuild`
+        saves no more of it than the next token sees.
         """
         length = min(text.length, length)
         seen_next = max(0, length + 1 - self._weights.window)
         if self._weights.is_recurrent or self._context.first(text.home) > seen_next:
             length = 0
+        text.length = length  # first: an interrupt after it is seen and mended
+        text.leaves = {leaf: min(seen, length) for leaf, seen in text.leaves.items()}
         for sequence in (text.home, *text.leaves):
             self._context.remove(sequence, length or -1)
-        text.leaves = {leaf: min(seen, length) for leaf, seen in text.leaves.items()}
-        text.length, text.cells, text.pending, text.lost = length, length, False, False
-        self._has_holes |= len(self._texts) > 1
 
     def add_trash(self, cells: int) -> None:
         """Count cells that stay occupied."""
