@@ -74,7 +74,15 @@ class Story:
 
     def tell(self, trees: int) -> None:
         """Go on until so many trees were scored; then close all."""
-        acts = [self._open, self._close, self._fork, self._truncate, self._extend, *[self._score] * 7, self._settle]
+        acts = [
+            self._open,
+            self._close,
+            self._fork,
+            self._truncate,
+            self._extend,
+            *[self._score] * 7,
+            self._settle,
+        ]
         while self.scored < trees:
             if not self.told:
                 self._open()
@@ -124,7 +132,9 @@ class Story:
     def _score(self) -> None:
         """One pass over some of the texts; what was not kept of an earlier one is undone by it."""
         chosen = [one for one in self.told if self.rng.random() < 0.6] or [self._any()]
-        passes = [(one.session, int(self.rng.integers(VOCAB)), random_tree(self.rng, self.nodes)) for one in chosen]
+        passes = [
+            (one.session, int(self.rng.integers(VOCAB)), random_tree(self.rng, self.nodes)) for one in chosen
+        ]
         for one, (_, root, tree), scores in zip(chosen, passes, self.target.score(passes), strict=True):
             one.scored = (root, tree, scores)
         self.scored += len(chosen)

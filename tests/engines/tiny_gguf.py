@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFWriter, PoolingType, TokenType, quants
+from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, PoolingType, TokenType, quants
 
 WIDTH = 64  # quantised weights come in blocks of 32
 LAYERS = 2
@@ -39,6 +39,7 @@ def write_gguf(
 ) -> Path:
     """Write a model of ``family`` (llama, gemma3 or mamba) whose matrices are of the type ``kind``."""
     writer = GGUFWriter(path, family)
+    writer.add_file_type(LlamaFileType["ALL_F32" if kind == "F32" else f"MOSTLY_{kind}"])
     _write_sizes(writer, family)
     if pooling:
         writer.add_pooling_type(PoolingType.MEAN)
@@ -99,7 +100,7 @@ def _write_vocabulary(writer: GGUFWriter, template: str | None) -> None:
 
 
 def _tensors(family: str, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:
-    """Weights so large that scores lie far apart and attention is sharp."""
+    """Weights so large that scores lie far apart, with attention that does not multiply what it rounds."""
 
     def matrix(rows: int, columns: int) -> np.ndarray[Any, Any]:
         return rng.normal(0, 2 / np.sqrt(columns), (rows, columns)).astype(np.float32)
@@ -110,9 +111,7 @@ def _tensors(family: str, rng: np.random.Generator) -> dict[str, np.ndarray[Any,
     found = {"token_embd": matrix(VOCAB, WIDTH), "output_norm": norm(), "output": matrix(VOCAB, WIDTH)}
     for number in range(LAYERS):
         found |= {f"blk.{number}.{name}": tensor for name, tensor in _layer(family, matrix, norm, rng).items()}
-    return {
-        name if name.endswith(("ssm_a", "ssm_d")) else _weight(name): t for name, t in found.items()
-    }
+    return {name if name.endswith(("ssm_a", "ssm_d")) else _weight(name): t for name, t in found.items()}
 
 
 def _weight(name: str) -> str:
@@ -135,8 +134,8 @@ def _layer(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dic
         }
     layer = {
         "attn_norm": norm(),
-        "attn_q": matrix(WIDTH, WIDTH),
-        "attn_k": matrix(KV_HEADS * HEAD, WIDTH),
+        "attn_q": matrix(WIDTH, WIDTH) / 2,
+        "attn_k": matrix(KV_HEADS * HEAD, WIDTH) / 2,
         "attn_v": matrix(KV_HEADS * HEAD, WIDTH),
         "attn_output": matrix(WIDTH, WIDTH),
         "ffn_norm": norm(),

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
+from draftwood.engines.llama_cpp import reader
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
+from draftwood.engines.llama_cpp.library import F16
 from draftwood.engines.llama_cpp.scores import LlamaScores
 from draftwood.engines.llama_cpp.weights import Weights
-from draftwood.errors import CapabilityError
+from draftwood.errors import CapabilityError, DraftwoodError
 
 _FIRST = 1024  # cells of a new cache; it doubles when they are full
 _FEW, _MANY = 80, 255  # sequences; the library takes 256, and each costs a little in every pass
 MOST_SESSIONS = 32  # beside which `_FEW` sequences leave enough for the branches of a tree
 MOST_BRANCHES = _FEW - MOST_SESSIONS
 _MOST_TEXTS = _MANY - MOST_BRANCHES
+
+
+Read = Callable[[Sequence[int], bool], LlamaScores]
+"""``read(ids, scored)`` appends tokens to a text; returns the scores of the last one, or of all of them."""
 
 
 class Branches:
@@ -29,8 +37,8 @@ class Branches:
     ``length`` falls behind the session's own text where a call was interrupted.
     """
 
-    def __init__(self, home: int) -> None:
-        self.home, self.length, self.cells = home, 0, 0
+    def __init__(self, home: int, length: int = 0) -> None:
+        self.home, self.length, self.cells = home, length, length
         self.leaves: dict[int, int] = {}
         self.pending = self.lost = False
 
@@ -48,6 +56,8 @@ class Cache:
         self._has_holes = False
         self._lent: list[ref[LlamaScores]] = []
         self.passes = 0  # so far
+        self._reader: Context | None = None
+        self._converts = settings.exact and not weights.is_recurrent and not weights.window
 
     def open(self) -> Branches:
         """Begin an empty text."""
@@ -58,7 +68,7 @@ class Cache:
         if len(self._texts) >= MOST_SESSIONS and self._context.trash < _MANY:
             self._rebuild(self._context.cells, _MANY)
         if not self._free and not self._take_back_leaves(1):
-            self.free_leaves()
+            self.start_over()
         text = Branches(self._free.pop(0))
         self._texts.append(text)
         return text
@@ -84,10 +94,6 @@ class Cache:
             self._rebuild(max(2 * self._context.cells, need))
         elif need + self._trash > self._context.cells or (self._has_holes and self.ordered):
             self._rebuild(self._context.cells)
-
-    def free_leaves(self) -> None:
-        """Take back the leaves of all texts, whose passes that were not kept are lost."""
-        self._rebuild(self._context.cells, _MANY)
 
     def _rebuild(self, cells: int, sequences: int | None = None) -> None:
         """Write all texts anew, each in the order of its positions, to a larger context if there is need.
@@ -120,6 +126,10 @@ class Cache:
             text.length = length
         self._trash, self._has_holes = 0, False
 
+    def start_over(self) -> None:
+        """Free every leaf, also of passes that were not kept yet, whose texts then read again what they keep."""
+        self._rebuild(self._context.cells, _MANY)
+
     def leaves(self, text: Branches, count: int) -> list[int] | None:
         """Return so many sequences that see the text, `Branches.home` first; None where too few are free."""
         missing = count - 1 - len(text.leaves)
@@ -129,6 +139,10 @@ class Cache:
             text.leaves[self._free.pop()] = 0
         used = list(text.leaves)[: count - 1]
         for leaf in used:
+            if self._weights.window and self._context.first(leaf) != self._context.first(text.home):
+                # The library wants sequences that share a token to begin together.
+                self._context.remove(leaf)
+                text.leaves[leaf] = 0
             if text.leaves[leaf] < text.length:
                 self._context.copy(text.home, leaf, text.leaves[leaf], text.length)
                 text.leaves[leaf] = text.length
@@ -144,26 +158,71 @@ class Cache:
                 other.leaves = {}
         return len(self._free) >= count
 
-    def read(self, text: Branches, ids: Sequence[int], *, scored: bool = False) -> LlamaScores:
-        """Append tokens to a text; returns the scores of the last one, or of all of them."""
-        self.make_room(len(ids))
+    @contextmanager
+    def reading(self, text: Branches, tokens: int) -> Iterator[Read]:
+        """Give a function that reads so many tokens in parts; left by an exception, the text is as before."""
+        before = text.length
+        self.make_room(tokens)
+        elsewhere = self._elsewhere(text, tokens)
+        try:
+            if elsewhere is not None:
+                yield partial(self._read, elsewhere, Branches(0, before))
+                self._bring(text, elsewhere, before + tokens)
+            else:
+                yield partial(self._read, self._context, text)
+        except BaseException:
+            self.cut(text, before)
+            raise
+
+    def _elsewhere(self, text: Branches, tokens: int) -> Context | None:
+        """Return a context that reads long texts faster, with the text so far; None where that is not worth it."""
+        if not self._converts or tokens < reader.WORTH:
+            return None
+        need = text.length + tokens
+        if self._reader is None or self._reader.cells < need:
+            self._own_scores()
+            self._reader = Context(self._weights, self._settings, need, 1, keys=F16)
+        self._reader.clear()
+        if text.length:
+            state = self._context.state(text.home)
+            self._converts = reader.convert_keys(state, text.length, self._weights.layers, back=True)
+            if not self._converts:
+                return None
+            self._reader.restore(0, state)
+        return self._reader
+
+    def _bring(self, text: Branches, elsewhere: Context, length: int) -> None:
+        """Take over a text that was read elsewhere."""
+        state = elsewhere.state(0)
+        if not reader.convert_keys(state, length, self._weights.layers, back=False):
+            raise DraftwoodError("llama.cpp's cache is not laid out as expected: load the model with exact=False")
+        if text.length:
+            self.cut(text, 0)
+        self._context.restore(text.home, state)
+        text.length = text.cells = length
+
+    def _read(self, context: Context, text: Branches, ids: Sequence[int], scored: bool) -> LlamaScores:
         rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
         wanted = np.full(len(rows), scored, dtype=np.int8)
         wanted[-1] = True
         text.pending = True
-        found = self.run(rows, wanted)
+        found = self._run(context, rows, wanted)
         text.length, text.cells, text.pending = text.length + len(rows), text.cells + len(rows), False
-        return self.lend([found])[0]
+        return self._lend([found], context)[0]
 
-    def run(self, rows: Sequence[Row], wanted: NDArray[np.int8]) -> Floats:
-        """Compute a pass, for which `make_room` made room; its scores are good until the next one."""
+    def score(self, rows: Sequence[Row], ends: Sequence[int]) -> list[LlamaScores]:
+        """Compute a pass, for which `make_room` made room; returns the scores of the rows up to each end."""
+        views = self._run(self._context, rows, np.ones(len(rows), dtype=np.int8))
+        return self._lend(np.split(views, ends[:-1]), self._context)
+
+    def _run(self, context: Context, rows: Sequence[Row], wanted: NDArray[np.int8]) -> Floats:
         self._own_scores()
         self.passes += 1
-        return self._context.run(rows, wanted)
+        return context.run(rows, wanted)
 
-    def lend(self, views: Sequence[Floats]) -> list[LlamaScores]:
+    def _lend(self, views: Sequence[Floats], context: Context) -> list[LlamaScores]:
         """Make scores of views of the last pass, to be copied before the next one if somebody still holds them."""
-        found = [LlamaScores(view, self._context) for view in views]
+        found = [LlamaScores(view, context) for view in views]
         self._lent += [ref(scores) for scores in found]
         return found
 
@@ -189,19 +248,22 @@ class Cache:
         self._has_holes |= len(self._texts) > 1
 
     def _shorten(self, text: Branches, length: int) -> None:
-        """Take all sequences of a text off the positions from a length on.
-
-        From the beginning where the model has a state that cannot be cut, or a window whose beginning is gone: `_rebuild`
-        saves no more of it than the next token sees.
-        """
+        """Take all sequences of a text off the positions from a length on, or off all where it `lacks` some."""
         length = min(text.length, length)
-        seen_next = max(0, length + 1 - self._weights.window)
-        if self._weights.is_recurrent or self._context.first(text.home) > seen_next:
+        if self._weights.is_recurrent or self.lacks(text, length):
             length = 0
         text.length = length  # first: an interrupt after it is seen and mended
         text.leaves = {leaf: min(seen, length) for leaf, seen in text.leaves.items()}
         for sequence in (text.home, *text.leaves):
             self._context.remove(sequence, length or -1)
+
+    def lacks(self, text: Branches, length: int) -> bool:
+        """Whether a token at a position would not see all of its window.
+
+        llama.cpp neither saves nor protects what the token behind a text's last one, drafted ones included, no
+        longer sees.
+        """
+        return self._context.first(text.home) > max(0, length + 1 - self._weights.window)
 
     def add_trash(self, cells: int) -> None:
         """Count cells that stay occupied."""

@@ -17,7 +17,6 @@ from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import DraftwoodError, ModelError
 
 PASS = 512  # most tokens of a pass; llama.cpp computes longer ones in parts of this size anyway
-SEQUENCES = 64  # more cost 0.3 ms a pass at 256, this many nothing
 _FLOATS = c.POINTER(c.c_float)
 _FULL = 1  # what llama_decode returns where no cell is free
 
@@ -27,9 +26,9 @@ class Settings:
     """How passes are computed. `threads` None: one per core of this process.
 
     ``exact``: rows of a wide pass are, bit by bit, those of passes over one token, on weights for which the
-    library's products do not depend on the number of rows. Flash attention alone splits the keys among threads at
-    one row and 512 cells or more, unless values are in bfloat16; and a text's cells must lie in the order of its
-    positions.
+    library's products do not depend on the number of rows. At one row and 512 cells flash attention splits keys
+    among threads, unless keys and values differ in type: so keys are kept in bfloat16. And a text's cells must
+    lie in the order of its positions.
     """
 
     threads: int | None = None
@@ -55,14 +54,19 @@ class Context:
     """``cells`` places for tokens. Sequences are numbered from 0 to ``sequences``, the last one holds what must
     stay occupied though no text contains it any more (`TRASH`)."""
 
-    def __init__(self, weights: Weights, settings: Settings, cells: int, sequences: int = SEQUENCES) -> None:
-        self._library, self.cells, self.trash = library(), cells, sequences
+    def __init__(
+        self, weights: Weights, settings: Settings, cells: int, sequences: int, *, keys: int | None = None
+    ) -> None:
+        cells = max(cells, PASS)  # else the library would shorten its passes
+        self._library, self.trash = library(), sequences
+        self.weights = weights  # which must live as long
         check_memory(weights, cells)
         params = self._library.llama_context_default_params()
         params.n_ctx, params.n_seq_max, params.kv_unified = cells, sequences + 1, True
         params.n_batch = params.n_ubatch = PASS
         params.n_threads = params.n_threads_batch = settings.own_threads
-        params.flash_attn, params.type_k, params.type_v = 1, F16, BF16 if settings.exact else F16
+        params.flash_attn, params.type_v = 1, F16
+        params.type_k = keys or (BF16 if settings.exact else F16)
         last_error(clear=True)
         pointer = self._library.llama_init_from_model(weights.pointer, params)
         if not pointer:
@@ -131,17 +135,17 @@ class Context:
         """Return the first position that every layer still holds of a sequence; -1 if it is empty."""
         return int(self._library.llama_memory_seq_pos_min(self._memory, sequence))
 
-    def state(self, sequence: int) -> c.Array[c.c_char]:
+    def state(self, sequence: int) -> bytearray:
         """Return what the cells of a sequence hold."""
         size = self._library.llama_state_seq_get_size(self._pointer, sequence)
-        data = c.create_string_buffer(size)
-        if self._library.llama_state_seq_get_data(self._pointer, data, size, sequence) != size:
-            raise DraftwoodError("llama.cpp could not read its cache")
+        data = bytearray(size)
+        if self._library.llama_state_seq_get_data(self._pointer, _address(data), size, sequence) != size:
+            raise DraftwoodError("llama.cpp could not read its cache: open the text anew")
         return data
 
-    def restore(self, sequence: int, data: c.Array[c.c_char]) -> None:
+    def restore(self, sequence: int, data: bytearray) -> None:
         """Write what `state` gave to free cells, in the order of positions."""
-        if not self._library.llama_state_seq_set_data(self._pointer, data, len(data), sequence):
+        if not self._library.llama_state_seq_set_data(self._pointer, _address(data), len(data), sequence):
             raise DraftwoodError("llama.cpp could not write its cache back: open the text anew")
 
     def clear(self) -> None:
@@ -151,6 +155,10 @@ class Context:
 
 def _free(pointer: int, _: Weights) -> None:
     library().llama_free(pointer)
+
+
+def _address(data: bytearray) -> int:
+    return c.addressof(c.c_char.from_buffer(data))
 
 
 def check_memory(weights: Weights, cells: int) -> None:

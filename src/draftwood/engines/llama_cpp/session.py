@@ -67,7 +67,8 @@ class LlamaSession(CommittedText):
         kept = [root, *(int(tree.tokens[node]) for node in path)]
         if self.text.lost:  # the cache was written anew since the pass
             self.undo()
-            self._cache.read(self.text, kept)
+            with self._cache.reading(self.text, len(kept)) as read:
+                read(kept, False)
         else:
             self._settle(list(path))
         self._ids += kept
@@ -89,14 +90,18 @@ class LlamaSession(CommittedText):
         length = first + len(path)
         cache.add_trash(occupied)
         text.home, text.leaves, text.length, text.cells, text.pending = home, leaves, length, length, False
+        if cache.lacks(text, length):
+            cache.cut(text, 0)  # `undo` reads it again
 
     def undo(self) -> None:
         """Drop the last pass, if it was not kept, and mend what an interrupted call left undone."""
         self._scored, text, length = None, self.text, len(self._ids)
         if text.pending or text.lost or text.length != length:
             self._cache.cut(text, length)
-            for start in range(text.length, length, PASS):
-                self._cache.read(text, self._ids[start : start + PASS])
+        if text.length < length:
+            with self._cache.reading(text, length - text.length) as read:
+                for start in range(text.length, length, PASS):
+                    read(self._ids[start : min(start + PASS, length)], False)
 
     @locked
     def truncate(self, length: int) -> None:

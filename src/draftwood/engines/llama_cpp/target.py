@@ -15,6 +15,7 @@ from draftwood.engines.committed import check_room, locked
 from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, Cache
 from draftwood.engines.llama_cpp.context import PASS, Row, Settings
 from draftwood.engines.llama_cpp.scores import LlamaScores
+from draftwood.engines.llama_cpp.selftest import exact_width
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError
@@ -33,24 +34,38 @@ class LlamaTarget:
     threads
         CPU threads of a pass; None: one per core of this process.
     exact
-        Choose settings under which a text with drafts is, bit by bit, the text without (see `Settings`); False
-        takes llama.cpp's own, and chains instead of trees.
+        True: settings under which each row of scores is, bit by bit, that of a pass over one token (see
+        `Settings`), so that a text with drafts is the text without. False: llama.cpp's own settings; with
+        quantised weights a draft may then change a token where two were almost equally likely, and drafts are
+        chains. None: exact where these weights can be, as `exact_width` tries once.
     gpu_layers
         Layers on a graphics card, -1: as many as fit. Builds without one ignore it.
 
     Raises
     ------
     CapabilityError
-        llama.cpp is not installed, or a version whose layout is not known here.
+        llama.cpp is not installed, or a version whose layout is not known here; or ``exact`` was asked for, and
+        these weights cannot be.
     ModelNotFoundError, ModelError, UnsupportedModelError
         The file is missing or damaged, or its model does not write text.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, threads: int | None = None, exact: bool = True, gpu_layers: int = -1
+        self,
+        path: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        exact: bool | None = None,
+        gpu_layers: int = -1,
     ) -> None:
         self.weights = Weights(Path(path), gpu_layers=gpu_layers)
-        self.settings = Settings(threads, exact)
+        width = 1 if exact is False else exact_width(self.weights, Settings(threads))
+        if exact and width == 1:
+            raise CapabilityError(
+                f"passes over {path} cannot be exact: leave exact out, or take Q4_0 or Q8_0 weights"
+            )
+        self.exact = width > 1
+        self.settings = Settings(threads, self.exact)
         self.lock = RLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
         self._cache = Cache(self.weights, self.settings)
@@ -58,10 +73,10 @@ class LlamaTarget:
         self.capabilities = Capabilities(
             vocab_size=self.weights.vocab_size,
             max_positions=self.weights.max_positions,
-            trees=exact and not recurrent,
+            trees=(self.exact or self.weights.is_float) and not recurrent,
             rollback="none" if recurrent else "truncate",
             batch=True,
-            max_pass=1 if recurrent else MOST_BRANCHES,
+            max_pass=1 if recurrent else min(width, MOST_BRANCHES) if self.exact else MOST_BRANCHES,
         )
         # What the api takes from a model of transformers under the same name.
         self.generation_config = SimpleNamespace(eos_token_id=sorted(self.weights.end_ids))
@@ -91,14 +106,14 @@ class LlamaTarget:
 
     def _read(self, session: LlamaSession, ids: Sequence[int], watch: Watch | None) -> LlamaScores:
         session.undo()
-        size = PASS if watch is None else _WATCHED
-        for start in range(0, len(ids), size):
-            part = ids[start : start + size]
-            scores = self._cache.read(session.text, part, scored=watch is not None)
-            if watch is not None:
-                watch(session.length, scores)
-            session.commit(part)
-            self.tokens_read += len(part)
+        size, first = PASS if watch is None else _WATCHED, session.length
+        with self._cache.reading(session.text, len(ids)) as read:
+            for start in range(0, len(ids), size):
+                scores = read(ids[start : start + size], watch is not None)
+                if watch is not None:
+                    watch(first + start, scores)
+                self.tokens_read += min(size, len(ids) - start)
+        session.commit(ids)
         return scores.last()
 
     @locked
@@ -132,10 +147,9 @@ class LlamaTarget:
             if added is None and rows:
                 break
             if added is None:
-                self._cache.free_leaves()
+                self._cache.start_over()
                 added = session.rows(root, tree, is_last=len(requests) == 1)
             assert added is not None, "trees have no more leaves than a cache has sequences for"
             rows += added
             ends.append(len(rows))
-        views = self._cache.run(rows, np.ones(len(rows), dtype=np.int8))
-        return self._cache.lend(np.split(views, ends[:-1]))
+        return self._cache.score(rows, ends)

@@ -11,6 +11,7 @@ from draftwood.engines.llama_cpp.library import last_error, library
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 
 _MAGIC = b"GGUF"
+_FLOATS = ("0", "1", "32")  # file types F32, F16 and BF16
 
 
 class Weights:
@@ -85,6 +86,15 @@ class Weights:
         return bool(says.llama_model_is_recurrent(self.pointer) or says.llama_model_is_hybrid(self.pointer))
 
     @cached_property
+    def is_float(self) -> bool:
+        """Whether the weights are not quantised."""
+        return self.metadata("general.file_type") in _FLOATS
+
+    @cached_property
+    def layers(self) -> int:
+        return int(self._library.llama_model_n_layer(self.pointer))
+
+    @cached_property
     def cell_bytes(self) -> int:
         """Bytes of keys and values per token at two bytes a number, from above."""
         kind = self.metadata("general.architecture")
@@ -92,7 +102,7 @@ class Weights:
         width = self._number(f"{kind}.embedding_length", 0)
         length = self._number(f"{kind}.attention.key_length", -(-width // heads))
         shared = self._number(f"{kind}.attention.head_count_kv", heads)
-        return 4 * shared * length * int(self._library.llama_model_n_layer(self.pointer))
+        return 4 * shared * length * self.layers
 
     def _number(self, key: str, default: int) -> int:
         said = self.metadata(key)
