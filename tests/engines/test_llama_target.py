@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import psutil
@@ -14,7 +15,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 import draftwood
-from draftwood.engines.llama_cpp import cache
+from draftwood.engines.llama_cpp import cache, reader
 from draftwood.engines.llama_cpp.context import Context
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, DraftwoodError, PromptError
@@ -32,8 +33,8 @@ TEXT = np.random.default_rng(1).integers(0, VOCAB, 20).tolist()
 LARGEST = 12
 """No score of the tiny files is larger."""
 ROUNDING = LARGEST * LAYERS * np.sqrt(160) * 2**-11
-"""For weights that are not `EXACT`. Each layer's attention adds up the values of up to 160 tokens in float16, of 11
-bits, and in another order where a pass has another width."""
+"""For weights that are not `EXACT`. Each layer's attention adds up the values of up to 160 tokens in float16, of
+11 bits, and in another order where a pass has another width."""
 
 
 def rounding(kind):
@@ -48,6 +49,13 @@ def target(tiny_gguf):
 @pytest.fixture(scope="module")
 def truth(tiny_gguf):
     return OneByOne(LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1))
+
+
+@pytest.fixture(autouse=True)
+def read_by_the_decoding_cache(request, monkeypatch):
+    """Long texts are read as short ones are, so that they equal plain decoding; but for tests of the reader."""
+    if "elsewhere" not in request.node.name:
+        monkeypatch.setattr(reader, "WORTH", 10**9)
 
 
 @pytest.fixture
@@ -165,6 +173,70 @@ def test_watching_sees_each_token_once(target, truth):
         assert np.array_equal(seen[position][1], truth(text[: position + 1]))
     assert np.array_equal(scores.raw(0), seen[-1][1])
     assert_goes_on(target, truth, session)
+
+
+def test_texts_that_are_read_elsewhere_go_on_exactly(target, tiny_gguf):
+    """What reads long texts rounds otherwise; from there on a tree's rows are those of plain decoding."""
+    rng = np.random.default_rng(6)
+    twin = LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1)
+    ((other, _),) = target.open([TEXT])
+    for length in (127, 128, 300, 1200):
+        text = rng.integers(0, VOCAB, length).tolist()
+        ((session, first),), ((plain, same),) = target.open([text]), twin.open([text])
+        assert np.array_equal(first.raw(0), same.raw(0))
+        for more in (0, 5, 200, 3):
+            if more:
+                ids = rng.integers(0, VOCAB, more).tolist()
+                (first,), (same,) = target.extend([(session, ids)]), twin.extend([(plain, ids)])
+                assert np.array_equal(first.raw(0), same.raw(0))
+            tree = random_tree(rng)
+            (scores,) = target.score([(session, 3, tree)])
+            path = tree.path(len(tree) - 1)
+            for row, token in zip(
+                [0, *(1 + node for node in path)], [3, *tree.tokens[path].tolist()], strict=True
+            ):
+                (alone,) = twin.score([(plain, token, NOTHING)])
+                plain.keep([])
+                assert np.array_equal(scores.raw(row), alone.raw(0))
+            session.keep(path)
+            assert session.ids == plain.ids
+        plain.close()
+        session.close()
+    target.extend([(other, TEXT)])
+    assert other.ids == TEXT * 2
+
+
+def test_reading_elsewhere_is_off_by_rounding_only(target, truth):
+    for length in (128, 150):
+        text = np.random.default_rng(length).integers(0, VOCAB, length).tolist()
+        ((_, scores),) = target.open([text])
+        assert np.abs(scores.raw(0) - truth(text)).max() < ROUNDING
+
+
+@pytest.mark.parametrize("call", ["run", "restore", "state", "remove"])
+def test_an_interrupt_while_a_text_is_read_elsewhere_leaves_all_as_they_were(target, truth, monkeypatch, call):
+    own, left = getattr(Context, call), [0]
+
+    def interrupted(self, *args, **options):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return own(self, *args, **options)
+
+    for at in range(1, 9):
+        sessions = [session for session, _ in target.open([TEXT, TEXT[:4]])]
+        left[0] = at
+        with monkeypatch.context() as patch:
+            patch.setattr(Context, call, interrupted)
+            with suppress(KeyboardInterrupt):
+                target.extend([(sessions[0], TEXT * 8)])
+        assert sessions[0].length in (20, 180)
+        target.extend([(session, [5]) for session in sessions])
+        if sessions[0].length == 21:
+            assert_goes_on(target, truth, sessions[0])
+        assert_goes_on(target, truth, sessions[1])
+        for session in sessions:
+            session.close()
 
 
 # --- several texts -------------------------------------------------------------------------------------------
