@@ -1,4 +1,4 @@
-"""llama.cpp's library and files: another layout, version or wheel is refused, and no file brings the process down."""
+"""llama.cpp's library and files: other layouts, versions and wheels are refused, and no file crashes us."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def test_a_struct_moved_by_one_field_is_refused(kind, function, defaults, extra)
 def test_another_version_of_the_wheel_is_refused(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "2026.12.1")
     library.cache_clear()
-    with pytest.raises(CapabilityError, match=r"xllamacpp 2026.12.1 is not known here.*pip install \"xllamacpp==20"):
+    with pytest.raises(
+        CapabilityError, match=r"xllamacpp 2026.12.1 is not known here.*pip install \"xllamacpp==20"
+    ):
         library()
 
 
@@ -78,7 +80,9 @@ def test_without_the_wheel_it_says_what_to_install(monkeypatch, tiny_gguf):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     library.cache_clear()
     assert not module.is_installed()
-    with pytest.raises(CapabilityError, match=r"GGUF files need llama.cpp: run pip install \"draftwood\[llama\]\""):
+    with pytest.raises(
+        CapabilityError, match=r"GGUF files need llama.cpp: run pip install \"draftwood\[llama\]\""
+    ):
         LlamaTarget(path)
 
 
@@ -97,7 +101,7 @@ def test_a_wheel_whose_library_is_missing_or_broken_is_refused(monkeypatch, tmp_
 def test_a_function_that_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(module, "_FUNCTIONS", (*module._FUNCTIONS, ("no_such_function", None)))
     library.cache_clear()
-    with pytest.raises(CapabilityError, match="cannot be used safely.*no_such_function"):
+    with pytest.raises(CapabilityError, match=r"cannot be used safely.*no_such_function"):
         library()
 
 
@@ -154,7 +158,9 @@ for path in sys.argv[1:]:
 
 def opened(*paths):
     """What a process of its own says of each file; it must not crash."""
-    done = subprocess.run([sys.executable, "-c", OPEN, *map(str, paths)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN, *map(str, paths)], capture_output=True, text=True, timeout=300
+    )
     said = done.stdout.splitlines()
     assert done.returncode == 0, f"after {len(said)} of {len(paths)} files: {done.stderr[-2000:]}"
     assert len(said) == len(paths)
