@@ -22,3 +22,19 @@ def _trials_of_this_run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trials, "place", lambda: place)
         yield
+
+
+@pytest.fixture(scope="session")
+def tiny_gguf(tmp_path_factory):
+    """``tiny_gguf(family, kind, ...)`` is the path of a small GGUF file, written once; see `write_gguf`."""
+    from tests.engines.tiny_gguf import write_gguf
+
+    folder, written = tmp_path_factory.mktemp("gguf"), {}
+
+    def path(family="llama", kind="F32", **options):
+        key = (family, kind, *sorted(options.items()))
+        if key not in written:
+            written[key] = write_gguf(folder / f"{len(written)}.gguf", family=family, kind=kind, **options)
+        return written[key]
+
+    return path

@@ -22,6 +22,7 @@ _FIRST = 1024  # cells of a new cache; it doubles when they are full
 _FEW, _MANY = 64, 255  # sequences; the library takes 256, and more than 64 cost a little in every pass
 MOST_SESSIONS = 32  # beside which `_FEW` sequences leave enough for the branches of a tree
 MOST_BRANCHES = _FEW - MOST_SESSIONS
+_MOST_TEXTS = _MANY - MOST_BRANCHES
 
 
 Read = Callable[[Sequence[int], bool], LlamaScores]
@@ -31,8 +32,9 @@ Read = Callable[[Sequence[int], bool], LlamaScores]
 class Branches:
     """The sequences of one text: ``home`` sees all of it, each of ``leaves`` the beginning up to a position.
 
-    ``cells`` counts what the text occupies, from above. While a pass over its tree is ``pending`` (neither kept
-    nor undone), no leaf is given to another text; ``lost`` says that the cells of that pass are gone meanwhile.
+    ``cells`` counts what the text occupies, from above. A pass is ``pending`` until it is kept or undone; its
+    leaves are given to other texts only if these lack them, and ``lost`` then says that its cells are gone.
+    ``length`` falls behind the session's own text where a call was interrupted.
     """
 
     def __init__(self, home: int, length: int = 0) -> None:
@@ -46,22 +48,27 @@ class Cache:
 
     def __init__(self, weights: Weights, settings: Settings) -> None:
         self._weights, self._settings = weights, settings
-        self.ordered = settings.exact
+        self.ordered = settings.exact and not weights.is_recurrent
         self._context = Context(weights, settings, _FIRST, _FEW)
         self._free = list(range(_FEW))
         self._texts: list[Branches] = []
         self._trash = 0  # cells that only keep the order of the others
         self._has_holes = False
         self._lent: list[ref[LlamaScores]] = []
+        self.passes = 0  # so far
         self._reader: Context | None = None
-        self._converts = settings.exact and not weights.is_recurrent
+        self._converts = settings.exact and not weights.is_recurrent and not weights.window
 
     def open(self) -> Branches:
         """Begin an empty text."""
-        if len(self._texts) == MOST_SESSIONS:
+        if len(self._texts) == _MOST_TEXTS:
+            raise CapabilityError(
+                f"llama.cpp writes at most {_MOST_TEXTS} texts at once: give a smaller batch_size"
+            )
+        if len(self._texts) >= MOST_SESSIONS and self._context.trash < _MANY:
             self._rebuild(self._context.cells, _MANY)
-        if len(self._free) == 0 and not self._take_back_leaves(1):
-            raise CapabilityError(f"llama.cpp writes at most {_MANY} texts at once: give a smaller batch_size")
+        if not self._free and not self._take_back_leaves(1):
+            self.start_over()
         text = Branches(self._free.pop(0))
         self._texts.append(text)
         return text
@@ -82,42 +89,46 @@ class Cache:
 
     def make_room(self, tokens: int) -> None:
         """Let a pass over so many tokens fit, behind what is there, with the cells of each text in order."""
-        need = sum(text.cells for text in self._texts) + self._trash + tokens
-        if self._has_holes and self.ordered:
-            self._rebuild(self._context.cells)
-        elif need > self._context.cells and self._trash:
-            self._rebuild(self._context.cells)
-            need -= self._trash
+        need = sum(text.cells for text in self._texts) + tokens
         if need > self._context.cells:
             self._rebuild(max(2 * self._context.cells, need))
+        elif need + self._trash > self._context.cells or (self._has_holes and self.ordered):
+            self._rebuild(self._context.cells)
 
     def _rebuild(self, cells: int, sequences: int | None = None) -> None:
         """Write all texts anew, each in the order of its positions, to a larger context if there is need.
 
-        Takes 5 ms per 2,048 tokens. A pass that was not kept is lost.
+        Takes 5 ms per 2,048 tokens. A pass that was not kept is lost. An interrupt leaves texts of a smaller
+        length, which their sessions read again.
         """
-        before = self._context
-        states = [before.state(text.home) if text.length else None for text in self._texts]
+        before = after = self._context
+        cells = max(cells, sum(text.cells for text in self._texts))  # forks shared cells, and do no more
         wider = sequences or before.trash
-        if (cells, wider) == (before.cells, before.trash):
+        if (cells, wider) != (before.cells, before.trash):
+            after = Context(self._weights, self._settings, cells, wider)
+            self._own_scores()
+        for text in self._texts:
+            if text.pending:
+                text.lost, text.pending = True, False
+                self._shorten(text, text.length)  # a window would be saved as it stands at the last token
+        states = [(text, text.length, before.state(text.home)) for text in self._texts if text.length]
+        for text in self._texts:
+            text.length, text.cells, text.leaves = 0, text.length, {}
+        if after is before:
             before.clear()
         else:
-            self._own_scores()
-            self._context = Context(self._weights, self._settings, cells, wider)
+            self._context = after
             before.close()
-            self._free += range(before.trash, wider)
-        for text, state in zip(self._texts, states, strict=True):
-            self._free += text.leaves
-            text.leaves = {}
-            text.lost, text.pending, text.cells = text.pending, False, text.length
-            if state is not None:
-                self._context.restore(text.home, state)
-                self._context.remove(text.home, text.length)
+        homes = {text.home for text in self._texts}
+        self._free = [sequence for sequence in range(after.trash) if sequence not in homes]
+        for text, length, state in states:
+            after.restore(text.home, state)
+            text.length = length
         self._trash, self._has_holes = 0, False
 
     def start_over(self) -> None:
         """Free every leaf, also of passes that were not kept yet, whose texts then read again what they keep."""
-        self._rebuild(self._context.cells)
+        self._rebuild(self._context.cells, _MANY)
 
     def leaves(self, text: Branches, count: int) -> list[int] | None:
         """Return so many sequences that see the text, `Branches.home` first; None where too few are free."""
@@ -128,6 +139,10 @@ class Cache:
             text.leaves[self._free.pop()] = 0
         used = list(text.leaves)[: count - 1]
         for leaf in used:
+            if self._weights.window and self._context.first(leaf) != self._context.first(text.home):
+                # The library wants sequences that share a token to begin together.
+                self._context.remove(leaf)
+                text.leaves[leaf] = 0
             if text.leaves[leaf] < text.length:
                 self._context.copy(text.home, leaf, text.leaves[leaf], text.length)
                 text.leaves[leaf] = text.length
@@ -181,7 +196,8 @@ class Cache:
         state = elsewhere.state(0)
         if not reader.convert_keys(state, length, self._weights.layers, back=False):
             raise DraftwoodError("llama.cpp's cache is not laid out as expected: load the model with exact=False")
-        self.cut(text, 0)
+        if text.length:
+            self.cut(text, 0)
         self._context.restore(text.home, state)
         text.length = text.cells = length
 
@@ -189,20 +205,24 @@ class Cache:
         rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
         wanted = np.full(len(rows), scored, dtype=np.int8)
         wanted[-1] = True
-        self._own_scores()
-        found = context.run(rows, wanted)
-        text.length += len(rows)
-        text.cells += len(rows)
-        return self.lend([found])[0]
+        text.pending = True
+        found = self._run(context, rows, wanted)
+        text.length, text.cells, text.pending = text.length + len(rows), text.cells + len(rows), False
+        return self._lend([found], context)[0]
 
-    def run(self, rows: Sequence[Row], wanted: NDArray[np.int8]) -> Floats:
-        """Compute a pass, for which `make_room` made room; its scores are good until the next one."""
-        self._own_scores()
-        return self._context.run(rows, wanted)
+    def score(self, rows: Sequence[Row], ends: Sequence[int]) -> list[LlamaScores]:
+        """Compute a pass, for which `make_room` made room; returns the scores of the rows up to each end."""
+        views = self._run(self._context, rows, np.ones(len(rows), dtype=np.int8))
+        return self._lend(np.split(views, ends[:-1]), self._context)
 
-    def lend(self, views: Sequence[Floats]) -> list[LlamaScores]:
+    def _run(self, context: Context, rows: Sequence[Row], wanted: NDArray[np.int8]) -> Floats:
+        self._own_scores()
+        self.passes += 1
+        return context.run(rows, wanted)
+
+    def _lend(self, views: Sequence[Floats], context: Context) -> list[LlamaScores]:
         """Make scores of views of the last pass, to be copied before the next one if somebody still holds them."""
-        found = [LlamaScores(view) for view in views]
+        found = [LlamaScores(view, context) for view in views]
         self._lent += [ref(scores) for scores in found]
         return found
 
@@ -222,13 +242,28 @@ class Cache:
         self._context.remove(sequence, first)
 
     def cut(self, text: Branches, length: int) -> None:
-        """Keep the first tokens of a text only, in all its sequences."""
-        for sequence in (text.home, *text.leaves):
-            self._context.remove(sequence, length)
-        text.leaves = {leaf: min(seen, length) for leaf, seen in text.leaves.items()}
-        text.length = min(text.length, length)
+        """Keep the first tokens of a text only, or none if the others must be read again."""
+        self._shorten(text, length)
         text.cells, text.pending, text.lost = text.length, False, False
         self._has_holes |= len(self._texts) > 1
+
+    def _shorten(self, text: Branches, length: int) -> None:
+        """Take all sequences of a text off the positions from a length on, or off all where it `lacks` some."""
+        length = min(text.length, length)
+        if self._weights.is_recurrent or self.lacks(text, length):
+            length = 0
+        text.length = length  # first: an interrupt after it is seen and mended
+        text.leaves = {leaf: min(seen, length) for leaf, seen in text.leaves.items()}
+        for sequence in (text.home, *text.leaves):
+            self._context.remove(sequence, length or -1)
+
+    def lacks(self, text: Branches, length: int) -> bool:
+        """Whether a token at a position would not see all of its window.
+
+        llama.cpp neither saves nor protects what the token behind a text's last one, drafted ones included, no
+        longer sees.
+        """
+        return self._context.first(text.home) > max(0, length + 1 - self._weights.window)
 
     def add_trash(self, cells: int) -> None:
         """Count cells that stay occupied."""

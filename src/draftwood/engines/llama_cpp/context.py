@@ -88,7 +88,8 @@ class Context:
                 "write shorter texts"
             )
         self._pointer = pointer
-        self.close = weakref.finalize(self, self._library.llama_free, pointer)
+        # With the weights, so that these are freed after it whatever the garbage collector does first.
+        self.close = weakref.finalize(self, _free, pointer, weights)
         self._check(sequences + 1)
         self._memory = self._library.llama_get_memory(pointer)
         self._width = weights.vocab_size
@@ -143,6 +144,10 @@ class Context:
         if not self._library.llama_memory_seq_rm(self._memory, sequence, first, end):
             raise DraftwoodError("llama.cpp cannot cut this model's cache: open the text anew")
 
+    def first(self, sequence: int) -> int:
+        """Return the first position that every layer still holds of a sequence; -1 if it is empty."""
+        return int(self._library.llama_memory_seq_pos_min(self._memory, sequence))
+
     def state(self, sequence: int) -> bytearray:
         """Return what the cells of a sequence hold."""
         size = self._library.llama_state_seq_get_size(self._pointer, sequence)
@@ -159,6 +164,10 @@ class Context:
     def clear(self) -> None:
         """Free all cells."""
         self._library.llama_memory_clear(self._memory, False)
+
+
+def _free(pointer: int, _: Weights) -> None:
+    library().llama_free(pointer)
 
 
 def _address(data: bytearray) -> int:

@@ -112,7 +112,10 @@ def library() -> Any:
 
     Raises `CapabilityError` if there is none, or one whose layout is not known here.
     """
-    found = c.CDLL(str(_place()))
+    try:
+        found = c.CDLL(str(_place()))
+    except OSError as error:
+        raise CapabilityError(f"llama.cpp cannot be loaded ({error}): install {PACKAGE} again") from error
     try:
         for name, result, *takes in _FUNCTIONS:
             function = getattr(found, f"llama_{name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -11,26 +12,33 @@ from draftwood.errors import CapabilityError
 
 
 class LlamaScores:
-    """Scores float32[rows, vocab]. ``rows`` is overwritten by the next pass unless `keep` was called before."""
+    """Scores float32[rows, vocab]. ``rows`` is overwritten by the next pass unless `keep` was called before.
 
-    def __init__(self, rows: Floats) -> None:
-        self._rows = rows
+    ``owner`` has the memory and must live as long. A lock lets no other thread's pass begin amid a look at it.
+    """
+
+    def __init__(self, rows: Floats, owner: Any = None) -> None:
+        self._rows, self._owner, self._lock = rows, owner, Lock()
 
     def keep(self) -> None:
         """Copy the scores."""
-        self._rows = self._rows.copy()
+        with self._lock:
+            self._rows, self._owner = self._rows.copy(), None
 
     def last(self) -> LlamaScores:
         """Return the scores of the last row."""
-        return self if len(self._rows) == 1 else LlamaScores(self._rows[-1:].copy())
+        with self._lock:
+            return self if len(self._rows) == 1 else LlamaScores(self._rows[-1:].copy())
 
     def argmax(self, row: int) -> int:
-        scores = self._rows[row]
-        best = int(scores.argmax())
-        return best if scores[best] > -np.inf else -1  # the argmax of a row with a NaN is a NaN
+        with self._lock:
+            scores = self._rows[row]
+            best = int(scores.argmax())
+            return best if scores[best] > -np.inf else -1  # the argmax of a row with a NaN is a NaN
 
     def raw(self, row: int) -> Floats:
-        return self._rows[row]
+        with self._lock:
+            return self._rows[row].copy()  # whoever holds it may hold it for longer than the next pass
 
     def numpy(self, array: Any) -> Floats:
         return np.asarray(array, dtype=np.float32)
@@ -38,7 +46,8 @@ class LlamaScores:
     def top_k(self, k: int) -> tuple[Ints, Floats]:
         from draftwood.engines.top_k_kernel import best_of_rows  # brings numba, so not before it is used
 
-        return best_of_rows(self._rows, min(k, self._rows.shape[1]))
+        with self._lock:
+            return best_of_rows(self._rows, min(k, self._rows.shape[1]))
 
     def hidden(self, layer: int) -> Any:
         raise CapabilityError(f"this target does not give hidden states (layer {layer} was asked for)")

@@ -31,7 +31,9 @@ def exact_width(weights: Weights, settings: Settings) -> int:
 
 
 def tried_width(weights: Weights, settings: Settings) -> int:
-    """Compare passes of growing width with passes over one token."""
+    """Compare passes of growing width with passes over one token; 1 where these cannot be undone."""
+    if weights.is_recurrent:
+        return 1
     context = Context(weights, settings, _PROMPT + _WIDTHS[-1], 2)
     ids = [(7 + 13 * i) % weights.vocab_size for i in range(_PROMPT + _WIDTHS[-1])]
     rows = [Row(token, i, (0,)) for i, token in enumerate(ids)]

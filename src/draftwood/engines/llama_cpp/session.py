@@ -7,7 +7,7 @@ from typing import Any
 
 from draftwood.engines.committed import CommittedText, locked
 from draftwood.engines.llama_cpp.cache import Branches, Cache
-from draftwood.engines.llama_cpp.context import Row
+from draftwood.engines.llama_cpp.context import PASS, Row
 from draftwood.tree import TokenTree
 
 
@@ -27,7 +27,7 @@ class LlamaSession(CommittedText):
         self._ways: list[
             tuple[int, list[int]]
         ] = []  # of the last pass: each sequence, and its nodes from the root
-        self._is_last = True
+        self._last_in = 0  # the number of that pass, if this text's rows were its last ones
 
     def commit(self, ids: Sequence[int]) -> None:
         """Take in text that the cache has read."""
@@ -53,7 +53,7 @@ class LlamaSession(CommittedText):
                 node = parents[node]
             self._ways.append((sequence, way[::-1]))
         below[0] = sequences
-        length, self._is_last = self.text.length, is_last
+        length, self._last_in = self.text.length, self._cache.passes + 1 if is_last else 0
         self._scored = (root, tree)
         self.text.pending, self.text.lost = True, False
         self.text.cells += len(below)
@@ -77,32 +77,38 @@ class LlamaSession(CommittedText):
         """Take every sequence off what was not accepted; one that sees all of the path becomes the home."""
         text, cache, first = self.text, self._cache, self.text.length + 1
         last, occupied = path[-1] if path else -1, 0
+        is_last = self._last_in == cache.passes  # no cell of a later pass, nor of another text, lies behind
         agreed: dict[int, int] = {}
         for sequence, way in self._ways:
             common = _common(way, path)
             dropped, agreed[sequence] = way[common:], first + common
-            stays = bool(dropped) and cache.ordered and (not self._is_last or dropped[0] < last)
+            stays = bool(dropped) and cache.ordered and (not is_last or dropped[0] < last)
             occupied += len(dropped) if stays else 0
             cache.settle(sequence, first + common, occupied=stays)
         home = next(sequence for sequence, end in agreed.items() if end == first + len(path))
-        text.leaves |= {text.home: 0, **agreed}
-        del text.leaves[home]
-        text.home, text.length, text.pending = home, first + len(path), False
-        text.cells = text.length
+        leaves = {leaf: seen for leaf, seen in {**text.leaves, **agreed}.items() if leaf != home}
+        length = first + len(path)
         cache.add_trash(occupied)
+        text.home, text.leaves, text.length, text.cells, text.pending = home, leaves, length, length, False
+        if cache.lacks(text, length):
+            cache.cut(text, 0)  # `undo` reads it again
 
     def undo(self) -> None:
-        """Drop the last pass, if it was not kept."""
-        if self.text.pending or self.text.lost:
-            self._scored = None
-            self._cache.cut(self.text, self.text.length)
+        """Drop the last pass, if it was not kept, and mend what an interrupted call left undone."""
+        self._scored, text, length = None, self.text, len(self._ids)
+        if text.pending or text.lost or text.length != length:
+            self._cache.cut(text, length)
+        if text.length < length:
+            with self._cache.reading(text, length - text.length) as read:
+                for start in range(text.length, length, PASS):
+                    read(self._ids[start : min(start + PASS, length)], False)
 
     @locked
     def truncate(self, length: int) -> None:
         self.undo()
         if length < self.length:
             self._cache.cut(self.text, length)
-            del self._ids[length:]
+            del self._ids[self.text.length :]
 
     @locked
     def fork(self) -> LlamaSession:

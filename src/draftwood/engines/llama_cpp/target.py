@@ -120,12 +120,21 @@ class LlamaTarget:
     @locked
     def score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
         """One pass over the roots and trees of all requests; several where they need more than fits one."""
-        for session, _, _ in requests:
+        for session, _, tree in requests:
+            self._refuse(tree)
             session.undo()
         found: list[LlamaScores] = []
         while len(found) < len(requests):
             found += self._score(requests[len(found) :])
         return found
+
+    def _refuse(self, tree: TokenTree) -> None:
+        can = self.capabilities
+        if 1 + len(tree) > can.max_pass or not (can.trees or tree.is_chain):
+            shape = "trees" if can.trees else "chains"
+            raise CapabilityError(
+                f"this target scores {shape} of at most {can.max_pass - 1} tokens: cut the draft"
+            )
 
     def _score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
         """Score the first of these requests, as many as one pass takes."""
@@ -140,8 +149,8 @@ class LlamaTarget:
                 break
             if added is None:
                 self._cache.start_over()
-                added = session.rows(root, tree, is_last=False) or []
+                added = session.rows(root, tree, is_last=len(requests) == 1)
+            assert added is not None, "trees have no more leaves than a cache has sequences for"
             rows += added
             ends.append(len(rows))
-        views = self._cache.run(rows, np.ones(len(rows), dtype=np.int8))
-        return self._cache.lend(np.split(views, ends[:-1]))
+        return self._cache.score(rows, ends)

@@ -75,6 +75,11 @@ class Weights:
         return int(self._library.llama_model_n_ctx_train(self.pointer))
 
     @cached_property
+    def window(self) -> int:
+        """How many tokens layers with a window see; 0 where none has one."""
+        return int(self._library.llama_model_n_swa(self.pointer))
+
+    @cached_property
     def is_recurrent(self) -> bool:
         """Whether layers keep a state from which tokens cannot be taken back."""
         says = self._library
@@ -93,7 +98,7 @@ class Weights:
     def cell_bytes(self) -> int:
         """Bytes of keys and values per token at two bytes a number, from above."""
         kind = self.metadata("general.architecture")
-        heads = self._number(f"{kind}.attention.head_count", 1)
+        heads = self._number(f"{kind}.attention.head_count", 0) or 1  # recurrent models have none
         width = self._number(f"{kind}.embedding_length", 0)
         length = self._number(f"{kind}.attention.key_length", -(-width // heads))
         shared = self._number(f"{kind}.attention.head_count_kv", heads)

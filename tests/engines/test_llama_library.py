@@ -1,0 +1,216 @@
+"""llama.cpp's library and files: other layouts, versions and wheels are refused, and no file crashes us."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import importlib.util
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from draftwood.engines.llama_cpp import library as module
+from draftwood.engines.llama_cpp.library import (
+    CONTEXT_DEFAULTS,
+    MODEL_DEFAULTS,
+    ContextParams,
+    ModelParams,
+    check_layout,
+    library,
+)
+from draftwood.engines.llama_cpp.target import LlamaTarget
+from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, UnsupportedModelError
+from tests.engines.tiny_gguf import END, TEMPLATE
+
+STRUCTS = [
+    (ModelParams, "llama_model_default_params", MODEL_DEFAULTS),
+    (ContextParams, "llama_context_default_params", CONTEXT_DEFAULTS),
+]
+
+
+@pytest.fixture(autouse=True)
+def _found_anew():
+    """The library is loaded once per process; here it is looked for again and again."""
+    yield
+    library.cache_clear()
+
+
+def moved(kind, at, extra):
+    """A struct in which the fields from ``at`` on lie behind a new field."""
+    fields = list(kind._fields_)
+    return type(kind.__name__, (ctypes.Structure,), {"_fields_": [*fields[:at], ("new", extra), *fields[at:]]})
+
+
+@pytest.mark.parametrize(("kind", "function", "defaults"), STRUCTS)
+def test_the_layout_of_the_pinned_version_is_known(kind, function, defaults):
+    check_layout(getattr(library(), function)(), defaults)
+
+
+@pytest.mark.parametrize(("kind", "function", "defaults"), STRUCTS)
+@pytest.mark.parametrize("extra", [ctypes.c_uint32, ctypes.c_uint64])
+def test_a_struct_moved_by_one_field_is_refused(kind, function, defaults, extra):
+    """As if the library had another field than we know, or lacked one, before the last field with a default."""
+    known = [name for name, _ in kind._fields_]
+    last = max(known.index(name) for name in defaults)
+    found = getattr(library(), function)()
+    for at in range(last + 1):
+        wider = moved(kind, at, extra)
+        used = {*defaults, "vocab_only", "kv_unified"} & set(known)
+        if all(getattr(wider, name).offset == getattr(kind, name).offset for name in used):
+            continue  # it fills a gap: all that we set, or that the library does, lies where it was
+        memory = ctypes.create_string_buffer(bytes(found), ctypes.sizeof(wider))
+        with pytest.raises(CapabilityError, match=rf"cannot be used safely \({kind.__name__} has another layout"):
+            check_layout(wider.from_buffer(memory), defaults)
+
+
+def test_another_version_of_the_wheel_is_refused(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "2026.12.1")
+    library.cache_clear()
+    with pytest.raises(
+        CapabilityError, match=r"xllamacpp 2026.12.1 is not known here.*pip install \"xllamacpp==20"
+    ):
+        library()
+
+
+def test_without_the_wheel_it_says_what_to_install(monkeypatch, tiny_gguf):
+    path = tiny_gguf()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    library.cache_clear()
+    assert not module.is_installed()
+    with pytest.raises(
+        CapabilityError, match=r"GGUF files need llama.cpp: run pip install \"draftwood\[llama\]\""
+    ):
+        LlamaTarget(path)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_wheel_whose_library_is_missing_or_broken_is_refused(monkeypatch, tmp_path, there):
+    (tmp_path / "__init__.py").touch()
+    if there:
+        (tmp_path / "xllamacpp.abi3.so").write_bytes(b"no library")
+    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: spec)
+    library.cache_clear()
+    with pytest.raises(CapabilityError, match="cannot be loaded" if there else "no library for this system"):
+        library()
+
+
+def test_a_function_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr(module, "_FUNCTIONS", (*module._FUNCTIONS, ("no_such_function", None)))
+    library.cache_clear()
+    with pytest.raises(CapabilityError, match=r"cannot be used safely.*no_such_function"):
+        library()
+
+
+# --- files ---------------------------------------------------------------------------------------------------
+
+
+def test_what_a_file_says_is_read(tiny_gguf):
+    weights = LlamaTarget(tiny_gguf(), threads=1).weights
+    assert weights.end_ids == {END}
+    assert weights.metadata("tokenizer.chat_template") == TEMPLATE
+    assert weights.metadata("general.architecture") == "llama"
+    assert weights.metadata("no.such.key") is None
+
+
+def test_files_that_are_none(tmp_path):
+    with pytest.raises(ModelNotFoundError, match="there is no file"):
+        LlamaTarget(tmp_path / "missing.gguf")
+    with pytest.raises(ModelError, match="cannot be read"):
+        LlamaTarget(tmp_path)
+    for content in (b"", b"GG", b"no GGUF at all", b"PK\3\4" * 99):
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(ModelError, match="is no GGUF file"):
+            LlamaTarget(tmp_path / "other")
+
+
+def test_models_that_do_not_write_text(tiny_gguf):
+    with pytest.raises(UnsupportedModelError, match="does not write text token by token"):
+        LlamaTarget(tiny_gguf(pooling=True), threads=1)
+    with pytest.raises(UnsupportedModelError, match="has no vocabulary: take a file with"):
+        LlamaTarget(tiny_gguf(vocabulary=False), threads=1)
+
+
+def test_a_name_with_signs_of_any_language(tiny_gguf, tmp_path):
+    path = tmp_path / "modèle 木.gguf"
+    path.write_bytes(tiny_gguf().read_bytes())
+    assert LlamaTarget(path, threads=1).capabilities.vocab_size
+
+
+OPEN = """
+import sys
+from draftwood.engines.llama_cpp.target import LlamaTarget
+from draftwood.errors import DraftwoodError
+
+for path in sys.argv[1:]:
+    try:
+        target = LlamaTarget(path, threads=1)
+        ((session, scores),) = target.open([[1, 2, 3]])
+        print("opened")
+    except DraftwoodError as error:
+        assert str(error).count(chr(10)) == 0, error
+        print(error)
+"""
+
+
+def opened(*paths):
+    """What a process of its own says of each file; it must not crash."""
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN, *map(str, paths)], capture_output=True, text=True, timeout=300
+    )
+    said = done.stdout.splitlines()
+    assert done.returncode == 0, f"after {len(said)} of {len(paths)} files: {done.stderr[-2000:]}"
+    assert len(said) == len(paths)
+    return said
+
+
+def test_a_file_that_is_cut_off_is_refused(tiny_gguf, tmp_path):
+    whole, paths = tiny_gguf("llama", "Q4_0").read_bytes(), []
+    rng = np.random.default_rng(0)
+    for length in (4, 8, 24, 25, 100, *rng.integers(4, len(whole), 20).tolist(), len(whole) - 1):
+        paths.append(tmp_path / f"{length}.gguf")
+        paths[-1].write_bytes(whole[:length])
+    for path, said in zip(paths, opened(*paths), strict=True):
+        assert said.startswith(f"llama.cpp cannot load {path} ("), said
+        assert said.endswith("get the file again")
+
+
+@pytest.mark.parametrize("files", [30, pytest.param(300, marks=pytest.mark.slow)])
+def test_damaged_files_are_refused_or_read_but_crash_nothing(tiny_gguf, tmp_path, files):
+    """A byte of the head or of the metadata is another one."""
+    whole, rng, paths = tiny_gguf("llama", "Q4_0").read_bytes(), np.random.default_rng(1), []
+    for number in range(files):
+        damaged = bytearray(whole)
+        for _ in range(int(rng.integers(1, 4))):
+            damaged[int(rng.integers(4, 2000))] = int(rng.integers(256))
+        paths.append(tmp_path / f"{number}.gguf")
+        paths[-1].write_bytes(damaged)
+    opened(*paths)
+
+
+def test_an_architecture_that_it_does_not_know_is_named(tiny_gguf, tmp_path):
+    path = tmp_path / "other.gguf"
+    path.write_bytes(tiny_gguf().read_bytes().replace(b"llama", b"lhama"))
+    (said,) = opened(path)
+    assert "unknown model architecture: 'lhama'" in said
+
+
+def test_a_target_that_is_garbage_with_its_scores_frees_the_model_last(tiny_gguf):
+    code = """
+import gc, sys
+from draftwood.engines.llama_cpp.target import LlamaTarget
+for _ in range(20):
+    target = LlamaTarget(sys.argv[1], threads=1)
+    ((session, scores),) = target.open([[1, 2, 3]])
+    target.itself = target, session, scores  # a circle
+    del target, session, scores
+    gc.collect()
+((session, scores),) = LlamaTarget(sys.argv[1], threads=1).open([[1, 2, 3]])
+del session
+gc.collect()
+assert scores.raw(0).any()
+"""
+    subprocess.run([sys.executable, "-c", code, str(tiny_gguf())], check=True, timeout=120)

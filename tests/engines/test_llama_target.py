@@ -1,0 +1,544 @@
+"""The llama.cpp target on tiny random files: the contract, and trees against plain decoding after any history."""
+
+from __future__ import annotations
+
+import gc
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import numpy as np
+import psutil
+import pytest
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+import draftwood
+from draftwood.engines.llama_cpp import cache, reader
+from draftwood.engines.llama_cpp.context import Context
+from draftwood.engines.llama_cpp.target import LlamaTarget
+from draftwood.errors import CapabilityError, DraftwoodError, PromptError
+from draftwood.testing import check_target
+from draftwood.tree import TokenTree
+from tests.engines.llama_story import OneByOne, Story, random_tree
+from tests.engines.tiny_gguf import EXACT, LAYERS, LONGEST, TYPES, VOCAB
+from tests.tiers import rest_is_slow
+
+FILES = [(family, kind) for family in ("llama", "gemma3") for kind in TYPES]
+QUICK = [("llama", "Q8_0"), ("llama", "Q4_1"), ("llama", "F32"), ("gemma3", "Q4_0")]
+NOTHING = TokenTree.empty()
+TEXT = np.random.default_rng(1).integers(0, VOCAB, 20).tolist()
+
+LARGEST = 12
+"""No score of the tiny files is larger."""
+ROUNDING = LARGEST * LAYERS * np.sqrt(160) * 2**-11
+"""For weights that are not `EXACT`. Each layer's attention adds up the values of up to 160 tokens in float16, of
+11 bits, and in another order where a pass has another width."""
+
+
+def rounding(kind):
+    return 0 if kind in EXACT else ROUNDING
+
+
+@pytest.fixture
+def target(tiny_gguf):
+    return LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1)
+
+
+@pytest.fixture(scope="module")
+def truth(tiny_gguf):
+    return OneByOne(LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1))
+
+
+@pytest.fixture(autouse=True)
+def read_by_the_decoding_cache(request, monkeypatch):
+    """Long texts are read as short ones are, so that they equal plain decoding; but for tests of the reader."""
+    if "elsewhere" not in request.node.name:
+        monkeypatch.setattr(reader, "WORTH", 10**9)
+
+
+@pytest.fixture
+def small_cache(monkeypatch):
+    """A new cache has as few cells as llama.cpp takes."""
+    monkeypatch.setattr(cache, "_FIRST", 512)
+
+
+@pytest.fixture
+def spelled():
+    """Settings under which each token is one piece of the text."""
+    words = Tokenizer(WordLevel({f"t{i} ": i for i in range(VOCAB)}, unk_token="t0 "))
+    words.decoder = decoders.Fuse()
+    return {"tokenizer": PreTrainedTokenizerFast(tokenizer_object=words)}
+
+
+def story(path, seed=0, **options):
+    """A story, and what plain decoding of the same file says."""
+    truth = OneByOne(LlamaTarget(path, threads=1))
+    return Story(LlamaTarget(path, threads=1), truth, np.random.default_rng(seed), **options)
+
+
+def assert_goes_on(target, truth, *sessions):
+    """Each session says what its ids say."""
+    for session in sessions:
+        text = [*session.ids, 7]
+        (scores,) = target.score([(session, 7, NOTHING)])
+        assert np.array_equal(scores.raw(0), truth(text))
+        session.keep([])
+        assert session.ids == text
+
+
+# --- trees ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("family", "kind"), [*FILES, ("mamba", "F32")])
+@pytest.mark.parametrize("exact", [None, False])
+def test_fulfils_the_contract(tiny_gguf, family, kind, exact):
+    target = LlamaTarget(tiny_gguf(family, kind), threads=1, exact=exact)
+    assert target.exact == (kind in EXACT and exact is None)
+    same = target.exact
+    check_target(target, tolerance=0 if same else ROUNDING)
+    check_target(target, prompt=TEXT, tolerance=0 if same else ROUNDING)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_a_wrong_token_shows_where_rounding_does_not(tiny_gguf, family):
+    """What `ROUNDING` allows is far less than what any mistake costs."""
+    truth = OneByOne(LlamaTarget(tiny_gguf(family, "F32"), threads=1))
+    row = truth(TEXT)
+    assert np.abs(row).max() < LARGEST
+    wrong = [[*TEXT[:-place], (TEXT[-place] + 1) % VOCAB, *TEXT[len(TEXT) - place + 1 :]] for place in range(1, 7)]
+    gaps = [np.abs(truth(text) - row).max() for text in wrong]  # all of them within the window
+    assert min(gaps) > 2 * ROUNDING
+    assert np.median(gaps) > 10 * ROUNDING
+
+
+@pytest.mark.parametrize(("family", "kind"), rest_is_slow(FILES, *QUICK))
+def test_rows_of_trees_are_those_of_plain_decoding_after_any_history(tiny_gguf, family, kind):
+    told = story(tiny_gguf(family, kind))
+    told.tell(200)
+    assert told.gap <= rounding(kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "kind"), FILES)
+def test_rows_of_two_thousand_trees_are_those_of_plain_decoding(tiny_gguf, family, kind):
+    told = story(tiny_gguf(family, kind), seed=1)
+    told.tell(2000)
+    assert told.gap <= rounding(kind)
+
+
+STORIES = {
+    "one text, until the cache grows": {"most": 1, "nodes": 47, "longest": 700},
+    "two texts with wide trees": {"most": 2, "nodes": 47},
+    "passes that lack sequences": {"most": 9, "nodes": 47},
+    "more texts than a small cache has sequences for": {"most": 45, "nodes": 10},
+}
+
+
+@pytest.mark.usefixtures("small_cache")
+@pytest.mark.parametrize("trees", [100, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+@pytest.mark.parametrize("name", STORIES)
+def test_a_cache_that_grows_and_is_written_anew_holds_the_same(tiny_gguf, name, family, trees):
+    told = story(tiny_gguf(family, "Q4_0"), seed=2, **STORIES[name])
+    told.tell(trees)
+    assert told.gap == 0
+    held = told.target._cache
+    assert sorted(held._free) == list(range(held._context.trash)), "every sequence is free again"
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+@pytest.mark.parametrize("length", [511, 512, 513, 700])
+def test_prompts_are_read_in_parts(tiny_gguf, family, length):
+    path, rng = tiny_gguf(family, "Q8_0"), np.random.default_rng(length)
+    target, truth = (LlamaTarget(path, threads=1) for _ in range(2))
+    text = rng.integers(0, VOCAB, length).tolist()
+    ((session, scores),) = target.open([text])
+    assert np.array_equal(scores.raw(0), OneByOne(truth)(text))
+    assert session.length == length
+    assert target.tokens_read == length
+
+
+def test_watching_sees_each_token_once(target, truth):
+    text, seen = TEXT * 8, []
+
+    def watch(position, scores):
+        ids, _ = scores.top_k(1)
+        seen.extend((position + i, scores.raw(i)) for i in range(len(ids)))
+
+    ((session, scores),) = target.open([text], watch=[watch])
+    assert [position for position, _ in seen] == list(range(len(text)))
+    for position in (0, 63, 64, 100, len(text) - 1):
+        assert np.array_equal(seen[position][1], truth(text[: position + 1]))
+    assert np.array_equal(scores.raw(0), seen[-1][1])
+    assert_goes_on(target, truth, session)
+
+
+def test_texts_that_are_read_elsewhere_go_on_exactly(target, tiny_gguf):
+    """What reads long texts rounds otherwise; from there on a tree's rows are those of plain decoding."""
+    rng = np.random.default_rng(6)
+    twin = LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1)
+    ((other, _),) = target.open([TEXT])
+    for length in (127, 128, 300, 1200):
+        text = rng.integers(0, VOCAB, length).tolist()
+        ((session, first),), ((plain, same),) = target.open([text]), twin.open([text])
+        assert np.array_equal(first.raw(0), same.raw(0))
+        for more in (0, 5, 200, 3):
+            if more:
+                ids = rng.integers(0, VOCAB, more).tolist()
+                (first,), (same,) = target.extend([(session, ids)]), twin.extend([(plain, ids)])
+                assert np.array_equal(first.raw(0), same.raw(0))
+            tree = random_tree(rng)
+            (scores,) = target.score([(session, 3, tree)])
+            path = tree.path(len(tree) - 1)
+            for row, token in zip(
+                [0, *(1 + node for node in path)], [3, *tree.tokens[path].tolist()], strict=True
+            ):
+                (alone,) = twin.score([(plain, token, NOTHING)])
+                plain.keep([])
+                assert np.array_equal(scores.raw(row), alone.raw(0))
+            session.keep(path)
+            assert session.ids == plain.ids
+        plain.close()
+        session.close()
+    target.extend([(other, TEXT)])
+    assert other.ids == TEXT * 2
+
+
+def test_reading_elsewhere_is_off_by_rounding_only(target, truth):
+    for length in (128, 150):
+        text = np.random.default_rng(length).integers(0, VOCAB, length).tolist()
+        ((_, scores),) = target.open([text])
+        assert np.abs(scores.raw(0) - truth(text)).max() < ROUNDING
+
+
+@pytest.mark.parametrize("call", ["run", "restore", "state", "remove"])
+def test_an_interrupt_while_a_text_is_read_elsewhere_leaves_all_as_they_were(target, truth, monkeypatch, call):
+    own, left = getattr(Context, call), [0]
+
+    def interrupted(self, *args, **options):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return own(self, *args, **options)
+
+    for at in range(1, 9):
+        sessions = [session for session, _ in target.open([TEXT, TEXT[:4]])]
+        left[0] = at
+        with monkeypatch.context() as patch:
+            patch.setattr(Context, call, interrupted)
+            with suppress(KeyboardInterrupt):
+                target.extend([(sessions[0], TEXT * 8)])
+        assert sessions[0].length in (20, 180)
+        target.extend([(session, [5]) for session in sessions])
+        if sessions[0].length == 21:
+            assert_goes_on(target, truth, sessions[0])
+        assert_goes_on(target, truth, sessions[1])
+        for session in sessions:
+            session.close()
+
+
+# --- several texts -------------------------------------------------------------------------------------------
+
+
+def test_a_pass_is_kept_though_the_cache_was_written_anew_twice_meanwhile(target, truth):
+    tree = TokenTree.build([4, 5, 6, 7], [-1, 0, -1, 2])
+    for times in range(4):
+        ((session, _),) = target.open([TEXT])
+        (scores,) = target.score([(session, 3, tree)])
+        for _ in range(times):
+            ((other, _),) = target.open([TEXT[:5]])
+            other.close()
+        session.keep([2, 3])
+        assert np.array_equal(scores.raw(4), truth([*TEXT, 3, 6, 7]))
+        assert_goes_on(target, truth, session)
+        session.close()
+
+
+def test_passes_of_two_texts_are_kept_in_either_order(target, truth):
+    """Cells that the first pass frees lie before cells of the second: they would be filled out of order."""
+    wide = TokenTree.build(list(range(20)), [i - 1 for i in range(20)])
+    for first in (0, 1):
+        sessions = [session for session, _ in target.open([TEXT, TEXT[::-1]])]
+        for session in sessions:
+            target.score([(session, 3, wide)])
+        sessions[1 - first].keep(range(20))
+        sessions[first].keep([])
+        for _ in range(4):
+            for session in sessions[::-1]:
+                (scores,) = target.score([(session, 5, wide)])
+                text = [*session.ids, 5, *range(20)]
+                assert np.array_equal(scores.raw(20), truth(text))
+                session.keep(range(7))
+        for session in sessions:
+            session.close()
+
+
+def test_trees_with_more_leaves_than_sequences_are_scored_in_several_passes(target, truth):
+    bushy = TokenTree.build(list(range(47)), [-1] * 47)
+    texts = [TEXT[:n] for n in range(1, 8)]
+    sessions = [session for session, _ in target.open(texts)]
+    found = target.score([(session, 3, bushy) for session in sessions])
+    for node, (session, text, scores) in enumerate(zip(sessions, texts, found, strict=True)):
+        assert np.array_equal(scores.raw(1 + node), truth([*text, 3, node]))
+        session.keep([node])
+        assert session.ids == [*text, 3, node]
+    assert_goes_on(target, truth, *sessions)
+
+
+def test_a_text_that_is_not_kept_does_not_block_another(target, truth):
+    bushy = TokenTree.build(list(range(47)), [-1] * 47)
+    sessions = [session for session, _ in target.open([TEXT[:n] for n in (3, 4, 5)])]
+    for session in sessions:  # each pass alone, none kept: as answers that are written in turns
+        target.score([(session, 3, bushy)])
+    for session in sessions:
+        session.keep([9])
+    assert_goes_on(target, truth, *sessions)
+
+
+def test_forks_of_a_long_text_are_written_anew_though_they_do_not_share_cells_then(target, truth):
+    text = TEXT * 30
+    ((session, _),) = target.open([text])
+    twins = [session.fork() for _ in range(4)]
+    twins[0].truncate(100)
+    twins.pop().close()
+    target.extend([(session, TEXT)])
+    assert_goes_on(target, truth, session, *twins)
+
+
+def test_more_texts_than_it_holds_are_refused_and_leave_no_trace(target, truth):
+    ((kept, _),) = target.open([TEXT])
+    with pytest.raises(CapabilityError, match="at most 207 texts at once: give a smaller batch_size"):
+        target.open([[1, 2]] * 207)
+    assert len(target._cache._texts) == 1
+    opened = [session for session, _ in target.open([[1, 2]] * 206)]
+    bushy = TokenTree.build(list(range(47)), [-1] * 47)
+    (scores,) = target.score([(opened[-1], 3, bushy)])
+    assert np.array_equal(scores.raw(47), truth([1, 2, 3, 46]))
+    assert_goes_on(target, truth, kept, *opened[:5])
+
+
+# --- scores --------------------------------------------------------------------------------------------------
+
+
+def test_scores_outlive_later_passes_a_larger_cache_and_the_target(target, truth):
+    ((session, first),) = target.open([TEXT])
+    row = first.raw(0)
+    (second,) = target.score([(session, 3, TokenTree.build([4, 5]))])
+    session.keep([])
+    target.extend([(session, TEXT * 60)])  # more than 1,024 cells
+    last = target.extend([(session, [1])])[0]
+    session.close()
+    whole = [*TEXT, 3, *TEXT * 60, 1]
+    del target, session
+    gc.collect()
+    assert np.array_equal(row, truth(TEXT))
+    assert np.array_equal(first.raw(0), truth(TEXT))
+    assert np.array_equal(second.raw(2), truth([*TEXT, 3, 4, 5]))
+    assert np.array_equal(last.raw(0), truth(whole))
+    assert last.argmax(0) == int(truth(whole).argmax())
+
+
+def test_a_changed_row_changes_no_score(target, truth):
+    ((_, scores),) = target.open([TEXT])
+    scores.raw(0)[:] = 0
+    assert np.array_equal(scores.numpy(scores.raw(0)), truth(TEXT))
+
+
+def test_top_k_is_the_best_of_every_row(target):
+    ((session, _),) = target.open([TEXT])
+    (scores,) = target.score([(session, 4, TokenTree.build([5, 6]))])
+    ids, probabilities = scores.top_k(3)
+    assert ids.shape == probabilities.shape == (3, 3)
+    for row in range(3):
+        raw = scores.raw(row).astype(np.float64)
+        weights = np.exp(raw - raw.max())
+        assert ids[row].tolist() == np.argsort(-raw, kind="stable")[:3].tolist()
+        assert probabilities[row] == pytest.approx(weights[ids[row]] / weights.sum(), rel=1e-5)
+        assert scores.argmax(row) == ids[row, 0]
+    with pytest.raises(CapabilityError, match="does not give hidden states"):
+        scores.hidden(1)
+
+
+# --- models whose state cannot be cut ------------------------------------------------------------------------
+
+
+def test_a_recurrent_model_declares_one_token_per_pass_and_goes_on_rightly(tiny_gguf):
+    """Nothing is taken back; where that is asked for all the same, the text is read again."""
+    path = tiny_gguf("mamba", "F32")
+    target, truth = LlamaTarget(path, threads=1), OneByOne(LlamaTarget(path, threads=1))
+    assert not target.capabilities.trees
+    assert target.capabilities.rollback == "none"
+    assert target.capabilities.max_pass == 1
+    sessions = [session for session, _ in target.open([TEXT, TEXT[:5], TEXT[::-1]])]
+    sessions.append(sessions[0].fork())
+    sessions[1].truncate(3)
+    assert sessions[1].length == 0
+    target.extend([(sessions[1], TEXT[:3])])
+    for step in range(6):
+        found = target.score([(session, step, NOTHING) for session in sessions])
+        for session, scores in zip(sessions, found, strict=True):
+            assert np.abs(scores.raw(0) - truth([*session.ids, step])).max() < ROUNDING
+            if step % 2:  # else the pass is undone by the next one
+                session.keep([])
+    with pytest.raises(CapabilityError, match="at most 0 tokens"):
+        target.score([(sessions[0], 1, TokenTree.build([2]))])
+    for session in sessions:
+        session.close()
+
+
+# --- refusals and failures -----------------------------------------------------------------------------------
+
+
+def test_what_is_not_declared_is_refused(target, tiny_gguf):
+    ((session, _),) = target.open([TEXT])
+    with pytest.raises(CapabilityError, match="trees of at most 47 tokens: cut the draft"):
+        target.score([(session, 1, TokenTree.build([1] * 48))])
+    chains = LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1, exact=False)
+    ((session, _),) = chains.open([TEXT])
+    with pytest.raises(CapabilityError, match="scores chains of at most"):
+        chains.score([(session, 1, TokenTree.build([1, 2], [-1, -1]))])
+    with pytest.raises(PromptError, match="empty"):
+        target.open([[]])
+    with pytest.raises(PromptError, match=f"at most {LONGEST}"):
+        target.open([[1] * (LONGEST + 1)])
+    with pytest.raises(RuntimeError, match=r"keep\(\) follows a score\(\)"):
+        session.keep([])
+
+
+def test_a_token_outside_the_vocabulary_leaves_all_texts_as_they_were(target, truth):
+    sessions = [session for session, _ in target.open([TEXT, TEXT[:3]])]
+    for wrong in (VOCAB, -1):
+        with pytest.raises(DraftwoodError, match="could not compute a pass"):
+            target.extend([(sessions[0], [1, wrong])])
+        with pytest.raises(DraftwoodError, match="could not compute a pass"):
+            target.score([(session, 1, TokenTree.build([2, wrong], [-1, -1])) for session in sessions])
+    assert_goes_on(target, truth, *sessions)
+
+
+def test_an_error_of_a_watcher_leaves_the_text_as_it_was(target, truth):
+    ((session, _),) = target.open([TEXT])
+
+    def fails(position, scores):
+        if position > 100:
+            raise ValueError("I have seen enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        target.extend([(session, TEXT * 10)], watch=[fails])
+    assert session.ids == [*TEXT, *TEXT * 10][: session.length]
+    assert_goes_on(target, truth, session)
+    with pytest.raises(ValueError, match="enough"):
+        target.open([TEXT, TEXT * 10], watch=[fails, fails])
+    assert len(target._cache._texts) == 1
+
+
+CALLS = ("run", "copy", "remove", "state", "restore", "clear")
+
+
+def lives_of_three(target, sessions):
+    """What two sessions do, so that each kind of call to the context is made; ``sessions`` gets all that live."""
+    for session, _ in target.open([TEXT, TEXT[:7]]):
+        sessions.append(session)
+    bushy = random_tree(np.random.default_rng(4), 12)
+    target.score([(session, 3, bushy) for session in sessions])
+    sessions[0].keep(bushy.path(len(bushy) - 1))
+    sessions.append(sessions[0].fork())
+    target.extend([(sessions[2], TEXT)])
+    sessions[1].keep([])
+    target.score([(session, 3, bushy) for session in sessions])
+    sessions[0].truncate(9)
+    target.extend([(sessions[1], TEXT * 40)])
+    sessions[2].keep(bushy.path(0))
+    target.extend([(sessions[1], TEXT * 20)])
+    sessions.pop(2).close()
+    target.score([(session, 3, bushy) for session in sessions])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("family", rest_is_slow(["llama", "gemma3"], "llama"))
+@pytest.mark.usefixtures("small_cache")
+def test_an_interrupt_at_any_call_leaves_the_texts_whole(tiny_gguf, monkeypatch, family, call, when):
+    path = tiny_gguf(family, "Q8_0")
+    truth, own, left = OneByOne(LlamaTarget(path, threads=1)), getattr(Context, call), [0]
+
+    def interrupted(self, *args, **options):
+        left[0] -= 1
+        if left[0] == 0 and when == "before":
+            raise KeyboardInterrupt
+        found = own(self, *args, **options)
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return found
+
+    for at in range(1, 1000):
+        target, sessions, finished = LlamaTarget(path, threads=1), [], False
+        left[0] = at
+        with monkeypatch.context() as patch:
+            patch.setattr(Context, call, interrupted)
+            try:
+                lives_of_three(target, sessions)
+                finished = True
+            except KeyboardInterrupt:
+                pass
+        assert_goes_on(target, truth, *sessions, *sessions)
+        if finished:
+            assert at > 1, "the call is made"
+            break
+
+
+# --- threads, and what is left behind ------------------------------------------------------------------------
+
+
+def test_two_threads_share_a_target(target):
+    prompts = [TEXT, TEXT[::-1] * 2, TEXT[3:9] * 4, TEXT[:2]]
+    settings = {"max_new_tokens": 40, "temperature": 1.0}
+    alone = [draftwood.generate(target, p, drafters="none", seed=n, **settings).ids for n, p in enumerate(prompts)]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            together = pool.map(lambda n: draftwood.generate(target, prompts[n], seed=n, **settings).ids, range(4))
+            assert list(together) == alone
+
+
+def test_interleaved_streams_keep_their_texts(target, spelled):
+    prompts = [TEXT, TEXT[::-1] * 2, TEXT[3:9] * 4, TEXT[:2]]
+    settings = {"max_new_tokens": 60, "drafters": "copy-and-recycle", **spelled}
+    alone = [draftwood.generate(target, p, drafters="none", max_new_tokens=60, **spelled).ids for p in prompts]
+    streams = [draftwood.stream(target, prompt, **settings) for prompt in prompts]
+    left = list(streams)
+    while left:
+        left = [stream for stream in left if next(stream, None) is not None]
+    assert [stream.generation.ids for stream in streams] == alone
+
+
+def test_an_answer_that_is_given_up_leaves_nothing_behind(target, spelled):
+    stream = draftwood.stream(target, TEXT, max_new_tokens=60, **spelled)
+    next(stream)
+    assert len(target._cache._texts) == 1
+    stream.close()
+    assert target._cache._texts == []
+
+
+def test_three_hundred_requests_leave_no_more_behind_than_one(target):
+    process, rng = psutil.Process(os.getpid()), np.random.default_rng(5)
+
+    def write(requests):
+        for _ in range(requests):
+            prompts = [rng.integers(0, VOCAB, rng.integers(1, 40)).tolist() for _ in range(2)]
+            draftwood.generate(target, prompts[0], max_new_tokens=12)
+            sessions = [session for session, _ in target.open(prompts)]
+            target.score([(session, 1, random_tree(rng)) for session in sessions])
+            for session in sessions[::-1]:
+                session.close()
+                session.close()
+
+    write(60)
+    gc.collect()
+    cells, before = target._cache._context.cells, process.memory_info().rss
+    write(300)
+    gc.collect()
+    assert process.memory_info().rss - before < 4_000_000
+    assert target._cache._context.cells == cells
+    assert target._cache._texts == []
+    assert sorted(target._cache._free) == list(range(target._cache._context.trash))

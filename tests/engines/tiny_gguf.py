@@ -1,0 +1,160 @@
+"""Tiny random GGUF files for llama.cpp: the architecture and a tokenizer of bytes, no weights from anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, PoolingType, TokenType, quants
+
+WIDTH = 64  # quantised weights come in blocks of 32
+LAYERS = 2
+HEADS, KV_HEADS = 4, 2
+HEAD = WIDTH // HEADS
+FEED = 128
+WINDOW = 8
+LONGEST = 4096  # tokens
+STATE, INNER, CONVOLVED = 16, 2 * WIDTH, 4  # of mamba
+
+SPECIAL = ("<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>")
+END = SPECIAL.index("</s>")
+VOCAB = 320  # special tokens, the 256 bytes, pieces of text
+TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}</s>{% endfor %}<|assistant|>"
+
+EXACT = ("Q8_0", "Q4_0", "Q4_1")
+"""Types for which llama.cpp's products do not depend on the number of rows."""
+TYPES = ("F32", "F16", *EXACT)
+
+
+def write_gguf(
+    path: Path,
+    *,
+    family: str = "llama",
+    kind: str = "F32",
+    seed: int = 0,
+    vocabulary: bool = True,
+    template: str | None = TEMPLATE,
+    pooling: bool = False,
+) -> Path:
+    """Write a model of ``family`` (llama, gemma3 or mamba) whose matrices are of the type ``kind``."""
+    writer = GGUFWriter(path, family)
+    writer.add_file_type(LlamaFileType["ALL_F32" if kind == "F32" else f"MOSTLY_{kind}"])
+    _write_sizes(writer, family)
+    if pooling:
+        writer.add_pooling_type(PoolingType.MEAN)
+    if vocabulary:
+        _write_vocabulary(writer, template)
+    else:
+        writer.add_tokenizer_model("no_vocab")
+    rng = np.random.default_rng(seed)
+    for name, tensor in _tensors(family, rng).items():
+        _write_tensor(writer, name, tensor, GGMLQuantizationType[kind])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _write_sizes(writer: GGUFWriter, family: str) -> None:
+    writer.add_vocab_size(VOCAB)
+    writer.add_context_length(LONGEST)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    if family == "mamba":
+        writer.add_feed_forward_length(0)
+        writer.add_head_count(0)
+        writer.add_ssm_conv_kernel(CONVOLVED)
+        writer.add_ssm_inner_size(INNER)
+        writer.add_ssm_state_size(STATE)
+        writer.add_ssm_time_step_rank(STATE)
+        return
+    writer.add_feed_forward_length(FEED)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_key_length(HEAD)
+    writer.add_value_length(HEAD)
+    writer.add_rope_dimension_count(HEAD)
+    if family == "gemma3":
+        writer.add_sliding_window(WINDOW)
+
+
+def _write_vocabulary(writer: GGUFWriter, template: str | None) -> None:
+    """Pieces of SentencePiece, with a token for each byte."""
+    tokens = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "▁a", "a", "b", "ab"]
+    tokens += [f"▁w{number}" for number in range(VOCAB - len(tokens))]
+    kinds = [TokenType.UNKNOWN, *[TokenType.CONTROL] * (len(SPECIAL) - 1), *[TokenType.BYTE] * 256]
+    kinds += [TokenType.NORMAL] * (VOCAB - len(kinds))
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([-float(number) for number in range(VOCAB)])
+    writer.add_token_types(kinds)
+    writer.add_bos_token_id(SPECIAL.index("<s>"))
+    writer.add_eos_token_id(END)
+    writer.add_add_bos_token(True)
+    if template is not None:
+        writer.add_chat_template(template)
+
+
+def _tensors(family: str, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:
+    """Weights so large that scores lie far apart, with attention that does not multiply what it rounds."""
+
+    def matrix(rows: int, columns: int) -> np.ndarray[Any, Any]:
+        return rng.normal(0, 2 / np.sqrt(columns), (rows, columns)).astype(np.float32)
+
+    def norm(width: int = WIDTH) -> np.ndarray[Any, Any]:
+        return rng.uniform(0.5, 1.5, width).astype(np.float32)
+
+    found = {"token_embd": matrix(VOCAB, WIDTH), "output_norm": norm(), "output": matrix(VOCAB, WIDTH)}
+    for number in range(LAYERS):
+        found |= {f"blk.{number}.{name}": tensor for name, tensor in _layer(family, matrix, norm, rng).items()}
+    return {name if name.endswith(("ssm_a", "ssm_d")) else _weight(name): t for name, t in found.items()}
+
+
+def _weight(name: str) -> str:
+    return name if name.endswith(".bias") else f"{name}.weight"
+
+
+def _layer(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:
+    if family == "mamba":
+        return {
+            "attn_norm": norm(),
+            "ssm_in": matrix(2 * INNER, WIDTH),
+            "ssm_conv1d": rng.normal(0, 0.5, (INNER, CONVOLVED)).astype(np.float32),
+            "ssm_conv1d.bias": norm(INNER),
+            "ssm_x": matrix(STATE + 2 * STATE, INNER),
+            "ssm_dt": matrix(INNER, STATE),
+            "ssm_dt.bias": norm(INNER) - 2,
+            "ssm_a": -rng.uniform(0.5, 2, (INNER, STATE)).astype(np.float32),
+            "ssm_d": norm(INNER),
+            "ssm_out": matrix(WIDTH, INNER),
+        }
+    layer = {
+        "attn_norm": norm(),
+        "attn_q": matrix(WIDTH, WIDTH) / 2,
+        "attn_k": matrix(KV_HEADS * HEAD, WIDTH) / 2,
+        "attn_v": matrix(KV_HEADS * HEAD, WIDTH),
+        "attn_output": matrix(WIDTH, WIDTH),
+        "ffn_norm": norm(),
+        "ffn_gate": matrix(FEED, WIDTH),
+        "ffn_up": matrix(FEED, WIDTH),
+        "ffn_down": matrix(WIDTH, FEED),
+    }
+    if family == "gemma3":
+        layer |= {name: norm(HEAD) for name in ("attn_q_norm", "attn_k_norm")}
+        layer |= {name: norm() for name in ("post_attention_norm", "post_ffw_norm")}
+    return layer
+
+
+def _write_tensor(writer: GGUFWriter, name: str, tensor: Any, kind: GGMLQuantizationType) -> None:
+    if tensor.ndim == 1 or "ssm_conv1d" in name or "ssm_a" in name or tensor.shape[1] % 32:
+        kind = GGMLQuantizationType.F32
+    if kind == GGMLQuantizationType.F32:
+        writer.add_tensor(name, tensor)
+    elif kind == GGMLQuantizationType.F16:
+        writer.add_tensor(name, tensor.astype(np.float16))
+    else:
+        writer.add_tensor(name, quants.quantize(tensor, kind), raw_dtype=kind)

@@ -1,0 +1,151 @@
+"""The laws on llama.cpp with a tiny random file: what a drafter proposes changes no token.
+
+The truth is plain decoding by another target of the same file, one token per pass, without the loop.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from tests.drafter_list import EVERY, SHARING, THREE_TOYS, with_settings
+from tests.engines.llama_story import OneByOne
+from tests.helpers import GREEDY, PROMPT, SAMPLED, Everything, greedy_truth, sampled_truth, write, write_batch
+from tests.tiers import rest_is_slow
+
+from draftwood.contracts import Sampling
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
+from draftwood.engines.llama_cpp.target import LlamaTarget
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.goodput import GoodputPlanner
+from draftwood.verify.exact import SampleAndMatch
+
+QUICK = [(name, "llama") for name in ("same", "random", "copy-and-recycle", "all of the model's own passes")]
+MOST = 47
+"""Nodes of the widest tree."""
+
+
+class Toy(LlamaTarget):
+    """With what tests ask a toy target for: its truth, and a seed for the toys beside it."""
+
+    order, seed, sharpness = 2, 0, 1.0
+
+    def __init__(self, path):
+        super().__init__(path, threads=1)
+        self.vocab_size, self.trees = self.capabilities.vocab_size, self.capabilities.trees
+        self.scores_after = OneByOne(LlamaTarget(path, threads=1))
+
+    @property
+    def open_sessions(self):
+        return len(self._cache._texts)
+
+
+@pytest.fixture
+def target(tiny_gguf):
+    return Toy(tiny_gguf("llama", "Q8_0"))
+
+
+@pytest.fixture
+def family_target(tiny_gguf):
+    return lambda family: Toy(tiny_gguf(family, "Q4_0"))
+
+
+@pytest.mark.parametrize(
+    ("drafters", "family"), rest_is_slow(with_settings(("llama", "gemma3"), "llama"), *QUICK, ("same", "gemma3"))
+)
+def test_law_1_and_3_the_text_is_the_plain_one(family_target, drafters, family):
+    target = family_target(family)
+    for sampling in (GREEDY, SAMPLED, Sampling(0.8, top_p=0.9, repetition_penalty=1.2, seed=2)):
+        truth = sampled_truth(target, sampling)
+        for nodes in (1, 8, MOST):
+            written = write(target, EVERY[drafters](target, sampling), nodes, sampling=sampling)
+            assert written.ids == truth, f"{sampling}, {nodes} nodes"
+
+
+def test_law_1_right_drafts_save_passes(target):
+    written = write(target, EVERY["same"](target, GREEDY), MOST, limit=40)
+    assert written.ids == greedy_truth(target, limit=40)
+    assert len(written.steps) == 1
+
+
+@pytest.mark.parametrize("drafters", THREE_TOYS)
+def test_law_1_with_the_planner_that_users_have_and_with_one_that_scores_everything(target, drafters):
+    truth = greedy_truth(target)
+    for planner in (GoodputPlanner(MOST), Everything(12)):
+        assert write(target, EVERY[drafters](target, GREEDY), planner).ids == truth
+
+
+@pytest.mark.parametrize("drafters", rest_is_slow(EVERY, *THREE_TOYS))
+def test_law_5_after_every_step_the_cache_goes_on_as_a_fresh_one(target, drafters):
+    requests = [Request(PROMPT, 16, SAMPLED), Request((3,), 9, GREEDY)]
+    with open_sequences(target, EVERY[drafters](target, SAMPLED), requests, SampleAndMatch()) as rows:
+        for emission in decode_sequences(target, FixedPlanner(6), rows):
+            row = rows[emission.row]
+            assert row.session.ids == row.ids[:-1]
+            twin = row.session.fork()
+            (scores,) = target.extend([(twin, [0])])
+            assert np.array_equal(scores.raw(0), target.scores_after([*row.ids[:-1], 0]))
+            twin.close()
+    assert target.open_sessions == 0
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_law_5_from_one_turn_to_the_next(family_target, family):
+    target = family_target(family)
+    with open_sequences(target, EVERY["same"](target, GREEDY), [Request(PROMPT, 30)], SampleAndMatch()) as (row,):
+        list(decode_sequences(target, FixedPlanner(4), [row]))
+        said = list(row.ids)
+        for prompt in ([*said, 3, 4], said, said[:7], [*said[:3], 7, 6, 5], [6, 5]):
+            row.turn(Request(prompt, 30))
+            list(decode_sequences(target, FixedPlanner(4), [row]))
+            assert row.ids == [*prompt, *greedy_truth(target, prompt, 30)]
+
+
+@pytest.mark.parametrize("drafters", rest_is_slow(EVERY, *THREE_TOYS))
+def test_law_6_requests_written_together_are_written_as_alone(target, drafters):
+    def requests():
+        return [
+            Request(PROMPT, 20),
+            Request((7,) * 40, 3, GREEDY, sequence=2),
+            Request((4, 4), 20, Sampling(1.0, top_p=0.9, seed=4)),
+            Request(PROMPT, 20, SAMPLED, sequence=1),
+            Request((1, 2), 20, end_ids=frozenset(range(0, 320, 9))),
+        ]
+
+    together = write_batch(target, EVERY[drafters](target, GREEDY), requests())
+    for number, written in enumerate(together):
+        (alone,) = write_batch(target, EVERY[drafters](target, GREEDY), [requests()[number]])
+        assert written.ids == alone.ids
+        assert written.finish == alone.finish
+        if drafters not in SHARING:
+            assert [step.emitted for step in written.steps] == [step.emitted for step in alone.steps]
+
+
+@pytest.mark.parametrize("drafters", [name for name in EVERY if name.startswith(("raising", "invalid"))])
+def test_law_10_broken_drafters_change_nothing(target, drafters):
+    assert write(target, EVERY[drafters](target, GREEDY)).ids == greedy_truth(target)
+
+
+@pytest.mark.parametrize("drafters", THREE_TOYS)
+def test_law_11_threads_share_a_target(target, drafters):
+    requests = [(PROMPT, GREEDY), (PROMPT[::-1], SAMPLED), ((3,), SAMPLED), ((7,) * 30, GREEDY)]
+    truths = [sampled_truth(target, sampling, prompt) for prompt, sampling in requests]
+    sets = [EVERY[drafters](target, sampling) for _, sampling in requests]
+    for made in sets:
+        for drafter in made:
+            if hasattr(drafter, "target"):  # its own truth: asking one is no thread's own
+                object.__setattr__(drafter, "target", Toy(target.weights.path))
+
+    def text(number):
+        prompt, sampling = requests[number]
+        with open_sequences(target, sets[number], [Request(prompt, 24, sampling)], SampleAndMatch()) as (row,):
+            list(decode_sequences(target, FixedPlanner(8), [row]))
+            return row.ids[len(prompt) :]
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            assert list(pool.map(text, range(4))) == truths
+    assert target.open_sessions == 0
