@@ -58,7 +58,7 @@ def agrees(target: Target, model: Any, *, brief: bool = False, one_thread: bool 
 
 
 def _agrees(target: Target, own: _Own) -> bool:
-    ids = _some_ids(target.capabilities.vocab_size)
+    ids: list[int] = np.random.default_rng(0).integers(0, target.capabilities.vocab_size, _SIZE).tolist()
     a, b, c, d, e = ids[_CONTEXT + 1 : _CONTEXT + 6]
     text, root = ids[:_CONTEXT], ids[_CONTEXT]
     if target.capabilities.rollback == "none":
@@ -142,8 +142,3 @@ class _Own:
             logits = self._model(input_ids=torch.tensor([key], device=self._device), use_cache=False).logits
             self._known[key] = logits[0, -1].float().cpu().numpy()
         return self._known[key]
-
-
-def _some_ids(vocab: int) -> list[int]:
-    """Token ids spread over the vocabulary, the same in every run."""
-    return [int(i) for i in np.random.default_rng(0).integers(0, vocab, _SIZE)]

@@ -108,7 +108,7 @@ class StaticPass:
 
     def _through(self, scaling: float, layer: int, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Store and attend over the whole slot; shapes as in `Pass.through`."""
-        window = self._arena.window(layer)
+        window = self._arena.windows[layer]
         places, mask = self._places[window], self._masks[window]
         held = []
         for buffer, fresh in zip(self._arena.buffers(layer, keys, values), (keys, values), strict=True):
