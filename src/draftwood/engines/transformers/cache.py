@@ -28,11 +28,6 @@ class Arena:
         """Bytes of all buffers."""
         return sum(t.nbytes for t in (*self.keys, *self.values) if t is not None)
 
-    @property
-    def is_made(self) -> bool:
-        """True once a pass has shown the shapes of all layers."""
-        return all(t is not None for t in self.keys)
-
     def buffers(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return the two buffers of a layer; the first pass makes them, shaped after its keys and values."""
         key_buffer, value_buffer = self.keys[layer], self.values[layer]

@@ -62,7 +62,8 @@ class TransformersPeer:
         prompt = torch.tensor([list(ids)], device=model.device)
         random = torch.random.fork_rng([model.device] if model.device.type == "cuda" else [])
         with quiet_transformers(), random, _kept(model), _counted(model) as drafts:
-            torch.manual_seed(sampling.seed)
+            if not sampling.greedy:
+                torch.manual_seed(sampling.seed)
             model.generation_config = GenerationConfig(**settings)
             ours, mask = GenerationConfig(**settings, **self._settings), torch.ones_like(prompt)
             clock = Clock()

@@ -177,24 +177,20 @@ def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> Our
         with suppress(Exception):  # short of memory, say: then another way may do
             return found[_passed[key]]()
     one_thread = _one_thread_is_better()
+    order = [(index, False) for index in range(len(found))]
     before = None if key is None else trials.remembered(key)
-    if key is not None and before is not None and before < len(found):
-        target, _ = agreeing(found[before], model, brief=True, one_thread=one_thread)
-        if target is not None:
-            _remember(key, before)
-            return target
-    reasons = []
-    for index, make in enumerate(found):
-        target, reason = agreeing(make, model, one_thread=one_thread)
+    if before is not None and before < len(found):
+        order.insert(0, (before, True))
+    reason = ""
+    for index, brief in order:
+        target, reason = agreeing(found[index], model, brief=brief, one_thread=one_thread)
         if target is not None:
             if key is not None:
-                _remember(key, index)
-                trials.remember(key, index)
+                _remember(key, index, in_file=not brief)
             return target
-        reasons.append(reason)
     raise UnsupportedModelError(
         f"no way that we know to run {type(model).__name__} behind a cache gives its own scores, so drafts "
-        f"cannot be checked (the last: {reasons[-1]}): use model.generate"
+        f"cannot be checked (the last: {reason}): use model.generate"
     )
 
 
@@ -210,10 +206,12 @@ def ways(model: Any, kept: Mapping[Content, Tensor]) -> list[Way]:
     return found
 
 
-def _remember(key: str, way: int) -> None:
+def _remember(key: str, way: int, *, in_file: bool) -> None:
     if len(_passed) >= _MOST_PASSED:
         del _passed[next(iter(_passed))]
     _passed[key] = way
+    if in_file:
+        trials.remember(key, way)
 
 
 def _one_thread_is_better() -> bool:

@@ -104,9 +104,10 @@ def export(
 ) -> None:
     """Write what the sessions hold into a cache of transformers, with the padding in front of each row and zeros
     behind shorter ones. After an error the cache is as it was."""
-    total = max(pad + session.length for pad, session in zip(padding, sessions, strict=True))
+    texts = list(zip(sessions, padding, strict=True))
+    total = max(pad + session.length for session, pad in texts)
     filled: list[tuple[Any, Tensor, Tensor]] = []
-    for number in range(len(target.arena.windows)):
+    for number, window in enumerate(target.arena.windows):
         keys, values = target.arena.keys[number], target.arena.values[number]
         if keys is None or values is None:
             continue
@@ -115,7 +116,7 @@ def export(
         layer: Any = cache.layers[number]
         width = getattr(layer, "sliding_window", None)
         rows = total if width is None else min(total, width - 1)
-        both = (_gathered(target, sessions, padding, number, buffer, total, rows) for buffer in (keys, values))
+        both = (_gathered(texts, window, buffer, total - rows, rows) for buffer in (keys, values))
         filled.append((layer, *both))
     for layer, keys, values in filled:
         if not layer.is_initialized:
@@ -126,13 +127,11 @@ def export(
 
 
 def _gathered(
-    target: TransformersTarget, sessions: Sequence[Any], padding: Sequence[int], number: int, buffer: Tensor,
-    total: int, rows: int,
-) -> Tensor:  # fmt: skip
-    """Return the last ``rows`` of ``total`` rows of a layer, [sessions, heads, rows, dim]."""
-    window, start = target.arena.windows[number], total - rows
-    found = buffer.new_zeros(len(sessions), buffer.shape[1], rows, buffer.shape[-1])
-    for index, (session, pad) in enumerate(zip(sessions, padding, strict=True)):
+    texts: Sequence[tuple[Any, int]], window: int | None, buffer: Tensor, start: int, rows: int
+) -> Tensor:
+    """Return ``rows`` rows of a layer from row ``start`` of the padded texts on, [texts, heads, rows, dim]."""
+    found = buffer.new_zeros(len(texts), buffer.shape[1], rows, buffer.shape[-1])
+    for index, (session, pad) in enumerate(texts):
         first = session.first[window]  # of the text, in the buffer's row 0
         begin, end = max(first, start - pad), session.length
         if begin < end:

@@ -118,8 +118,7 @@ class GenerateCall:
     def _request(self, row: int) -> Request:
         padding, recorder, ends = self._padding[row], self._recorders[row], self._ends
         text = PaddedText(self._ids[row], padding)
-        several = len(self._ids) > 1
-        criteria = ends.criteria(text, recorder.so_far, copied=several)
+        criteria = ends.criteria(text, recorder.so_far, copied=len(self._ids) > 1)
         if self._together is not None:
             criteria = [self._together.criterion(row, criteria)]
         prompts = [ids[self._padding[i] :].tolist() for i, ids in enumerate(self._ids[: row + 1])]
