@@ -7,26 +7,21 @@ next turn, which repeats paths, lines and commands of the session.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from draftwood.tasks import agent_output as output
 from draftwood.tasks._seeded import Draw
 from draftwood.tasks.agent_bugs import Bug, BuggyFile, bugs, load
 from draftwood.tasks.datafiles import table
 from draftwood.tasks.prompt import Content, Message
+from draftwood.tasks.stdlib import patch
 
 _VIEW = 2300
 """How much of a file is shown at once, in characters."""
 
 
-class _Turn(NamedTuple):
-    """One step of the session."""
-
-    thought: str
-    command: str
-    shown: str
+_Turn = tuple[str, str, str]
+"""One step of the session: a thought, a command and what it shows."""
 
 
 def _view(file: BuggyFile, lines: list[str], style: int) -> tuple[str, str]:
@@ -44,17 +39,11 @@ def _view(file: BuggyFile, lines: list[str], style: int) -> tuple[str, str]:
     return f"{('', 'cat -n', 'nl -ba')[style]} {file.path} | sed -n '{first},{last}p'", numbered
 
 
-def _patch(file: BuggyFile) -> str:
-    name = file.path
-    found = difflib.unified_diff(file.wrong, file.right, f"a/{name}", f"b/{name}", lineterm="")
-    return "\n".join(found)
-
-
 def _edit(file: BuggyFile, style: int) -> tuple[str, str]:
     """Return a command that corrects the line, and its output."""
     wrong, right = (lines[file.changed - 1] for lines in (file.wrong, file.right))
     if style == 0:
-        return f"git apply <<'EOF'\n{_patch(file)}\nEOF", ""
+        return f"git apply <<'EOF'\n{patch(file.path, file.wrong, file.right)}\nEOF", ""
     if style == 1:
         old, new = f"<<<<<<< SEARCH\n{wrong}", f"=======\n{right}\n>>>>>>> REPLACE"
         return f"edit {file.path} <<'EOF'\n{old}\n{new}\nEOF", f"{file.path}: 1 replacement"
@@ -81,17 +70,18 @@ def _turns(bug: Bug, draw: Draw) -> list[_Turn]:
     found = "\n".join(f"{n}:{file.wrong[n - 1]}" for n in numbers)
     failed, passed = output.failed(bug, file, test, begins, runner), output.passed(draw, runner)
     shown = output.test_lines(bug, runner)
+    changes = patch(file.path, file.wrong, file.right)
     body = f"{begins}:{shown[0]}\n{begins + 1}-{shown[1]}"
     return [
-        _Turn(draw.pick(said["survey"]), *output.survey(bug, draw)),
-        _Turn(draw.pick(said["locate"]), f"grep -n '{name}' {file.path}", found),
-        _Turn(draw.pick(said["read"]), *_view(file, file.wrong, viewer)),
-        _Turn(draw.pick(said["test"]), run, failed),
-        _Turn("What does this test expect?", f"grep -n -A 1 'def {output.test_name(bug)}' {test}", body),
-        _Turn(draw.pick(said["edit"]), *_edit(file, draw.below(3))),
-        _Turn(draw.pick(said["diff"]), "git diff", f"diff --git a/{file.path} b/{file.path}\n{_patch(file)}"),
-        _Turn(draw.pick(said["reread"]), *_view(file, file.right, viewer)),
-        _Turn(draw.pick(said["retest"]), run, passed),
+        (draw.pick(said["survey"]), *output.survey(bug, draw)),
+        (draw.pick(said["locate"]), f"grep -n '{name}' {file.path}", found),
+        (draw.pick(said["read"]), *_view(file, file.wrong, viewer)),
+        (draw.pick(said["test"]), run, failed),
+        ("What does this test expect?", f"grep -n -A 1 'def {output.test_name(bug)}' {test}", body),
+        (draw.pick(said["edit"]), *_edit(file, draw.below(3))),
+        (draw.pick(said["diff"]), "git diff", f"diff --git a/{file.path} b/{file.path}\n{changes}"),
+        (draw.pick(said["reread"]), *_view(file, file.right, viewer)),
+        (draw.pick(said["retest"]), run, passed),
     ]
 
 
@@ -101,10 +91,9 @@ def _messages(bug: Bug, turns: list[_Turn], request: str) -> tuple[Message, ...]
         {"role": "system", "content": table("agent")["system"]},
         {"role": "user", "content": f"{bug.report} It must be in {bug.module}. Please find the cause and fix it."},
     ]
-    for turn in turns:
-        shown = turn.shown or "(no output)"
-        made.append({"role": "assistant", "content": f"{turn.thought}\n\n```bash\n{turn.command}\n```"})
-        made.append({"role": "user", "content": f"```\n{shown}\n```"})
+    for thought, command, shown in turns:
+        made.append({"role": "assistant", "content": f"{thought}\n\n```bash\n{command}\n```"})
+        made.append({"role": "user", "content": f"```\n{shown or '(no output)'}\n```"})
     if request:
         made[-1] = {"role": "user", "content": f"{made[-1]['content']}\n\n{request}"}
     return tuple(made)
@@ -113,9 +102,9 @@ def _messages(bug: Bug, turns: list[_Turn], request: str) -> tuple[Message, ...]
 def _terminal(bug: Bug, turns: list[_Turn]) -> str:
     """Return the session as it stands in a terminal, ending where the next thought begins."""
     lines = [f"# Report: {bug.report}", f"# Find the cause in {bug.module} and fix it."]
-    for turn in turns:
-        lines += [f"# {turn.thought}", f"dev@pylib:~/pylib$ {turn.command}"]
-        lines += [turn.shown] if turn.shown else []
+    for thought, command, shown in turns:
+        lines += [f"# {thought}", f"dev@pylib:~/pylib$ {command}"]
+        lines += [shown] if shown else []
     return "\n".join([*lines, "#"])
 
 
