@@ -13,7 +13,8 @@ def survey(bug: Bug, draw: Draw) -> tuple[str, str]:
     if style == 0:
         heads = [draw.pick(table("agent")["commits"]) for _ in range(4)]
         heads.insert(1 + draw.below(3), f"{bug.module}: small clean-up")
-        return "git log --oneline -5", "\n".join(f"{draw.hexadecimal(7)} {head}" for head in heads)
+        commits = ["".join(draw.pick("0123456789abcdef") for _ in range(7)) + f" {head}" for head in heads]
+        return "git log --oneline -5", "\n".join(commits)
     if style == 1:
         branch = f"fix-{bug.module.replace('.', '-')}"
         return "git status --short --branch", f"## {branch}...origin/main\n?? notes-{branch}.txt"
@@ -42,19 +43,10 @@ def failed(bug: Bug, file: BuggyFile, test: str, begins: int, runner: str) -> st
         number = max(n for n in range(file.first, file.last + 1) if bug.at in file.wrong[n - 1])
     name = test_name(bug)
     return dict(sections("agent-output"))[f"{runner} {'raised' if bug.at else 'differs'}"].format(
-        bug=bug,
-        file=file,
-        test=test,
-        module=test[:-3].replace("/", "."),
-        line=begins + 1,
-        name=name,
-        title=f" {name} ",
-        function=bug.qualname.rpartition(".")[2],
-        number=number,
-        text=file.wrong[number - 1].strip(),
-        space=" ",
-        rule="_ " * 40,
-    )
+        bug=bug, file=file, test=test, module=test[:-3].replace("/", "."), line=begins + 1, name=name,
+        title=f" {name} ", function=bug.qualname.rpartition(".")[2], number=number,
+        text=file.wrong[number - 1].strip(), space=" ", rule="_ " * 40,
+    )  # fmt: skip
 
 
 def passed(draw: Draw, runner: str) -> str:

@@ -52,6 +52,7 @@ def _row(task: str, arm: str, replayed: bool, arms: Groups) -> dict[str, Any]:
     first = list({a.name: a for a in reversed(answers)}.values())
     decode = sum(_medians(answers, _whole).values())
     tpot = [(a.decode_s or 0.0) / generated(a) for a in answers if a.decode_s and generated(a)]
+    shares = [a.cpu_share for a in answers if a.cpu_share is not None]
     gap = [g for a in answers for g in gaps(a)]
     return {
         "task": task,
@@ -69,7 +70,7 @@ def _row(task: str, arm: str, replayed: bool, arms: Groups) -> dict[str, Any]:
         "ttft": median(a.prefill_s or 0.0 for a in answers),
         "tpot": median(tpot) if tpot else None,
         "p95_itl": float(np.quantile(gap, 0.95)) if gap else None,
-        "cpu_share": _mean(a.cpu_share for a in answers),
+        "cpu_share": statistics.fmean(shares) if shares else None,
         "joules_per_token": _joules_per_token(answers),
         "celsius": max((a.celsius for a in answers if a.celsius is not None), default=None),
     }
@@ -186,8 +187,3 @@ def _joules_per_token(answers: Sequence[Answer]) -> float | None:
     known = [a for a in answers if a.joules is not None]
     tokens = sum(len(a.output_ids) for a in known)
     return sum(a.joules or 0.0 for a in known) / tokens if tokens else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return sum(known) / len(known) if known else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from draftwood.measure.explain.account import Account, Tree, accounts
@@ -29,7 +30,7 @@ def arm(answers: Sequence[Answer]) -> dict[str, Any]:
         "planner": answers[0].planner,
         "answers": [{"answer": a.id, "task": a.task, "name": a.name} for a in answers],
         "words": list(sentences(summary)),
-        "summary": summary.to_json(),
+        "summary": asdict(summary),
         "cost": costs(every),
         "accept_rates": [
             {"source": _name(names, source), "evidence": evidence, **found.to_json()}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from draftwood.measure.explain.account import Account
 from draftwood.measure.explain.why import Reason, reason
@@ -112,10 +111,6 @@ class Summary:
             sources=tuple(_source(accounts, i, name) for i, name in enumerate(names)),
             notes=accounts[-1].notes if accounts else (),
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary."""
-        return asdict(self)
 
 
 def _share(some: Sequence[Account]) -> Share:
