@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from draftwood.tasks import agent_output as output
 from draftwood.tasks._seeded import Draw
 from draftwood.tasks.agent_bugs import Bug, BuggyFile, bugs, load
-from draftwood.tasks.datafiles import table
+from draftwood.tasks.datafiles import sections, table
 from draftwood.tasks.prompt import Content, Message
 from draftwood.tasks.stdlib import patch
 
@@ -54,6 +53,56 @@ def _edit(file: BuggyFile, style: int) -> tuple[str, str]:
     return f"python - <<'EOF'\n{script}\nEOF", ""
 
 
+def _survey(bug: Bug, draw: Draw) -> tuple[str, str]:
+    """Return a command for a first look around, and its output."""
+    style = draw.below(3)
+    if style == 0:
+        heads = [draw.pick(table("agent")["commits"]) for _ in range(4)]
+        heads.insert(1 + draw.below(3), f"{bug.module}: small clean-up")
+        commits = ["".join(draw.pick("0123456789abcdef") for _ in range(7)) + f" {head}" for head in heads]
+        return "git log --oneline -5", "\n".join(commits)
+    if style == 1:
+        branch = f"fix-{bug.module.replace('.', '-')}"
+        return "git status --short --branch", f"## {branch}...origin/main\n?? notes-{branch}.txt"
+    names = sorted({*table("agent")["files"][: 7 + draw.below(6)], bug.module.partition(".")[0]})
+    return "ls lib tests", "\n".join(
+        ["lib:", *(f"{name}.py" for name in names), "", "tests:", *(f"test_{name}.py" for name in names)]
+    )
+
+
+def _test_name(bug: Bug) -> str:
+    """Return the name of the test that shows the mistake."""
+    return f"test_{bug.qualname.rpartition('.')[2].strip('_')}"
+
+
+def _test_lines(bug: Bug, runner: str) -> tuple[str, str]:
+    """Return the two lines of that test."""
+    if runner == "unittest":
+        return f"    def {_test_name(bug)}(self):", f"        self.assertEqual({bug.call}, {bug.expected})"
+    return f"def {_test_name(bug)}():", f"    assert {bug.call} == {bug.expected}"
+
+
+def _failed(bug: Bug, file: BuggyFile, test: str, begins: int, runner: str) -> str:
+    """Return what pytest or unittest prints about the mistake; ``begins`` is the line of the test in its file."""
+    number = 0
+    if bug.at:
+        number = max(n for n in range(file.first, file.last + 1) if bug.at in file.wrong[n - 1])
+    name = _test_name(bug)
+    return dict(sections("agent-output"))[f"{runner} {'raised' if bug.at else 'differs'}"].format(
+        bug=bug, file=file, test=test, module=test[:-3].replace("/", "."), line=begins + 1, name=name,
+        title=f" {name} ", function=bug.qualname.rpartition(".")[2], number=number,
+        text=file.wrong[number - 1].strip(), space=" ", rule="_ " * 40,
+    )  # fmt: skip
+
+
+def _passed(draw: Draw, runner: str) -> str:
+    """Return what pytest or unittest prints when all tests pass."""
+    if runner == "unittest":
+        return f"....\n{'-' * 70}\nRan 4 tests in 0.00{2 + draw.below(6)}s\n\nOK"
+    line = "....                                                                     [100%]"
+    return f"{line}\n4 passed in 0.0{3 + draw.below(6)}s"
+
+
 def _turns(bug: Bug, draw: Draw) -> list[_Turn]:
     """Return the whole session, from the first look around to the tests that pass."""
     file, said = load(bug), table("agent")
@@ -68,16 +117,16 @@ def _turns(bug: Bug, draw: Draw) -> list[_Turn]:
     begins = 18 + draw.below(40)
     numbers = [n for n, line in enumerate(file.wrong, 1) if name in line][:8]
     found = "\n".join(f"{n}:{file.wrong[n - 1]}" for n in numbers)
-    failed, passed = output.failed(bug, file, test, begins, runner), output.passed(draw, runner)
-    shown = output.test_lines(bug, runner)
+    failed, passed = _failed(bug, file, test, begins, runner), _passed(draw, runner)
+    shown = _test_lines(bug, runner)
     changes = patch(file.path, file.wrong, file.right)
     body = f"{begins}:{shown[0]}\n{begins + 1}-{shown[1]}"
     return [
-        (draw.pick(said["survey"]), *output.survey(bug, draw)),
+        (draw.pick(said["survey"]), *_survey(bug, draw)),
         (draw.pick(said["locate"]), f"grep -n '{name}' {file.path}", found),
         (draw.pick(said["read"]), *_view(file, file.wrong, viewer)),
         (draw.pick(said["test"]), run, failed),
-        ("What does this test expect?", f"grep -n -A 1 'def {output.test_name(bug)}' {test}", body),
+        ("What does this test expect?", f"grep -n -A 1 'def {_test_name(bug)}' {test}", body),
         (draw.pick(said["edit"]), *_edit(file, draw.below(3))),
         (draw.pick(said["diff"]), "git diff", f"diff --git a/{file.path} b/{file.path}\n{changes}"),
         (draw.pick(said["reread"]), *_view(file, file.right, viewer)),

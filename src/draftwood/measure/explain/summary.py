@@ -131,14 +131,10 @@ def _forecast(accounts: Sequence[Account]) -> Forecast | None:
     tokens, came = sum(e.tokens for _, e, _ in pairs), sum(len(a.step.emitted) for a, _, _ in pairs)
     plain = sum(p.ms for _, _, p in pairs) / len(pairs)
     return Forecast(
-        passes=len(pairs),
-        tokens=tokens,
-        came=came,
-        ms=median(e.ms for _, e, _ in pairs),
-        took=median(a.ms for a, _, _ in pairs),
-        speedup=tokens * plain / sum(e.ms for _, e, _ in pairs),
-        made=came * plain / took,
-    )
+        passes=len(pairs), tokens=tokens, came=came,
+        ms=median(e.ms for _, e, _ in pairs), took=median(a.ms for a, _, _ in pairs),
+        speedup=tokens * plain / sum(e.ms for _, e, _ in pairs), made=came * plain / took,
+    )  # fmt: skip
 
 
 def _holds(accounts: Sequence[Account]) -> Iterable[Hold]:

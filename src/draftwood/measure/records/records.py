@@ -13,11 +13,13 @@ A profile is such a file too, with records of its own (``pass``, ``prefill``, ..
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from draftwood.api.prompts import decoder
+from draftwood.api.text import TextBuilder
 from draftwood.contracts import Sampling
 from draftwood.decoding.request import Emission
 from draftwood.errors import RecordError, UsageError
@@ -140,6 +142,15 @@ def sampling_said(sampling: Sampling) -> dict[str, Any]:
     """Return the settings that are not the defaults, without the seed."""
     defaults = dataclasses.asdict(Sampling(seed=sampling.seed))
     return {name: value for name, value in dataclasses.asdict(sampling).items() if value != defaults[name]}
+
+
+def token_texts(ids: Sequence[int], tokenizer: Any) -> list[str]:
+    """Return the text of each token, as `Answer.pieces` keeps it to be shown without the tokenizer."""
+    builder = TextBuilder(decoder(tokenizer))
+    texts = ["".join(piece.text for piece in builder.push(token, "")) for token in ids]
+    if texts:
+        texts[-1] += "".join(piece.text for piece in builder.finish(""))
+    return texts
 
 
 def header(verb: str, settings: Mapping[str, Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
