@@ -5,7 +5,7 @@ becomes its rank in two or three big-endian bytes, and suffixes that begin at a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from threading import Thread
 from typing import Any
 
@@ -86,7 +86,8 @@ def _in_thread(work: Callable[[], Any]) -> Any:
         except BaseException as error:
             found.set_exception(error)
 
-    Thread(target=run, daemon=True).start()
-    while not found.done():
-        wait([found], 0.1)
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
     return found.result()

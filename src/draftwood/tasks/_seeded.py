@@ -23,3 +23,7 @@ class Draw:
     def pick(self, choices: Sequence[T]) -> T:
         """Return one of the choices."""
         return choices[self.below(len(choices))]
+
+    def hexadecimal(self, digits: int) -> str:
+        """Return a number in hexadecimal digits, as in an identifier."""
+        return "".join(self.pick("0123456789abcdef") for _ in range(digits))

@@ -59,8 +59,7 @@ def _survey(bug: Bug, draw: Draw) -> tuple[str, str]:
     if style == 0:
         heads = [draw.pick(table("agent")["commits"]) for _ in range(4)]
         heads.insert(1 + draw.below(3), f"{bug.module}: small clean-up")
-        commits = ["".join(draw.pick("0123456789abcdef") for _ in range(7)) + f" {head}" for head in heads]
-        return "git log --oneline -5", "\n".join(commits)
+        return "git log --oneline -5", "\n".join(f"{draw.hexadecimal(7)} {head}" for head in heads)
     if style == 1:
         branch = f"fix-{bug.module.replace('.', '-')}"
         return "git status --short --branch", f"## {branch}...origin/main\n?? notes-{branch}.txt"

@@ -38,6 +38,7 @@ class RecordsWriter:
             else:
                 self._file = Appender(path)
                 self._file.write([header])
+            held.callback(self._file.close)
             self._held = held.pop_all()
 
     def _resume(self, path: Path, header: dict[str, Any]) -> None:
@@ -85,8 +86,6 @@ class RecordsWriter:
 
     def close(self) -> None:
         """Close and unlock the file."""
-        if self._file is not None:
-            self._file.close()
         self._held.close()
 
 

@@ -34,8 +34,7 @@ def _difference(row: Mapping[str, Any], by_id: Mapping[int, Answer], pieces: Pie
     return {
         "answer": answer,
         "index": i,
-        "margin": row.get("margin"),
-        "near_tie": row.get("near_tie"),
+        **{name: row.get(name) for name in ("margin", "near_tie")},
         "before": pieces.joined(answer.output_ids[max(0, i - _BEFORE) : i]),
         "ours": ours,
         "theirs": theirs,
