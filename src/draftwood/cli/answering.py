@@ -23,8 +23,7 @@ def recorded(
     loaded: Loaded, generation: Generation, number: int = 0, task: str = "live", name: str = "answer", **more: Any
 ) -> Answer:
     """Return an answer as files of records hold it."""
-    from draftwood.measure.records.records import Answer
-    from draftwood.measure.records.texts import token_texts
+    from draftwood.measure.records.records import Answer, token_texts
 
     ids, given = generation.ids, loaded.given
     return Answer(

@@ -114,8 +114,7 @@ class _Kept:
 
     def add(self, content: Any, generation: Generation) -> None:
         from draftwood.api.prompts import as_ids
-        from draftwood.measure.records.records import sampling_said
-        from draftwood.measure.records.texts import token_texts
+        from draftwood.measure.records.records import sampling_said, token_texts
 
         writer = self._open()  # again, since others may have appended answers while this one was written
         tokenizer, number = self._loaded.tokenizer, writer.next_id

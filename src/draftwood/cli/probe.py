@@ -106,8 +106,7 @@ class _Run:
     def answer(self, jobs: list[Job], output: Path | None, bar: Any) -> None:
         """Probe every prompt; an interrupted answer is counted and shown, but a file holds whole ones only."""
         from draftwood.measure.probe import probe
-        from draftwood.measure.records.records import Answer, header
-        from draftwood.measure.records.texts import token_texts
+        from draftwood.measure.records.records import Answer, header, token_texts
         from draftwood.measure.records.writer import RecordsWriter
 
         settings = {"max_new_tokens": self._limit, "temperature": 0.0, "seed": 0}
