@@ -49,10 +49,10 @@ class Answering:
         """Write the answer; returns whether it was interrupted. ``trace`` keeps the tree of each step."""
         from draftwood.api.stream import stream
 
-        model, settings = self._loaded.model, self._loaded.objects | self._loaded.given.settings
+        model = self._loaded.model
         with (
             Waiting(model) as waiting,
-            stream(model, self._content, trace=trace, **settings) as pieces,
+            stream(model, self._content, trace=trace, **self._loaded.keywords) as pieces,
             screen.CtrlC() as stop,
         ):
             for piece in waiting.until_first(pieces, pieces.generation.prompt_tokens):
@@ -67,11 +67,10 @@ class Answering:
         from draftwood.measure.compare import Comparison, compare
 
         self.comparison = Comparison()
-        settings = self._loaded.objects | self._loaded.given.settings
         with screen.CtrlC() as stop, Rounds(rounds, self._writer) as progress:
             compare(
                 self._loaded.model, self._content, rounds=rounds, into=self.comparison,
-                on_round=progress.begin, on_piece=progress.piece, **settings,
+                on_round=progress.begin, on_piece=progress.piece, **self._loaded.keywords,
             )  # fmt: skip
         self.generation = next(iter(self.comparison.drafted), None)
         return stop.pressed

@@ -88,21 +88,14 @@ Json = Annotated[bool, Option("--json", help="Print one JSON document and nothin
 
 
 @dataclass(frozen=True)
-class _ModelFlag:
+class Loading:
+    """Which model, and how it is run."""
+
     model: Model = MODEL_DEFAULT
-
-
-@dataclass(frozen=True)
-class _MachineFlags:
     dtype: Dtype = "float32"
     device: Device = None
     threads: Threads = None
     pack: Pack = True
-
-
-@dataclass(frozen=True)
-class Loading(_MachineFlags, _ModelFlag):
-    """Which model, and how it is run."""
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
@@ -157,7 +150,7 @@ class _WritingFlags:
 
 
 @dataclass(frozen=True)
-class Given(Loading, _WritingFlags, SourceFlags, _DraftingFlags, _ModelFlag):
+class Given(_WritingFlags, SourceFlags, _DraftingFlags, Loading):
     """Everything that decides how an answer is written."""
 
     @property
@@ -196,10 +189,11 @@ class Loaded:
     names: list[str]
 
     @property
-    def objects(self) -> dict[str, Any]:
-        """Tokenizer, drafters, planner and sources as keyword arguments of `draftwood.stream`."""
+    def keywords(self) -> dict[str, Any]:
+        """All keyword arguments of `draftwood.stream` and `draftwood.Conversation` that the flags name."""
         given = self.given
-        return {"tokenizer": self.tokenizer, "drafters": given.drafters, "planner": given.planner} | given.sources
+        objects = {"tokenizer": self.tokenizer, "drafters": given.drafters, "planner": given.planner}
+        return objects | given.sources | given.settings
 
     def request(self, ids: list[int]) -> Request:
         """Return what the flags ask for, the model's own settings filled in."""
@@ -207,6 +201,9 @@ class Loaded:
 
         setup = Setup(self.model, self.tokenizer, self.given.drafters, self.given.planner)
         return setup.request(ids, **self.given.settings)
+
+
+_MACHINE = Loading.__dataclass_fields__.keys() - {"model"}
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:
@@ -224,7 +221,7 @@ def shared(verb: Callable[..., None]) -> Callable[..., None]:
             for flag in fields(groups[name])
         ]
 
-    parameters.sort(key=lambda parameter: parameter.name in _MachineFlags.__dataclass_fields__)  # those come last
+    parameters.sort(key=lambda parameter: parameter.name in _MACHINE)  # those come last
 
     @wraps(verb)
     def call(**given: Any) -> None:
