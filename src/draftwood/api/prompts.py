@@ -33,9 +33,7 @@ def as_prompts(given: Any, tokenizer: Any) -> tuple[bool, list[list[int]]]:
 
 def as_ids(prompt: Any, tokenizer: Any) -> list[int]:
     """Return the token ids of one prompt; chat messages are rendered with the tokenizer's template."""
-    if isinstance(prompt, str):
-        if not prompt:
-            raise PromptError("the prompt is empty: give some text")
+    if isinstance(prompt, str) and prompt:
         return list(needed(tokenizer)(prompt)["input_ids"])
     if _is_encoding(prompt):
         rows, _ = _unpadded(prompt)

@@ -70,10 +70,8 @@ def load(
 def as_asked(jobs: list[Job], own: bool, tokenizer: Any, chat: bool | None, *, quiet: bool) -> list[Job]:
     """Return the prompts; of a user's ``own``, texts go through the model's chat template where it has one."""
     texts = own and any(isinstance(job.prompt, str) for job in jobs)
-    if not texts or chat is False or (chat is None and not getattr(tokenizer, "chat_template", None)):
+    if not texts or not prompt.in_template(tokenizer, chat, quiet=quiet):
         return jobs
-    if chat is None and not quiet:
-        prompt.say_template()
     return [
         replace(job, prompt=prompt.as_asked(job.prompt, tokenizer, True)) if isinstance(job.prompt, str) else job
         for job in jobs

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import typer
 
-from draftwood.api.prompts import decoder
 from draftwood.measure.report.markup import clean
 
 if TYPE_CHECKING:
@@ -132,9 +133,14 @@ def visible(text: str) -> str:
     return clean(text).replace("\n", "↵").replace("\t", "⇥")
 
 
-def shower(tokenizer: Any) -> Callable[[int], str]:
-    """Return a function that gives a token's text, or ``#`` and its id where it has none."""
-    decode = decoder(tokenizer)
+def edged(text: str) -> str:
+    """As `visible`, with blanks at the ends as dots."""
+    return re.sub("^ | $", "·", visible(text))
+
+
+def shower(tokenizer: Any, *, special: bool = False) -> Callable[[int], str]:
+    """Return a function that gives a token's text, ``special`` ones' too if asked, else ``#`` and its id."""
+    decode = partial(tokenizer.decode, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
     return lambda token: decode([token]) or f"#{token}"
 
 
