@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 RecordsOut = Annotated[
     Path | None,
     Option(
-        "--output",
-        "-o",
-        metavar="RECORDS.jsonl[.zst]",
+        "--output", "-o", metavar="RECORDS.jsonl[.zst]",
         help="Keep every answer and step here; resumes what it holds.",
     ),
-]
+]  # fmt: skip
 Prompts = Annotated[
     Path | None, Option(metavar="FILE", help="Your own prompts: JSONL, or text with blank lines between.")
 ]

@@ -15,6 +15,7 @@ from typer import Option
 from draftwood import models
 from draftwood.cli import early, screen
 from draftwood.cli.prompt import read_given
+from draftwood.decoding.stopping import StopStrings
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -173,7 +174,8 @@ class Given(_WritingFlags, SourceFlags, _DraftingFlags, Loading):
         names = check_sources(self.drafters, self.sources)
         load_planner(self.planner)
         early.check_sampling(self.settings)
-        early.check_stop(self.stop)
+        if self.stop:
+            StopStrings(self.stop, lambda _: "")  # refuses empty ones
         if prompt is not None:
             early.check_lengths(self.model, {"": prompt})
         return Loaded(self, *self.load_model(release=True), names)

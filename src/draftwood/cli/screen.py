@@ -8,12 +8,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import typer
 
+from draftwood.api.prompts import decoder
 from draftwood.measure.report.markup import clean
 
 if TYPE_CHECKING:
@@ -54,14 +54,9 @@ def console(stream: TextIO | None = None) -> Console:
     stream = stream or sys.stdout
     plain = bool(os.environ.get("NO_COLOR")) or not stream.isatty()
     return Console(
-        file=stream,
-        color_system=None if plain else "auto",
-        width=None if stream.isatty() else _PIPE_WIDTH,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        soft_wrap=True,
-    )
+        file=stream, color_system=None if plain else "auto", width=None if stream.isatty() else _PIPE_WIDTH,
+        highlight=False, markup=False, emoji=False, soft_wrap=True,
+    )  # fmt: skip
 
 
 @contextmanager
@@ -140,7 +135,7 @@ def edged(text: str) -> str:
 
 def shower(tokenizer: Any, *, special: bool = False) -> Callable[[int], str]:
     """Return a function that gives a token's text, ``special`` ones' too if asked, else ``#`` and its id."""
-    decode = partial(tokenizer.decode, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
+    decode = decoder(tokenizer, special=special)
     return lambda token: decode([token]) or f"#{token}"
 
 
