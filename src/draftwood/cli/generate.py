@@ -67,9 +67,8 @@ def generate(
     if kept is not None and found.ids:
         kept.add(content, found)
     shown = document(found, answer.comparison, given) | {"chat": not isinstance(content, str)} if as_json else None
-    screen.finish(
-        shown, lambda: answer.finish(iterations=show_iterations), as_json=as_json, interrupted=interrupted
-    )
+    show = partial(answer.finish, iterations=show_iterations)
+    screen.finish(shown, show, as_json=as_json, interrupted=interrupted)
 
 
 def _check_compare(given: Given, compare: bool, rounds: int | None, output: Path | None) -> None:

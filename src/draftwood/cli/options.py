@@ -124,12 +124,9 @@ class SourceFlags:
     @cached_property
     def sources(self) -> dict[str, Any]:
         """The keyword arguments of `draftwood.generate`; files of text are read, others only named."""
-        return {
-            "prediction": [read_given(text, "prediction") for text in self.prediction or ()] or None,
-            "memory": self.memory,
-            "corpus": self.corpus or None,
-            "context": [read_given(text, "context") for text in self.context or ()] or None,
-        }
+        given = {"prediction": self.prediction, "context": self.context}
+        read = {what: [read_given(text, what) for text in texts or ()] or None for what, texts in given.items()}
+        return {**read, "memory": self.memory, "corpus": self.corpus or None}
 
 
 @dataclass(frozen=True)
