@@ -75,15 +75,10 @@ class Answering:
         self.generation = next(iter(self.comparison.drafted), None)
         return stop.pressed
 
-    def end_line(self) -> None:
-        """End the line of what was written so far."""
-        if self._writer is not None:
-            self._writer.line()
-
     def end(self) -> None:
-        """Write what an interrupt kept from being written of the text."""
-        if self._writer is not None and self.generation is not None:
-            self._writer.end(self.generation.text)
+        """Write what an interrupt kept from being written of the text, and end its line."""
+        if self._writer is not None:
+            self._writer.end(None if self.generation is None else self.generation.text)
 
     def finish(self, to: Console | None = None, *, iterations: bool = False) -> None:
         """Write the rest of the text, the iterations if they are asked for, legend and summary."""
