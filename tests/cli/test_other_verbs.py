@@ -87,7 +87,7 @@ def test_info(draftwood, cache):
 def test_info_as_json_also_without_torch(draftwood, cache, monkeypatch):
     found = json.loads(draftwood("info", "--json").out)
     assert "float32" in found["devices"]["cpu"]
-    monkeypatch.setattr("draftwood.cli.info._version", lambda _name: None)
+    monkeypatch.setattr("draftwood.cli.info.package_version", lambda _name: None)
     assert json.loads(draftwood("info", "--json").out)["threads"] is None
     assert "not installed" in draftwood("info").out
 

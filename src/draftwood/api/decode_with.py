@@ -143,17 +143,15 @@ class CustomGenerate:
     @contextmanager
     def _streaming(self) -> Iterator[None]:
         """Reserve the streamer that was given here for this call; `UsageError` if another call uses it."""
-        if self._streamer is None:
-            yield
-        elif not self._feeding.acquire(blocking=False):
+        if self._streamer is not None and not self._feeding.acquire(blocking=False):
             raise UsageError(
                 "the streamer of this decode_with() is being fed by another thread's call: make a decode_with() "
                 "per thread, or give the streamer to model.generate"
             )
-        else:
-            try:
-                yield
-            finally:
+        try:
+            yield
+        finally:
+            if self._streamer is not None:
                 self._feeding.release()
 
     def _write(self, model: Any, call: Any, feed: Any) -> Any:

@@ -104,12 +104,10 @@ class _Writer:
         self._generation = generation
         decode = decoder(setup.tokenizer) if setup.tokenizer else None
         self._builder = TextBuilder(decode, sequence.request.stop, prompt) if decode else None
-        self._last = "model"
         generation.prefill_s = sequence.prefill_s
 
     def take(self, emission: Emission, names: Sequence[str]) -> Iterator[Piece]:
         for token, source in recorded(emission, names, self._generation):
-            self._last = source
             if self._builder is not None:
                 shown = self._builder.push(token, source)
                 self._generation.text = self._builder.text
@@ -118,7 +116,7 @@ class _Writer:
     def finish(self) -> list[Piece]:
         if self._builder is None:
             return []
-        held_back = self._builder.finish(self._last)
+        held_back = self._builder.finish((self._generation.sources or ["model"])[-1])
         self._generation.text = self._builder.text
         return held_back
 

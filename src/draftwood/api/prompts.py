@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -33,9 +34,7 @@ def as_prompts(given: Any, tokenizer: Any) -> tuple[bool, list[list[int]]]:
 
 def as_ids(prompt: Any, tokenizer: Any) -> list[int]:
     """Return the token ids of one prompt; chat messages are rendered with the tokenizer's template."""
-    if isinstance(prompt, str):
-        if not prompt:
-            raise PromptError("the prompt is empty: give some text")
+    if isinstance(prompt, str) and prompt:
         return list(needed(tokenizer)(prompt)["input_ids"])
     if _is_encoding(prompt):
         rows, _ = _unpadded(prompt)
@@ -57,13 +56,9 @@ def as_ids(prompt: Any, tokenizer: Any) -> list[int]:
     return [int(i) for i in prompt]
 
 
-def decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
-    """Return a function from token ids to text, without special tokens and without cleaning up spaces."""
-
-    def decode(ids: Sequence[int]) -> str:
-        return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-
-    return decode
+def decoder(tokenizer: Any, *, special: bool = False) -> Callable[[Sequence[int]], str]:
+    """Return a function from token ids to text, without ``special`` tokens and without cleaning up spaces."""
+    return partial(tokenizer.decode, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
 
 
 def _is_one(given: Any) -> bool:

@@ -114,11 +114,9 @@ class UserTexts:
 
 def _with(drafter: Any, brought: DraftTexts) -> Drafter:
     """Return the drafter with those texts that it takes; the same object if it takes none of them."""
-    takes, fitting = takes_of(drafter), {}
-    for field in fields(brought):
-        value = getattr(brought, field.name)
-        if getattr(takes, field.name) and value is not None and value != ():
-            fitting[field.name] = value
+    takes = takes_of(drafter)
+    taken = {field.name: getattr(brought, field.name) for field in fields(brought) if getattr(takes, field.name)}
+    fitting = {name: value for name, value in taken.items() if value is not None and value != ()}
     return drafter.with_user_texts(DraftTexts(**fitting)) if fitting else drafter
 
 

@@ -23,8 +23,7 @@ def recorded(
     loaded: Loaded, generation: Generation, number: int = 0, task: str = "live", name: str = "answer", **more: Any
 ) -> Answer:
     """Return an answer as files of records hold it."""
-    from draftwood.measure.records.records import Answer
-    from draftwood.measure.records.texts import token_texts
+    from draftwood.measure.records.records import Answer, token_texts
 
     ids, given = generation.ids, loaded.given
     return Answer(
@@ -49,10 +48,10 @@ class Answering:
         """Write the answer; returns whether it was interrupted. ``trace`` keeps the tree of each step."""
         from draftwood.api.stream import stream
 
-        model, settings = self._loaded.model, self._loaded.objects | self._loaded.given.settings
+        model = self._loaded.model
         with (
             Waiting(model) as waiting,
-            stream(model, self._content, trace=trace, **settings) as pieces,
+            stream(model, self._content, trace=trace, **self._loaded.keywords) as pieces,
             screen.CtrlC() as stop,
         ):
             for piece in waiting.until_first(pieces, pieces.generation.prompt_tokens):
@@ -67,24 +66,18 @@ class Answering:
         from draftwood.measure.compare import Comparison, compare
 
         self.comparison = Comparison()
-        settings = self._loaded.objects | self._loaded.given.settings
         with screen.CtrlC() as stop, Rounds(rounds, self._writer) as progress:
             compare(
                 self._loaded.model, self._content, rounds=rounds, into=self.comparison,
-                on_round=progress.begin, on_piece=progress.piece, **settings,
+                on_round=progress.begin, on_piece=progress.piece, **self._loaded.keywords,
             )  # fmt: skip
         self.generation = next(iter(self.comparison.drafted), None)
         return stop.pressed
 
-    def end_line(self) -> None:
-        """End the line of what was written so far."""
-        if self._writer is not None:
-            self._writer.line()
-
     def end(self) -> None:
-        """Write what an interrupt kept from being written of the text."""
-        if self._writer is not None and self.generation is not None:
-            self._writer.end(self.generation.text)
+        """Write what an interrupt kept from being written of the text, and end its line."""
+        if self._writer is not None:
+            self._writer.end(None if self.generation is None else self.generation.text)
 
     def finish(self, to: Console | None = None, *, iterations: bool = False) -> None:
         """Write the rest of the text, the iterations if they are asked for, legend and summary."""

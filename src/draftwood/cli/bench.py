@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +15,10 @@ from draftwood.cli import early, measuring, options, screen
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
+    from draftwood.api.setup import Setup
+    from draftwood.api.user_texts import UserTexts
     from draftwood.measure.bench.arms import Arm
-    from draftwood.measure.bench.run import Bench, BenchSettings
-    from draftwood.measure.prompt_files import Job
+    from draftwood.measure.bench.run import BenchSettings
     from draftwood.measure.records.writer import RecordsWriter
 
 Tasks = Annotated[
@@ -69,37 +72,43 @@ def bench(
     Within an arm, a memory carries over from prompt to prompt; each round starts with what the memory's file
     holds, and the file is not changed.
     """
+    from draftwood.api.setup import Setup
+    from draftwood.api.user_texts import UserTexts
     from draftwood.cli.bench_table import show
     from draftwood.measure.bench.differences import differences
-    from draftwood.measure.bench.run import BenchSettings
+    from draftwood.measure.bench.run import Bench, BenchSettings, Sustained
+    from draftwood.measure.bench.run import sustain as repeat
     from draftwood.measure.bench.table import table
 
     if planner is not None and draft is not None:
         raise UsageError(f"--draft {draft} means --planner fixed:{draft}: give one of them")
     chosen = f"fixed:{draft}" if draft is not None else planner or options.PLANNER_DEFAULT
     _check(call, chosen, temperature, sustain)
-    specs = _arms(drafters, chosen, texts.sources)
-    jobs = measuring.jobs_of(tasks, prompts, limit, chat)
+    specs = _specs(drafters, chosen, texts.sources)
+    jobs, peers = measuring.jobs_of(tasks, prompts, limit, chat), _with_plain(peers)
+    early.check_rows(output, "bench")
+    model, tokenizer, jobs = measuring.load(loading, jobs, chat, own=prompts is not None, quiet=as_json)
+    loading, given = replace(loading, dtype=options.dtype_of(model)), UserTexts(**texts.sources)
     settings = BenchSettings(chosen, max_new_tokens, temperature, seed)
-    run = _Run(loading, specs, peers, settings, output, texts.sources)
-    jobs = run.load(jobs, chat, own=prompts is not None, quiet=as_json)
-    try:
-        with screen.progress() as bar:
-            work = run.prepare(jobs, bar)
-            if sustain is not None:
-                interrupted = run.sustain(work, jobs[0], sustain, bar)
+    found: list[Sustained] = []
+    with ExitStack() as held, screen.progress() as bar:
+        setup = Setup(model, tokenizer, "none", chosen)
+        writer = held.enter_context(closing(_writer(output, loading, settings, given)))
+        arms = [held.enter_context(closing(arm)) for arm in _arms(setup, specs, peers, chosen, given, loading)]
+        work = Bench(setup, arms, jobs, settings, writer, bar)
+        with screen.CtrlC() as stop:
+            if sustain is None:
+                work.run(rounds)
             else:
-                with screen.CtrlC() as stop:
-                    work.run(rounds)
-                interrupted = stop.pressed
-                for row in differences(run.writer.records, run.target, run.names["dtype"]):
-                    run.writer.other(row)
-    finally:
-        run.close()
-    kept, rows = run.writer.records, table(run.writer.records)
-    others = {kind: kept.of_kind(kind) for kind in ("difference", "sustained")}
-    document = {"rows": rows, **others, "header": kept.header, "interrupted": interrupted}
-    screen.finish(document, lambda: show(rows, kept), as_json=as_json, interrupted=interrupted)
+                length = int(sustain)
+                repeat(work, arms, jobs[0], sustain, found, lambda arm, at: bar(int(at), length, arm))
+        kept = writer.records
+        sustained = (each.to_json() for each in found)
+        for row in differences(kept, setup.target, loading.dtype) if sustain is None else sustained:
+            writer.other(row)
+    rows, others = table(kept), {kind: kept.of_kind(kind) for kind in ("difference", "sustained")}
+    document = {"rows": rows, **others, "header": kept.header, "interrupted": stop.pressed}
+    screen.finish(document, lambda: show(rows, kept), as_json=as_json, interrupted=stop.pressed)
 
 
 def _check(call: typer.Context, planner: str, temperature: float | None, sustain: float | None) -> None:
@@ -112,7 +121,7 @@ def _check(call: typer.Context, planner: str, temperature: float | None, sustain
         raise UsageError("--sustain repeats one answer for so long, which --rounds cannot count: leave one out")
 
 
-def _arms(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
+def _specs(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
     """Return plain decoding and the sets of drafters, after opening their files once as a check."""
     from draftwood.drafters.load import arms
 
@@ -124,80 +133,45 @@ def _arms(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
     return specs
 
 
-class _Run:
-    """Model, arms and records of one bench."""
+def _with_plain(peers: str | None) -> str | None:
+    """Return the peers, each with its engine's plain decoding beside it."""
+    from draftwood.engines.peers import peer_names
 
-    def __init__(
-        self, loading: options.Loading, specs: list[str], peers: str | None, settings: BenchSettings,
-        output: Path | None, sources: dict[str, Any],
-    ) -> None:  # fmt: skip
-        from draftwood.api.user_texts import UserTexts
-        from draftwood.engines.peers import peer_names
+    return ",".join([*dict.fromkeys(peer.engine for peer in peer_names(peers)), peers]) if peers else None
 
-        if peers:
-            engines = [peer.engine for peer in peer_names(peers)]
-            peers = ",".join([*dict.fromkeys(engines), peers])  # each with its engine's plain decoding beside it
-        early.check_rows(output, "bench")
-        self.names = {"model": loading.model, "dtype": loading.dtype}
-        self._loading, self._specs, self._peers = loading, specs, peers
-        self._sources = UserTexts(**sources)
-        self._settings, self._output = settings, output
-        self.arms: list[Arm] = []
-        self.writer: RecordsWriter
-        self.target: Any = None
 
-    def load(self, jobs: list[Job], chat: bool | None, *, own: bool, quiet: bool) -> list[Job]:
-        """Load the model; returns the prompts, in its chat template where that applies."""
-        self._model, self._tokenizer, jobs = measuring.load(self._loading, jobs, chat, own=own, quiet=quiet)
-        self.names["dtype"] = options.dtype_of(self._model)
-        return jobs
+def _writer(
+    output: Path | None, loading: options.Loading, settings: BenchSettings, texts: UserTexts
+) -> RecordsWriter:
+    """Open the file of records, with all that must stay the same in it."""
+    from draftwood.measure.records.provenance import provenance
+    from draftwood.measure.records.records import header
+    from draftwood.measure.records.writer import RecordsWriter
 
-    def prepare(self, jobs: list[Job], bar: Any) -> Bench:
-        """Open the records file, make the arms."""
-        from draftwood.api.setup import Setup
-        from draftwood.api.user_texts import UserTexts
-        from draftwood.engines.peers import load_peers
-        from draftwood.measure.bench.arms import OurArm, PeerArm
-        from draftwood.measure.bench.run import Bench
-        from draftwood.measure.records.provenance import provenance
-        from draftwood.measure.records.records import header
-        from draftwood.measure.records.writer import RecordsWriter
+    names = {"model": loading.model, "dtype": loading.dtype, "threads": measuring.torch_threads(loading.threads)}
+    said: dict[str, Any] = {**names, **asdict(settings), **texts.said()}
+    if not loading.pack:
+        said["pack"] = False
+    if loading.device is not None:
+        said["device"] = loading.device
+    return RecordsWriter(output, header("bench", said, provenance(**names)))
 
-        setup = Setup(self._model, self._tokenizer, "none", self._settings.planner)
-        self.target = setup.target
-        threads = measuring.torch_threads(self._loading.threads)
-        said: dict[str, Any] = {**self.names, "threads": threads, **asdict(self._settings)}
-        if not self._loading.pack:
-            said["pack"] = False
-        if self._loading.device is not None:
-            said["device"] = self._loading.device
-        said |= self._sources.said()
-        self.writer = RecordsWriter(self._output, header("bench", said, provenance(**self.names, threads=threads)))
-        ours: dict[str, Arm] = {}  # drafters that come to the same label are one arm
-        for spec in self._specs:
-            sources = self._sources if spec != "none" else UserTexts()
-            label = sources.label(spec)
-            if label not in ours:
-                ours[label] = OurArm(label, setup, self._settings.planner, sources, spec)
-        self.arms = [*ours.values()]
-        if self._peers:
-            found = load_peers(self._peers, self._model, self._tokenizer, self.names["model"], threads)
-            self.arms += [PeerArm(peer) for peer in found]
-        return Bench(setup, self.arms, jobs, self._settings, self.writer, bar)
 
-    def sustain(self, work: Bench, job: Job, seconds: float, bar: Any) -> bool:
-        """Repeat one answer; returns whether it was interrupted."""
-        from draftwood.measure.bench.run import Sustained, sustain
+def _arms(
+    setup: Setup, specs: list[str], peers: str | None, planner: str, texts: UserTexts, loading: options.Loading
+) -> Iterator[Arm]:
+    """Yield the arms; drafters that come to the same label are one."""
+    from draftwood.api.user_texts import UserTexts
+    from draftwood.engines.peers import load_peers
+    from draftwood.measure.bench.arms import OurArm, PeerArm
 
-        found: list[Sustained] = []
-        with screen.CtrlC() as stop:
-            sustain(work, self.arms, job, seconds, found, lambda arm, at: bar(int(at), int(seconds), arm))
-        for each in found:
-            self.writer.other(each.to_json())
-        return stop.pressed
-
-    def close(self) -> None:
-        for arm in self.arms:
-            arm.close()
-        if hasattr(self, "writer"):
-            self.writer.close()
+    labels: set[str] = set()
+    for spec in specs:
+        sources = texts if spec != "none" else UserTexts()
+        label = sources.label(spec)
+        if label not in labels:
+            labels.add(label)
+            yield OurArm(label, setup, planner, sources, spec)
+    if peers:
+        threads = measuring.torch_threads(loading.threads)
+        yield from map(PeerArm, load_peers(peers, setup.model, setup.tokenizer, loading.model, threads))

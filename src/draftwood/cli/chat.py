@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Annotated
 
+import typer
 from typer import Option
 
 from draftwood.api.prompts import render
-from draftwood.cli import options, typed
+from draftwood.cli import options, screen, typed
 from draftwood.cli.answering import Waiting
 from draftwood.cli.options import Given, Loaded
 from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
@@ -33,7 +34,7 @@ def chat(given: Given, system: options.System = None, forget: Forget = False) ->
     from draftwood.api.conversation import Conversation
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
-    with Conversation(loaded.model, system=system, **loaded.objects, **given.settings) as conversation:
+    with Conversation(loaded.model, system=system, **loaded.keywords) as conversation:
         Talk(conversation, Room(loaded, forget), loaded).run()
 
 
@@ -102,7 +103,6 @@ class Talk:
             if self._interactive:
                 print("Ask away; /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
                 stack.enter_context(typed.history(cache_folder() / "chat-history"))
-            stack.enter_context(suppress(_Left))
             for line in self._typed() if self._interactive else typed.piped():
                 try:
                     self._take(line)
@@ -152,16 +152,13 @@ class Talk:
             turns = "turn was" if dropped == 1 else f"{dropped} turns were"
             self._note(f"(the conversation was full: the oldest {turns} forgotten)")
         writer, before = Writer(self._loaded.names), len(conversation.messages)
-        pieces = conversation.say(question)
-        stopped = False
-        try:
-            with Waiting(self._loaded.model) as waiting:
-                for piece in waiting.until_first(pieces):
-                    writer.piece(piece)
-        except KeyboardInterrupt:
-            stopped = True
-        finally:
-            pieces.close()
+        with (
+            screen.CtrlC() as stop,
+            closing(conversation.say(question)) as pieces,
+            Waiting(self._loaded.model) as waiting,
+        ):
+            for piece in waiting.until_first(pieces):
+                writer.piece(piece)
         if len(conversation.messages) == before:  # stopped while the question was read
             self._stopped("(stopped before the answer began; the question is forgotten)")
             return
@@ -175,7 +172,7 @@ class Talk:
                 f"(the conversation is full, which cut the answer after {len(answer.ids)} tokens: /reset forgets "
                 "it all; draftwood chat --forget drops the oldest turns by itself)"
             )
-        if stopped:
+        if stop.pressed:
             self._stopped("(stopped; what was said is kept)")
 
     def _note(self, note: str) -> None:
@@ -212,8 +209,4 @@ class Talk:
         print("everything is forgotten")
 
     def _leave(self) -> None:
-        raise _Left
-
-
-class _Left(Exception):  # noqa: N818 - no error
-    """The user typed /exit."""
+        raise typer.Exit

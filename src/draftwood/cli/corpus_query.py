@@ -144,11 +144,8 @@ def show(found: dict[str, Any]) -> None:
     else:
         to.print(f"{found['text']!r} does not occur, nor does its last token")
         return
-    table = screen.table("what follows", "count", "share")
-    for row in found["next"]:
-        table.add_row(
-            repr(row["text"]), f"{row['count']:,}", screen.percent(row["count"] / max(found["count"], 1))
-        )
-    to.print(table)
+    following = [(row["text"], row["count"]) for row in found["next"]]
+    rows = [(repr(text), f"{count:,}", screen.percent(count / found["count"])) for text, count in following]
+    to.print(screen.table("what follows", "count", "share", rows=rows))
     for document in found["documents"]:
         to.print(f"{document['name']}, token {document['place']:,}")

@@ -115,7 +115,7 @@ def _asked(prompt: Prompt, loaded: Loaded) -> Answering:
 
 def _end(answer: Answering, interrupted: bool) -> None:
     """End an answer's line, and the demo where it was interrupted."""
-    answer.end_line()
+    answer.end()
     if interrupted:
         raise KeyboardInterrupt
 

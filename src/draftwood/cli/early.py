@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Option
 
-from draftwood.decoding.stopping import StopStrings
 from draftwood.errors import DraftwoodError, PromptError, RecordError, UsageError
 from draftwood.files.format import refuse_to_replace
 from draftwood.measure.records.lines import compressed, read_lines, zstandard
@@ -29,12 +28,6 @@ def check_sampling(settings: Mapping[str, Any]) -> None:
 
     given = {name: settings.get(name) for name in Sampling.__dataclass_fields__}
     check(Sampling(**{name: value for name, value in given.items() if value is not None}))
-
-
-def check_stop(stop: Sequence[str] | None) -> None:
-    """Refuse empty stop strings."""
-    if stop:
-        StopStrings(stop, lambda _: "")
 
 
 def check_lengths(model: str, prompts: Mapping[str, str]) -> None:

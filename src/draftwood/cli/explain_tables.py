@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.tree import Tree
 from draftwood.cli import screen
 from draftwood.cli.render import styles
 from draftwood.cli.screen import number, percent
-from draftwood.measure.records.records import Answer
+from draftwood.measure.records.records import Answer, grouped_by
 from draftwood.measure.records.timing import rates
 
 _CLASSES = 5  # evidence classes shown of each source, the most frequent; --json has them all
@@ -32,9 +32,7 @@ def show_arms(arms: Sequence[dict[str, Any]]) -> None:
             to.print(f"- {sentence}")
         to.print()
         _print(to, ("draft nodes", "ms believed", "passes", "ms taken"), map(_cost, arm["cost"]))
-        by_source: dict[str, list[dict[str, Any]]] = {}
-        for row in arm["accept_rates"]:
-            by_source.setdefault(row["source"], []).append(row)
+        by_source = grouped_by(arm["accept_rates"], itemgetter("source"))
         shown = [_accept_rate(row) for rows in by_source.values() for row in rows[:_CLASSES]]
         left = len(arm["accept_rates"]) - len(shown)
         note = f"{left} rarer classes are left out; --json has them all" if left else ""
@@ -195,6 +193,6 @@ def _run(nodes: Sequence[int], trace: dict[str, Any], answer: Answer, text: Call
         source = sources[node] if node < len(sources) else -1
         look = looks.get(names[source] if 0 <= source < len(names) else "model", "")
         said.append(f"{'  ' if said else ''}{mark}")
-        said.append(re.sub("^ | $", "·", screen.visible(text(trace["tokens"][node]))), look)
+        said.append(screen.edged(text(trace["tokens"][node])), look)
         said.append(f" {percent(beliefs[node])}" if node < len(beliefs) else "", "dim")
     return said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,7 +50,9 @@ def generate(
     check_chat(chat, system)
     _check_compare(given, compare, rounds, output)
     if show_iterations:
-        given = _for_iterations(call, given, compare or as_json)
+        from draftwood.cli.iterations import for_iterations
+
+        given = for_iterations(call, given, unseen=compare or as_json)
     text = read_prompt(prompt)
     early.check_rows(output, "generate")
     loaded = given.load(text)
@@ -66,9 +67,8 @@ def generate(
     if kept is not None and found.ids:
         kept.add(content, found)
     shown = document(found, answer.comparison, given) | {"chat": not isinstance(content, str)} if as_json else None
-    screen.finish(
-        shown, lambda: answer.finish(iterations=show_iterations), as_json=as_json, interrupted=interrupted
-    )
+    show = partial(answer.finish, iterations=show_iterations)
+    screen.finish(shown, show, as_json=as_json, interrupted=interrupted)
 
 
 def _check_compare(given: Given, compare: bool, rounds: int | None, output: Path | None) -> None:
@@ -78,18 +78,6 @@ def _check_compare(given: Given, compare: bool, rounds: int | None, output: Path
         raise UsageError("--output keeps one answer, and --compare writes several: draftwood bench keeps them all")
     if compare:
         options.refuse_plain(given.drafters, given.planner, "--compare times drafts against plain decoding")
-
-
-def _for_iterations(call: typer.Context, given: Given, unseen: bool) -> Given:
-    """Return the flags with the planner that shows the guesses best."""
-    from draftwood.cli.iterations import planner_for
-
-    if unseen:
-        raise UsageError(
-            "--show-iterations shows one answer to people: leave out --compare and --json "
-            "(--output keeps the tree of each step in a file)"
-        )
-    return replace(given, planner=planner_for(call, given.drafters, given.planner))
 
 
 _WAIT = 60.0  # seconds for other processes that append to the same file
@@ -114,8 +102,7 @@ class _Kept:
 
     def add(self, content: Any, generation: Generation) -> None:
         from draftwood.api.prompts import as_ids
-        from draftwood.measure.records.records import sampling_said
-        from draftwood.measure.records.texts import token_texts
+        from draftwood.measure.records.records import sampling_said, token_texts
 
         writer = self._open()  # again, since others may have appended answers while this one was written
         tokenizer, number = self._loaded.tokenizer, writer.next_id

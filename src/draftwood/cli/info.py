@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as version_of
 from typing import Any
 
 from draftwood.cli import options
+from draftwood.measure.records.provenance import package_version
 
 _PACKAGES = ("torch", "transformers", "numpy", "numba")
 _DTYPES = ("float32", "bfloat16", "float16")
@@ -43,7 +42,7 @@ def collect() -> dict[str, Any]:
     from draftwood.drafters.load import known
     from draftwood.models import cache_folder, installed
 
-    versions = {name: _version(name) for name in _PACKAGES}
+    versions = {name: package_version(name) for name in _PACKAGES}
     machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": {}}
     return {
         "versions": {"draftwood": __version__, "python": platform.python_version(), **versions},
@@ -54,13 +53,6 @@ def collect() -> dict[str, Any]:
         "models": [as_dict(model) for model in installed()],
         "drafters": known(),
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version_of(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _torch() -> dict[str, Any]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import typer
@@ -32,12 +31,17 @@ class Iteration:
     written: tuple[int, ...]  # by the model itself, behind them
 
 
-def planner_for(call: typer.Context, drafters: str, planner: str) -> str:
-    """Return the planner that shows most: one that always scores the whole block, unless the user named one."""
-    blocks = [getattr(drafter, "block", 0) for drafter in load(drafters) if drafter.name == NAME]
+def for_iterations(call: typer.Context, given: options.Given, *, unseen: bool) -> options.Given:
+    """Return the flags with a planner that always scores the whole block, unless the user named one."""
+    if unseen:
+        raise UsageError(
+            "--show-iterations shows one answer to people: leave out --compare and --json "
+            "(--output keeps the tree of each step in a file)"
+        )
+    blocks = [getattr(drafter, "block", 0) for drafter in load(given.drafters) if drafter.name == NAME]
     if not blocks:
         raise UsageError("--show-iterations shows the guesses of jacobi: give --drafters jacobi as well")
-    return planner if options.was_given(call, "planner") else f"fixed:{max(blocks)}"
+    return given if options.was_given(call, "planner") else replace(given, planner=f"fixed:{max(blocks)}")
 
 
 def iterations(steps: Sequence[Step], drafters: Sequence[str]) -> list[Iteration]:
@@ -99,9 +103,5 @@ def _line(one: Iteration, shown: Callable[[int], str], right: Style) -> Text:
 
 def _shower(tokenizer: Any) -> Callable[[int], str]:
     """Return what shows a token on one line, without characters that a terminal would obey."""
-
-    def shown(token: int) -> str:
-        text = tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return re.sub("^ | $", "·", screen.visible(text)) or f"#{token}"
-
-    return shown
+    text = screen.shower(tokenizer, special=True)
+    return lambda token: screen.edged(text(token))

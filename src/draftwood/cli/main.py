@@ -142,21 +142,12 @@ def _open_closed() -> None:
         if getattr(sys, name) is not None:
             continue
         with suppress(OSError):
-            if not _is_open(number):
-                found = os.open(os.devnull, os.O_RDWR)
-                if found != number:
-                    os.dup2(found, number)
-                    os.close(found)
+            found = os.open(os.devnull, os.O_RDWR)  # the lowest free number: the stream's own, unless it is open
+            if found == number:
                 os.set_inheritable(number, True)
+            else:
+                os.close(found)
         setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - open as long as we are
-
-
-def _is_open(number: int) -> bool:
-    try:
-        os.fstat(number)
-    except OSError:
-        return False
-    return True
 
 
 def _show_any_character() -> None:

@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 RecordsOut = Annotated[
     Path | None,
     Option(
-        "--output",
-        "-o",
-        metavar="RECORDS.jsonl[.zst]",
+        "--output", "-o", metavar="RECORDS.jsonl[.zst]",
         help="Keep every answer and step here; resumes what it holds.",
     ),
-]
+]  # fmt: skip
 Prompts = Annotated[
     Path | None, Option(metavar="FILE", help="Your own prompts: JSONL, or text with blank lines between.")
 ]
@@ -70,10 +68,8 @@ def load(
 def as_asked(jobs: list[Job], own: bool, tokenizer: Any, chat: bool | None, *, quiet: bool) -> list[Job]:
     """Return the prompts; of a user's ``own``, texts go through the model's chat template where it has one."""
     texts = own and any(isinstance(job.prompt, str) for job in jobs)
-    if not texts or chat is False or (chat is None and not getattr(tokenizer, "chat_template", None)):
+    if not texts or not prompt.in_template(tokenizer, chat, quiet=quiet):
         return jobs
-    if chat is None and not quiet:
-        prompt.say_template()
     return [
         replace(job, prompt=prompt.as_asked(job.prompt, tokenizer, True)) if isinstance(job.prompt, str) else job
         for job in jobs

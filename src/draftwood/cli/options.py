@@ -15,6 +15,7 @@ from typer import Option
 from draftwood import models
 from draftwood.cli import early, screen
 from draftwood.cli.prompt import read_given
+from draftwood.decoding.stopping import StopStrings
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -88,21 +89,14 @@ Json = Annotated[bool, Option("--json", help="Print one JSON document and nothin
 
 
 @dataclass(frozen=True)
-class _ModelFlag:
+class Loading:
+    """Which model, and how it is run."""
+
     model: Model = MODEL_DEFAULT
-
-
-@dataclass(frozen=True)
-class _MachineFlags:
     dtype: Dtype = "float32"
     device: Device = None
     threads: Threads = None
     pack: Pack = True
-
-
-@dataclass(frozen=True)
-class Loading(_MachineFlags, _ModelFlag):
-    """Which model, and how it is run."""
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
@@ -130,12 +124,9 @@ class SourceFlags:
     @cached_property
     def sources(self) -> dict[str, Any]:
         """The keyword arguments of `draftwood.generate`; files of text are read, others only named."""
-        return {
-            "prediction": [read_given(text, "prediction") for text in self.prediction or ()] or None,
-            "memory": self.memory,
-            "corpus": self.corpus or None,
-            "context": [read_given(text, "context") for text in self.context or ()] or None,
-        }
+        given = {"prediction": self.prediction, "context": self.context}
+        read = {what: [read_given(text, what) for text in texts or ()] or None for what, texts in given.items()}
+        return {**read, "memory": self.memory, "corpus": self.corpus or None}
 
 
 @dataclass(frozen=True)
@@ -157,7 +148,7 @@ class _WritingFlags:
 
 
 @dataclass(frozen=True)
-class Given(Loading, _WritingFlags, SourceFlags, _DraftingFlags, _ModelFlag):
+class Given(_WritingFlags, SourceFlags, _DraftingFlags, Loading):
     """Everything that decides how an answer is written."""
 
     @property
@@ -180,7 +171,8 @@ class Given(Loading, _WritingFlags, SourceFlags, _DraftingFlags, _ModelFlag):
         names = check_sources(self.drafters, self.sources)
         load_planner(self.planner)
         early.check_sampling(self.settings)
-        early.check_stop(self.stop)
+        if self.stop:
+            StopStrings(self.stop, lambda _: "")  # refuses empty ones
         if prompt is not None:
             early.check_lengths(self.model, {"": prompt})
         return Loaded(self, *self.load_model(release=True), names)
@@ -196,10 +188,11 @@ class Loaded:
     names: list[str]
 
     @property
-    def objects(self) -> dict[str, Any]:
-        """Tokenizer, drafters, planner and sources as keyword arguments of `draftwood.stream`."""
+    def keywords(self) -> dict[str, Any]:
+        """All keyword arguments of `draftwood.stream` and `draftwood.Conversation` that the flags name."""
         given = self.given
-        return {"tokenizer": self.tokenizer, "drafters": given.drafters, "planner": given.planner} | given.sources
+        objects = {"tokenizer": self.tokenizer, "drafters": given.drafters, "planner": given.planner}
+        return objects | given.sources | given.settings
 
     def request(self, ids: list[int]) -> Request:
         """Return what the flags ask for, the model's own settings filled in."""
@@ -207,6 +200,9 @@ class Loaded:
 
         setup = Setup(self.model, self.tokenizer, self.given.drafters, self.given.planner)
         return setup.request(ids, **self.given.settings)
+
+
+_MACHINE = Loading.__dataclass_fields__.keys() - {"model"}
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:
@@ -224,7 +220,7 @@ def shared(verb: Callable[..., None]) -> Callable[..., None]:
             for flag in fields(groups[name])
         ]
 
-    parameters.sort(key=lambda parameter: parameter.name in _MachineFlags.__dataclass_fields__)  # those come last
+    parameters.sort(key=lambda parameter: parameter.name in _MACHINE)  # those come last
 
     @wraps(verb)
     def call(**given: Any) -> None:

@@ -13,6 +13,7 @@ from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
+    from draftwood.api.setup import Setup
     from draftwood.drafters.lookup.drafter import LookupDrafter
     from draftwood.measure.prompt_files import Job
     from draftwood.measure.records.records import Answer
@@ -49,6 +50,7 @@ def probe(
     as_json: options.Json = False,
 ) -> None:
     """Count how often a proposal would have been right, decoding unchanged."""
+    from draftwood.api.setup import Setup
     from draftwood.drafters.lookup.drafter import LookupDrafter
 
     if ngram_min > ngram_max:
@@ -60,7 +62,7 @@ def probe(
     jobs = _jobs(prompts, prompt_ids_file, suite, limit, chat)
     own = prompts is not None
     loaded, tokenizer, jobs = measuring.load(loading, jobs, chat, own=own, quiet=as_json)
-    run = _Run(loading, loaded, tokenizer, drafter, max_new_tokens)
+    run = _Run(loading, Setup(loaded, tokenizer, "none", options.PLANNER_DEFAULT), drafter, max_new_tokens)
     with screen.progress() as bar, screen.CtrlC() as stop:
         run.answer(jobs, output, bar)
     if trace is not None and run.answers:
@@ -90,12 +92,10 @@ class _Run:
     """The answers so far."""
 
     def __init__(
-        self, loading: options.Loading, model: Any, tokenizer: Any, drafter: LookupDrafter, max_new_tokens: int
+        self, loading: options.Loading, setup: Setup, drafter: LookupDrafter, max_new_tokens: int
     ) -> None:
-        from draftwood.api.setup import Setup
-
-        self._drafter, self._limit, self._tokenizer = drafter, max_new_tokens, tokenizer
-        self._setup = Setup(model, tokenizer, "none", options.PLANNER_DEFAULT)
+        self._setup, self._drafter, self._limit = setup, drafter, max_new_tokens
+        self._here = provenance(model=loading.model, dtype=loading.dtype)
         threads = measuring.torch_threads(loading.threads)
         self._settings: dict[str, Any] = {
             "model": loading.model, "dtype": loading.dtype, "threads": threads, "max_new_tokens": max_new_tokens,
@@ -106,14 +106,13 @@ class _Run:
     def answer(self, jobs: list[Job], output: Path | None, bar: Any) -> None:
         """Probe every prompt; an interrupted answer is counted and shown, but a file holds whole ones only."""
         from draftwood.measure.probe import probe
-        from draftwood.measure.records.records import Answer, header
-        from draftwood.measure.records.texts import token_texts
+        from draftwood.measure.records.records import Answer, header, token_texts
         from draftwood.measure.records.writer import RecordsWriter
 
         settings = {"max_new_tokens": self._limit, "temperature": 0.0, "seed": 0}
         # Prompts that cannot be answered are refused before any is answered.
         requests = [job.request(self._setup, **settings) for job in jobs]
-        writer = RecordsWriter(output, header("probe", self._settings, self._provenance()))
+        writer = RecordsWriter(output, header("probe", self._settings, self._here))
         self.answers = writer.records.answers
         done = {answer.key for answer in self.answers}
         arm = f"lookup:min_ngram={self._drafter.min_ngram}:max_ngram={self._drafter.max_ngram}"
@@ -129,25 +128,22 @@ class _Run:
                 except KeyboardInterrupt:
                     self.answers.append(answer)
                     raise
-                answer.pieces = token_texts(answer.output_ids, self._tokenizer)
-                answer.prompt_pieces = token_texts(answer.prompt_ids, self._tokenizer)
+                answer.pieces = token_texts(answer.output_ids, self._setup.tokenizer)
+                answer.prompt_pieces = token_texts(answer.prompt_ids, self._setup.tokenizer)
                 writer.answer(answer)
-
-    def _provenance(self) -> dict[str, Any]:
-        return provenance(model=self._settings["model"], dtype=self._settings["dtype"])
 
     def write_trace(self, path: Path, text: bool) -> None:
         from draftwood.api.prompts import decoder
         from draftwood.measure.records.traces import Trace, write_traces
 
-        decode = decoder(self._tokenizer)
+        decode = decoder(self._setup.tokenizer)
         traces = []
         for answer in self.answers:
             ids = (answer.prompt_ids, answer.output_ids)
             words = map(decode, ids) if text else ()
             if answer.output_ids:
                 traces.append(Trace(answer.task, answer.name, *ids, answer.limit, answer.finish_reason, *words))
-        write_traces(path, traces, self._provenance(), self._tokenizer)
+        write_traces(path, traces, self._here, self._setup.tokenizer)
 
     def document(self) -> dict[str, Any]:
         """Return the counts of every prompt, and of all together."""

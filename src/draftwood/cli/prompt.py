@@ -79,16 +79,16 @@ def as_asked(
 
     Where ``chat`` is None, whether the tokenizer has a chat template decides, which is said unless ``quiet``.
     """
-    if chat is None and system is None:
-        chat = bool(getattr(tokenizer, "chat_template", None))
-        if chat and not quiet:
-            say_template()
-    if not chat and system is None:
+    if system is None and not in_template(tokenizer, chat, quiet=quiet):
         return text
     turns = [("system", system)] if system is not None else []
     return [{"role": role, "content": said} for role, said in [*turns, ("user", text)]]
 
 
-def say_template() -> None:
-    """Say on standard error that prompts go through the chat template."""
-    print("using the model's chat template; --raw continues the text instead", file=sys.stderr)
+def in_template(tokenizer: Any, chat: bool | None, *, quiet: bool) -> bool:
+    """Return whether prompts go through the chat template; for None the tokenizer decides, see `as_asked`."""
+    if chat is None:
+        chat = bool(getattr(tokenizer, "chat_template", None))
+        if chat and not quiet:
+            print("using the model's chat template; --raw continues the text instead", file=sys.stderr)
+    return chat

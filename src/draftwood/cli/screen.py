@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -53,14 +54,9 @@ def console(stream: TextIO | None = None) -> Console:
     stream = stream or sys.stdout
     plain = bool(os.environ.get("NO_COLOR")) or not stream.isatty()
     return Console(
-        file=stream,
-        color_system=None if plain else "auto",
-        width=None if stream.isatty() else _PIPE_WIDTH,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        soft_wrap=True,
-    )
+        file=stream, color_system=None if plain else "auto", width=None if stream.isatty() else _PIPE_WIDTH,
+        highlight=False, markup=False, emoji=False, soft_wrap=True,
+    )  # fmt: skip
 
 
 @contextmanager
@@ -132,9 +128,14 @@ def visible(text: str) -> str:
     return clean(text).replace("\n", "↵").replace("\t", "⇥")
 
 
-def shower(tokenizer: Any) -> Callable[[int], str]:
-    """Return a function that gives a token's text, or ``#`` and its id where it has none."""
-    decode = decoder(tokenizer)
+def edged(text: str) -> str:
+    """As `visible`, with blanks at the ends as dots."""
+    return re.sub("^ | $", "·", visible(text))
+
+
+def shower(tokenizer: Any, *, special: bool = False) -> Callable[[int], str]:
+    """Return a function that gives a token's text, ``special`` ones' too if asked, else ``#`` and its id."""
+    decode = decoder(tokenizer, special=special)
     return lambda token: decode([token]) or f"#{token}"
 
 

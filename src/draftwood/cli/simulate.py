@@ -79,17 +79,15 @@ def simulate(
     run = _Run(found, planners, batch)
     with screen.progress() as bar, screen.CtrlC() as stop:
         run.replay(drafters, known, curve, bar, uncalibrated=uncalibrated)
-    rows, totals = run.rows(), run.totals()
+    tasks = dict.fromkeys(trace.task for trace in found)
+    rows = [row for task in tasks for row in run.rows(task)]
+    totals = [row | {"task": "all"} for row in run.rows(None)]
     if output is not None:
         timed = {"cost": cost, "profile": str(profile) if profile else None, "uncalibrated": uncalibrated}
         run.write(output, timed)
     shown = rows if len({row["task"] for row in rows}) == 1 else [*rows, *totals]
-    screen.finish(
-        {"rows": rows, "totals": totals, "interrupted": stop.pressed},
-        lambda: _show(shown, curve is not None),
-        as_json=as_json,
-        interrupted=stop.pressed,
-    )
+    document = {"rows": rows, "totals": totals, "interrupted": stop.pressed}
+    screen.finish(document, lambda: _show(shown, curve is not None), as_json=as_json, interrupted=stop.pressed)
 
 
 _UNTIMED = "fixed:16"  # the default where passes have no cost, so that goodput has nothing to weigh
@@ -182,16 +180,8 @@ class _Run:
                     writer.answer(answer)
             writer.close()
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row per task, arm and planner."""
-        tasks = dict.fromkeys(trace.task for trace in self._traces)
-        return [row for task in tasks for row in self._rows(task)]
-
-    def totals(self) -> list[dict[str, Any]]:
-        """Return one row per arm and planner over all tasks."""
-        return [row | {"task": "all"} for row in self._rows(None)]
-
-    def _rows(self, task: str | None) -> list[dict[str, Any]]:
+    def rows(self, task: str | None) -> list[dict[str, Any]]:
+        """Return one row per arm and planner over the answers of a task; None is all tasks."""
         from draftwood.measure.simulate import row
 
         rows = []

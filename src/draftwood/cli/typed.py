@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from draftwood.cli.prompt import decoded
 from draftwood.errors import PromptError
@@ -37,10 +36,9 @@ def ask(prompt: str) -> str:
         text = input(prompt)
         while text.endswith("\\") or (_more_waits() and not text.startswith("/")):
             text = text.removesuffix("\\") + "\n" + input("… ")
-    except UnicodeDecodeError as error:
+        text.encode()  # fails for bytes that are no UTF-8, which Python hides behind characters no text has
+    except UnicodeError as error:
         raise PromptError("what was typed is no UTF-8 text: type it again") from error
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise PromptError("what was typed is no UTF-8 text: type it again")
     return text.strip()
 
 
@@ -72,12 +70,8 @@ def history(path: Path) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            _save(readline, path)
-
-
-def _save(readline: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-    path.chmod(0o600)
-    readline.set_history_length(HISTORY)
-    readline.write_history_file(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+            path.chmod(0o600)
+            readline.set_history_length(HISTORY)
+            readline.write_history_file(path)

@@ -5,6 +5,7 @@ becomes its rank in two or three big-endian bytes, and suffixes that begin at a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from threading import Thread
 from typing import Any
 
@@ -77,19 +78,16 @@ def _thinned(places: Ints, width: int, borders: int) -> Ints:
 
 def _in_thread(work: Callable[[], Any]) -> Any:
     """Run C code in a thread that is abandoned on Ctrl-C, which would otherwise wait for its end."""
-    found: list[Any] = []
-    failed: list[BaseException] = []
+    found: Future[Any] = Future()
 
     def run() -> None:
         try:
-            found.append(work())
+            found.set_result(work())
         except BaseException as error:
-            failed.append(error)
+            found.set_exception(error)
 
     thread = Thread(target=run, daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(0.1)
-    if failed:
-        raise failed[0]
-    return found[0]
+    return found.result()

@@ -122,14 +122,8 @@ def _rules_of(folder: Path) -> Rules:
         return ()
     from pathspec import GitIgnoreSpec
 
-    return ((folder, GitIgnoreSpec.from_lines(_sound(text.splitlines()))),)
-
-
-def _sound(lines: Iterable[str]) -> Iterator[str]:
-    """Leave out patterns that cannot be read, as git does."""
-    from pathspec import GitIgnoreSpec
-
-    for line in lines:
-        with suppress(ValueError):
-            GitIgnoreSpec.from_lines([line])
-            yield line
+    patterns: list[Any] = []
+    for line in text.splitlines():
+        with suppress(ValueError):  # git, too, leaves out patterns that cannot be read
+            patterns += GitIgnoreSpec.from_lines([line]).patterns
+    return ((folder, GitIgnoreSpec(patterns)),)

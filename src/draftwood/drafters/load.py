@@ -197,8 +197,7 @@ def _checked(drafter: Any, what: str) -> Drafter:
         inspect.signature(drafter.open).bind([0], None)
     except (TypeError, ValueError) as error:
         raise DrafterError(f"{what}: 'open' must take the arguments prompt and noise: {error}") from error
-    checked: Drafter = drafter
-    return checked
+    return drafter
 
 
 def _first_line(make: Callable[..., Drafter]) -> str:

@@ -74,14 +74,11 @@ def _parse(name: str) -> PeerName:
 
 
 def _options(name: str, given: Sequence[str], known: Mapping[str, int | None]) -> dict[str, int]:
-    chosen: dict[str, int] = {}
+    chosen = {key: default for key, default in known.items() if default is not None}
     for key, text in read_options(f"peer {name!r}", given, known).items():
         if not text.isdecimal() or int(text) < 1:
             raise UsageError(f"option {key!r} of peer {name!r} must be a whole number from 1, not {text!r}")
         chosen[key] = int(text)
-    for key, default in known.items():
-        if key not in chosen and default is None:
-            raise UsageError(f"peer {name!r} needs its option {key!r}: write {key}=4, for example")
-        if default is not None:
-            chosen.setdefault(key, default)
+    if missing := [key for key in known if key not in chosen]:
+        raise UsageError(f"peer {name!r} needs its option {missing[0]!r}: write {missing[0]}=4, for example")
     return chosen

@@ -22,6 +22,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,7 +35,6 @@ ALIGNMENT = 64
 
 _FIXED = struct.Struct("<8sIIQ16s16s")
 _DIGEST = 16
-_PIECE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,8 @@ class Header:
         with _opened(self.path) as file:
             fixed = file.read(_FIXED.size)
             file.seek(self.start)
-            digest, left = hashlib.blake2b(digest_size=_DIGEST), self.length
-            while left and (piece := file.read(min(left, _PIECE))):
-                digest.update(piece)
-                left -= len(piece)
-        if left or digest.digest() != self.checksum:
+            digest = hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=_DIGEST))
+        if digest.digest() != self.checksum:
             if len(fixed) == _FIXED.size and _FIXED.unpack(fixed)[4] != self.checksum:
                 raise FileFormatError(f"{self.path} was replaced since it was opened: open it again")
             raise _damaged(self.path)
@@ -233,7 +231,7 @@ def _digest(header: bytes) -> bytes:
     return hashed.digest()
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path) -> BufferedReader:
     try:
         return path.open("rb")
     except OSError as error:

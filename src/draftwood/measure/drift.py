@@ -8,6 +8,7 @@ and Sufficiency", 1951), and the perplexity of the text under each.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -150,7 +151,8 @@ def drift(
     reads = setup.target if other is None else _other_target(setup, other)
     with closing(_Reader(reads, request)) as reader:
         for _ in decode(setup.target, setup.drafters, setup.planner, recording, [request]):
-            for token, row in recording.take():  # between steps, when the target may be used for something else
+            while recording.decisions:  # between steps, when the target may be used for something else
+                token, row = recording.decisions.popleft()
                 plain, compared = (reader.row, row) if other is None else (row, reader.row)
                 result.add(token, plain, compared, same=reader.choice() == token)
                 reader.read(token)
@@ -171,20 +173,14 @@ class _RecordingRule:
 
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
-        self._decisions: list[tuple[int, Floats]] = []
+        self.decisions: deque[tuple[int, Floats]] = deque()  # (token, raw scores float32[vocab])
 
     def open(self, *request: Any, **settings: Any) -> RuleSession:
-        return _RecordingSession(self._rule.open(*request, **settings), self._decisions)
-
-    def take(self) -> list[tuple[int, Floats]]:
-        """Return (token, raw scores float32[vocab]) of each decision since the last call."""
-        taken = self._decisions.copy()
-        self._decisions.clear()
-        return taken
+        return _RecordingSession(self._rule.open(*request, **settings), self.decisions)
 
 
 class _RecordingSession:
-    def __init__(self, session: RuleSession, decisions: list[tuple[int, Floats]]) -> None:
+    def __init__(self, session: RuleSession, decisions: deque[tuple[int, Floats]]) -> None:
         self._session, self._decisions = session, decisions
 
     @property

@@ -40,9 +40,8 @@ def task_jobs(names: str, limit: int | None = None) -> list[Job]:
 
     jobs = []
     for prompt in (p for name in dict.fromkeys(names.split(",")) for p in prompts(name.strip(), limit)):
-        sampling = {"temperature": prompt.temperature, "top_p": prompt.top_p} if prompt.temperature else {}
-        known = {setting: value for setting, value in sampling.items() if value is not None}
-        jobs.append(Job(prompt.task, prompt.name, prompt.content, known))
+        sampling = {name: value for name in ("temperature", "top_p") if (value := getattr(prompt, name))}
+        jobs.append(Job(prompt.task, prompt.name, prompt.content, sampling))
     return jobs
 
 

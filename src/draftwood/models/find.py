@@ -12,7 +12,6 @@ from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, U
 from draftwood.models.catalogue import CATALOGUE, CatalogueModel
 from draftwood.models.manifest import fault
 
-CACHE_VARIABLE = "DRAFTWOOD_CACHE"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 State = Literal["installed", "missing", "broken"]
@@ -20,7 +19,7 @@ State = Literal["installed", "missing", "broken"]
 
 def cache_folder() -> Path:
     """Return draftwood's cache folder, which need not exist; ``DRAFTWOOD_CACHE`` in the environment moves it."""
-    if chosen := os.environ.get(CACHE_VARIABLE):
+    if chosen := os.environ.get("DRAFTWOOD_CACHE"):
         return _expand(chosen).absolute()
     import platformdirs
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,19 +26,14 @@ def download(wheels: Sequence[Wheel], folder: Path, tick: Callable[[int], None])
     for new in (wheel_folder, scratch):
         new.mkdir()
     arguments = ["--no-deps", "--only-binary=:all:", "--dest", str(wheel_folder)]
-    with log.open("wb") as output:
-        process = _start_pip([*arguments, *(wheel.requirement for wheel in wheels)], scratch, output.fileno())
+    arguments += [wheel.requirement for wheel in wheels]
+    with log.open("wb") as output, _start_pip(arguments, scratch, output.fileno()) as process:
         try:
-            while True:
-                try:
-                    process.wait(_POLL_SECONDS)
-                    break
-                except subprocess.TimeoutExpired:
-                    tick(_bytes_present(folder))
-        finally:
-            if process.poll() is None:  # Ctrl-C, or a progress callback that raises
-                process.kill()
-                process.wait()
+            while process.poll() is None:
+                time.sleep(_POLL_SECONDS)
+                tick(_bytes_present(folder))
+        finally:  # Ctrl-C, or a progress callback that raises; nothing where it has ended
+            process.kill()
     if process.returncode:
         raise FetchError(_explain(log.read_text(encoding="utf-8", errors="replace"), wheels))
     return [_found(wheel_folder, wheel) for wheel in wheels]

@@ -8,7 +8,7 @@ import json
 import logging
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import index
 from pathlib import Path
 from typing import Any, Self
@@ -42,7 +42,7 @@ class CostCurve:
             if context < 0 or not _is_cost(n, seconds):
                 place = f"a pass over {n} tokens at context {context}"
                 raise UsageError(f"{place} cannot take {seconds} s: measure it again")
-        self._contexts = list(self._points)
+        self.contexts = tuple(self._points)  # the measured context lengths, ascending
         self._widest = max(n for _, n, _ in self.points())
         # The values at every n are tabulated for each context, as they are looked up in every step: as an array
         # for `many`, as lists for `seconds`.
@@ -96,27 +96,11 @@ class CostCurve:
 
     def seconds(self, n: int, context: int = 0) -> float:
         """Return the seconds of a pass over ``n`` tokens (the root included) at this context length."""
-        right, share = self._between(context)
-        if not right:
-            return self._at(0, n)
-        low, high = self._at(right - 1, n), self._at(right, n)
-        found = low + (high - low) * share[0] / share[1]
-        return max(found, high) if share[0] > share[1] else found
+        return self._joined(self._at, max, n, context)
 
     def many(self, n: Sequence[int] | NDArray[Any], context: int = 0) -> NDArray[np.float64]:
         """Return what `seconds` gives for each of ``n``, float64[len(n)]."""
-        sizes = np.asarray(n)
-        right, share = self._between(context)
-        if not right:
-            return self._row(0, sizes)
-        low, high = self._row(right - 1, sizes), self._row(right, sizes)
-        found = low + (high - low) * share[0] / share[1]
-        return np.maximum(found, high) if share[0] > share[1] else found
-
-    @property
-    def contexts(self) -> tuple[int, ...]:
-        """The measured context lengths, ascending."""
-        return tuple(self._contexts)
+        return self._joined(self._row, np.maximum, np.asarray(n), context)
 
     def points(self) -> Iterator[tuple[int, int, float]]:
         """Yield what was measured: (context, n, seconds), ascending."""
@@ -132,15 +116,17 @@ class CostCurve:
     def __repr__(self) -> str:
         return f"CostCurve({self._points})"
 
-    def _between(self, context: int) -> tuple[int, tuple[int, int]]:
-        """Return the index of the measured context to the right (0: the first holds) and the share of the way to
-        it.
-        """
-        if context <= self._contexts[0] or len(self._contexts) == 1:
-            return 0, (0, 1)
-        right = min(bisect_right(self._contexts, context), len(self._contexts) - 1)
-        before, after = self._contexts[right - 1], self._contexts[right]
-        return right, (context - before, after - before)
+    def _joined(
+        self, at: Callable[[int, Any], Any], larger: Callable[[Any, Any], Any], n: Any, context: int
+    ) -> Any:
+        """Join what ``at`` gives for ``n`` at the measured contexts on both sides, by a straight line."""
+        if context <= self.contexts[0] or len(self.contexts) == 1:
+            return at(0, n)
+        right = min(bisect_right(self.contexts, context), len(self.contexts) - 1)
+        before, after = self.contexts[right - 1], self.contexts[right]
+        low, high = at(right - 1, n), at(right, n)
+        found = low + (high - low) * (context - before) / (after - before)
+        return larger(found, high) if context > after else found
 
     def _at(self, which: int, n: int) -> float:
         if n <= self._widest:

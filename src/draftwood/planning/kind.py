@@ -88,8 +88,7 @@ def kind_of(text: str) -> str:
 
 def _turns(text: str) -> list[tuple[str, str]]:
     """Return role and text of each turn; system messages are left out, as they are the same in all requests."""
-    found = list(_split(text[-3 * LOOKED_AT :]))
-    return [turn for turn in found if turn[0] != "system"]
+    return [turn for turn in _split(text[-3 * LOOKED_AT :]) if turn[0] != "system"]
 
 
 def _split(text: str) -> Iterator[tuple[str, str]]:

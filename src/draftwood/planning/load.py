@@ -24,20 +24,10 @@ from draftwood.spelling import arguments, scalar_parameters
 
 DEFAULT = "goodput"
 
-PLANNERS: Mapping[str, Callable[..., TreePlanner]] = {
-    "goodput": GoodputPlanner,
-    "fixed": FixedPlanner,
-    "threshold": ThresholdPlanner,
-    "off": OffPlanner,
-}
-POLICIES: Mapping[str, Callable[..., Policy]] = {
-    "backoff": Backoff,
-    "thermal": Thermal,
-    "battery": Battery,
-    "load": LoadLimit,
-    "deadline": Deadline,
-    "switching": SwitchingPolicy,
-}
+_PLANNERS = (GoodputPlanner, FixedPlanner, ThresholdPlanner, OffPlanner)
+PLANNERS: Mapping[str, Callable[..., TreePlanner]] = {planner.name: planner for planner in _PLANNERS}
+_POLICIES: tuple[Any, ...] = (Backoff, Thermal, Battery, LoadLimit, Deadline, SwitchingPolicy)
+POLICIES: Mapping[str, Callable[..., Policy]] = {policy.name: policy for policy in _POLICIES}
 
 Decode = Callable[[Sequence[int]], str]
 
@@ -69,8 +59,7 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
         else:
             base = (name, options)
     name, options = base or (DEFAULT, [])
-    planner: TreePlanner = _make("planner", name, PLANNERS[name], options, learned=learned, policies=policies)
-    return planner
+    return _make("planner", name, PLANNERS[name], options, learned=learned, policies=policies)
 
 
 def _is_planner(thing: Any) -> bool:

@@ -10,10 +10,8 @@ A name may ask for a variant: ``web-qa:one-sentence`` for short answers, ``chat@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from types import MappingProxyType
-from typing import NamedTuple
 
 from draftwood.errors import UsageError
 from draftwood.tasks import agent, code, grammar, prose, structured
@@ -24,33 +22,24 @@ from draftwood.tasks.variants import SAMPLED, in_one_sentence, parse, sampled
 __all__ = ["KINDS", "SAMPLED", "Prompt", "all_prompts", "looped_tail", "prompts", "sampled"]
 
 
-class _Kind(NamedTuple):
-    """How the prompts of a kind are made, and the sampling that they are meant for."""
+# Functions give iterators, so that a limit of two on code-edit reads two functions only.
+_BUILDERS: Mapping[str, Callable[[], Iterator[tuple[str, Content]]]] = {
+    "code-edit": code.code_edit,
+    "completion": code.completion,
+    "structured": structured.items,
+    "grammar": grammar.items,
+    "summary": prose.summary,
+    "web-qa": prose.web_qa,
+    "agent": agent.items,
+    "chat": prose.chat,
+    "creative": prose.creative,
+    "code-suite": code.code_suite,
+}
 
-    # An iterator, so that a limit of two on code-edit reads two functions only.
-    items: Callable[[], Iterator[tuple[str, Content]]]
-    temperature: float = 0.0
-    top_p: float | None = None
-
-
-_BUILDERS: MappingProxyType[str, _Kind] = MappingProxyType(
-    {
-        "code-edit": _Kind(code.code_edit),
-        "completion": _Kind(code.completion),
-        "structured": _Kind(structured.items),
-        "grammar": _Kind(grammar.items),
-        "summary": _Kind(prose.summary),
-        "web-qa": _Kind(prose.web_qa),
-        "agent": _Kind(agent.items),
-        "chat": _Kind(prose.chat),
-        "creative": _Kind(prose.creative, temperature=1.0, top_p=0.95),
-    }
-)
-
-KINDS: tuple[str, ...] = tuple(_BUILDERS)
+KINDS: tuple[str, ...] = tuple(kind for kind in _BUILDERS if kind != "code-suite")
 """The kinds of workloads, roughly from most to least copying."""
 
-_NAMED = MappingProxyType({**_BUILDERS, "code-suite": _Kind(code.code_suite)})
+_SAMPLING = {"creative": (1.0, 0.95)}  # temperature and top_p that a kind is meant for; others are greedy
 
 
 def prompts(kind: str, limit: int | None = None) -> list[Prompt]:
@@ -79,14 +68,14 @@ def prompts(kind: str, limit: int | None = None) -> list[Prompt]:
     >>> [(p.task, p.temperature) for p in prompts("chat:one-sentence@0.7", 1)]
     [('chat:one-sentence@0.7', 0.7)]
     """
-    variant = parse(kind, _NAMED)
+    variant = parse(kind, _BUILDERS)
     if limit is not None and limit < 0:
         raise UsageError(f"limit must be 0 or more, not {limit}; leave it out for all prompts")
-    items, temperature, top_p = _NAMED[variant.kind]
+    temperature, top_p = _SAMPLING.get(variant.kind, (0.0, None))
     if variant.temperature is not None:
         temperature, top_p = variant.temperature, None
     found = []
-    for name, content in islice(items(), limit):
+    for name, content in islice(_BUILDERS[variant.kind](), limit):
         messages, text = ((), content) if isinstance(content, str) else (content, None)
         if variant.one_sentence:
             messages = in_one_sentence(messages)

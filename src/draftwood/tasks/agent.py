@@ -7,26 +7,20 @@ next turn, which repeats paths, lines and commands of the session.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from draftwood.tasks import agent_output as output
 from draftwood.tasks._seeded import Draw
 from draftwood.tasks.agent_bugs import Bug, BuggyFile, bugs, load
-from draftwood.tasks.datafiles import table
+from draftwood.tasks.datafiles import sections, table
 from draftwood.tasks.prompt import Content, Message
+from draftwood.tasks.stdlib import patch
 
 _VIEW = 2300
 """How much of a file is shown at once, in characters."""
 
 
-class _Turn(NamedTuple):
-    """One step of the session."""
-
-    thought: str
-    command: str
-    shown: str
+_Turn = tuple[str, str, str]
+"""One step of the session: a thought, a command and what it shows."""
 
 
 def _view(file: BuggyFile, lines: list[str], style: int) -> tuple[str, str]:
@@ -44,17 +38,11 @@ def _view(file: BuggyFile, lines: list[str], style: int) -> tuple[str, str]:
     return f"{('', 'cat -n', 'nl -ba')[style]} {file.path} | sed -n '{first},{last}p'", numbered
 
 
-def _patch(file: BuggyFile) -> str:
-    name = file.path
-    found = difflib.unified_diff(file.wrong, file.right, f"a/{name}", f"b/{name}", lineterm="")
-    return "\n".join(found)
-
-
 def _edit(file: BuggyFile, style: int) -> tuple[str, str]:
     """Return a command that corrects the line, and its output."""
     wrong, right = (lines[file.changed - 1] for lines in (file.wrong, file.right))
     if style == 0:
-        return f"git apply <<'EOF'\n{_patch(file)}\nEOF", ""
+        return f"git apply <<'EOF'\n{patch(file.path, file.wrong, file.right)}\nEOF", ""
     if style == 1:
         old, new = f"<<<<<<< SEARCH\n{wrong}", f"=======\n{right}\n>>>>>>> REPLACE"
         return f"edit {file.path} <<'EOF'\n{old}\n{new}\nEOF", f"{file.path}: 1 replacement"
@@ -63,6 +51,55 @@ def _edit(file: BuggyFile, style: int) -> tuple[str, str]:
         f"lines[{file.changed - 1}] = {right!r}\npath.write_text('\\n'.join(lines) + '\\n')"
     )
     return f"python - <<'EOF'\n{script}\nEOF", ""
+
+
+def _survey(bug: Bug, draw: Draw) -> tuple[str, str]:
+    """Return a command for a first look around, and its output."""
+    style = draw.below(3)
+    if style == 0:
+        heads = [draw.pick(table("agent")["commits"]) for _ in range(4)]
+        heads.insert(1 + draw.below(3), f"{bug.module}: small clean-up")
+        return "git log --oneline -5", "\n".join(f"{draw.hexadecimal(7)} {head}" for head in heads)
+    if style == 1:
+        branch = f"fix-{bug.module.replace('.', '-')}"
+        return "git status --short --branch", f"## {branch}...origin/main\n?? notes-{branch}.txt"
+    names = sorted({*table("agent")["files"][: 7 + draw.below(6)], bug.module.partition(".")[0]})
+    return "ls lib tests", "\n".join(
+        ["lib:", *(f"{name}.py" for name in names), "", "tests:", *(f"test_{name}.py" for name in names)]
+    )
+
+
+def _test_name(bug: Bug) -> str:
+    """Return the name of the test that shows the mistake."""
+    return f"test_{bug.qualname.rpartition('.')[2].strip('_')}"
+
+
+def _test_lines(bug: Bug, runner: str) -> tuple[str, str]:
+    """Return the two lines of that test."""
+    if runner == "unittest":
+        return f"    def {_test_name(bug)}(self):", f"        self.assertEqual({bug.call}, {bug.expected})"
+    return f"def {_test_name(bug)}():", f"    assert {bug.call} == {bug.expected}"
+
+
+def _failed(bug: Bug, file: BuggyFile, test: str, begins: int, runner: str) -> str:
+    """Return what pytest or unittest prints about the mistake; ``begins`` is the line of the test in its file."""
+    number = 0
+    if bug.at:
+        number = max(n for n in range(file.first, file.last + 1) if bug.at in file.wrong[n - 1])
+    name = _test_name(bug)
+    return dict(sections("agent-output"))[f"{runner} {'raised' if bug.at else 'differs'}"].format(
+        bug=bug, file=file, test=test, module=test[:-3].replace("/", "."), line=begins + 1, name=name,
+        title=f" {name} ", function=bug.qualname.rpartition(".")[2], number=number,
+        text=file.wrong[number - 1].strip(), space=" ", rule="_ " * 40,
+    )  # fmt: skip
+
+
+def _passed(draw: Draw, runner: str) -> str:
+    """Return what pytest or unittest prints when all tests pass."""
+    if runner == "unittest":
+        return f"....\n{'-' * 70}\nRan 4 tests in 0.00{2 + draw.below(6)}s\n\nOK"
+    line = "....                                                                     [100%]"
+    return f"{line}\n4 passed in 0.0{3 + draw.below(6)}s"
 
 
 def _turns(bug: Bug, draw: Draw) -> list[_Turn]:
@@ -79,19 +116,20 @@ def _turns(bug: Bug, draw: Draw) -> list[_Turn]:
     begins = 18 + draw.below(40)
     numbers = [n for n, line in enumerate(file.wrong, 1) if name in line][:8]
     found = "\n".join(f"{n}:{file.wrong[n - 1]}" for n in numbers)
-    failed, passed = output.failed(bug, file, test, begins, runner), output.passed(draw, runner)
-    shown = output.test_lines(bug, runner)
+    failed, passed = _failed(bug, file, test, begins, runner), _passed(draw, runner)
+    shown = _test_lines(bug, runner)
+    changes = patch(file.path, file.wrong, file.right)
     body = f"{begins}:{shown[0]}\n{begins + 1}-{shown[1]}"
     return [
-        _Turn(draw.pick(said["survey"]), *output.survey(bug, draw)),
-        _Turn(draw.pick(said["locate"]), f"grep -n '{name}' {file.path}", found),
-        _Turn(draw.pick(said["read"]), *_view(file, file.wrong, viewer)),
-        _Turn(draw.pick(said["test"]), run, failed),
-        _Turn("What does this test expect?", f"grep -n -A 1 'def {output.test_name(bug)}' {test}", body),
-        _Turn(draw.pick(said["edit"]), *_edit(file, draw.below(3))),
-        _Turn(draw.pick(said["diff"]), "git diff", f"diff --git a/{file.path} b/{file.path}\n{_patch(file)}"),
-        _Turn(draw.pick(said["reread"]), *_view(file, file.right, viewer)),
-        _Turn(draw.pick(said["retest"]), run, passed),
+        (draw.pick(said["survey"]), *_survey(bug, draw)),
+        (draw.pick(said["locate"]), f"grep -n '{name}' {file.path}", found),
+        (draw.pick(said["read"]), *_view(file, file.wrong, viewer)),
+        (draw.pick(said["test"]), run, failed),
+        ("What does this test expect?", f"grep -n -A 1 'def {_test_name(bug)}' {test}", body),
+        (draw.pick(said["edit"]), *_edit(file, draw.below(3))),
+        (draw.pick(said["diff"]), "git diff", f"diff --git a/{file.path} b/{file.path}\n{changes}"),
+        (draw.pick(said["reread"]), *_view(file, file.right, viewer)),
+        (draw.pick(said["retest"]), run, passed),
     ]
 
 
@@ -101,10 +139,9 @@ def _messages(bug: Bug, turns: list[_Turn], request: str) -> tuple[Message, ...]
         {"role": "system", "content": table("agent")["system"]},
         {"role": "user", "content": f"{bug.report} It must be in {bug.module}. Please find the cause and fix it."},
     ]
-    for turn in turns:
-        shown = turn.shown or "(no output)"
-        made.append({"role": "assistant", "content": f"{turn.thought}\n\n```bash\n{turn.command}\n```"})
-        made.append({"role": "user", "content": f"```\n{shown}\n```"})
+    for thought, command, shown in turns:
+        made.append({"role": "assistant", "content": f"{thought}\n\n```bash\n{command}\n```"})
+        made.append({"role": "user", "content": f"```\n{shown or '(no output)'}\n```"})
     if request:
         made[-1] = {"role": "user", "content": f"{made[-1]['content']}\n\n{request}"}
     return tuple(made)
@@ -113,9 +150,9 @@ def _messages(bug: Bug, turns: list[_Turn], request: str) -> tuple[Message, ...]
 def _terminal(bug: Bug, turns: list[_Turn]) -> str:
     """Return the session as it stands in a terminal, ending where the next thought begins."""
     lines = [f"# Report: {bug.report}", f"# Find the cause in {bug.module} and fix it."]
-    for turn in turns:
-        lines += [f"# {turn.thought}", f"dev@pylib:~/pylib$ {turn.command}"]
-        lines += [turn.shown] if turn.shown else []
+    for thought, command, shown in turns:
+        lines += [f"# {thought}", f"dev@pylib:~/pylib$ {command}"]
+        lines += [shown] if shown else []
     return "\n".join([*lines, "#"])
 
 

@@ -85,9 +85,8 @@ def job_log(draw: Draw, count: int) -> list[str]:
     for _ in range(count):
         milliseconds += 3 + draw.below(1700)
         level, message = _pick(draw, "events")
-        moment = (
-            f"2024-05-12 03:0{milliseconds // 60000}:{milliseconds // 1000 % 60:02d},{milliseconds % 1000:03d}"
-        )
+        seconds, thousandths = divmod(milliseconds, 1000)
+        moment = f"2024-05-12 03:0{seconds // 60}:{seconds % 60:02d},{thousandths:03d}"
         told = message.format(n=12 + draw.below(900), m=2 + draw.below(4))
         lines.append(f"{moment} {level:<7} [{_pick(draw, 'jobs')}] {told}")
     return lines

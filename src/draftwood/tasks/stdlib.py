@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib
 import inspect
 import textwrap
@@ -47,6 +48,11 @@ def place(module: str, qualname: str) -> Place:
     except (ImportError, OSError, TypeError, SyntaxError, StopIteration) as error:
         raise _missing(module, qualname, error) from error
     return Place(text.splitlines(), node.lineno, node.end_lineno)
+
+
+def patch(path: str, before: list[str], after: list[str], context: int = 3) -> str:
+    """Return the difference of a file's lines, as git shows it, with so many lines around each change."""
+    return "\n".join(difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", lineterm="", n=context))
 
 
 def _missing(module: str, qualname: str, error: Exception) -> DraftwoodError:

@@ -7,10 +7,9 @@ change or another format.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -18,7 +17,7 @@ from draftwood.tasks import records
 from draftwood.tasks._seeded import Draw
 from draftwood.tasks.datafiles import table
 from draftwood.tasks.prompt import Content, asked
-from draftwood.tasks.stdlib import place, source
+from draftwood.tasks.stdlib import patch, place, source
 
 _Named = tuple[str, Content]
 _Frame = tuple[str, str]
@@ -68,11 +67,7 @@ def _logs(draw: Draw) -> Iterator[_Named]:
 def _diff(module: str, qualname: str, old: str, new: str, lines: int = 3) -> str:
     before = source(module, qualname)
     after = re.sub(rf"\b{old}\b", new, before)
-    path = f"{module.replace('.', '/')}.py"
-    found = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), f"a/{path}", f"b/{path}", lineterm="", n=lines
-    )
-    return "\n".join(found)
+    return patch(f"{module.replace('.', '/')}.py", before.splitlines(), after.splitlines(), lines)
 
 
 def _diffs(_: Draw) -> Iterator[_Named]:
@@ -119,16 +114,7 @@ def _traces(draw: Draw) -> Iterator[_Named]:
     yield _requested("trace-to-json", _trace([*_some("reports"), mean], errors["mean"]))
 
 
-# The names are the seeds of the draws.
-_GROUPS: dict[str, Callable[[Draw], Iterator[_Named]]] = {
-    "_json": _json,
-    "_logs": _logs,
-    "_diffs": _diffs,
-    "_traces": _traces,
-}
-
-
 def items() -> Iterator[_Named]:
     """Yield the prompts; the groups take turns, so that the first few hold something of each."""
-    groups = [group(Draw(seed)) for seed, group in _GROUPS.items()]
+    groups = [group(Draw(group.__name__)) for group in (_json, _logs, _diffs, _traces)]  # names are seeds
     yield from filter(None, chain.from_iterable(zip_longest(*groups)))

@@ -16,8 +16,6 @@ SAMPLED = (0.3, 0.7, 1.0)
 """Temperatures of the sampled variants: low, where drafting is said to stop paying, and high."""
 
 _SUFFIX = "one-sentence"
-_INSTRUCTION = "Answer in one sentence."
-_HOTTEST = 2.0
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ def parse(name: str, known: Iterable[str]) -> Variant:
             f"{kind} has no one-sentence variant: leave :{_SUFFIX} out, or take one of {', '.join(ONE_SENTENCE)}"
         )
     # float() would also take nan, inf, 1e0 and spaces, and records are found by the name.
-    if at and not (re.fullmatch(r"[0-9](\.[0-9]+)?", degrees) and float(degrees) <= _HOTTEST):
+    if at and not (re.fullmatch(r"[0-9](\.[0-9]+)?", degrees) and float(degrees) <= 2):
         raise UsageError(f"the temperature in {name!r} must be a number from 0 to 2, as in {head}@0.7")
     return Variant(kind, bool(colon), float(degrees) if at else None)
 
@@ -55,7 +53,7 @@ def parse(name: str, known: Iterable[str]) -> Variant:
 def in_one_sentence(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Return the messages with the instruction to answer in one sentence at the end of the last one."""
     last = messages[-1]
-    return (*messages[:-1], {**last, "content": f"{last['content']}\n\n{_INSTRUCTION}"})
+    return (*messages[:-1], {**last, "content": f"{last['content']}\n\nAnswer in one sentence."})
 
 
 def sampled(kind: str) -> tuple[str, ...]:

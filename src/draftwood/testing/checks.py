@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,8 @@ def _check_session(drafter: Drafter, vocab_size: int, prompt: Sequence[int]) -> 
 
     for nodes in (0, 1, 7):
         draft(session, nodes)
-    again = _twice(lambda: draft(session, 7))
+    again = draft(session, 7)
+    assert draft(session, 7) == again, "drafting twice without news proposes the same"
     if drafter.needs.prompt:
         watching = session.fork()
         _observe(watching, drafter, vocab_size, prompt, shift=1)
@@ -122,12 +123,6 @@ def _observe(session: Any, drafter: Drafter, vocab_size: int, prompt: Sequence[i
 
     for opened, _ in ToyTarget(vocab_size=vocab_size, order=2).open([list(prompt)], watch=[show]):
         opened.close()
-
-
-def _twice(draft: Callable[[], list[int]]) -> list[int]:
-    first, second = draft(), draft()
-    assert first == second, "drafting twice without news proposes the same"
-    return first
 
 
 def check_target(target: Target, *, prompt: Sequence[int] = (1, 2, 3), tolerance: float = 1e-4) -> None:

@@ -19,7 +19,7 @@ from draftwood.verify.sampling import choose
 
 @dataclass(frozen=True)
 class _Toy(BaseDrafter):
-    """A drafter whose sessions ask it what to propose after a text."""
+    """A drafter whose sessions ask it what to propose after a text; by default nothing."""
 
     name: ClassVar[str] = "toy"
 
@@ -27,7 +27,7 @@ class _Toy(BaseDrafter):
         return _ToyDraftSession(prompt, self, noise)
 
     def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
-        raise NotImplementedError
+        return TokenTree.empty()
 
 
 class _ToyDraftSession(TextSession):
@@ -36,7 +36,6 @@ class _ToyDraftSession(TextSession):
         self._drafter, self._noise = drafter, noise
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        del accept_rates
         return self._drafter.propose(self.text, nodes, lookahead_nodes, self._noise)
 
 
@@ -45,9 +44,6 @@ class EmptyDrafter(_Toy):
     """Never proposes anything."""
 
     name: ClassVar[str] = "empty"
-
-    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
-        return TokenTree.empty()
 
 
 @dataclass(frozen=True)
@@ -227,7 +223,6 @@ class _TopKSession(_ToyDraftSession):
         self._after: dict[int, list[int]] = {}
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        del lookahead_nodes, accept_rates
         known = self._after.get(int(self.text[-1]), [])[:nodes]
         return TokenTree.build(known, [-1] * len(known))
 
@@ -259,7 +254,6 @@ class _ModelSession(TextSession):
         super().__init__(prompt)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        del lookahead_nodes, accept_rates
         committed = len(self.text)
         tokens: list[int] = []
         # Read what the last step emitted, at least the last committed token.

@@ -121,7 +121,6 @@ class ToyTarget:
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[tuple[ToySession, NumpyScores]]:
-        del reserve
         sessions = [self._session() for _ in prompts]
         texts = list(zip(sessions, prompts, strict=True))
         return list(zip(sessions, self.extend(texts, watch), strict=True))

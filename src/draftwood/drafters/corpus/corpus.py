@@ -90,10 +90,14 @@ class Corpus:
 
     def match(self, context: Sequence[int] | NDArray[Any], most: int = 32) -> Match:
         """Find the longest suffix of ``context``, of at most ``most`` tokens, that occurs within a document."""
+        from draftwood.drafters.corpus.kernel import grow  # brings numba
+
         pattern = np.array(context[-most:] if most else (), dtype=np.int32)
-        found = [_longest(part, pattern, most) for part in self.parts]
-        length = max((best for best, _, _ in found), default=0)
-        intervals = tuple((low, high) if best == length and length else (0, 0) for best, low, high in found)
+        # The length and interval of each part's longest suffix are found by growing a tree without nodes.
+        arrays = [(part.tokens, part.suffixes) for part in self.parts]
+        found = [grow(pair, pattern, (most, 1, 1), _NO_RATES, _NO_NODES) for pair in arrays]
+        length = max((best for _, best, _, _ in found), default=0)
+        intervals = tuple((low, high) if best == length and length else (0, 0) for _, best, low, high in found)
         return Match(length, sum(high - low for low, high in intervals), intervals)
 
     def successors(self, match: Match, limit: int) -> tuple[Ints, Longs]:
@@ -171,11 +175,3 @@ class Corpus:
             raise IntegrityError("every document must begin after a border")
         if borders and borders[-1] != len(tokens) - 1:
             raise IntegrityError("a border must end the text")
-
-
-def _longest(part: Part, pattern: Ints, most: int) -> tuple[int, int, int]:
-    """Length and interval of the longest suffix, found by growing a tree without nodes."""
-    from draftwood.drafters.corpus.kernel import grow  # brings numba
-
-    _, length, low, high = grow((part.tokens, part.suffixes), pattern, (most, 1, 1), _NO_RATES, _NO_NODES)
-    return length, low, high

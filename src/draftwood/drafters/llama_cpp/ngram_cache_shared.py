@@ -54,14 +54,15 @@ class Shared:
     file need not exist if ``may_miss``. One session may write while others read.
     """
 
+    _static: NgramCounts  # both from `build` on
+    _dynamic: NgramCounts
+
     def __init__(
         self, static: Path | None, dynamic: Path | None, *, learn: bool, save: bool, may_miss: bool
     ) -> None:
         self._learn, self._save, self._path = learn, save, dynamic
         self._lock = threading.Lock()
         self._slots: list[Slot] = []
-        self._dynamic: NgramCounts | None = None
-        self._static: NgramCounts | None = None
         self.corpus: Corpus | None = None
         if static is not None and kind_of(static) == CORPUS:
             self.corpus, static = Corpus.open(static), None
@@ -79,25 +80,22 @@ class Shared:
     def build(self) -> None:
         """Build the levels from the files at the first call."""
         with self._lock:
-            if self._dynamic is not None:
-                return
-            self._static, dynamic = new_counts(), new_counts()
-            for counts, file in zip((self._static, dynamic), self._files, strict=True):
-                if file is not None:
-                    counts.add(file.records)
-            self._dynamic, self._files = dynamic, (None, None)
+            if self._files:
+                self._static, self._dynamic = new_counts(), new_counts()
+                for counts, file in zip((self._static, self._dynamic), self._files, strict=True):
+                    if file is not None:
+                        counts.add(file.records)
+                self._files = ()
 
     def levels(self, context: NgramCounts) -> Levels:
         """Return the shared levels together with this context."""
         from draftwood.drafters.llama_cpp.ngram_counts import Levels
 
-        assert self._dynamic is not None
-        assert self._static is not None
         return Levels(context, self._dynamic, self._static)
 
     def learn(self, text: NDArray[Any], start: int) -> None:
         """Learn the text of a session that closes, from ``start`` on; what comes before was learnt already."""
-        if not self._learn or len(text) <= start or self._dynamic is None:
+        if not self._learn or len(text) <= start:
             return
         with self._lock:
             self._dynamic.read(text[max(0, start - 4) : start], fresh=True, counted=False)
@@ -111,7 +109,6 @@ class Shared:
         if to is None:
             raise UsageError("ngram-cache: no file to write to: name one, or give dynamic=FILE")
         self.build()
-        assert self._dynamic is not None
         with self._lock:
             write_counts(to, self._dynamic.records(), format=self._format, tokenizer=self.tokenizer or tokenizer)
         return to

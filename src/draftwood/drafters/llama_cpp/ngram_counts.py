@@ -12,11 +12,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Ints
 from draftwood.drafters.llama_cpp import ngram_counts_kernel as trie
 from draftwood.drafters.llama_cpp.ngram_counts_kernel import COUNT, LONGEST, PARENT, TOKEN, USED
 from draftwood.errors import UsageError
-
-Ints = NDArray[np.int32]
 
 _ROWS = 256  # of the trie at first: 7 KiB
 
@@ -124,9 +123,7 @@ class Levels:
 
     context: NgramCounts  # of this text
     dynamic: NgramCounts = field(default_factory=NgramCounts)  # of texts before
-    static: NgramCounts = field(
-        default_factory=NgramCounts
-    )  # of a large corpus; its n-grams of two tokens are used
+    static: NgramCounts = field(default_factory=NgramCounts)  # of a large corpus; only n-grams of two tokens
 
     def propose(self, tail: Ints, n: int, *, faithful: bool = False) -> Ints:
         """Return up to ``n`` tokens that should follow the last ones of the text, ``tail`` int32[1 to 4].

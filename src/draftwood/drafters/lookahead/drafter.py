@@ -91,14 +91,8 @@ class LookaheadSession(TextSession):
     """One text, the window ahead of it, and the n-grams collected so far."""
 
     def __init__(self, drafter: LookaheadDrafter, prompt: Sequence[int]) -> None:
-        self.window = Window(
-            drafter.window,
-            drafter.ngram,
-            vocabulary=drafter.vocabulary,
-            forward_one=drafter.forward_one,
-            variant=drafter.variant,
-            seed=drafter.seed,
-        )
+        options = {name: getattr(drafter, name) for name in ("vocabulary", "forward_one", "variant", "seed")}
+        self.window = Window(drafter.window, drafter.ngram, **options)
         self.collected: Pool | Statistics
         if drafter.statistics:
             from draftwood.drafters.lookahead.statistics import Statistics  # imports numba, so only when needed

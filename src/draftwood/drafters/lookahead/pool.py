@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
-from draftwood.drafters.base import draft_tree, fixed_rates
+from draftwood.drafters.base import draft_tree, read_rates
 from draftwood.tree import TokenTree
 
 MOST = 1 << 15  # n-grams of one pool, some 250 bytes each; then those of the least recently used first token go
@@ -21,26 +21,7 @@ _DEPTHS, _RANKS = 4, 4
 CLASSES = 3 * _DEPTHS * _RANKS * 2
 """Evidence classes: where it was seen, depth, rank among its siblings (latest first), in one n-gram or more."""
 
-# fmt: off
-_THOUSANDTHS = (  # a line per place and depth; ranks, each in one n-gram and in several
-    382, 282, 142, 163, 111, 148, 31, 46,  # text, first token
-    683, 885, 214, 428, 234, 306, 82, 122,  # text, second
-    794, 950, 227, 498, 148, 355, 95, 142,  # text, third
-    901, 950, 435, 567, 270, 405, 108, 162,  # text, further
-    185, 317, 86, 141, 47, 154, 38, 18,  # window, first token
-    477, 606, 296, 252, 122, 216, 58, 86,  # window, second
-    662, 972, 265, 416, 198, 297, 79, 119,  # window, third
-    790, 950, 332, 498, 215, 355, 95, 142,  # window, further
-    417, 347, 187, 244, 178, 223, 44, 48,  # both, first token
-    612, 707, 440, 409, 260, 254, 74, 112,  # both, second
-    938, 885, 378, 567, 270, 405, 108, 162,  # both, third
-    983, 950, 399, 598, 285, 428, 114, 171,  # both, further
-)
-# fmt: on
-
-PRIOR = fixed_rates(np.array(_THOUSANDTHS) / 1000)
-"""Acceptance rates in 60 greedy answers of SmolLM2 (15 prompts of chat, web-qa and grammar, by four sets of
-options); classes with few cases are shrunk towards a product of factors for depth, rank and number."""
+PRIOR = read_rates(__file__)
 
 
 class Pool:

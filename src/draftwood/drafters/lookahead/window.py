@@ -73,14 +73,8 @@ class Window:
         return _parents(len(self.levels), len(self.levels[0]))
 
     def guesses(self, rows: Sequence[int], best: Sequence[int]) -> list[int]:
-        """Return the level that a pass adds.
-
-        Parameters
-        ----------
-        rows
-            Row of the pass of each node.
-        best
-            Best token of each row of the pass; row 0 is the root's.
+        """Return the level that a pass adds, from the row of each node in the pass and the ``best`` token of each
+        row; row 0 is the root's.
         """
         return [best[row] for row in [0, *rows][-len(self.levels[0]) :]]
 

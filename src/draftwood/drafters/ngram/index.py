@@ -8,13 +8,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Floats, Ints
 from draftwood.drafters.ngram.grow_kernel import advance, grow
 from draftwood.drafters.ngram.kernel import CLASSES, FREQUENT, HEAD, REACH, READ
 from draftwood.errors import UsageError
 from draftwood.index.accept_rates import for_kernel
-
-Ints = NDArray[np.int32]
-Floats = NDArray[np.float32]
 
 MOST_NODES = 1024  # most nodes of one tree
 
@@ -104,8 +102,7 @@ class NgramIndex:
 
     def _advance(self, cursor: Cursor | None, tail: Ints, known: int, own: bool) -> int:
         state, followed = (_NOWHERE, 0) if cursor is None else (cursor.state, FOLLOWED)
-        found: int = advance(self._lists, _NO_TOKENS, state, tail, known, own, followed)
-        return found
+        return advance(self._lists, _NO_TOKENS, state, tail, known, own, followed)
 
     def _make_room(self, more: int) -> None:
         length = len(self)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Ints
 from draftwood.index.compiling import inner
+from draftwood.index.hashing import mixed
 
 State = NDArray[np.int64]
 Texts = tuple[Ints, Ints, Ints, Ints]  # flat, heads, chain, and where each text starts
@@ -40,13 +41,6 @@ FIRM = 4  # tokens that a match must have for the anchor to move there ...
 NEAR_FIRM, NEAR = 2, 8  # ... fewer where the place is so near to the expected one
 FAR_FIRM = 6  # ... and more where it lies outside the window
 NEAREST = 3  # places in the window that are proposed
-
-
-@inner
-def hashed(key: np.uint64, token: np.uint64) -> np.uint64:
-    """Hash of an n-gram with one token more; of whole arrays too, where it is not compiled."""
-    key = (key ^ token) * np.uint64(0x9E3779B97F4A7C15)
-    return key ^ (key >> np.uint64(29))
 
 
 class Expected:
@@ -74,7 +68,7 @@ class Expected:
         ends = ends[(self.flat[ends - order + 1] >= 0) & (borders[ends] == borders[ends - order + 1])]
         keys = np.full(len(ends), order, dtype=np.uint64)
         for back in range(order - 1, -1, -1):
-            keys = hashed.py_func(keys, self.flat[ends - back].astype(np.uint64))
+            keys = mixed.py_func(keys, self.flat[ends - back])
         slots = (keys >> np.uint64(8)).astype(np.int64) & (self.heads.shape[1] - 1)
         by_slot = np.argsort(slots, kind="stable")
         ends, slots = ends[by_slot], slots[by_slot]
@@ -91,7 +85,7 @@ def _hash(flat: Ints, end: int, order: int) -> np.int64:
     for at in range(end - order + 1, end + 1):
         if flat[at] < 0:
             return np.int64(-1)
-        key = hashed(key, np.uint64(flat[at]))
+        key = mixed(key, flat[at])
     return np.int64(key >> np.uint64(8))
 
 

@@ -10,31 +10,14 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
-from draftwood.drafters.base import AnswerSession, BaseDrafter, checked_ids, draft_tree, fixed_rates
+from draftwood.drafters.base import AnswerSession, BaseDrafter, checked_ids, draft_tree, read_rates
 from draftwood.index.accept_rates import for_kernel
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
     from draftwood.drafters.prediction.alignment import Expected
 
-PRIOR = fixed_rates(
-    (
-        *(0.30,),  # the beginning of a text
-        *(0.55, 0.95),  # what replaced this part of the prediction before: once, more often
-        *(0.20, 0.05, 0.05, 0.03),  # as many tokens replaced as the answer gave: 1, 2, 3 or 4, 5 to 16
-        *(0.07, 0.02, 0.02),  # the answer's tokens were inserted: 1, 2, 3 and more
-        *(0.05, 0.05),  # one token more replaced than given, one fewer
-        *(0.55, 0.10, 0.75, 0.81, 0.91),  # best match nearby: 1 token (near, further), 2, 3, 4 or 5
-        *(0.08,),  # another match of 1 or 2 tokens
-        *(0.35, 0.05),  # what was replaced before, kept: once, more often
-        *(0.06,),  # by position alone after a short match
-        *(0.60, 0.75, 0.90, 0.95),  # match anywhere: 3 tokens, 4 or 5, 6 to 8, 9 and more
-        *(0.88, 0.92, 0.96, 0.97, 0.98),  # behind the cursor: up to 3 tokens, 4, 8, 16, 32 and more
-        *(0.15, 0.45),  # any match after the prediction was lost: up to 3 tokens, 4 and more
-    )
-)
-"""Acceptance rate per evidence class, measured on source code with random changes of lines (``--classes`` of
-``benchmarks/prediction_changes.py``), adjusted towards what SmolLM2 made of texts to edit or correct."""
+PRIOR = read_rates(__file__)
 
 
 @dataclass(frozen=True)

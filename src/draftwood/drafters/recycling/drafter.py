@@ -10,18 +10,8 @@ import numpy as np
 
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, read_rates
-from draftwood.drafters.recycling.evidence import (
-    BUCKETS,
-    CLASSES,
-    GREEDY,
-    LONGEST,
-    OFF_PATH,
-    ON_PATH,
-    PROMPT,
-    K,
-    Limits,
-)
-from draftwood.drafters.recycling.static import fill
+from draftwood.drafters.recycling.evidence import GREEDY, LONGEST, OFF_PATH, ON_PATH, PROMPT, K, Limits
+from draftwood.drafters.recycling.static import BY_RANK, fill
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
@@ -29,11 +19,7 @@ from draftwood.verify.noise import KeyedNoise
 if TYPE_CHECKING:
     from draftwood.drafters.recycling.table import RecycledTable
 
-
 PRIOR = read_rates(__file__)
-
-_BY_RANK = (1 - np.arange(CLASSES) // BUCKETS % K / K).astype(np.float32)
-"""Acceptance rates that fall with the rank, so that the tokens of a row keep their order."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +113,7 @@ class RecyclingSession(TextSession):
         def ranked(path: tuple[int, ...]) -> list[tuple[int, int]]:
             tail = np.array(path[-1:], dtype=np.int32) if path else last
             limits = Limits(length + len(path), depth=1, longest=1)
-            columns, _ = self._table.grow(tail, _BY_RANK, K, noise=self._noise, limits=limits)
+            columns, _ = self._table.grow(tail, BY_RANK, K, noise=self._noise, limits=limits)
             return list(zip(columns[0].tolist(), columns[2].tolist(), strict=True))
 
         tree = np.array(fill(ranked, nodes), dtype=np.int32).reshape(-1, 3).T.copy()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
+from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, K
+
 LEVELS = (
     "0 1 2 3 4 5 6 7",
     "00 01 02 03 04 05 06 07 10 11 12 13 20 21 22 30 31 40 50 60 70",
@@ -14,6 +18,9 @@ LEVELS = (
 )  # ranks on the path to each place, level by level, as published with the paper's code
 
 PLACES = tuple(" ".join(LEVELS).split())
+
+BY_RANK = (1 - np.arange(CLASSES) // BUCKETS % K / K).astype(np.float32)
+"""Acceptance rates that fall with the rank, so that the tokens of a row keep their order."""
 
 Ranked = Callable[[tuple[int, ...]], list[tuple[int, int]]]
 """``ranked(tokens on the path)`` -> (token, evidence) of what may follow, best first."""

@@ -10,13 +10,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Floats, Ints
 from draftwood.drafters.suffix.grow_kernel import CLASSES, grow
 from draftwood.drafters.suffix.kernel import LINK, TOKEN, append
 from draftwood.errors import UsageError
 from draftwood.index.accept_rates import for_kernel
-
-Ints = NDArray[np.int32]
-Floats = NDArray[np.float32]
 
 _ROWS = 1024  # of each array at first: 32 KiB
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Noise
 from draftwood.drafters.base import BaseDrafter, BaseSession, draft_tree, fixed_rates, read_rates
@@ -84,7 +82,9 @@ class SuffixSession(BaseSession):
         self._length = drafter.length or (16 if chain else 64)
         self._factor = drafter.factor if drafter.factor is not None else 1.0 if chain else math.inf
         if chain:
-            self._classes = _classes(self._length)
+            # Class of a node by how many tokens match before it; entry 0, of no match, is never read.
+            matches = np.arange(FLOORS[-1] + self._length)
+            self._classes = (np.searchsorted(FLOORS, matches, side="right") - 1).astype(np.int16)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         drafter = self._drafter
@@ -116,10 +116,3 @@ class SuffixSession(BaseSession):
 
     def close(self) -> None:
         self._automaton.truncate(0)
-
-
-@lru_cache(maxsize=8)
-def _classes(length: int) -> NDArray[np.int16]:
-    """Class of a node of a chain by how many tokens match before it; entry 0, of no match, is never read."""
-    matches = np.arange(FLOORS[-1] + length)
-    return (np.searchsorted(FLOORS, matches, side="right") - 1).astype(np.int16)

@@ -82,10 +82,8 @@ class _Server:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             start_new_session=True,  # a Ctrl-C is ours to answer
         )  # fmt: skip
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(told) + "\n")
-        self._process.stdin.flush()
+        print(json.dumps(told), file=self._process.stdin, flush=True)
         self._address = self._process.stdout.readline().strip()
         if not self._address:
             self.close()
@@ -94,11 +92,8 @@ class _Server:
 
     def close(self) -> None:
         """End the process."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        with self._process:  # closes its pipes and waits for it
+            self._process.kill()
 
     def post(self, route: str, request: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the answer, or the events of a stream, which are parsed after the last so as to slow no pass."""

@@ -113,7 +113,7 @@ class Pass:
 
     def store(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write this pass's keys and values [kv heads, rows, dim] in place; returns the layer's whole buffers."""
-        window = self.arena.window(layer)
+        window = self.arena.windows[layer]
         buffers = self.arena.buffers(layer, keys, values)
         if len(self.all_rows) == 1:
             (only,) = self.all_rows
@@ -170,7 +170,7 @@ class Pass:
     def through(self, scaling: float, layer: int, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """As `store` and `attend`: q [rows, heads, dim], k and v [rows, kv heads, dim] -> [rows, heads * dim]."""
         buffers = self.store(layer, keys.transpose(0, 1), values.transpose(0, 1))
-        window = self.arena.window(layer)
+        window = self.arena.windows[layer]
         return self.attend(query.transpose(0, 1), *buffers, window, scaling=scaling).flatten(1)
 
     def _fast(
@@ -265,7 +265,7 @@ def tree_attention(
     geometry = UNDER_WAY.get()
     width = others.get("sliding_window")
     factor: float = query.shape[-1] ** -0.5 if scaling is None else scaling
-    window = geometry.arena.window(module.layer_idx)  # type: ignore[arg-type]  # every cached attention has one
+    window = geometry.arena.windows[module.layer_idx]  # type: ignore[index]  # every cached attention has one
     if width is not None and width != window:
         raise UnsupportedModelError(f"a layer looks {width} tokens back and its configuration says {window}")
     out = geometry.attend(query[0], key, value, window, scaling=factor, softcap=softcap, sinks=sinks)

@@ -28,15 +28,6 @@ class Arena:
         """Bytes of all buffers."""
         return sum(t.nbytes for t in (*self.keys, *self.values) if t is not None)
 
-    @property
-    def is_made(self) -> bool:
-        """True once a pass has shown the shapes of all layers."""
-        return all(t is not None for t in self.keys)
-
-    def window(self, layer: int) -> int | None:
-        """Return the window of a layer, None for full attention."""
-        return self.windows[layer]
-
     def buffers(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return the two buffers of a layer; the first pass makes them, shaped after its keys and values."""
         key_buffer, value_buffer = self.keys[layer], self.values[layer]
@@ -96,7 +87,8 @@ class Arena:
         held = [*self.keys, *self.values]
         busy = len(self._free) < self.slots
         if not busy:  # given back before more is taken
-            self._clear()
+            self._free, self.slots, self.capacity = [], 0, 0
+            self.keys, self.values = [None] * len(self.windows), [None] * len(self.windows)
         rows = [capacity if w is None else min(capacity, w - 1 + self.chunk) for w in self.windows] * 2
         fresh: list[Tensor | None] = []
         for index, old in enumerate(held):
@@ -109,22 +101,16 @@ class Arena:
         self.slots, self.capacity, self.generation = slots, capacity, self.generation + 1
         self.keys, self.values = fresh[: len(self.windows)], fresh[len(self.windows) :]
 
-    def _clear(self) -> None:
-        self._free, self.slots, self.capacity = [], 0, 0
-        self.keys, self.values = [None] * len(self.windows), [None] * len(self.windows)
-
     def move_rows(self, slot: int, window: int | None, start: int, source: Sequence[int]) -> None:
         """In every layer of this window, copy the rows ``source`` to ``start ... start + len(source)``."""
         end = start + len(source)
         where: dict[torch.device, Tensor] = {}
-        for buffers in (self.keys, self.values):
-            for layer, width in enumerate(self.windows):
-                tensor = buffers[layer]
-                if width != window or tensor is None:
-                    continue
-                if tensor.device not in where:
-                    where[tensor.device] = torch.tensor(source, device=tensor.device)
-                tensor[slot, :, start:end] = tensor[slot].index_select(1, where[tensor.device])
+        for tensor, width in zip((*self.keys, *self.values), self.windows * 2, strict=True):
+            if width != window or tensor is None:
+                continue
+            if tensor.device not in where:
+                where[tensor.device] = torch.tensor(source, device=tensor.device)
+            tensor[slot, :, start:end] = tensor[slot].index_select(1, where[tensor.device])
 
     def copy_slot(self, source: int, target: int) -> None:
         """Copy everything of one slot into another."""

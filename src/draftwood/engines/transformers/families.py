@@ -47,16 +47,12 @@ def max_positions(config: Any) -> int:
         if isinstance(value := getattr(config, name, None), int) and value > 0
     ]
     limit = min(limits, default=_UNBOUNDED)
-    for rope in _ropes(config):
+    every = getattr(config, "rope_parameters", None) or {}
+    for rope in (every, *(value for value in every.values() if isinstance(value, dict))):
         if rope.get("rope_type") in ("dynamic", "longrope"):
             original = rope.get("original_max_position_embeddings") or limit
             limit = min(limit, int(original))
     return limit
-
-
-def _ropes(config: Any) -> list[dict[str, Any]]:
-    rope = getattr(config, "rope_parameters", None) or {}
-    return [rope, *(value for value in rope.values() if isinstance(value, dict))]
 
 
 def refuse_unsupported(model: Any) -> None:

@@ -157,7 +157,10 @@ def can_pack(layers: Sequence[nn.Linear], kept: Mapping[Content, Tensor] = Mappi
     """True if processor, number format and free memory allow packed copies of these layers' weights. With ``kept``
     copies free memory is not checked, as few copies are new."""
     kinds = {(layer.weight.device, layer.weight.dtype) for layer in layers}
-    return len(kinds) == 1 and _works(layers[0]) and (bool(kept) or _fits(layers))
+    if len(kinds) != 1 or not _works(layers[0]):
+        return False
+    # A second copy of the weights must leave at least as much memory free again.
+    return bool(kept) or 2 * sum(layer.weight.nbytes for layer in layers) <= _free_memory()
 
 
 @torch.no_grad()
@@ -175,11 +178,6 @@ def _works(linear: nn.Linear) -> bool:
         return False
     rounding = 1e-4 if weight.dtype == torch.float32 else 5e-2
     return bool((ours - theirs).abs().max() <= rounding * (1 + theirs.abs().max()))
-
-
-def _fits(layers: Sequence[nn.Linear]) -> bool:
-    """True if a second copy of the weights leaves at least as much memory free again."""
-    return 2 * sum(layer.weight.nbytes for layer in layers) <= _free_memory()
 
 
 def _free_memory() -> int:

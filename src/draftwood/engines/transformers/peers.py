@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
@@ -60,8 +60,10 @@ class TransformersPeer:
     def answer(self, ids: Sequence[int], limit: int, *, end_ids: frozenset[int], sampling: Sampling) -> PeerAnswer:
         model, settings = self._model, _settings_of(limit, end_ids, sampling)
         prompt = torch.tensor([list(ids)], device=model.device)
-        random = nullcontext() if sampling.greedy else _seeded(sampling.seed, model.device)
+        random = torch.random.fork_rng([model.device] if model.device.type == "cuda" else [])
         with quiet_transformers(), random, _kept(model), _counted(model) as drafts:
+            if not sampling.greedy:
+                torch.manual_seed(sampling.seed)
             model.generation_config = GenerationConfig(**settings)
             ours, mask = GenerationConfig(**settings, **self._settings), torch.ones_like(prompt)
             clock = Clock()
@@ -96,14 +98,6 @@ def _settings_of(limit: int, end_ids: frozenset[int], sampling: Sampling) -> dic
             "min_p": sampling.min_p,
         }
     return settings
-
-
-@contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Let torch's random numbers start from ``seed``, and put them back."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
 
 
 @contextmanager

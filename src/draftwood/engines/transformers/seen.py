@@ -80,16 +80,12 @@ def traits(model: nn.Module) -> bytes | None:
     code = [thing for module in modules for thing in (type(module), *module.__dict__.values())]
     if not all(str(it.__module__).startswith(_COMMON) for it in code if isinstance(it, type | FunctionType)):
         return None
-    digest = hashlib.sha256()
-    for module in modules:
-        held = [(name, _trait(value)) for name, value in module.__dict__.items() if name not in _UNREAD]
-        digest.update(repr((type(module), held)).encode())
-    for config in _configs(modules):
-        digest.update(repr([(name, _trait(value)) for name, value in config.__dict__.items()]).encode())
-    for names, only in _namespaces(modules):
-        for name, (_, it) in _functions(names, only).items():
-            digest.update(repr((name, _code_trait(it))).encode())
-    return digest.digest()
+    read = [{name: value for name, value in module.__dict__.items() if name not in _UNREAD} for module in modules]
+    held = [(type(module), _trait(names)) for module, names in zip(modules, read, strict=True)]
+    settings = [_trait(config.__dict__) for config in _configs(modules)]
+    functions = [_functions(names, only).items() for names, only in _namespaces(modules)]
+    does = [[(name, _code_trait(it)) for name, (_, it) in some] for some in functions]
+    return hashlib.sha256(repr((held, settings, does)).encode()).digest()
 
 
 def global_hooks() -> list[Any]:

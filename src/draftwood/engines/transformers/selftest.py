@@ -31,34 +31,28 @@ def agreeing(
     make: Callable[[], T], model: Any, *, brief: bool = False, one_thread: bool = False
 ) -> tuple[T | None, str]:
     """Make a target and try it; None, and the reason, where its scores are not the model's or it raises. ``brief``
-    and ``one_thread`` as in `agrees`; the target is made, and its weights packed, on all threads."""
+    compares only the last node's scores of each pass. With ``one_thread`` the trial runs on one, which changes
+    scores by less than rounding; the target is made, and its weights packed, on all threads."""
+    threads = torch.get_num_threads()
     try:
         target = make()
-        if agrees(target, model, brief=brief, one_thread=one_thread):
+        if one_thread:
+            torch.set_num_threads(1)
+        if _agrees(target, _Own(model, brief=brief)):
             return target, ""
         reason = "its scores differ"
     except Exception as error:  # whatever a model's code raises when it is run in a way it was not written for
         reason = f"{type(error).__name__}: {error}"
+    finally:
+        if one_thread:
+            torch.set_num_threads(threads)
     log.debug("a way to run %s fails: %s", type(model).__name__, reason)
     return None, reason
 
 
-def agrees(target: Target, model: Any, *, brief: bool = False, one_thread: bool = False) -> bool:
-    """Try a fresh target on a small text: read, score a tree (or a chain), keep one branch, score, cut, score.
-    ``brief`` compares only the last node's scores of each pass. ``one_thread`` changes them by less than
-    rounding."""
-    threads = torch.get_num_threads()
-    if not one_thread or threads == 1:
-        return _agrees(target, _Own(model, brief=brief))
-    torch.set_num_threads(1)
-    try:
-        return _agrees(target, _Own(model, brief=brief))
-    finally:
-        torch.set_num_threads(threads)
-
-
 def _agrees(target: Target, own: _Own) -> bool:
-    ids = _some_ids(target.capabilities.vocab_size)
+    """Try a fresh target on a small text: read, score a tree (or a chain), keep one branch, score, cut, score."""
+    ids: list[int] = np.random.default_rng(0).integers(0, target.capabilities.vocab_size, _SIZE).tolist()
     a, b, c, d, e = ids[_CONTEXT + 1 : _CONTEXT + 6]
     text, root = ids[:_CONTEXT], ids[_CONTEXT]
     if target.capabilities.rollback == "none":
@@ -142,8 +136,3 @@ class _Own:
             logits = self._model(input_ids=torch.tensor([key], device=self._device), use_cache=False).logits
             self._known[key] = logits[0, -1].float().cpu().numpy()
         return self._known[key]
-
-
-def _some_ids(vocab: int) -> list[int]:
-    """Token ids spread over the vocabulary, the same in every run."""
-    return [int(i) for i in np.random.default_rng(0).integers(0, vocab, _SIZE)]

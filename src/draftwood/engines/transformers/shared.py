@@ -7,10 +7,9 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock, RLock
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
@@ -34,17 +33,11 @@ Way = Callable[[], OurTarget]
 _MOST_PASSED = 1024  # kinds of models whose way is remembered; then the oldest is dropped
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
+class _Made(NamedTuple):
     """A target, and what its model was when it was made."""
 
     target: OurTarget
     seen: Seen
-
-    def is_current(self) -> bool:
-        """Whether the model is as it was."""
-        packing = self.target.packing
-        return self.seen.is_unchanged() and (packing is None or packing.is_current())
 
 
 _registry = Lock()  # guards `_locks`
@@ -139,25 +132,19 @@ def shared_target(model: Any) -> OurTarget:
     its weights were released."""
     with _lock_of(model):
         made = _made.get(model)
-        if made is not None and made.is_current():
+        packing = None if made is None else made.target.packing
+        if made is not None and made.seen.is_unchanged() and (packing is None or packing.is_current()):
             return made.target
         if model in _released:
             raise UsageError("this model was changed after its weights were released: load it again")
-        kept: Mapping[Content, Tensor] = {}
-        if made is not None and made.target.packing is not None:
-            kept = made.target.packing.current()
-        made = None  # frees outdated packed copies before new ones are made
+        kept = {} if packing is None else packing.current()
+        made = packing = None  # frees outdated packed copies before new ones are made
         _made.pop(model, None)
         seen = Seen(model)
         target = open_target(model, kept)
         _targets.add(target)
         _made[model] = _Made(target, seen)
         return target
-
-
-def _refuse_released(model: Any) -> None:
-    if any(weight.numel() == 0 for weight in model.parameters()):
-        raise UsageError("this model is a copy of a model that was released, or shares its modules: load it again")
 
 
 def contents(model: Any, target: OurTarget) -> tuple[int, ...]:
@@ -182,31 +169,28 @@ def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> Our
     """Make a target of the first of `ways` that passes the self-test, and remember it by `trial_key`: a way that
     this process tried needs no trial, one that an earlier process found only a brief one."""
     refuse_unsupported(model)
-    _refuse_released(model)
+    if any(weight.numel() == 0 for weight in model.parameters()):
+        raise UsageError("this model is a copy of a model that was released, or shares its modules: load it again")
     found = ways(model, kept or {})
     key = trial_key(model, packed=packs(model))
     if key in _passed:
         with suppress(Exception):  # short of memory, say: then another way may do
             return found[_passed[key]]()
     one_thread = _one_thread_is_better()
+    order = [(index, False) for index in range(len(found))]
     before = None if key is None else trials.remembered(key)
-    if key is not None and before is not None and before < len(found):
-        target, _ = agreeing(found[before], model, brief=True, one_thread=one_thread)
-        if target is not None:
-            _remember(key, before)
-            return target
-    reasons = []
-    for index, make in enumerate(found):
-        target, reason = agreeing(make, model, one_thread=one_thread)
+    if before is not None and before < len(found):
+        order.insert(0, (before, True))
+    reason = ""
+    for index, brief in order:
+        target, reason = agreeing(found[index], model, brief=brief, one_thread=one_thread)
         if target is not None:
             if key is not None:
-                _remember(key, index)
-                trials.remember(key, index)
+                _remember(key, index, in_file=not brief)
             return target
-        reasons.append(reason)
     raise UnsupportedModelError(
         f"no way that we know to run {type(model).__name__} behind a cache gives its own scores, so drafts "
-        f"cannot be checked (the last: {reasons[-1]}): use model.generate"
+        f"cannot be checked (the last: {reason}): use model.generate"
     )
 
 
@@ -222,10 +206,12 @@ def ways(model: Any, kept: Mapping[Content, Tensor]) -> list[Way]:
     return found
 
 
-def _remember(key: str, way: int) -> None:
+def _remember(key: str, way: int, *, in_file: bool) -> None:
     if len(_passed) >= _MOST_PASSED:
         del _passed[next(iter(_passed))]
     _passed[key] = way
+    if in_file:
+        trials.remember(key, way)
 
 
 def _one_thread_is_better() -> bool:

@@ -40,7 +40,7 @@ class StaticPasses:
     def run(self, pass_rows: PassRows, tokens: Tensor) -> Tensor | None:
         """Return the logits [rows, vocab] of a pass over one text, or None where no graph can run it."""
         rows = pass_rows.rows
-        if not self._works or rows > WIDTHS[-1] or not self._arena.is_made:
+        if not self._works or rows > WIDTHS[-1] or any(buffer is None for buffer in self._arena.keys):
             return None  # the first pass of all makes the buffers
         width = next(w for w in WIDTHS if w >= rows)
         if any(offset + width > self._arena.rows_of(window) for window, offset in pass_rows.offsets.items()):
@@ -108,7 +108,7 @@ class StaticPass:
 
     def _through(self, scaling: float, layer: int, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Store and attend over the whole slot; shapes as in `Pass.through`."""
-        window = self._arena.window(layer)
+        window = self._arena.windows[layer]
         places, mask = self._places[window], self._masks[window]
         held = []
         for buffer, fresh in zip(self._arena.buffers(layer, keys, values), (keys, values), strict=True):

@@ -21,19 +21,16 @@ def differences(records: Records, target: Target | None, dtype: str) -> Iterator
     by_prompt = grouped_by(records.answers, lambda a: (a.task, a.name))
     seen: set[tuple[str, str, str, tuple[int, ...]]] = set()
     for answer in records.answers:
-        truth = _truth(by_prompt[answer.task, answer.name], answer)
+        same, arms = by_prompt[answer.task, answer.name], PLAIN.get(answer.engine, ())
+        # Plain decoding's answer to the same prompt; None for a sampled text of another engine.
+        plain = (other for arm in arms for other in same if other.arm == arm)
+        truth = next(filter(answer.comparable, plain), None)
         key = (answer.task, answer.name, answer.arm, tuple(answer.output_ids))
         if truth is None or truth.output_ids == answer.output_ids or key in seen:
             continue
         seen.add(key)
         if answer.id not in known:
             yield _record(answer, truth, target if answer.engine != "llama.cpp" else None, dtype)
-
-
-def _truth(same: list[Answer], answer: Answer) -> Answer | None:
-    """Return plain decoding's answer to the same prompt; None for a sampled text of another engine."""
-    plain = (other for arm in PLAIN.get(answer.engine, ()) for other in same if other.arm == arm)
-    return next(filter(answer.comparable, plain), None)
 
 
 def _record(answer: Answer, truth: Answer, target: Target | None, dtype: str) -> dict[str, Any]:

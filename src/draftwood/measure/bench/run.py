@@ -13,8 +13,7 @@ from draftwood.api.setup import Setup
 from draftwood.decoding.request import Request
 from draftwood.measure.bench.arms import Arm
 from draftwood.measure.prompt_files import Job
-from draftwood.measure.records.records import Answer, sampling_said
-from draftwood.measure.records.texts import token_texts
+from draftwood.measure.records.records import Answer, sampling_said, token_texts
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.sensors import Sensors
 from draftwood.tree import TokenTree

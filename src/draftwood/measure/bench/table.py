@@ -52,6 +52,9 @@ def _row(task: str, arm: str, replayed: bool, arms: Groups) -> dict[str, Any]:
     first = list({a.name: a for a in reversed(answers)}.values())
     decode = sum(_medians(answers, _whole).values())
     tpot = [(a.decode_s or 0.0) / generated(a) for a in answers if a.decode_s and generated(a)]
+    metered = [a for a in answers if a.joules is not None]
+    powered = sum(len(a.output_ids) for a in metered)  # tokens whose energy is known
+    shares = [a.cpu_share for a in answers if a.cpu_share is not None]
     gap = [g for a in answers for g in gaps(a)]
     return {
         "task": task,
@@ -69,8 +72,8 @@ def _row(task: str, arm: str, replayed: bool, arms: Groups) -> dict[str, Any]:
         "ttft": median(a.prefill_s or 0.0 for a in answers),
         "tpot": median(tpot) if tpot else None,
         "p95_itl": float(np.quantile(gap, 0.95)) if gap else None,
-        "cpu_share": _mean(a.cpu_share for a in answers),
-        "joules_per_token": _joules_per_token(answers),
+        "cpu_share": statistics.fmean(shares) if shares else None,
+        "joules_per_token": sum(a.joules or 0.0 for a in metered) / powered if powered else None,
         "celsius": max((a.celsius for a in answers if a.celsius is not None), default=None),
     }
 
@@ -78,10 +81,12 @@ def _row(task: str, arm: str, replayed: bool, arms: Groups) -> dict[str, Any]:
 def _rates(answers: Sequence[Answer]) -> dict[str, Any]:
     """Rates over the steps; a peer without steps has at most an acceptance rate."""
     found, unlooped = rates(answers), rates(answers, unlooped=True)
+    drafted = sum(a.drafted or 0 for a in answers)
+    told = sum(a.accepted or 0 for a in answers) / drafted if drafted else None  # by a peer
     names = ("drafted_step_acceptance_length", "draft_coverage", "accepted_per_cycle", "three_accepted", "seconds")
     return {
         **{name: getattr(found, name) if found.passes else None for name in names},
-        "acceptance_rate": found.acceptance_rate if found.passes else _peer_rate(answers),
+        "acceptance_rate": found.acceptance_rate if found.passes else told,
         "accepted_per_cycle_unlooped": unlooped.accepted_per_cycle if found.passes else None,
         "acceptance_by_position": list(found.acceptance_by_position),
         "failed": sum(any(source.failed for step in a.steps for source in step.by_source) for a in answers),
@@ -175,19 +180,3 @@ def _identical(answers: list[Answer], plains: list[list[Answer]]) -> bool | None
     truth = {a.name: a.output_ids for plain in reversed(plains) for a in reversed(plain)}
     compared = [a for a in answers if a.name in truth]
     return all(a.output_ids == truth[a.name] for a in compared) if compared else None
-
-
-def _peer_rate(answers: Sequence[Answer]) -> float | None:
-    drafted = sum(a.drafted or 0 for a in answers)
-    return sum(a.accepted or 0 for a in answers) / drafted if drafted else None
-
-
-def _joules_per_token(answers: Sequence[Answer]) -> float | None:
-    known = [a for a in answers if a.joules is not None]
-    tokens = sum(len(a.output_ids) for a in known)
-    return sum(a.joules or 0.0 for a in known) / tokens if tokens else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return sum(known) / len(known) if known else None

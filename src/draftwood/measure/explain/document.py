@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from draftwood.measure.explain.account import Account, Tree, accounts
@@ -29,7 +30,7 @@ def arm(answers: Sequence[Answer]) -> dict[str, Any]:
         "planner": answers[0].planner,
         "answers": [{"answer": a.id, "task": a.task, "name": a.name} for a in answers],
         "words": list(sentences(summary)),
-        "summary": summary.to_json(),
+        "summary": asdict(summary),
         "cost": costs(every),
         "accept_rates": [
             {"source": _name(names, source), "evidence": evidence, **found.to_json()}
@@ -51,9 +52,7 @@ def steps_of(answer: Answer) -> Iterator[dict[str, Any]]:
             "text": "".join(answer.pieces[at:end]) if answer.pieces else None,
             "asked": account.asked,
             "candidates": account.plan.get("candidates"),
-            "drafted": step.drafted,
-            "lookahead_scored": step.lookahead_scored,
-            "accepted": step.accepted,
+            **{name: getattr(step, name) for name in ("drafted", "lookahead_scored", "accepted")},
             "expected_tokens": expected.tokens if expected else None,
             "expected_ms": expected.ms if expected else None,
             "ms": account.ms,

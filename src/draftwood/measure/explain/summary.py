@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from draftwood.measure.explain.account import Account
 from draftwood.measure.explain.why import Reason, reason
@@ -113,10 +112,6 @@ class Summary:
             notes=accounts[-1].notes if accounts else (),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary."""
-        return asdict(self)
-
 
 def _share(some: Sequence[Account]) -> Share:
     return Share(len(some), sum(len(a.step.emitted) for a in some))
@@ -136,14 +131,10 @@ def _forecast(accounts: Sequence[Account]) -> Forecast | None:
     tokens, came = sum(e.tokens for _, e, _ in pairs), sum(len(a.step.emitted) for a, _, _ in pairs)
     plain = sum(p.ms for _, _, p in pairs) / len(pairs)
     return Forecast(
-        passes=len(pairs),
-        tokens=tokens,
-        came=came,
-        ms=median(e.ms for _, e, _ in pairs),
-        took=median(a.ms for a, _, _ in pairs),
-        speedup=tokens * plain / sum(e.ms for _, e, _ in pairs),
-        made=came * plain / took,
-    )
+        passes=len(pairs), tokens=tokens, came=came,
+        ms=median(e.ms for _, e, _ in pairs), took=median(a.ms for a, _, _ in pairs),
+        speedup=tokens * plain / sum(e.ms for _, e, _ in pairs), made=came * plain / took,
+    )  # fmt: skip
 
 
 def _holds(accounts: Sequence[Account]) -> Iterable[Hold]:

@@ -27,7 +27,8 @@ def bytes_per_second(model: Any, threads: int) -> float | None:
     best = 0.0
     parts = np.array_split(buffer, max(1, threads))
     with ThreadPoolExecutor(len(parts)) as pool:
-        for read in (np.max, np.sum, _dot):  # which is fastest depends on the processor and the build of numpy
+        # Which is fastest depends on the processor and the build of numpy.
+        for read in (np.max, np.sum, lambda part: np.dot(part, part)):
             for _ in range(_READS):
                 started = perf_counter()
                 list(pool.map(read, parts))
@@ -53,7 +54,3 @@ def _free() -> int:
     except ImportError:
         return 4 * BUFFER
     return int(psutil.virtual_memory().available)
-
-
-def _dot(part: Any) -> Any:
-    return np.dot(part, part)

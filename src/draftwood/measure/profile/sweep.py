@@ -52,12 +52,9 @@ class Sweep:
 
 
 def profile(
-    target: Target,
-    *,
-    into: Profile | None = None,
-    on_progress: Progress = lambda _what, _share: None,
-    **asked: Any,
-) -> Profile:
+    target: Target, *, into: Profile | None = None,
+    on_progress: Progress = lambda _what, _share: None, **asked: Any,
+) -> Profile:  # fmt: skip
     """Measure what passes cost on random tokens, by the settings of `Sweep`. ``into`` is filled round by round, so
     that an interrupt loses only the unfinished one. Raises `UsageError` if nothing can be measured."""
     sweep = Sweep(**asked)

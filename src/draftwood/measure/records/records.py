@@ -13,11 +13,13 @@ A profile is such a file too, with records of its own (``pass``, ``prefill``, ..
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from draftwood.api.prompts import decoder
+from draftwood.api.text import TextBuilder
 from draftwood.contracts import Sampling
 from draftwood.decoding.request import Emission
 from draftwood.errors import RecordError, UsageError
@@ -142,6 +144,15 @@ def sampling_said(sampling: Sampling) -> dict[str, Any]:
     return {name: value for name, value in dataclasses.asdict(sampling).items() if value != defaults[name]}
 
 
+def token_texts(ids: Sequence[int], tokenizer: Any) -> list[str]:
+    """Return the text of each token, as `Answer.pieces` keeps it to be shown without the tokenizer."""
+    builder = TextBuilder(decoder(tokenizer))
+    texts = ["".join(piece.text for piece in builder.push(token, "")) for token in ids]
+    if texts:
+        texts[-1] += "".join(piece.text for piece in builder.finish(""))
+    return texts
+
+
 def header(verb: str, settings: Mapping[str, Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Return the first line of a records file; to resume a run its ``settings`` must be the same."""
     facts = {"settings": dict(settings), "provenance": dict(provenance)}
@@ -152,47 +163,52 @@ def read_records(path: Path) -> Records:
     """Read a records file, ``.jsonl`` or ``.jsonl.zst``; what was cut off at the very end is left out, with a
     warning in the log. Raises `RecordError` for a broken line, no header, another version's format, or an answer
     whose steps do not follow it, and `UsageError` if the file cannot be opened."""
-    reader = _Reader(path)
-    for number, record in read_lines(path, reader.torn):
+    reader = _Reader()
+    torn: list[tuple[Path, str]] = []
+    for number, record in read_lines(path, lambda *place: torn.append(place)):
         try:
             reader.take(record)
         except (RecordError, UsageError, TypeError, KeyError) as error:
             raise RecordError(f"{path}, line {number}: {error}") from error
-    return reader.finish()
+    found = reader.records
+    if not found.header:
+        raise RecordError(f"{path} is empty: give a file that draftwood wrote with -o")
+    if reader.missing:
+        unfinished = found.answers.pop()
+        warn_of_torn(path, f"{unfinished.task} {unfinished.name}, {unfinished.arm}")
+    elif torn:
+        warn_of_torn(*torn[0])
+    found.torn = bool(torn or reader.missing)
+    return found
 
 
 class _Reader:
-    """Collects the records of a file; an answer counts once all its steps were read."""
+    """Collects the records of a file."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._records: Records | None = None
-        self._open: Answer | None = None
-        self._missing = 0
-        self._torn = False
+    def __init__(self) -> None:
+        self.records = Records({})
+        self.missing = 0  # steps of the last answer that are still to be read
         self._prompts: dict[tuple[str, str], Answer] = {}
 
     def take(self, record: dict[str, Any]) -> None:
-        kind = record.get("row")
-        if self._records is None:
-            self._records = Records(_checked_header(record))
+        kind, answers = record.get("row"), self.records.answers
+        if not self.records.header:
+            self.records.header = _checked_header(record)
         elif kind == "step":
-            if self._open is None or record.get("answer") != self._open.id:
+            if not self.missing or record.get("answer") != answers[-1].id:
                 raise RecordError("a step without its answer")
             fields = {name: value for name, value in record.items() if name not in ("row", "answer")}
-            self._open.steps.append(Step.from_json(fields))
-            self._missing -= 1
-        elif self._missing:
-            raise RecordError(f"{self._missing} steps of the answer before are missing")
+            answers[-1].steps.append(Step.from_json(fields))
+            self.missing -= 1
+        elif self.missing:
+            raise RecordError(f"{self.missing} steps of the answer before are missing")
         elif kind == "answer":
-            self._open, self._missing = self._answer(record), int(record.get("n_steps", 0))
+            answers.append(self._answer(record))
+            self.missing = int(record.get("n_steps", 0))
         elif isinstance(kind, str):
-            self._records.others.append(record)
+            self.records.others.append(record)
         else:
             raise RecordError("a line that does not say what 'row' it is")
-        if self._open is not None and not self._missing:
-            self._records.answers.append(self._open)
-            self._open = None
 
     def _answer(self, record: Mapping[str, Any]) -> Answer:
         answer = Answer.read(record)
@@ -201,19 +217,6 @@ class _Reader:
             if not getattr(answer, name):
                 setattr(answer, name, getattr(first, name))
         return answer
-
-    def torn(self, path: Path, where: str) -> None:
-        self._torn = True
-        if self._open is None:  # else `finish` warns of the whole answer
-            warn_of_torn(path, where)
-
-    def finish(self) -> Records:
-        if self._records is None:
-            raise RecordError(f"{self._path} is empty: give a file that draftwood wrote with -o")
-        if self._open is not None:
-            warn_of_torn(self._path, f"{self._open.task} {self._open.name}, {self._open.arm}")
-        self._records.torn = self._torn or self._open is not None
-        return self._records
 
 
 def _checked_header(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,10 +56,8 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
         if kind in (None, "trace", "answer"):
             trace = _trace(path, number, line, tokenizer)
             if (worst := max(max(trace.prompt_ids), max(trace.output_ids))) >= known:
-                what = (
-                    f"id {worst} is outside the vocabulary of {known} tokens: give the tokenizer it was made with"
-                )
-                raise VocabularyError(f"{path}, line {number}: {what}")
+                what = f"id {worst} is outside the vocabulary of {known} tokens"
+                raise VocabularyError(f"{path}, line {number}: {what}: give the tokenizer it was made with")
             traces[trace.task, trace.name if kind == "answer" else f"{trace.name}\n{number}"] = trace
     if not traces:
         raise RecordError(f"{path} holds no recorded answer: give a trace, or records that draftwood wrote")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -39,6 +38,7 @@ class RecordsWriter:
             else:
                 self._file = Appender(path)
                 self._file.write([header])
+            held.callback(self._file.close)
             self._held = held.pop_all()
 
     def _resume(self, path: Path, header: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ class RecordsWriter:
             self._sitting = {"row": "resumed", "provenance": header["provenance"]}
         lines = [line for answer in self.records.answers for line in self._lines(answer)]
         # In a compressed file a torn piece may go unnoticed, and what follows it could not be read.
-        if self.records.torn or compressed(path) or not _ends_a_line(path):
+        if self.records.torn or compressed(path) or not path.read_bytes().endswith(b"\n"):
             write_whole(path, [self.records.header, *lines, *self.records.others])
 
     def refuse_another_prompt(self, task: str, name: str, ids: Sequence[int]) -> None:
@@ -86,15 +86,7 @@ class RecordsWriter:
 
     def close(self) -> None:
         """Close and unlock the file."""
-        if self._file is not None:
-            self._file.close()
         self._held.close()
-
-
-def _ends_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read() == b"\n"
 
 
 _SAME_MACHINE = ("draftwood", "commit", "packages", "processor", "instructions")

@@ -126,15 +126,14 @@ def costs(profile: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def trends(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Return tokens per second over minutes of a ``sustained`` run; None without one."""
-    lines: list[Line] = [
-        (row["drafter"], [(w["at_s"], *[w["tokens_per_second"]] * 3) for w in row["windows"]])
-        for row in rows
-        if row.get("windows")
-    ]
-    if not lines:
+    timed = [row for row in rows if row.get("windows")]
+    if not timed:
         return None
+    lines: list[Line] = [
+        (row["drafter"], [(w["at_s"], *[w["tokens_per_second"]] * 3) for w in row["windows"]]) for row in timed
+    ]
     end = max(point[0] for _, points in lines for point in points)
-    kept = [row for row in rows if row.get("windows") and row.get("kept") is not None]
+    kept = [row for row in timed if row.get("kept") is not None]
     return _chart(lines, [t for t in _round_steps(end) if t <= end], float) | {"kept": kept}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from draftwood.measure.probe import ProbeCounts
-from draftwood.measure.records.records import Answer
+from draftwood.measure.records.records import Answer, grouped_by
 from draftwood.measure.report.material import Material
 from draftwood.measure.report.standings import PLAIN_ARMS, Standings
 from draftwood.measure.report.steps import Pieces
@@ -34,8 +34,7 @@ def _difference(row: Mapping[str, Any], by_id: Mapping[int, Answer], pieces: Pie
     return {
         "answer": answer,
         "index": i,
-        "margin": row.get("margin"),
-        "near_tie": row.get("near_tie"),
+        **{name: row.get(name) for name in ("margin", "near_tie")},
         "before": pieces.joined(answer.output_ids[max(0, i - _BEFORE) : i]),
         "ours": ours,
         "theirs": theirs,
@@ -54,8 +53,7 @@ def looped(standings: Standings) -> dict[str, Any] | None:
 
 def by_task(answers: list[Answer]) -> dict[str, ProbeCounts]:
     """Return the counts of a probe per task."""
-    tasks = dict.fromkeys(a.task for a in answers)
-    return {task: ProbeCounts.of(a for a in answers if a.task == task) for task in tasks}
+    return {task: ProbeCounts.of(some) for task, some in grouped_by(answers, lambda a: a.task).items()}
 
 
 def probed(answers: list[Answer]) -> dict[str, Any] | None:

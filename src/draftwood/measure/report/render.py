@@ -26,13 +26,9 @@ def render(values: dict[str, Any]) -> str:
         return value if isinstance(value, Markup) else clean(str(value))
 
     environment = Environment(
-        autoescape=True,
-        finalize=shown,
-        loader=FunctionLoader(lambda name: _read(f"templates/{name}")),
-        lstrip_blocks=True,
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
+        autoescape=True, finalize=shown, loader=FunctionLoader(lambda name: _read(f"templates/{name}")),
+        lstrip_blocks=True, trim_blocks=True, undefined=StrictUndefined,
+    )  # fmt: skip
     environment.filters.update(count=count, number=number, percent=percent, place=place)
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     script = _read("page.js")

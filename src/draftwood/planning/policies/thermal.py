@@ -46,7 +46,9 @@ class Thermal:
         self._since: float | None = None  # when the limit began
 
     def limit(self, state: State, rows: int, nodes: int) -> Limit:  # noqa: ARG002
-        return Limit(None if self._since is None else self.nodes, why=self._why())
+        degrees = self._degrees
+        why = f"{degrees:.1f} °C" if degrees is not None else self._sensor.why("temperature sensor")
+        return Limit(None if self._since is None else self.nodes, why=why)
 
     def learn(self, state: State) -> None:
         """Record the degrees by which this step was limited, and read the sensor."""
@@ -59,8 +61,3 @@ class Thermal:
                 self._since = self._clock()
         elif degrees < self.hot - self.hysteresis and not 0 <= self._clock() - self._since < self.dwell:
             self._since = None
-
-    def _why(self) -> str:
-        if self._degrees is not None:
-            return f"{self._degrees:.1f} °C"
-        return self._sensor.why("temperature sensor")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -116,7 +117,7 @@ def keeping(model: Any, inputs: dict[str, Any]) -> Keeping:
     if carrier is None and not places:
         raise UnsupportedModelError(f"{type(model).__name__} keeps no cache of the text: use model.generate")
     plain = carrier is None or type(getattr(out, carrier)) is DynamicCache
-    fresh = _maker(model.config) if plain else None
+    fresh = partial(_fresh, model.config) if plain else None
     stateful = bool(places) or fresh is None or any(map(_is_stateful, fresh().layers))
     return Keeping(carrier or _CARRIERS[0], fresh, places, stateful)
 
@@ -131,13 +132,10 @@ def _inside(model: nn.Module) -> dict[tuple[int, str], tuple[nn.Module, str, Any
     }
 
 
-def _maker(config: Any) -> Callable[[], DynamicCache]:
-    def fresh() -> DynamicCache:
-        cache = DynamicCache(config=config)
-        cache.layers = [_unwindowed(layer) for layer in cache.layers]
-        return cache
-
-    return fresh
+def _fresh(config: Any) -> DynamicCache:
+    cache = DynamicCache(config=config)
+    cache.layers = [_unwindowed(layer) for layer in cache.layers]
+    return cache
 
 
 def _unwindowed(layer: Any) -> Any:

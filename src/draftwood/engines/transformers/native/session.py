@@ -128,7 +128,11 @@ class NativeSession(CommittedText):
         ``watch`` sees those from position ``first`` on."""
         while True:
             ids = self._waiting()
-            piece = ids[: self._piece(len(ids), watched=watch is not None)]
+            if self._chunk is None:
+                most = 1 if self._read else len(ids)
+            else:
+                most = self._chunk if watch is None else min(WATCHED, self._chunk)
+            piece = ids[:most]
             end = self._read + len(piece)
             seen = 0 if watch is None else end - max(first, self._read)
             self._clean = False
@@ -138,12 +142,6 @@ class NativeSession(CommittedText):
             self._read, self._clean = end, True
             if len(piece) == len(ids):
                 return scores.last()
-
-    def _piece(self, left: int, *, watched: bool) -> int:
-        """How many tokens the next pass of reading may hold."""
-        if self._chunk is None:
-            return 1 if self._read else left
-        return min(WATCHED, self._chunk) if watched else self._chunk
 
     def _rewind(self) -> None:
         """Bring the cache back to the committed text that it held before the last pass."""

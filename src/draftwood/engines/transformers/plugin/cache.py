@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,55 +60,43 @@ class ContinuedTarget:
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[tuple[TransformersSession, TorchScores]]:
-        self._make_buffers(prompts[0])
-
-        def begin(row: int, session: TransformersSession) -> None:
-            adopt(session, self._target, self._cache, row, self._padding[row], prompts[row])
-
-        return self._target.open(prompts, reserve=reserve, watch=watch, begin=begin)
-
-    def _make_buffers(self, prompt: Sequence[int]) -> None:
-        """Run a pass, unless one has run, to make the arena's buffers: they have the model's shapes."""
-        if all(buffer is None for buffer in self._target.arena.keys):
-            for session, _ in self._target.open([prompt[:1]]):
+        if all(buffer is None for buffer in self._target.arena.keys):  # a pass makes them, in the model's shapes
+            for session, _ in self._target.open([prompts[0][:1]]):
                 session.close()
+        return self._target.open(prompts, reserve=reserve, watch=watch, begin=partial(self._adopt, prompts))
 
+    def _adopt(self, prompts: Sequence[Sequence[int]], row: int, session: TransformersSession) -> None:
+        """Copy a row of the cache into a fresh session, without its padding; `UsageError` if it does not fit the
+        model."""
+        length = max(0, int(self._cache.get_seq_length()) - self._padding[row])
+        if length == 0:
+            return
+        with torch.inference_mode():
+            for number, keys in enumerate(self._target.arena.keys):
+                if keys is not None:  # else it shares the rows of another layer
+                    self._adopt_layer(session, number, row, length)
+        session.commit(prompts[row][:length])
 
-def adopt(
-    session: TransformersSession, target: TransformersTarget, cache: DynamicCache, row: int, padding: int,
-    prompt: Sequence[int],
-) -> None:  # fmt: skip
-    """Copy a row of a cache into a fresh session, without its padding; `UsageError` if it does not fit the
-    model."""
-    length = max(0, int(cache.get_seq_length()) - padding)
-    if length == 0:
-        return
-    with torch.inference_mode():
-        for number, buffers in enumerate(zip(target.arena.keys, target.arena.values, strict=True)):
-            if buffers[0] is not None:  # else it shares the rows of another layer
-                _adopt_layer(session, cache, number, row, length, target.arena.window(number), buffers)
-    session.commit(prompt[:length])
-
-
-def _adopt_layer(
-    session: TransformersSession, cache: DynamicCache, number: int, row: int, length: int, window: int | None,
-    buffers: Sequence[Any],
-) -> None:  # fmt: skip
-    """Copy the last rows of a layer, all that the model still attends to, to the beginning of its buffers."""
-    layer = cache.layers[number] if number < len(cache.layers) else None
-    if layer is None or layer.keys is None or row >= len(layer.keys):
-        raise UsageError(
-            f"past_key_values has {len(cache.layers)} layers and no row {row} in layer {number}: it does not fit "
-            "the model and its prompts"
-        )
-    count = length if window is None else min(length, window - 1)
-    if layer.keys.shape[-2] < count:
-        raise UsageError(f"layer {number} of past_key_values has lost rows that the model still looks at")
-    session.first[window] = length - count
-    for buffer, rows in zip(buffers, (layer.keys, layer.values), strict=True):
-        if (buffer.shape[1], buffer.shape[3]) != (rows.shape[1], rows.shape[3]):
-            raise UsageError(f"layer {number} of past_key_values has other shapes than the model's: leave it out")
-        buffer[session.slot, :, :count] = rows[row, :, rows.shape[-2] - count :].to(buffer.device)
+    def _adopt_layer(self, session: TransformersSession, number: int, row: int, length: int) -> None:
+        """Copy the last rows of a layer, all that the model still attends to, to the beginning of its buffers."""
+        arena, layers = self._target.arena, self._cache.layers
+        window, layer = arena.windows[number], layers[number] if number < len(layers) else None
+        if layer is None or layer.keys is None or row >= len(layer.keys):
+            raise UsageError(
+                f"past_key_values has {len(layers)} layers and no row {row} in layer {number}: it does not fit "
+                "the model and its prompts"
+            )
+        count = length if window is None else min(length, window - 1)
+        if layer.keys.shape[-2] < count:
+            raise UsageError(f"layer {number} of past_key_values has lost rows that the model still looks at")
+        session.first[window] = length - count
+        buffers: tuple[Any, Any] = arena.keys[number], arena.values[number]
+        for buffer, rows in zip(buffers, (layer.keys, layer.values), strict=True):
+            if (buffer.shape[1], buffer.shape[3]) != (rows.shape[1], rows.shape[3]):
+                raise UsageError(
+                    f"layer {number} of past_key_values has other shapes than the model's: leave it out"
+                )
+            buffer[session.slot, :, :count] = rows[row, :, rows.shape[-2] - count :].to(buffer.device)
 
 
 def export(
@@ -115,9 +104,10 @@ def export(
 ) -> None:
     """Write what the sessions hold into a cache of transformers, with the padding in front of each row and zeros
     behind shorter ones. After an error the cache is as it was."""
-    total = max(pad + session.length for pad, session in zip(padding, sessions, strict=True))
+    texts = list(zip(sessions, padding, strict=True))
+    total = max(pad + session.length for session, pad in texts)
     filled: list[tuple[Any, Tensor, Tensor]] = []
-    for number in range(len(target.arena.windows)):
+    for number, window in enumerate(target.arena.windows):
         keys, values = target.arena.keys[number], target.arena.values[number]
         if keys is None or values is None:
             continue
@@ -126,7 +116,7 @@ def export(
         layer: Any = cache.layers[number]
         width = getattr(layer, "sliding_window", None)
         rows = total if width is None else min(total, width - 1)
-        both = (_gathered(target, sessions, padding, number, buffer, total, rows) for buffer in (keys, values))
+        both = (_gathered(texts, window, buffer, total - rows, rows) for buffer in (keys, values))
         filled.append((layer, *both))
     for layer, keys, values in filled:
         if not layer.is_initialized:
@@ -137,13 +127,11 @@ def export(
 
 
 def _gathered(
-    target: TransformersTarget, sessions: Sequence[Any], padding: Sequence[int], number: int, buffer: Tensor,
-    total: int, rows: int,
-) -> Tensor:  # fmt: skip
-    """Return the last ``rows`` of ``total`` rows of a layer, [sessions, heads, rows, dim]."""
-    window, start = target.arena.window(number), total - rows
-    found = buffer.new_zeros(len(sessions), buffer.shape[1], rows, buffer.shape[-1])
-    for index, (session, pad) in enumerate(zip(sessions, padding, strict=True)):
+    texts: Sequence[tuple[Any, int]], window: int | None, buffer: Tensor, start: int, rows: int
+) -> Tensor:
+    """Return ``rows`` rows of a layer from row ``start`` of the padded texts on, [texts, heads, rows, dim]."""
+    found = buffer.new_zeros(len(texts), buffer.shape[1], rows, buffer.shape[-1])
+    for index, (session, pad) in enumerate(texts):
         first = session.first[window]  # of the text, in the buffer's row 0
         begin, end = max(first, start - pad), session.length
         if begin < end:

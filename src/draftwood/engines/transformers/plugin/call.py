@@ -91,7 +91,9 @@ class GenerateCall:
         padded = any(hasattr(criterion, "eos_token_id") for criterion in criteria)  # as transformers tests it
         together = len(input_ids) > 1 and bool(self._ends.others) and not padded
         self._together = Together(len(input_ids)) if together else None
-        self._recorders = [self._recorder() for _ in self._padding]
+        told = bool(config.return_dict_in_generate)
+        logits, scores = told and bool(config.output_logits), told and bool(config.output_scores)
+        self._recorders = [Recorder(input_ids.device, logits=logits, scores=scores) for _ in self._padding]
         sampled = bool(getattr(config, "do_sample", False))
         seed = int(torch.randint(2**62, (1,))) if sampled and kept.seed is None else kept.seed
         self.sequences = max(1, int(getattr(config, "num_return_sequences", None) or 1))
@@ -113,20 +115,10 @@ class GenerateCall:
         limit = getattr(self._config, "max_length", None) or getattr(model.config, "max_position_embeddings", None)
         return max(1, int(limit or 0) - self._length)
 
-    def _recorder(self) -> Recorder:
-        config = self._config
-        wanted = bool(config.return_dict_in_generate)
-        return Recorder(
-            self._ids.device,
-            logits=wanted and bool(config.output_logits),
-            scores=wanted and bool(config.output_scores),
-        )
-
     def _request(self, row: int) -> Request:
         padding, recorder, ends = self._padding[row], self._recorders[row], self._ends
         text = PaddedText(self._ids[row], padding)
-        several = len(self._ids) > 1
-        criteria = ends.criteria(text, recorder.so_far, copied=several)
+        criteria = ends.criteria(text, recorder.so_far, copied=len(self._ids) > 1)
         if self._together is not None:
             criteria = [self._together.criterion(row, criteria)]
         prompts = [ids[self._padding[i] :].tolist() for i, ids in enumerate(self._ids[: row + 1])]

@@ -19,14 +19,7 @@ def call_generate(model: Any, inputs: Sequence[Any], settings: dict[str, Any], m
     settings = dict(zip(positional[1:], inputs, strict=False)) | settings
     if settings.get("custom_generate") is not None:
         return generate(model, **settings)
-    settings, stop = _without_stop_strings(model, settings)
-    kept = {name: settings.pop(name, None) for name in ("streamer", "tokenizer")}
-    return generate(model, **settings | {"custom_generate": make(**kept, stop_strings=stop)})
-
-
-def _without_stop_strings(model: Any, settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Take stop strings out of a call, wherever they are set: ``generate`` refuses them with a callable."""
-    settings = dict(settings)
+    # ``generate`` refuses stop strings with a callable, wherever they are set.
     config, of_model = settings.get("generation_config"), getattr(model.generation_config, "stop_strings", None)
     of_config = getattr(config, "stop_strings", None)
     stop = settings.pop("stop_strings", None) or of_config or of_model
@@ -35,4 +28,5 @@ def _without_stop_strings(model: Any, settings: dict[str, Any]) -> tuple[dict[st
         settings["generation_config"].stop_strings = None
     if of_model is not None:  # it fills what a given config leaves open; an argument overrides both
         settings["stop_strings"] = None
-    return settings, stop
+    kept = {name: settings.pop(name, None) for name in ("streamer", "tokenizer")}
+    return generate(model, **settings | {"custom_generate": make(**kept, stop_strings=stop)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Self
 
 import torch
@@ -16,8 +16,8 @@ class Feed:
     ``model.generate``, which has put the prompt already."""
 
     def __init__(self, ours: Any, theirs: Any) -> None:
-        self._streamer = ours if theirs is None else theirs
-        self._other = ours if ours is not self._streamer else None
+        given = (theirs,) if ours is theirs else (theirs, ours)
+        self._streamers = [streamer for streamer in given if streamer is not None]
         self._prompt_is_put = theirs is not None
 
     def __enter__(self) -> Self:
@@ -25,27 +25,20 @@ class Feed:
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Call the streamer's ``end``, however the block is left: a reader may wait for it."""
-        if kind is None:
-            if self._streamer is not None:
-                self._streamer.end()
-            return
-        for streamer in (self._streamer, self._other):
-            if streamer is not None:
-                with suppress(Exception):  # the first error is the one to report
-                    streamer.end()
+        for streamer in self._streamers:
+            with nullcontext() if kind is None else suppress(Exception):  # the first error is the one to report
+                streamer.end()
 
     def prompt(self, input_ids: Tensor) -> None:
         """Put the prompt, unless ``model.generate`` has."""
-        if self._other is not None:
+        if len(self._streamers) > 1:
             raise UsageError("two streamers were given, to generate() and to decode_with(): give one")
-        if self._streamer is None:
-            return
-        if len(input_ids) > 1:
+        if self._streamers and len(input_ids) > 1:
             raise UsageError(f"a streamer takes one text and the batch has {len(input_ids)}: leave streamer out")
-        if not self._prompt_is_put:
-            self._streamer.put(input_ids.cpu())
+        for streamer in [] if self._prompt_is_put else self._streamers:
+            streamer.put(input_ids.cpu())
 
     def token(self, token: int) -> None:
         """Put one token."""
-        if self._streamer is not None:
-            self._streamer.put(torch.tensor([token]))
+        for streamer in self._streamers:
+            streamer.put(torch.tensor([token]))
