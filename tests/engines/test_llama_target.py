@@ -207,10 +207,11 @@ def test_texts_that_are_read_elsewhere_go_on_exactly(target, tiny_gguf):
 
 
 def test_reading_elsewhere_is_off_by_rounding_only(target, truth):
+    """Which activations in 8 bits multiply."""
     for length in (128, 150):
         text = np.random.default_rng(length).integers(0, VOCAB, length).tolist()
         ((_, scores),) = target.open([text])
-        assert np.abs(scores.raw(0) - truth(text)).max() < ROUNDING
+        assert np.abs(scores.raw(0) - truth(text)).max() < 5 * ROUNDING
 
 
 @pytest.mark.parametrize("call", ["run", "restore", "state", "remove"])
