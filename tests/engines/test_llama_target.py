@@ -457,7 +457,7 @@ def lives_of_three(target, sessions):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", rest_is_slow(CALLS, "remove", "restore"))
 @pytest.mark.parametrize("family", rest_is_slow(["llama", "gemma3"], "llama"))
 @pytest.mark.usefixtures("small_cache")
 def test_an_interrupt_at_any_call_leaves_the_texts_whole(tiny_gguf, monkeypatch, family, call, when):
