@@ -19,7 +19,7 @@ from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError, DraftwoodError
 
 _FIRST = 1024  # cells of a new cache; it doubles when they are full
-_FEW, _MANY = 80, 255  # sequences; the library takes 256, and each costs a little in every pass
+_FEW, _MANY = 64, 255  # sequences; the library takes 256, and more than 64 cost a little in every pass
 MOST_SESSIONS = 32  # beside which `_FEW` sequences leave enough for the branches of a tree
 MOST_BRANCHES = _FEW - MOST_SESSIONS
 _MOST_TEXTS = _MANY - MOST_BRANCHES

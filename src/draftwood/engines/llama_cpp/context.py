@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import logging
 import os
 import weakref
 from collections.abc import Sequence
@@ -15,6 +16,9 @@ from draftwood.contracts import Floats
 from draftwood.engines.llama_cpp.library import BF16, F16, Batch, last_error, library
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import DraftwoodError, ModelError
+from draftwood.models.busy import is_crowded
+
+_LOG = logging.getLogger("draftwood")
 
 PASS = 512  # most tokens of a pass; llama.cpp computes longer ones in parts of this size anyway
 _FLOATS = c.POINTER(c.c_float)
@@ -23,7 +27,7 @@ _FULL = 1  # what llama_decode returns where no cell is free
 
 @dataclass(frozen=True)
 class Settings:
-    """How passes are computed. `threads` None: one per core of this process.
+    """How passes are computed.
 
     ``exact``: rows of a wide pass are, bit by bit, those of passes over one token, on weights for which the
     library's products do not depend on the number of rows. At one row and 512 cells flash attention splits keys
@@ -31,14 +35,23 @@ class Settings:
     lie in the order of its positions.
     """
 
-    threads: int | None = None
+    threads: int
     exact: bool = True
 
-    @property
-    def own_threads(self) -> int:
-        if self.threads is not None:
-            return self.threads
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+def threads_here(asked: int | None) -> int:
+    """Return the threads of a pass: as asked, else one per core of this process, or one if the cores are busy.
+
+    The library's threads spin while they wait for each other: beside other programs two are slower than one by a
+    factor of ten.
+    """
+    if asked is not None:
+        return asked
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if cores > 1 and is_crowded(cores):
+        _LOG.warning("other programs keep the processor busy: llama.cpp runs on one thread (--threads chooses)")
+        return 1
+    return cores
 
 
 @dataclass(frozen=True)
@@ -64,7 +77,7 @@ class Context:
         params = self._library.llama_context_default_params()
         params.n_ctx, params.n_seq_max, params.kv_unified = cells, sequences + 1, True
         params.n_batch = params.n_ubatch = PASS
-        params.n_threads = params.n_threads_batch = settings.own_threads
+        params.n_threads = params.n_threads_batch = settings.threads
         params.flash_attn, params.type_v = 1, F16
         params.type_k = keys or (BF16 if settings.exact else F16)
         last_error(clear=True)

@@ -16,7 +16,7 @@ from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.models import trials
 from draftwood.models.machine import machine
 
-_WIDTHS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+_WIDTHS = (2, 3, 4, 6, 8, 12, 16, 24)
 _PROMPT = 16  # tokens before the pass
 
 
@@ -58,7 +58,7 @@ def _key(weights: Weights, settings: Settings) -> str:
         stat.st_mtime_ns,
         str(weights.path.resolve()),
         GOOD[-1],
-        settings.own_threads,
+        settings.threads,
         machine(),
     )
     return "llama.cpp " + hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

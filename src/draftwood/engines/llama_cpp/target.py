@@ -13,7 +13,7 @@ import numpy as np
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, Cache
-from draftwood.engines.llama_cpp.context import PASS, Row, Settings
+from draftwood.engines.llama_cpp.context import PASS, Row, Settings, threads_here
 from draftwood.engines.llama_cpp.scores import LlamaScores
 from draftwood.engines.llama_cpp.selftest import exact_width
 from draftwood.engines.llama_cpp.session import LlamaSession
@@ -32,7 +32,7 @@ class LlamaTarget:
     path
         A GGUF file.
     threads
-        CPU threads of a pass; None: one per core of this process.
+        CPU threads of a pass; None: see `threads_here`.
     exact
         True: settings under which each row of scores is, bit by bit, that of a pass over one token (see
         `Settings`), so that a text with drafts is the text without. False: llama.cpp's own settings; with
@@ -59,6 +59,7 @@ class LlamaTarget:
         gpu_layers: int = -1,
     ) -> None:
         self.weights = Weights(Path(path), gpu_layers=gpu_layers)
+        threads = threads_here(threads)
         width = 1 if exact is False else exact_width(self.weights, Settings(threads))
         if exact and width == 1:
             raise CapabilityError(
