@@ -24,8 +24,8 @@ from draftwood.planning.goodput import GoodputPlanner
 from draftwood.verify.exact import SampleAndMatch
 
 QUICK = [(name, "llama") for name in ("same", "random", "copy-and-recycle", "all of the model's own passes")]
-MOST = 47
-"""Nodes of the widest tree."""
+MOST = 48
+"""Nodes, more than a pass takes: planners cut trees to what fits."""
 
 
 class Toy(LlamaTarget):
@@ -66,8 +66,8 @@ def test_law_1_and_3_the_text_is_the_plain_one(family_target, drafters, family):
 
 
 def test_law_1_right_drafts_save_passes(target):
-    written = write(target, EVERY["same"](target, GREEDY), MOST, limit=40)
-    assert written.ids == greedy_truth(target, limit=40)
+    written = write(target, EVERY["same"](target, GREEDY), MOST, limit=20)
+    assert written.ids == greedy_truth(target, limit=20)
     assert len(written.steps) == 1
 
 
