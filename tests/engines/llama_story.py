@@ -132,9 +132,8 @@ class Story:
     def _score(self) -> None:
         """One pass over some of the texts; what was not kept of an earlier one is undone by it."""
         chosen = [one for one in self.told if self.rng.random() < 0.6] or [self._any()]
-        passes = [
-            (one.session, int(self.rng.integers(VOCAB)), random_tree(self.rng, self.nodes)) for one in chosen
-        ]
+        most = min(self.nodes, self.target.capabilities.max_pass - 1)
+        passes = [(one.session, int(self.rng.integers(VOCAB)), random_tree(self.rng, most)) for one in chosen]
         for one, (_, root, tree), scores in zip(chosen, passes, self.target.score(passes), strict=True):
             one.scored = (root, tree, scores)
         self.scored += len(chosen)

@@ -78,6 +78,12 @@ def story(path, seed=0, **options):
     return Story(LlamaTarget(path, threads=1), truth, np.random.default_rng(seed), **options)
 
 
+def bushy_tree(target):
+    """As many leaves as a pass takes, all of them below the root."""
+    leaves = target.capabilities.max_pass - 1
+    return TokenTree.build(list(range(leaves)), [-1] * leaves)
+
+
 def assert_goes_on(target, truth, *sessions):
     """Each session says what its ids say."""
     for session in sessions:
@@ -207,10 +213,11 @@ def test_texts_that_are_read_elsewhere_go_on_exactly(target, tiny_gguf):
 
 
 def test_reading_elsewhere_is_off_by_rounding_only(target, truth):
+    """Which activations in 8 bits multiply."""
     for length in (128, 150):
         text = np.random.default_rng(length).integers(0, VOCAB, length).tolist()
         ((_, scores),) = target.open([text])
-        assert np.abs(scores.raw(0) - truth(text)).max() < ROUNDING
+        assert np.abs(scores.raw(0) - truth(text)).max() < 5 * ROUNDING
 
 
 @pytest.mark.parametrize("call", ["run", "restore", "state", "remove"])
@@ -276,7 +283,7 @@ def test_passes_of_two_texts_are_kept_in_either_order(target, truth):
 
 
 def test_trees_with_more_leaves_than_sequences_are_scored_in_several_passes(target, truth):
-    bushy = TokenTree.build(list(range(47)), [-1] * 47)
+    bushy = bushy_tree(target)
     texts = [TEXT[:n] for n in range(1, 8)]
     sessions = [session for session, _ in target.open(texts)]
     found = target.score([(session, 3, bushy) for session in sessions])
@@ -288,8 +295,8 @@ def test_trees_with_more_leaves_than_sequences_are_scored_in_several_passes(targ
 
 
 def test_a_text_that_is_not_kept_does_not_block_another(target, truth):
-    bushy = TokenTree.build(list(range(47)), [-1] * 47)
-    sessions = [session for session, _ in target.open([TEXT[:n] for n in (3, 4, 5)])]
+    bushy = bushy_tree(target)
+    sessions = [session for session, _ in target.open([TEXT[:n] for n in range(2, 9)])]
     for session in sessions:  # each pass alone, none kept: as answers that are written in turns
         target.score([(session, 3, bushy)])
     for session in sessions:
@@ -309,13 +316,14 @@ def test_forks_of_a_long_text_are_written_anew_though_they_do_not_share_cells_th
 
 def test_more_texts_than_it_holds_are_refused_and_leave_no_trace(target, truth):
     ((kept, _),) = target.open([TEXT])
-    with pytest.raises(CapabilityError, match="at most 207 texts at once: give a smaller batch_size"):
-        target.open([[1, 2]] * 207)
+    most = cache._MOST_TEXTS
+    with pytest.raises(CapabilityError, match=f"at most {most} texts at once: give a smaller batch_size"):
+        target.open([[1, 2]] * most)
     assert len(target._cache._texts) == 1
-    opened = [session for session, _ in target.open([[1, 2]] * 206)]
-    bushy = TokenTree.build(list(range(47)), [-1] * 47)
+    opened = [session for session, _ in target.open([[1, 2]] * (most - 1))]
+    bushy = bushy_tree(target)
     (scores,) = target.score([(opened[-1], 3, bushy)])
-    assert np.array_equal(scores.raw(47), truth([1, 2, 3, 46]))
+    assert np.array_equal(scores.raw(len(bushy)), truth([1, 2, 3, len(bushy) - 1]))
     assert_goes_on(target, truth, kept, *opened[:5])
 
 
@@ -393,8 +401,9 @@ def test_a_recurrent_model_declares_one_token_per_pass_and_goes_on_rightly(tiny_
 
 def test_what_is_not_declared_is_refused(target, tiny_gguf):
     ((session, _),) = target.open([TEXT])
-    with pytest.raises(CapabilityError, match="trees of at most 47 tokens: cut the draft"):
-        target.score([(session, 1, TokenTree.build([1] * 48))])
+    most = target.capabilities.max_pass - 1
+    with pytest.raises(CapabilityError, match=f"trees of at most {most} tokens: cut the draft"):
+        target.score([(session, 1, TokenTree.build([1] * (most + 1)))])
     chains = LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1, exact=False)
     ((session, _),) = chains.open([TEXT])
     with pytest.raises(CapabilityError, match="scores chains of at most"):
@@ -456,7 +465,7 @@ def lives_of_three(target, sessions):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", rest_is_slow(CALLS, "remove", "restore"))
 @pytest.mark.parametrize("family", rest_is_slow(["llama", "gemma3"], "llama"))
 @pytest.mark.usefixtures("small_cache")
 def test_an_interrupt_at_any_call_leaves_the_texts_whole(tiny_gguf, monkeypatch, family, call, when):

