@@ -128,9 +128,9 @@ class Waiting:
 
     @property
     def _read(self) -> int:
-        from draftwood.engines.transformers.shared import known_target
+        from draftwood.api.setup import target_of
 
-        return getattr(known_target(self._model), "tokens_read", 0)
+        return getattr(target_of(self._model), "tokens_read", 0)
 
     def __enter__(self) -> Self:
         if self._status is not None:

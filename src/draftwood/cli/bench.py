@@ -149,7 +149,8 @@ class _Run:
     def load(self, jobs: list[Job], chat: bool | None, *, own: bool, quiet: bool) -> list[Job]:
         """Load the model; returns the prompts, in its chat template where that applies."""
         self._model, self._tokenizer, jobs = measuring.load(self._loading, jobs, chat, own=own, quiet=quiet)
-        self.names["dtype"] = options.dtype_of(self._model)
+        self.setting = self._loading.setting_of(self._model)
+        self.names["dtype"] = self.setting.dtype
         return jobs
 
     def prepare(self, jobs: list[Job], bar: Any) -> Bench:
@@ -165,7 +166,7 @@ class _Run:
 
         setup = Setup(self._model, self._tokenizer, "none", self._settings.planner)
         self.target = setup.target
-        threads = measuring.torch_threads(self._loading.threads)
+        threads = self.setting.threads
         said: dict[str, Any] = {**self.names, "threads": threads, **asdict(self._settings)}
         if not self._loading.pack:
             said["pack"] = False

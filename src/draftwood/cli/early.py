@@ -37,7 +37,7 @@ def check_stop(stop: Sequence[str] | None) -> None:
         StopStrings(stop, lambda _: "")
 
 
-def check_lengths(model: str, prompts: Mapping[str, str]) -> None:
+def check_lengths(model: str, prompts: Mapping[str, str], engine: str | None = None) -> None:
     """Refuse a prompt that leaves the model no room for an answer, its weights unread; ``prompts`` are by name.
 
     Models that do not say their length in ``config.json`` are left to the check that follows loading.
@@ -47,7 +47,7 @@ def check_lengths(model: str, prompts: Mapping[str, str]) -> None:
         return
     # A text has no more tokens than bytes: the tokenizer is loaded for long ones only.
     long = {name: text for name, text in prompts.items() if len(text.encode()) + _TEMPLATE >= most}
-    tokenizer: Any = load_tokenizer(model) if long else None
+    tokenizer: Any = load_tokenizer(model, engine=engine) if long else None
     for name, text in long.items():
         tokens = len(tokenizer(text, verbose=False)["input_ids"])
         if tokens >= most:

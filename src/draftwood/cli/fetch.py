@@ -18,6 +18,7 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
     """Download a model and make it ready; prints its folder."""
     from draftwood.models import CATALOGUE
     from draftwood.models import fetch as bring
+    from draftwood.models.manifest import is_converted
 
     if name in CATALOGUE and CATALOGUE[name].terms:
         print(CATALOGUE[name].terms, file=sys.stderr)
@@ -32,8 +33,10 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
                 bars.update(stages[stage], completed=done)
 
         folder = bring(name, progress=report, force=force)
-    if "downloading" not in stages:
+    if not stages.keys() & {"downloading", "converting"}:
         print(f"{name} was here already", file=sys.stderr)
+    if not is_converted(folder):
+        print("only the GGUF file is kept, for llama.cpp, since transformers is not installed", file=sys.stderr)
     print(folder)
 
 

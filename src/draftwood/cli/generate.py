@@ -104,7 +104,7 @@ class _Kept:
         from draftwood.measure.records.records import header
         from draftwood.measure.records.writer import RecordsWriter
 
-        settings = {"model": loaded.given.model, "dtype": loaded.given.dtype}
+        settings = {"model": loaded.given.model, "dtype": loaded.given.setting_of(loaded.model).dtype}
         # Not among the settings, which must stay the same in a file: a memory is another one after each answer.
         said = UserTexts(**loaded.given.sources).said()
         here = provenance(**settings) | ({"sources": said} if said else {})

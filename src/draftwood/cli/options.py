@@ -19,13 +19,16 @@ from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
     from draftwood.decoding.request import Request
+    from draftwood.models.profile_place import Setting
 
 # Repeated here, since the modules that define them import numpy; a test compares both.
 MODEL_DEFAULT = "smollm2"
 DRAFTERS_DEFAULT = "default"
 PLANNER_DEFAULT = "goodput"
 
-Model = Annotated[str, Option("--model", "-m", help="A name of `draftwood models`, a folder, or a hub name.")]
+Model = Annotated[
+    str, Option("--model", "-m", help="A name of `draftwood models`, a folder, a GGUF file, or a hub name.")
+]
 Drafters = Annotated[
     str, Option(help="Drafters joined by +, options after colons: suffix+lookup:max_ngram=3; none is plain.")
 ]
@@ -80,7 +83,23 @@ Dtype = Annotated[str, Option(help="Number format: float32, bfloat16, float16 or
 Device = Annotated[
     str | None, Option(help="cpu, cuda, cuda:1 or mps. [default: the first of cuda, mps and cpu there is]")
 ]
-Threads = Annotated[int | None, Option(min=1, help="CPU threads. [default: torch's choice]")]
+Threads = Annotated[int | None, Option(min=1, help="CPU threads. [default: the engine's choice]")]
+Engine = Annotated[
+    str | None,
+    Option(
+        help="transformers, or llama.cpp for GGUF files. [default: the first that is installed and can read it]"
+    ),
+]
+GpuLayers = Annotated[
+    int, Option(min=-1, help="Layers of a GGUF model for a graphics card to compute; -1 is as many as fit.")
+]
+Exact = Annotated[
+    bool | None,
+    Option(
+        "--exact/--fast",
+        help="Compute a GGUF model so that drafts change no bit of the text, or as llama.cpp does by itself.",
+    ),
+]
 Pack = Annotated[
     bool, Option("--pack/--no-pack", help="On a CPU, copy the weights into a layout that is read faster.")
 ]
@@ -93,11 +112,20 @@ class _ModelFlag:
 
 
 @dataclass(frozen=True)
-class _MachineFlags:
-    dtype: Dtype = "float32"
+class Engines:
+    """What computes a model, whichever it is."""
+
+    engine: Engine = None
     device: Device = None
+    gpu_layers: GpuLayers = -1
     threads: Threads = None
+
+
+@dataclass(frozen=True)
+class _MachineFlags(Engines):
+    dtype: Dtype = "float32"
     pack: Pack = True
+    exact: Exact = None
 
 
 @dataclass(frozen=True)
@@ -108,14 +136,27 @@ class Loading(_MachineFlags, _ModelFlag):
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
         from draftwood.api.prepare import prepare
 
+        how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags) if flag.name != "pack"}
         with screen.busy(f"loading {self.model}"):
-            loaded = models.load(self.model, dtype=self.dtype, device=self.device, threads=self.threads)
+            loaded = models.load(self.model, **how)
+        if hasattr(loaded[0], "capabilities"):  # a target, which needs no preparing
+            if not self.pack:
+                raise UsageError(f"--no-pack is for transformers, and llama.cpp runs {self.model}: leave it out")
+            return loaded
         with screen.busy(f"preparing {self.model}"):
             try:
                 prepare(loaded[0], pack=self.pack, release=release and self.pack)
             except UsageError:  # its passes need the weights that were to be released
                 prepare(loaded[0], pack=self.pack)
         return loaded
+
+    def setting_of(self, model: Any) -> Setting:
+        """Return what the cost of the loaded model's passes depends on, under the name that the user gave."""
+        from draftwood.models.profile_place import setting_of
+
+        found = setting_of(model)
+        assert found is not None, "every model that was loaded says its name"
+        return found._replace(model=self.model)
 
 
 @dataclass(frozen=True)
@@ -182,7 +223,7 @@ class Given(Loading, _WritingFlags, SourceFlags, _DraftingFlags, _ModelFlag):
         early.check_sampling(self.settings)
         early.check_stop(self.stop)
         if prompt is not None:
-            early.check_lengths(self.model, {"": prompt})
+            early.check_lengths(self.model, {"": prompt}, self.engine)
         return Loaded(self, *self.load_model(release=True), names)
 
 
@@ -277,11 +318,6 @@ def check_sources(drafters: str, sources: dict[str, Any]) -> list[str]:
     if memory is not None and not memory.exists():
         early.check_writable(memory, "--memory")
     return [d.name for d in complete]
-
-
-def dtype_of(model: Any) -> str:
-    """Return the number format of a loaded model: what ``auto`` has become."""
-    return str(model.dtype).rpartition(".")[2]
 
 
 def load_tokenizer(name: str) -> Any:

@@ -96,9 +96,10 @@ class _Run:
 
         self._drafter, self._limit, self._tokenizer = drafter, max_new_tokens, tokenizer
         self._setup = Setup(model, tokenizer, "none", options.PLANNER_DEFAULT)
-        threads = measuring.torch_threads(loading.threads)
+        setting = loading.setting_of(model)
         self._settings: dict[str, Any] = {
-            "model": loading.model, "dtype": loading.dtype, "threads": threads, "max_new_tokens": max_new_tokens,
+            "model": loading.model, "dtype": setting.dtype, "threads": setting.threads,
+            "max_new_tokens": max_new_tokens,
             "ngram_min": drafter.min_ngram, "ngram_max": drafter.max_ngram,
         }  # fmt: skip
         self.answers: list[Answer] = []

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from draftwood.models.profile_place import setting_of
+
 BUFFER = 512 << 20  # bytes: many times the last-level cache of most machines
 _READS = 4
 
@@ -18,7 +20,8 @@ _READS = 4
 def bytes_per_second(model: Any, threads: int) -> float | None:
     """Return the best of several reads of a large array, of which each thread reads a part; None if the weights of
     ``model`` lie on another device than the CPU, or there is no room for the array."""
-    if getattr(getattr(model, "device", None), "type", "cpu") != "cpu":
+    setting = setting_of(model)
+    if setting is not None and setting.device != "cpu":
         return None
     try:
         buffer = np.ones(min(BUFFER, _free() // 4) // 4, dtype=np.float32)
@@ -36,10 +39,10 @@ def bytes_per_second(model: Any, threads: int) -> float | None:
 
 
 def weight_bytes(model: Any) -> int | None:
-    """Return the bytes of weights that a pass reads, None if ``model`` has no parameters. An embedding table
-    counts only if it is the output layer as well; else a pass looks up a few of its rows."""
+    """Return the bytes of weights that a pass reads, None if ``model`` has no parameters and does not say it. An
+    embedding table counts only if it is the output layer as well; else a pass looks up a few of its rows."""
     if not hasattr(model, "parameters"):
-        return None
+        return getattr(model, "weight_bytes", None)
     total = sum(p.nbytes for p in model.parameters())  # shared ones are listed once
     embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
     shared = head is not None and head.weight is embedding.weight

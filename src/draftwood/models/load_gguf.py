@@ -1,0 +1,43 @@
+"""Load a GGUF file and its tokenizer through llama.cpp; nothing here imports torch or transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from draftwood.errors import UsageError
+
+
+def load_gguf(
+    path: Path, dtype: str | None, device: Any, *, threads: int | None, gpu_layers: int, exact: bool | None
+) -> tuple[Any, Any]:
+    """Return target and tokenizer of a GGUF file; `UsageError` for settings that only transformers has.
+
+    ``dtype`` and ``device`` None were left open.
+    """
+    if dtype is not None:
+        raise UsageError(f"{path.name} is a GGUF file, which keeps its own number format: leave dtype out")
+    if device is not None and str(device) != "cpu":
+        raise UsageError(
+            f"{path.name} is a GGUF file: say with gpu_layers what a graphics card computes, not device"
+        )
+    if device is not None and gpu_layers > 0:
+        raise UsageError(
+            f"device cpu leaves no layers for a graphics card, and gpu_layers is {gpu_layers}: choose"
+        )
+    if gpu_layers < -1:
+        raise UsageError(f"gpu_layers is {gpu_layers}: give a number of layers, or -1 for as many as fit")
+    from draftwood.engines.llama_cpp.target import LlamaTarget
+    from draftwood.engines.llama_cpp.tokenizer import GgufTokenizer
+
+    settings = {} if exact is None else {"exact": exact}
+    target = LlamaTarget(path, threads=threads, gpu_layers=gpu_layers if device is None else 0, **settings)
+    return target, GgufTokenizer(target.weights)
+
+
+def load_gguf_tokenizer(path: Path) -> Any:
+    """Return the tokenizer of a GGUF file, whose weights are not read."""
+    from draftwood.engines.llama_cpp.tokenizer import GgufTokenizer
+    from draftwood.engines.llama_cpp.weights import Weights
+
+    return GgufTokenizer(Weights(path, vocabulary_only=True))
