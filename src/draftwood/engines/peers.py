@@ -52,8 +52,8 @@ def load_peers(spec: str, model: Any, tokenizer: Any, model_name: str, threads: 
         if name.engine == "transformers":
             if hasattr(model, "capabilities"):
                 raise UsageError(
-                    f"{name.name} needs a model of transformers, and llama.cpp runs {model_name}: leave it out, or "
-                    "take the engine transformers"
+                    f"the peer {name.name} needs a model of transformers, and llama.cpp runs {model_name}: leave "
+                    "the peer out, or take the engine transformers"
                 )
             from draftwood.engines.transformers.peers import TransformersPeer
 
