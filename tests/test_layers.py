@@ -41,7 +41,7 @@ PACKAGES = {
     "huggingface_hub": ("models",),
     "safetensors": ("models",),
     "tokenizers": ("models",),
-    "jinja2": ("measure.report.render",),
+    "jinja2": ("measure.report.render", "engines.llama_cpp.chat_template"),
     "markupsafe": ("measure.report.render",),  # comes with jinja2
     "matplotlib": ("measure.profile.plot",),
     "plotext": ("measure.profile.plot",),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
-from draftwood.errors import PromptError, UsageError
+from draftwood.errors import DraftwoodError, PromptError, UsageError
 
 # Text, token ids (a list, a one-dimensional array or tensor, or what a tokenizer returns), or chat messages.
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]] | Any
@@ -113,7 +113,8 @@ def _listed(given: Any) -> list[Any]:
 def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
     """Return the token ids of a conversation, up to where the assistant's next answer begins.
 
-    `PromptError` for messages that cannot be read, `UsageError` without a chat template.
+    `PromptError` for messages that cannot be read, `UsageError` without a chat template, `ModelError` for a broken
+    one.
     """
     plain = [_plain(message, number) for number, message in enumerate(messages, 1)]
     if not getattr(needed(tokenizer), "chat_template", None):
@@ -122,6 +123,8 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
         )
     try:
         rendered = tokenizer.apply_chat_template(plain, add_generation_prompt=True, return_dict=False)
+    except DraftwoodError:  # the template itself cannot be used
+        raise
     except Exception as error:  # whatever a template raises, which is a program of the model's authors
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise PromptError(

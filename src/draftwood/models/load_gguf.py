@@ -28,16 +28,16 @@ def load_gguf(
     if gpu_layers < -1:
         raise UsageError(f"gpu_layers is {gpu_layers}: give a number of layers, or -1 for as many as fit")
     from draftwood.engines.llama_cpp.target import LlamaTarget
-    from draftwood.engines.llama_cpp.tokenizer import GgufTokenizer
+    from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
 
     settings = {} if exact is None else {"exact": exact}
     target = LlamaTarget(path, threads=threads, gpu_layers=gpu_layers if device is None else 0, **settings)
-    return target, GgufTokenizer(target.weights)
+    return target, LlamaTokenizer(target.weights)
 
 
 def load_gguf_tokenizer(path: Path) -> Any:
     """Return the tokenizer of a GGUF file, whose weights are not read."""
-    from draftwood.engines.llama_cpp.tokenizer import GgufTokenizer
+    from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
     from draftwood.engines.llama_cpp.weights import Weights
 
-    return GgufTokenizer(Weights(path, vocabulary_only=True))
+    return LlamaTokenizer(Weights(path, vocabulary_only=True))
