@@ -71,6 +71,14 @@ def test_settings_that_do_not_fit_are_refused(path, options, sentence):
         draftwood.load(path, **options)
 
 
+def test_layers_for_a_card_need_a_build_for_it(path, monkeypatch):
+    from draftwood.engines.llama_cpp import library
+
+    monkeypatch.setattr(library, "takes_layers", lambda: False)
+    with pytest.raises(CapabilityError, match="built for the processor alone: leave gpu_layers out"):
+        draftwood.load(path, threads=1, gpu_layers=3)
+
+
 @pytest.mark.parametrize(("option", "value"), [("gpu_layers", 3), ("exact", False)])
 def test_settings_of_gguf_files_are_refused_for_transformers(option, value):
     with pytest.raises(UsageError, match=f"{option} is for GGUF files, and smollm2 is loaded by transformers"):

@@ -18,7 +18,6 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
     """Download a model and make it ready; prints its folder."""
     from draftwood.models import CATALOGUE
     from draftwood.models import fetch as bring
-    from draftwood.models.manifest import is_converted
 
     if name in CATALOGUE and CATALOGUE[name].terms:
         print(CATALOGUE[name].terms, file=sys.stderr)
@@ -35,7 +34,7 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
         folder = bring(name, progress=report, force=force)
     if not stages.keys() & {"downloading", "converting"}:
         print(f"{name} was here already", file=sys.stderr)
-    if not is_converted(folder):
+    if "downloading" in stages and "converting" not in stages:
         print("only the GGUF file is kept, for llama.cpp, since transformers is not installed", file=sys.stderr)
     print(folder)
 

@@ -27,7 +27,7 @@ def info(as_json: options.Json = False) -> None:
         **{f"engine {name}": said for name, said in found["engines"].items()},
         "system": found["system"],
         "CPU": f"{found['cpu_count']} cores, instructions: {found['cpu_instructions'] or 'unknown'}",
-        "threads": found["threads"],
+        **({"threads of torch": found["threads"]} if found["threads"] else {}),
         **{f"{device} computes in": ", ".join(names) for device, names in found["devices"].items()},
         "cache folder": found["cache_folder"],
         **{f"model {m['name']}": m["state"] for m in found["models"]},

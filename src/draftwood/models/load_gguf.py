@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from draftwood.errors import UsageError
+from draftwood.errors import CapabilityError, UsageError
 
 
 def load_gguf(
@@ -27,9 +27,15 @@ def load_gguf(
         )
     if gpu_layers < -1:
         raise UsageError(f"gpu_layers is {gpu_layers}: give a number of layers, or -1 for as many as fit")
+    from draftwood.engines.llama_cpp.library import takes_layers
     from draftwood.engines.llama_cpp.target import LlamaTarget
     from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
 
+    if gpu_layers > 0 and not takes_layers():
+        raise CapabilityError(
+            "this llama.cpp was built for the processor alone: leave gpu_layers out, or install one built "
+            "for your graphics card"
+        )
     settings = {} if exact is None else {"exact": exact}
     target = LlamaTarget(path, threads=threads, gpu_layers=gpu_layers if device is None else 0, **settings)
     return target, LlamaTokenizer(target.weights)

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.models.profile_place import setting_of
-
 BUFFER = 512 << 20  # bytes: many times the last-level cache of most machines
 _READS = 4
 
@@ -20,8 +18,9 @@ _READS = 4
 def bytes_per_second(model: Any, threads: int) -> float | None:
     """Return the best of several reads of a large array, of which each thread reads a part; None if the weights of
     ``model`` lie on another device than the CPU, or there is no room for the array."""
-    setting = setting_of(model)
-    if setting is not None and setting.device != "cpu":
+    setting = getattr(model, "setting", None)  # of a target; models of transformers have a device
+    device = getattr(getattr(model, "device", None), "type", "cpu") if setting is None else setting.device
+    if device != "cpu":
         return None
     try:
         buffer = np.ones(min(BUFFER, _free() // 4) // 4, dtype=np.float32)
