@@ -63,6 +63,8 @@ def test_the_setting_is_that_of_the_file(loaded, path):
         ({"device": "cuda"}, "say with gpu_layers what a graphics card computes, not device"),
         ({"device": "cpu", "gpu_layers": 3}, "device cpu leaves no layers for a graphics card"),
         ({"gpu_layers": -2}, "gpu_layers is -2: give a number of layers, or -1"),
+        ({"gpu_layers": "all"}, "gpu_layers is 'all': give a number of layers"),
+        ({"exact": "no"}, "exact is 'no': give True, False, or None"),
         ({"threads": 0}, "threads is 0: give 1 to"),
     ],
 )

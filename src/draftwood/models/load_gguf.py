@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ def load_gguf(
 
     ``dtype`` and ``device`` None were left open.
     """
+    if not isinstance(gpu_layers, Integral) or gpu_layers < -1:
+        raise UsageError(f"gpu_layers is {gpu_layers!r:.80}: give a number of layers, or -1 for as many as fit")
+    if exact not in (None, True, False):
+        raise UsageError(f"exact is {exact!r:.80}: give True, False, or None to leave it to the engine")
     if dtype is not None:
         raise UsageError(f"{path.name} is a GGUF file, which keeps its own number format: leave dtype out")
     if device is not None and str(device) != "cpu":
@@ -25,8 +30,6 @@ def load_gguf(
         raise UsageError(
             f"device cpu leaves no layers for a graphics card, and gpu_layers is {gpu_layers}: choose"
         )
-    if gpu_layers < -1:
-        raise UsageError(f"gpu_layers is {gpu_layers}: give a number of layers, or -1 for as many as fit")
     from draftwood.engines.llama_cpp.library import takes_layers
     from draftwood.engines.llama_cpp.target import LlamaTarget
     from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
