@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import draftwood
+from draftwood.api.learned import fresh
 from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.models import gguf_file, load_tokenizer
 from draftwood.models.profile_place import profile_path, setting_of
@@ -54,6 +56,18 @@ def test_the_setting_is_that_of_the_file(loaded, path):
     assert profile_path(*setting) == profile_path(str(path), "Q4_1", 1, "cpu")
     assert setting_of(draftwood.load(path, threads=1, exact=False)[0]).dtype == "Q4_1 fast"
     assert 90e6 < loaded[0].weight_bytes < path.stat().st_size
+
+
+def test_a_profile_of_the_file_is_what_the_planner_starts_from(loaded, tmp_path, monkeypatch):
+    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
+    setting = setting_of(loaded[0])
+    assert fresh(loaded[0]).curve is None
+    place = profile_path(*setting)
+    place.parent.mkdir()
+    header = {"row": "header", "verb": "profile", "format": 1, "settings": setting._asdict()}
+    rows = [header, {"row": "pass", "context": 128, "n": 1, "median_s": 0.02}]
+    place.write_text("\n".join(map(json.dumps, rows)))
+    assert fresh(loaded[0]).curve is not None
 
 
 @pytest.mark.parametrize(
