@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from draftwood.api.generation import Generation
     from draftwood.api.text import Piece
-    from draftwood.cli.options import Loaded
+    from draftwood.cli.given import Loaded
     from draftwood.measure.compare import Comparison
     from draftwood.measure.records.records import Answer
 

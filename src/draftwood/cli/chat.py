@@ -13,7 +13,7 @@ from typer import Option
 from draftwood.api.prompts import render
 from draftwood.cli import options, typed
 from draftwood.cli.answering import Waiting
-from draftwood.cli.options import Given, Loaded
+from draftwood.cli.given import Given, Loaded
 from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
 from draftwood.models import cache_folder
 

@@ -10,7 +10,7 @@ import typer
 
 from draftwood.cli import measuring, options, screen
 from draftwood.cli.answering import Answering, recorded
-from draftwood.cli.options import Given, Loaded
+from draftwood.cli.given import Given, Loaded
 from draftwood.cli.screen import number, percent
 
 if TYPE_CHECKING:

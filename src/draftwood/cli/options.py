@@ -18,7 +18,6 @@ from draftwood.cli.prompt import read_given
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftwood.decoding.request import Request
     from draftwood.models.profile_place import Setting
 
 # Repeated here, since the modules that define them import numpy; a test compares both.
@@ -107,7 +106,9 @@ Json = Annotated[bool, Option("--json", help="Print one JSON document and nothin
 
 
 @dataclass(frozen=True)
-class _ModelFlag:
+class ModelFlag:
+    """Which model."""
+
     model: Model = MODEL_DEFAULT
 
 
@@ -129,7 +130,7 @@ class _MachineFlags(Engines):
 
 
 @dataclass(frozen=True)
-class Loading(_MachineFlags, _ModelFlag):
+class Loading(_MachineFlags, ModelFlag):
     """Which model, and how it is run."""
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
@@ -180,13 +181,17 @@ class SourceFlags:
 
 
 @dataclass(frozen=True)
-class _DraftingFlags:
+class DraftingFlags:
+    """What drafts, and who decides how much."""
+
     drafters: Drafters = DRAFTERS_DEFAULT
     planner: PlannerName = PLANNER_DEFAULT
 
 
 @dataclass(frozen=True)
-class _WritingFlags:
+class WritingFlags:
+    """How the tokens of an answer are chosen, and where it ends."""
+
     max_new_tokens: MaxNewTokens = None
     temperature: Temperature = 0.0
     top_k: TopK = None
@@ -195,59 +200,6 @@ class _WritingFlags:
     repetition_penalty: RepetitionPenalty = None
     seed: Seed = None
     stop: Stop = None
-
-
-@dataclass(frozen=True)
-class Given(Loading, _WritingFlags, SourceFlags, _DraftingFlags, _ModelFlag):
-    """Everything that decides how an answer is written."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What `draftwood.stream` and `draftwood.Conversation` call settings."""
-        found = {name: getattr(self, name) for name in _WritingFlags.__dataclass_fields__}
-        return found | {"stop": self.stop or None}
-
-    @property
-    def label(self) -> str:
-        """The drafters with those that the sources add: ``suffix+prediction``."""
-        from draftwood.api.user_texts import UserTexts
-
-        return UserTexts(**self.sources).label(self.drafters)
-
-    def load(self, prompt: str | None = None) -> Loaded:
-        """Check everything that can be checked without a model, among it the ``prompt``, then load the model."""
-        from draftwood.planning.load import load as load_planner
-
-        names = check_sources(self.drafters, self.sources)
-        load_planner(self.planner)
-        early.check_sampling(self.settings)
-        early.check_stop(self.stop)
-        if prompt is not None:
-            early.check_lengths(self.model, {"": prompt}, self.engine)
-        return Loaded(self, *self.load_model(release=True), names)
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A model ready to answer, and the names of the drafters, those that the sources add among them."""
-
-    given: Given
-    model: Any
-    tokenizer: Any
-    names: list[str]
-
-    @property
-    def objects(self) -> dict[str, Any]:
-        """Tokenizer, drafters, planner and sources as keyword arguments of `draftwood.stream`."""
-        given = self.given
-        return {"tokenizer": self.tokenizer, "drafters": given.drafters, "planner": given.planner} | given.sources
-
-    def request(self, ids: list[int]) -> Request:
-        """Return what the flags ask for, the model's own settings filled in."""
-        from draftwood.api.setup import Setup
-
-        setup = Setup(self.model, self.tokenizer, self.given.drafters, self.given.planner)
-        return setup.request(ids, **self.given.settings)
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:
