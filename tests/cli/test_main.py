@@ -141,7 +141,7 @@ def test_logged_warnings_are_one_line_each(draftwood, monkeypatch):
 def test_the_page_names_every_field_of_the_document():
     from draftwood.api.generation import Generation
     from draftwood.cli.generate import document
-    from draftwood.cli.options import Given
+    from draftwood.cli.given import Given
     from draftwood.measure.compare import Comparison
 
     fields = document(Generation(), Comparison(), Given()).keys() | {"chat"}

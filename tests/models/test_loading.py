@@ -67,7 +67,7 @@ def test_a_local_folder_loads_silently_in_eval_mode(saved, capfd):
 
 
 def test_a_local_folder_never_asks_the_hub(saved, monkeypatch):
-    monkeypatch.setattr(load_module, "_hub_answers", lambda _: pytest.fail("asked the hub"))
+    monkeypatch.setattr(load_module, "hub_answers", lambda _: pytest.fail("asked the hub"))
     load(str(saved), device="cpu")
 
 

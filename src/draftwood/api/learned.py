@@ -33,12 +33,14 @@ def learned(model: Any) -> Learned:
 
 def fresh(model: Any) -> Learned:
     """Return what is known of a model before its first pass: the cost curve, if it was profiled here."""
-    if hasattr(model, "capabilities"):  # a user's own target
-        return Learned()
-    from draftwood.engines.transformers.shared import packs
     from draftwood.models.profile_place import curve_of, setting_of
 
-    setting = setting_of(model) if packs(model) else None  # profiles are of packed weights
+    if not hasattr(model, "capabilities"):
+        from draftwood.engines.transformers.shared import packs
+
+        if not packs(model):  # profiles are of packed weights
+            return Learned()
+    setting = setting_of(model)
     return Learned(curve=curve_of(setting) if setting is not None else None)
 
 

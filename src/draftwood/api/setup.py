@@ -57,7 +57,7 @@ class Setup:
         check_model(model)
         check_tokenizer_kind(tokenizer)
         self.model, self.tokenizer = model, tokenizer
-        self.target = _target(model, now=False)  # for its capabilities; `refresh` prepares the model
+        self.target = target_of(model)  # for its capabilities; `refresh` prepares the model
         self.planner = planner_of(planner, learned(self.model), tokenizer)
         self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(texts.given))
         vocab_size = self.target.capabilities.vocab_size
@@ -87,7 +87,7 @@ class Setup:
 
     def refresh(self) -> bool:
         """Prepare the model as it is now; returns whether its target is another one than before."""
-        before, self.target = self.target, _target(self.model, now=True)
+        before, self.target = self.target, target_of(self.model, now=True)
         if self.target is before:
             return False
         refuse_mismatch(self.target.capabilities, self.drafters)
@@ -174,7 +174,8 @@ def refuse_unknown(settings: Iterable[str], call: Callable[..., Any]) -> None:
             raise UnknownNameError("setting", name, SETTINGS | own)
 
 
-def _target(model: Any, *, now: bool) -> Target:
+def target_of(model: Any, *, now: bool = False) -> Target:
+    """Return what computes a model's passes; ``now`` prepares a model of transformers, as it is at this moment."""
     if hasattr(model, "capabilities"):
         return model
     from draftwood.engines.transformers.shared import known_target, shared_target

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from draftwood.api.generation import Generation
     from draftwood.api.text import Piece
-    from draftwood.cli.options import Loaded
+    from draftwood.cli.given import Loaded
     from draftwood.measure.compare import Comparison
     from draftwood.measure.records.records import Answer
 
@@ -121,9 +121,9 @@ class Waiting:
 
     @property
     def _read(self) -> int:
-        from draftwood.engines.transformers.shared import known_target
+        from draftwood.api.setup import target_of
 
-        return getattr(known_target(self._model), "tokens_read", 0)
+        return getattr(target_of(self._model), "tokens_read", 0)
 
     def __enter__(self) -> Self:
         if self._status is not None:

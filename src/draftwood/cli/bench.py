@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from draftwood.measure.bench.arms import Arm
     from draftwood.measure.bench.run import BenchSettings
     from draftwood.measure.records.writer import RecordsWriter
+    from draftwood.models.profile_place import Setting
 
 Tasks = Annotated[
     str | None,
@@ -88,13 +89,13 @@ def bench(
     jobs, peers = measuring.jobs_of(tasks, prompts, limit, chat), _with_plain(peers)
     early.check_rows(output, "bench")
     model, tokenizer, jobs = measuring.load(loading, jobs, chat, own=prompts is not None, quiet=as_json)
-    loading, given = replace(loading, dtype=options.dtype_of(model)), UserTexts(**texts.sources)
+    setting, given = loading.setting_of(model), UserTexts(**texts.sources)
     settings = BenchSettings(chosen, max_new_tokens, temperature, seed)
     found: list[Sustained] = []
     with ExitStack() as held, screen.progress() as bar:
         setup = Setup(model, tokenizer, "none", chosen)
-        writer = held.enter_context(closing(_writer(output, loading, settings, given)))
-        arms = [held.enter_context(closing(arm)) for arm in _arms(setup, specs, peers, chosen, given, loading)]
+        writer = held.enter_context(closing(_writer(output, loading, setting, settings, given)))
+        arms = [held.enter_context(closing(arm)) for arm in _arms(setup, specs, peers, chosen, given, setting)]
         work = Bench(setup, arms, jobs, settings, writer, bar)
         with screen.CtrlC() as stop:
             if sustain is None:
@@ -104,7 +105,7 @@ def bench(
                 repeat(work, arms, jobs[0], sustain, found, lambda arm, at: bar(int(at), length, arm))
         kept = writer.records
         sustained = (each.to_json() for each in found)
-        for row in differences(kept, setup.target, loading.dtype) if sustain is None else sustained:
+        for row in differences(kept, setup.target, setting.dtype) if sustain is None else sustained:
             writer.other(row)
     rows, others = table(kept), {kind: kept.of_kind(kind) for kind in ("difference", "sustained")}
     document = {"rows": rows, **others, "header": kept.header, "interrupted": stop.pressed}
@@ -141,14 +142,14 @@ def _with_plain(peers: str | None) -> str | None:
 
 
 def _writer(
-    output: Path | None, loading: options.Loading, settings: BenchSettings, texts: UserTexts
+    output: Path | None, loading: options.Loading, setting: Setting, settings: BenchSettings, texts: UserTexts
 ) -> RecordsWriter:
     """Open the file of records, with all that must stay the same in it."""
     from draftwood.measure.records.provenance import provenance
     from draftwood.measure.records.records import header
     from draftwood.measure.records.writer import RecordsWriter
 
-    names = {"model": loading.model, "dtype": loading.dtype, "threads": measuring.torch_threads(loading.threads)}
+    names = {"model": loading.model, "dtype": setting.dtype, "threads": setting.threads}
     said: dict[str, Any] = {**names, **asdict(settings), **texts.said()}
     if not loading.pack:
         said["pack"] = False
@@ -158,7 +159,7 @@ def _writer(
 
 
 def _arms(
-    setup: Setup, specs: list[str], peers: str | None, planner: str, texts: UserTexts, loading: options.Loading
+    setup: Setup, specs: list[str], peers: str | None, planner: str, texts: UserTexts, setting: Setting
 ) -> Iterator[Arm]:
     """Yield the arms; drafters that come to the same label are one."""
     from draftwood.api.user_texts import UserTexts
@@ -173,5 +174,5 @@ def _arms(
             labels.add(label)
             yield OurArm(label, setup, planner, sources, spec)
     if peers:
-        threads = measuring.torch_threads(loading.threads)
-        yield from map(PeerArm, load_peers(peers, setup.model, setup.tokenizer, loading.model, threads))
+        found = load_peers(peers, setup.model, setup.tokenizer, setting.model, setting.threads)
+        yield from map(PeerArm, found)

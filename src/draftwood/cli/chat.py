@@ -14,7 +14,7 @@ from typer import Option
 from draftwood.api.prompts import render
 from draftwood.cli import options, screen, typed
 from draftwood.cli.answering import Waiting
-from draftwood.cli.options import Given, Loaded
+from draftwood.cli.given import Given, Loaded
 from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
 from draftwood.models import cache_folder
 
@@ -42,10 +42,10 @@ class Room:
     """Keeps a conversation within the longest text of the model; ``forget`` drops the oldest turns for that."""
 
     def __init__(self, loaded: Loaded, forget: bool) -> None:
-        from draftwood.engines.transformers.shared import known_target
+        from draftwood.api.setup import target_of
 
         self._loaded, self._forget = loaded, forget
-        self._most = known_target(loaded.model).capabilities.max_positions
+        self._most = target_of(loaded.model).capabilities.max_positions
 
     def make(self, messages: list[dict[str, str]], question: str) -> int:
         """Drop turns for a question and its answer; returns how many. PromptError if there is no room."""

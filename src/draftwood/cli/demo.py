@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import typer
 
 from draftwood.cli import measuring, options, screen
 from draftwood.cli.answering import Answering, recorded
-from draftwood.cli.options import Given, Loaded
+from draftwood.cli.given import Given, Loaded
 from draftwood.cli.screen import number, percent
 
 if TYPE_CHECKING:
@@ -30,12 +30,11 @@ _SHOWN_LINES = 6
 _MOST_NODES = 24  # of a tree that fits a screen
 
 
-def demo(
-    max_new_tokens: measuring.MaxNewTokens = 96, device: options.Device = None, threads: options.Threads = None
-) -> None:
+@options.shared
+def demo(engines: options.Engines, max_new_tokens: measuring.MaxNewTokens = 96) -> None:
     """Show three answers plainly and drafted, one step's token tree, and the table of speedups."""
     planner, limit = options.PLANNER_DEFAULT, max_new_tokens
-    loaded = Given(model=_MODEL, planner=planner, max_new_tokens=limit, device=device, threads=threads).load()
+    loaded = Given(model=_MODEL, planner=planner, max_new_tokens=limit, **asdict(engines)).load()
     results: dict[str, Comparison] = {}
     with screen.CtrlC() as stop:
         _show_answers(loaded, results)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from draftwood import models
 from draftwood.cli import measuring, options, screen
 from draftwood.cli.early import check_sampling
 from draftwood.cli.prompt import read_prompt
@@ -59,16 +60,18 @@ def drift(
     load_planner(planner)  # wrong names are told before a model is loaded
     settings: dict[str, Any] = {"drafters": load_drafters(drafters), "planner": planner}
     _check(call, loading.dtype, against_dtype, temperature, drafters, planner)
+    if against_dtype is not None and models.choose(loading.model, loading.engine)[0] != models.TRANSFORMERS:
+        raise UsageError(f"--against-dtype is for transformers, and llama.cpp runs {loading.model}: leave it out")
     jobs = _jobs(prompt, tasks, prompts, limit, chat)
     own = prompt is not None or prompts is not None
     loaded, tokenizer, jobs = measuring.load(loading, jobs, chat, own=own, quiet=as_json)
     settings |= {"tokenizer": tokenizer, "max_new_tokens": max_new_tokens, "seed": seed}
     if temperature is not None:
         settings["temperature"] = temperature
-    dtype = options.dtype_of(loaded)
+    dtype = loading.setting_of(loaded).dtype
     if against_dtype is not None:
         settings["other"] = replace(loading, dtype=against_dtype).load_model()[0]
-        against_dtype = options.dtype_of(settings["other"])
+        against_dtype = loading.setting_of(settings["other"]).dtype
         _refuse_same(dtype, against_dtype)
     run = _Run(loading.model, dtype, against_dtype, drafters, planner)
     with screen.CtrlC() as stop:

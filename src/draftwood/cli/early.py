@@ -30,7 +30,7 @@ def check_sampling(settings: Mapping[str, Any]) -> None:
     check(Sampling(**{name: value for name, value in given.items() if value is not None}))
 
 
-def check_lengths(model: str, prompts: Mapping[str, str]) -> None:
+def check_lengths(model: str, prompts: Mapping[str, str], engine: str | None = None) -> None:
     """Refuse a prompt that leaves the model no room for an answer, its weights unread; ``prompts`` are by name.
 
     Models that do not say their length in ``config.json`` are left to the check that follows loading.
@@ -40,7 +40,7 @@ def check_lengths(model: str, prompts: Mapping[str, str]) -> None:
         return
     # A text has no more tokens than bytes: the tokenizer is loaded for long ones only.
     long = {name: text for name, text in prompts.items() if len(text.encode()) + _TEMPLATE >= most}
-    tokenizer: Any = load_tokenizer(model) if long else None
+    tokenizer: Any = load_tokenizer(model, engine=engine) if long else None
     for name, text in long.items():
         tokens = len(tokenizer(text, verbose=False)["input_ids"])
         if tokens >= most:

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from draftwood.cli import options, screen
 from draftwood.cli.answering import Answering, recorded
-from draftwood.cli.options import Given, Loaded
+from draftwood.cli.given import Given, Loaded
 from draftwood.cli.prompt import as_asked, check_chat, read_prompt
 from draftwood.errors import UsageError
 from draftwood.measure.explain.account import Account

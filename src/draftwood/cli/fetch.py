@@ -32,8 +32,10 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
                 bars.update(stages[stage], completed=done)
 
         folder = bring(name, progress=report, force=force)
-    if "downloading" not in stages:
+    if not stages.keys() & {"downloading", "converting"}:
         print(f"{name} was here already", file=sys.stderr)
+    if "downloading" in stages and "converting" not in stages:
+        print("only the GGUF file is kept, for llama.cpp, since transformers is not installed", file=sys.stderr)
     print(folder)
 
 

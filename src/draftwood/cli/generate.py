@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
 from draftwood.cli.answering import Answering, recorded
-from draftwood.cli.options import Given, Loaded
+from draftwood.cli.given import Given, Loaded
 from draftwood.cli.prompt import as_asked, check_chat, read_prompt
 from draftwood.errors import UsageError
 
@@ -92,7 +92,7 @@ class _Kept:
         from draftwood.measure.records.records import header
         from draftwood.measure.records.writer import RecordsWriter
 
-        settings = {"model": loaded.given.model, "dtype": loaded.given.dtype}
+        settings = {"model": loaded.given.model, "dtype": loaded.given.setting_of(loaded.model).dtype}
         # Not among the settings, which must stay the same in a file: a memory is another one after each answer.
         said = UserTexts(**loaded.given.sources).said()
         here = provenance(**settings) | ({"sources": said} if said else {})

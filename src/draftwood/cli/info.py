@@ -8,23 +8,25 @@ import platform
 from typing import Any
 
 from draftwood.cli import options
+from draftwood.errors import DraftwoodError
 from draftwood.measure.records.provenance import package_version
 
-_PACKAGES = ("torch", "transformers", "numpy", "numba")
+_PACKAGES = ("torch", "transformers", "xllamacpp", "numpy", "numba")
 _DTYPES = ("float32", "bfloat16", "float16")
 
 
 def info(as_json: options.Json = False) -> None:
-    """Show versions, threads, devices and the cache folder."""
+    """Show versions, engines, threads, devices and the cache folder."""
     found = collect()
     if as_json:
         print(json.dumps(found, indent=2))
         return
     lines = {
         **found["versions"],
+        **{f"engine {name}": said for name, said in found["engines"].items()},
         "system": found["system"],
         "CPU": f"{found['cpu_count']} cores, instructions: {found['cpu_instructions'] or 'unknown'}",
-        "threads": found["threads"],
+        **({"threads of torch": found["threads"]} if found["threads"] else {}),
         **{f"{device} computes in": ", ".join(names) for device, names in found["devices"].items()},
         "cache folder": found["cache_folder"],
         **{f"model {m['name']}": m["state"] for m in found["models"]},
@@ -46,6 +48,7 @@ def collect() -> dict[str, Any]:
     machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": {}}
     return {
         "versions": {"draftwood": __version__, "python": platform.python_version(), **versions},
+        "engines": _engines(),
         "system": f"{platform.system()} {platform.machine()}",
         "cpu_count": os.cpu_count(),
         **(_torch() if versions["torch"] else machine),
@@ -53,6 +56,26 @@ def collect() -> dict[str, Any]:
         "models": [as_dict(model) for model in installed()],
         "drafters": known(),
     }
+
+
+def _engines() -> dict[str, str | None]:
+    """Say of each engine whether it can run models here; None if it is not installed."""
+    from draftwood.models.engine import LLAMA_CPP, TRANSFORMERS, is_installed
+
+    return {
+        TRANSFORMERS: "installed" if is_installed(TRANSFORMERS) else None,
+        LLAMA_CPP: _llama_cpp() if is_installed(LLAMA_CPP) else None,
+    }
+
+
+def _llama_cpp() -> str:
+    from draftwood.engines.llama_cpp.library import PACKAGE, takes_layers
+
+    try:
+        where = "processor and graphics card" if takes_layers() else "processor"
+    except DraftwoodError as error:
+        return str(error)
+    return f"installed, the library of {PACKAGE} {package_version(PACKAGE)}, for the {where}"
 
 
 def _torch() -> dict[str, Any]:

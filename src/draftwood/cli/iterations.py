@@ -13,6 +13,7 @@ from rich.text import Text
 
 from draftwood.api.generation import Generation
 from draftwood.cli import options, screen
+from draftwood.cli.given import Given
 from draftwood.cli.render import count, styles
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
@@ -31,7 +32,7 @@ class Iteration:
     written: tuple[int, ...]  # by the model itself, behind them
 
 
-def for_iterations(call: typer.Context, given: options.Given, *, unseen: bool) -> options.Given:
+def for_iterations(call: typer.Context, given: Given, *, unseen: bool) -> Given:
     """Return the flags with a planner that always scores the whole block, unless the user named one."""
     if unseen:
         raise UsageError(

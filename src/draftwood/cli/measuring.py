@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +59,7 @@ def load(
 ) -> tuple[Any, Any, list[Job]]:
     """Load a model for these prompts, those too long refused first; returns model, tokenizer, prompts as asked."""
     texts = {f"{job.task} {job.name}": job.prompt for job in jobs if isinstance(job.prompt, str)}
-    early.check_lengths(loading.model, texts)
+    early.check_lengths(loading.model, texts, loading.engine)
     model, tokenizer = loading.load_model()
     return model, tokenizer, as_asked(jobs, own, tokenizer, chat, quiet=quiet)
 
@@ -74,9 +73,3 @@ def as_asked(jobs: list[Job], own: bool, tokenizer: Any, chat: bool | None, *, q
         replace(job, prompt=prompt.as_asked(job.prompt, tokenizer, True)) if isinstance(job.prompt, str) else job
         for job in jobs
     ]
-
-
-def torch_threads(threads: int | None) -> int | None:
-    """Return the threads in use once torch is loaded."""
-    torch: Any = sys.modules.get("torch")
-    return torch.get_num_threads() if torch else threads

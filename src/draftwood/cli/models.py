@@ -31,7 +31,7 @@ def models(as_json: options.Json = False) -> None:
             to.print(f"draftwood fetch {model.name} brings {model.name}")
         elif model.state == "broken":
             to.print(f"draftwood fetch {model.name} --force mends {model.name}")
-    to.print("any folder that transformers wrote, or a hub name where there is a network, is a model as well")
+    to.print("any GGUF file, any folder of transformers, or a hub name where there is a network, is a model, too")
 
 
 def as_dict(model: Installed) -> dict[str, Any]:

@@ -15,18 +15,19 @@ from typer import Option
 from draftwood import models
 from draftwood.cli import early, screen
 from draftwood.cli.prompt import read_given
-from draftwood.decoding.stopping import StopStrings
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftwood.decoding.request import Request
+    from draftwood.models.profile_place import Setting
 
 # Repeated here, since the modules that define them import numpy; a test compares both.
 MODEL_DEFAULT = "smollm2"
 DRAFTERS_DEFAULT = "default"
 PLANNER_DEFAULT = "goodput"
 
-Model = Annotated[str, Option("--model", "-m", help="A name of `draftwood models`, a folder, or a hub name.")]
+Model = Annotated[
+    str, Option("--model", "-m", help="A name of `draftwood models`, a folder, a GGUF file, or a hub name.")
+]
 Drafters = Annotated[
     str, Option(help="Drafters joined by +, options after colons: suffix+lookup:max_ngram=3; none is plain.")
 ]
@@ -81,7 +82,23 @@ Dtype = Annotated[str, Option(help="Number format: float32, bfloat16, float16 or
 Device = Annotated[
     str | None, Option(help="cpu, cuda, cuda:1 or mps. [default: the first of cuda, mps and cpu there is]")
 ]
-Threads = Annotated[int | None, Option(min=1, help="CPU threads. [default: torch's choice]")]
+Threads = Annotated[int | None, Option(min=1, help="CPU threads. [default: the engine's choice]")]
+Engine = Annotated[
+    str | None,
+    Option(
+        help="transformers, or llama.cpp for GGUF files. [default: the first that is installed and can read it]"
+    ),
+]
+GpuLayers = Annotated[
+    int, Option(min=-1, help="Layers of a GGUF model for a graphics card to compute; -1 is as many as fit.")
+]
+Exact = Annotated[
+    bool | None,
+    Option(
+        "--exact/--fast",
+        help="Compute a GGUF model so that drafts change no bit of the text, or as llama.cpp does by itself.",
+    ),
+]
 Pack = Annotated[
     bool, Option("--pack/--no-pack", help="On a CPU, copy the weights into a layout that is read faster.")
 ]
@@ -89,27 +106,58 @@ Json = Annotated[bool, Option("--json", help="Print one JSON document and nothin
 
 
 @dataclass(frozen=True)
-class Loading:
-    """Which model, and how it is run."""
+class ModelFlag:
+    """Which model."""
 
     model: Model = MODEL_DEFAULT
-    dtype: Dtype = "float32"
+
+
+@dataclass(frozen=True)
+class Engines:
+    """What computes a model, whichever it is."""
+
+    engine: Engine = None
     device: Device = None
+    gpu_layers: GpuLayers = -1
     threads: Threads = None
+
+
+@dataclass(frozen=True)
+class _MachineFlags(Engines):
+    dtype: Dtype = "float32"
     pack: Pack = True
+    exact: Exact = None
+
+
+@dataclass(frozen=True)
+class Loading(_MachineFlags, ModelFlag):
+    """Which model, and how it is run."""
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
         from draftwood.api.prepare import prepare
 
+        how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags) if flag.name != "pack"}
         with screen.busy(f"loading {self.model}"):
-            loaded = models.load(self.model, dtype=self.dtype, device=self.device, threads=self.threads)
+            loaded = models.load(self.model, **how)
+        if hasattr(loaded[0], "capabilities"):  # a target, which needs no preparing
+            if not self.pack:
+                raise UsageError(f"--no-pack is for transformers, and llama.cpp runs {self.model}: leave it out")
+            return loaded
         with screen.busy(f"preparing {self.model}"):
             try:
                 prepare(loaded[0], pack=self.pack, release=release and self.pack)
             except UsageError:  # its passes need the weights that were to be released
                 prepare(loaded[0], pack=self.pack)
         return loaded
+
+    def setting_of(self, model: Any) -> Setting:
+        """Return what the cost of the loaded model's passes depends on, under the name that the user gave."""
+        from draftwood.models.profile_place import setting_of
+
+        found = setting_of(model)
+        assert found is not None, "every model that was loaded says its name"
+        return found._replace(model=self.model)
 
 
 @dataclass(frozen=True)
@@ -130,13 +178,17 @@ class SourceFlags:
 
 
 @dataclass(frozen=True)
-class _DraftingFlags:
+class DraftingFlags:
+    """What drafts, and who decides how much."""
+
     drafters: Drafters = DRAFTERS_DEFAULT
     planner: PlannerName = PLANNER_DEFAULT
 
 
 @dataclass(frozen=True)
-class _WritingFlags:
+class WritingFlags:
+    """How the tokens of an answer are chosen, and where it ends."""
+
     max_new_tokens: MaxNewTokens = None
     temperature: Temperature = 0.0
     top_k: TopK = None
@@ -145,64 +197,6 @@ class _WritingFlags:
     repetition_penalty: RepetitionPenalty = None
     seed: Seed = None
     stop: Stop = None
-
-
-@dataclass(frozen=True)
-class Given(_WritingFlags, SourceFlags, _DraftingFlags, Loading):
-    """Everything that decides how an answer is written."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What `draftwood.stream` and `draftwood.Conversation` call settings."""
-        found = {name: getattr(self, name) for name in _WritingFlags.__dataclass_fields__}
-        return found | {"stop": self.stop or None}
-
-    @property
-    def label(self) -> str:
-        """The drafters with those that the sources add: ``suffix+prediction``."""
-        from draftwood.api.user_texts import UserTexts
-
-        return UserTexts(**self.sources).label(self.drafters)
-
-    def load(self, prompt: str | None = None) -> Loaded:
-        """Check everything that can be checked without a model, among it the ``prompt``, then load the model."""
-        from draftwood.planning.load import load as load_planner
-
-        names = check_sources(self.drafters, self.sources)
-        load_planner(self.planner)
-        early.check_sampling(self.settings)
-        if self.stop:
-            StopStrings(self.stop, lambda _: "")  # refuses empty ones
-        if prompt is not None:
-            early.check_lengths(self.model, {"": prompt})
-        return Loaded(self, *self.load_model(release=True), names)
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A model ready to answer, and the names of the drafters, those that the sources add among them."""
-
-    given: Given
-    model: Any
-    tokenizer: Any
-    names: list[str]
-
-    @property
-    def keywords(self) -> dict[str, Any]:
-        """All keyword arguments of `draftwood.stream` and `draftwood.Conversation` that the flags name."""
-        given = self.given
-        objects = {"tokenizer": self.tokenizer, "drafters": given.drafters, "planner": given.planner}
-        return objects | given.sources | given.settings
-
-    def request(self, ids: list[int]) -> Request:
-        """Return what the flags ask for, the model's own settings filled in."""
-        from draftwood.api.setup import Setup
-
-        setup = Setup(self.model, self.tokenizer, self.given.drafters, self.given.planner)
-        return setup.request(ids, **self.given.settings)
-
-
-_MACHINE = Loading.__dataclass_fields__.keys() - {"model"}
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:
@@ -220,7 +214,7 @@ def shared(verb: Callable[..., None]) -> Callable[..., None]:
             for flag in fields(groups[name])
         ]
 
-    parameters.sort(key=lambda parameter: parameter.name in _MACHINE)  # those come last
+    parameters.sort(key=lambda parameter: parameter.name in _MachineFlags.__dataclass_fields__)  # those come last
 
     @wraps(verb)
     def call(**given: Any) -> None:
@@ -273,11 +267,6 @@ def check_sources(drafters: str, sources: dict[str, Any]) -> list[str]:
     if memory is not None and not memory.exists():
         early.check_writable(memory, "--memory")
     return [d.name for d in complete]
-
-
-def dtype_of(model: Any) -> str:
-    """Return the number format of a loaded model: what ``auto`` has become."""
-    return str(model.dtype).rpartition(".")[2]
 
 
 def load_tokenizer(name: str) -> Any:

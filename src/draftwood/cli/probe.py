@@ -95,10 +95,11 @@ class _Run:
         self, loading: options.Loading, setup: Setup, drafter: LookupDrafter, max_new_tokens: int
     ) -> None:
         self._setup, self._drafter, self._limit = setup, drafter, max_new_tokens
-        self._here = provenance(model=loading.model, dtype=loading.dtype)
-        threads = measuring.torch_threads(loading.threads)
+        setting = loading.setting_of(setup.model)
+        self._here = provenance(model=loading.model, dtype=setting.dtype, threads=setting.threads)
         self._settings: dict[str, Any] = {
-            "model": loading.model, "dtype": loading.dtype, "threads": threads, "max_new_tokens": max_new_tokens,
+            "model": loading.model, "dtype": setting.dtype, "threads": setting.threads,
+            "max_new_tokens": max_new_tokens,
             "ngram_min": drafter.min_ngram, "ngram_max": drafter.max_ngram,
         }  # fmt: skip
         self.answers: list[Answer] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from draftwood.cli import early, measuring, options, screen
+from draftwood.cli import early, options, screen
 from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from draftwood.measure.profile.rows import Profile
+    from draftwood.models.profile_place import Setting
 
 Numbers = Annotated[str | None, Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")]
 Contexts = Annotated[
@@ -54,7 +54,7 @@ def profile(
     _check_packages(picture=plot is not None, characters=not as_json)
     _check_places(output, plot, force)
     loaded, tokenizer = loading.load_model()
-    run = _Run(loading.model, loaded, tokenizer)
+    run = _Run(loading.setting_of(loaded), loaded, tokenizer)
     with screen.CtrlC() as stop:
         run.measure({k: v for k, v in asked.items() if v}, rounds, seconds)
     if not run.measured.rounds:
@@ -72,13 +72,12 @@ def profile(
 class _Run:
     """A profile under way, and where it goes."""
 
-    def __init__(self, name: str, model: Any, tokenizer: Any) -> None:
+    def __init__(self, setting: Setting, model: Any, tokenizer: Any) -> None:
         from draftwood.api.setup import Setup
         from draftwood.measure.profile.rows import Profile
 
         self._model, self._target = model, Setup(model, tokenizer, "none", "fixed:0").target
-        dtype, threads = options.dtype_of(model), measuring.torch_threads(None) or os.cpu_count()
-        self._settings = {"model": name, "dtype": dtype, "threads": threads, "device": model.device.type}
+        self._settings = setting._asdict()
         self._title = "{model}, {dtype}, {threads} threads on {device}".format(**self._settings)
         self.measured = Profile()
 
@@ -116,11 +115,11 @@ class _Run:
         """Write the files, and say where they are."""
         from draftwood.measure.profile.plot import save_picture
         from draftwood.measure.profile.rows import write_profile
-        from draftwood.models.profile_place import profile_path
+        from draftwood.models.profile_place import profile_path, setting_of
 
         files = [] if output is None else [output]
         if into_cache:
-            files.append(profile_path(*self._settings.values()))
+            files.append(profile_path(*(setting_of(self._model) or self._settings.values())))
         for place in files:
             write_profile(place, self.measured, self._settings)
         if plot is not None:

@@ -45,11 +45,16 @@ def peer_names(spec: str) -> list[PeerName]:
 def load_peers(spec: str, model: Any, tokenizer: Any, model_name: str, threads: int | None) -> list[Peer]:
     """Return the peers that ``spec`` lists; llama.cpp starts at its first answer, on ``threads`` threads (None:
     its own choice), with the GGUF file of ``model_name``; transformers' peers write with ``model``. Raises as
-    `peer_names`, and `UsageError` if early exit is behind the last layer or xllamacpp or a GGUF file is
-    missing."""
+    `peer_names`, and `UsageError` if early exit is behind the last layer, xllamacpp or a GGUF file is
+    missing, or ``model`` is another engine's."""
     peers: list[Peer] = []
     for name in peer_names(spec):
         if name.engine == "transformers":
+            if hasattr(model, "capabilities"):
+                raise UsageError(
+                    f"the peer {name.name} needs a model of transformers, and llama.cpp runs {model_name}: leave "
+                    "the peer out, or take the engine transformers"
+                )
             from draftwood.engines.transformers.peers import TransformersPeer
 
             peers.append(TransformersPeer(name, model))

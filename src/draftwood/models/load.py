@@ -1,4 +1,4 @@
-"""Load a model and its tokenizer through transformers."""
+"""Load a model and its tokenizer: through transformers, or a GGUF file through llama.cpp."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from draftwood.errors import (
     ModelError,
@@ -20,7 +20,8 @@ from draftwood.errors import (
 )
 from draftwood.models.busy import importing_torch
 from draftwood.models.catalogue import DEFAULT_MODEL
-from draftwood.models.find import find
+from draftwood.models.engine import LLAMA_CPP, choose
+from draftwood.models.hub import first_line, hub_answers
 from draftwood.models.quiet import quiet_transformers
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _LOG = logging.getLogger("draftwood")
-_HUB_SECONDS = 10
 _REFUSED = re.compile(
     "Unrecognized (?:configuration class|model in)|does not recognize this architecture|trust_remote_code"
 )
@@ -38,47 +38,72 @@ MOST_THREADS = 8  # most threads per core; 64 in all are always allowed. Torch c
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 """The number formats that :func:`load` takes; ``auto`` is the one the weights were saved in."""
 
+_DEFAULT_DTYPE = "float32"
+
 
 def load(
     name: str | os.PathLike[str] = DEFAULT_MODEL,
     *,
-    dtype: str | torch.dtype = "float32",
+    engine: str | None = None,
+    dtype: str | torch.dtype = _DEFAULT_DTYPE,
     device: str | torch.device | None = None,
     threads: int | None = None,
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    gpu_layers: int = -1,
+    exact: bool | None = None,
+) -> tuple[Any, Any]:
     """Load a model ready for generation, and its tokenizer.
 
     Parameters
     ----------
     name
-        A catalogue name, a local folder or a hub name, as `find` takes it. Only a hub name may touch the network.
+        A catalogue name, a folder, a GGUF file or a hub name (``"owner/name"``, ``"owner/name/file.gguf"``). Only
+        a hub name may touch the network.
+    engine
+        ``"transformers"``, or ``"llama.cpp"`` for GGUF files. None: transformers where the model has weights for
+        it and it is installed, else llama.cpp.
     dtype
-        ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``; or torch's own.
+        ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``; or torch's own. A GGUF file has its own.
     device
-        For example ``"cpu"`` or ``"cuda:1"``; by default the first of cuda, mps and cpu that is here.
+        For example ``"cpu"`` or ``"cuda:1"``; by default the first of cuda, mps and cpu that is here. llama.cpp
+        goes by ``gpu_layers``; it takes ``"cpu"`` for no layers.
     threads
-        Sets torch's CPU threads for the whole process. More than cores are slower (the log warns), and more than
-        `MOST_THREADS` per core are refused.
+        CPU threads; torch's are set for the whole process. More than cores are slower (the log warns), and more
+        than `MOST_THREADS` per core are refused.
+    gpu_layers
+        Of a GGUF model, how many layers a graphics card computes; -1: as many as fit.
+    exact
+        Of a GGUF model, whether its passes are computed so that drafts change no bit of the text (see
+        docs/exactness.md). None: llama.cpp's engine decides.
 
     Returns
     -------
     (model, tokenizer)
-        A causal language model of transformers in eval mode, and its tokenizer.
+        A causal language model of transformers in eval mode, or a `Target` of llama.cpp; and its tokenizer.
 
     Raises
     ------
     UsageError
-        An unknown dtype or device, or a thread count out of its bounds.
+        An unknown dtype, device or engine, one that does not fit the model, or a thread count out of its bounds.
     ModelNotFoundError, ModelError, UnknownNameError
         As `find`; or the files cannot be read. `UnsupportedModelError` for anything but a causal language model.
     VocabularyError
         The tokenizer knows more tokens than the model.
+    CapabilityError
+        llama.cpp is not installed, or a version that cannot be used.
     """
     dtype = str(dtype).removeprefix("torch.")
     if dtype not in DTYPES:
         raise UnknownNameError("dtype", dtype, DTYPES)
     _check_threads(threads)
-    place = find(name)
+    chosen, place = choose(name, engine)
+    if chosen == LLAMA_CPP:
+        from draftwood.models.load_gguf import load_gguf
+
+        asked = None if dtype == _DEFAULT_DTYPE else dtype
+        return load_gguf(Path(place), asked, device, threads=threads, gpu_layers=gpu_layers, exact=exact)
+    if gpu_layers != -1 or exact is not None:
+        what = "exact" if exact is not None else "gpu_layers"
+        raise UsageError(f"{what} is for GGUF files, and {name} is loaded by transformers: leave it out")
     _require_packages()
     with importing_torch(threads):
         import torch
@@ -97,14 +122,18 @@ def load(
         model.to(target)
     except RuntimeError as error:  # out of memory, or no device of that number
         raise ModelError(
-            f"the model cannot be put on {target} ({_first_line(error)}): choose another device or dtype"
+            f"the model cannot be put on {target} ({first_line(error)}): choose another device or dtype"
         ) from error
     return model.eval(), tokenizer
 
 
-def load_tokenizer(name: str | os.PathLike[str] = DEFAULT_MODEL) -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str | os.PathLike[str] = DEFAULT_MODEL, *, engine: str | None = None) -> Any:
     """Load a model's tokenizer alone, from a folder without weights too; raises what `load` raises."""
-    place = find(name)
+    chosen, place = choose(name, engine)
+    if chosen == LLAMA_CPP:
+        from draftwood.models.load_gguf import load_gguf_tokenizer
+
+        return load_gguf_tokenizer(Path(place))
     _require_packages()
     from transformers import AutoTokenizer
 
@@ -117,7 +146,7 @@ def load_tokenizer(name: str | os.PathLike[str] = DEFAULT_MODEL) -> PreTrainedTo
 
 def _settings(place: Path | str) -> dict[str, bool]:
     # Without the second setting transformers asks on the terminal whether to run a model's own code.
-    local = isinstance(place, Path) or not _hub_answers(place)
+    local = isinstance(place, Path) or not hub_answers(place)
     return {"local_files_only": local, "trust_remote_code": False}
 
 
@@ -172,27 +201,9 @@ def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
     return model, tokenizer
 
 
-def _hub_answers(name: str) -> bool:
-    """Return whether the hub can be reached, asked once: transformers would retry for most of a minute."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
-
-    try:
-        HfApi().model_info(name, timeout=_HUB_SECONDS)
-    except HfHubHTTPError:  # an answer; transformers' error will say more
-        return True
-    except Exception:  # whatever the network library raises; a model in the local cache can still be loaded
-        return False
-    return True
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".: ") or type(error).__name__
-
-
 def _explain(error: Exception, place: Path | str, what: str) -> ModelError:
     """Turn what transformers raised into one sentence."""
-    said = _first_line(error)
+    said = first_line(error)
     if isinstance(error, ValueError) and _REFUSED.search(str(error)):
         return UnsupportedModelError(
             f"{place} is no causal language model that transformers itself knows ({said}): name another"

@@ -11,6 +11,7 @@ from typing import Any
 from draftwood.models.catalogue import CatalogueModel
 
 MANIFEST = "draftwood.json"
+LICENCE = "LICENSE"
 _FORMAT = 1
 _BLOCK = 1 << 20
 
@@ -36,6 +37,7 @@ def write_manifest(folder: Path, model: CatalogueModel) -> None:
         "format": _FORMAT,
         "name": model.name,
         "source": [{"wheel": wheel.requirement, "sha256": wheel.sha256} for wheel in model.wheels],
+        "converted": len(files.keys() - {model.gguf, LICENCE}) > 0,
         "files": files,
     }
     (folder / MANIFEST).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -53,6 +55,12 @@ def fault(folder: Path, model: CatalogueModel, *, checksums: bool = False) -> st
         return _compare(folder, model, document, checksums)
     except (AttributeError, KeyError, TypeError, OSError) as error:
         return f"{MANIFEST} or a file it names cannot be read: {error}"
+
+
+def is_converted(folder: Path) -> bool:
+    """Return whether a fetched folder without fault holds the files of transformers beside the GGUF file."""
+    document = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return bool(document.get("converted", True))  # all did before there was another way
 
 
 def _compare(folder: Path, model: CatalogueModel, document: dict[str, Any], checksums: bool) -> str | None:

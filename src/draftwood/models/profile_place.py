@@ -21,14 +21,17 @@ _SAID: set[Path] = set()
 class Setting(NamedTuple):
     """What the cost of a pass depends on, besides the machine."""
 
-    model: str  # a catalogue name, folder or hub name
-    dtype: str  # "float32"
-    threads: int  # of torch
+    model: str  # a catalogue name, folder, GGUF file or hub name
+    dtype: str  # "float32"; of a GGUF file "Q4_1"
+    threads: int
     device: str = "cpu"
 
 
 def setting_of(model: Any) -> Setting | None:
-    """Return the setting of a loaded model of transformers; None if the model does not say its name."""
+    """Return the setting of a loaded model, of whichever engine; None if the model does not say its name."""
+    own = getattr(model, "setting", None)  # of targets that know it
+    if isinstance(own, Setting):
+        return own._replace(model=_catalogue_name(own.model) or own.model)
     name = getattr(getattr(model, "config", None), "_name_or_path", None)
     dtype, device = getattr(model, "dtype", None), getattr(model, "device", None)
     if not isinstance(name, str) or not name or dtype is None or device is None:
@@ -62,7 +65,7 @@ def curve_of(setting: Setting) -> CostCurve | None:
 
 def profile_path(model: str, dtype: str, threads: int, device: str = "cpu") -> Path:
     """Return where the profile of this model on this machine belongs, whether or not it is there."""
-    parts = (_slug(model), dtype, f"{threads}threads", _safe(device), machine(device))
+    parts = (_slug(model), _safe(dtype), f"{threads}threads", _safe(device), machine(device))
     return cache_folder() / "profiles" / f"{'-'.join(parts)}.jsonl"
 
 
@@ -91,12 +94,15 @@ def _alike(said: str, ours: str) -> bool:
 
 
 def _catalogue_name(model: str) -> str | None:
-    """Return the catalogue name of a model given by that name or by the folder it was fetched to."""
+    """Return the catalogue name of a model given by that name, the folder it was fetched to, or its GGUF file."""
     if model in CATALOGUE:
         return model
-    place = Path(model).name
-    if place in CATALOGUE and Path(model).resolve() == model_folder(place).resolve():
-        return place
+    if not Path(model).exists():
+        return None
+    for name, known in CATALOGUE.items():
+        folder = model_folder(name).resolve()
+        if Path(model).resolve() in (folder, folder / known.gguf):
+            return name
     return None
 
 

@@ -142,6 +142,11 @@ def is_installed() -> bool:
     return importlib.util.find_spec(PACKAGE) is not None
 
 
+def takes_layers() -> bool:
+    """Whether the library can put layers on a graphics card."""
+    return bool(library().llama_supports_gpu_offload())
+
+
 def _place() -> Path:
     """Return the library's file. The wheel's own module is not imported: that would start a server's worth."""
     spec = importlib.util.find_spec(PACKAGE)

@@ -14,11 +14,13 @@ from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, Cache
 from draftwood.engines.llama_cpp.context import PASS, Row, Settings, threads_here
+from draftwood.engines.llama_cpp.library import takes_layers
 from draftwood.engines.llama_cpp.scores import LlamaScores
 from draftwood.engines.llama_cpp.selftest import exact_width
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError
+from draftwood.models.profile_place import Setting
 from draftwood.tree import TokenTree
 
 _WATCHED = 64  # tokens of a reading pass whose scores are all asked for
@@ -81,6 +83,19 @@ class LlamaTarget:
         )
         # What the api takes from a model of transformers under the same name.
         self.generation_config = SimpleNamespace(eos_token_id=sorted(self.weights.end_ids))
+
+    @property
+    def setting(self) -> Setting:
+        """What the cost of its passes depends on."""
+        formats = self.weights.number_format + ("" if self.settings.exact else " fast")
+        layers = self.weights.gpu_layers if takes_layers() else 0
+        device = {0: "cpu", -1: "gpu"}.get(layers, f"gpu:{layers}")
+        return Setting(str(self.weights.path), formats, self.settings.threads, device)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights that a pass reads at most: embeddings count even where they are only looked up."""
+        return self.weights.size
 
     @locked
     def open(

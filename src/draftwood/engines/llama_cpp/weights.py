@@ -26,7 +26,7 @@ class Weights:
 
     def __init__(self, path: Path, *, gpu_layers: int = -1, vocabulary_only: bool = False) -> None:
         check_file(path)
-        self.path, self._library = path, library()
+        self.path, self.gpu_layers, self._library = path, gpu_layers, library()
         params = self._library.llama_model_default_params()
         params.n_gpu_layers, params.vocab_only = gpu_layers, vocabulary_only
         last_error(clear=True)
@@ -78,6 +78,18 @@ class Weights:
     def window(self) -> int:
         """How many tokens layers with a window see; 0 where none has one."""
         return int(self._library.llama_model_n_swa(self.pointer))
+
+    @cached_property
+    def number_format(self) -> str:
+        """How most numbers of the file are written, as llama.cpp calls it: ``Q4_1``, ``F16``."""
+        room = c.create_string_buffer(256)
+        self._library.llama_model_desc(self.pointer, room, len(room))
+        return room.value.decode(errors="replace").split(" ", 2)[-1]  # after architecture and size
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of all weights."""
+        return int(self._library.llama_model_size(self.pointer))
 
     @cached_property
     def is_recurrent(self) -> bool:

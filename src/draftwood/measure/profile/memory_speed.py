@@ -18,7 +18,9 @@ _READS = 4
 def bytes_per_second(model: Any, threads: int) -> float | None:
     """Return the best of several reads of a large array, of which each thread reads a part; None if the weights of
     ``model`` lie on another device than the CPU, or there is no room for the array."""
-    if getattr(getattr(model, "device", None), "type", "cpu") != "cpu":
+    setting = getattr(model, "setting", None)  # of a target; models of transformers have a device
+    device = getattr(getattr(model, "device", None), "type", "cpu") if setting is None else setting.device
+    if device != "cpu":
         return None
     try:
         buffer = np.ones(min(BUFFER, _free() // 4) // 4, dtype=np.float32)
@@ -37,10 +39,10 @@ def bytes_per_second(model: Any, threads: int) -> float | None:
 
 
 def weight_bytes(model: Any) -> int | None:
-    """Return the bytes of weights that a pass reads, None if ``model`` has no parameters. An embedding table
-    counts only if it is the output layer as well; else a pass looks up a few of its rows."""
+    """Return the bytes of weights that a pass reads, None if ``model`` has no parameters and does not say it. An
+    embedding table counts only if it is the output layer as well; else a pass looks up a few of its rows."""
     if not hasattr(model, "parameters"):
-        return None
+        return getattr(model, "weight_bytes", None)
     total = sum(p.nbytes for p in model.parameters())  # shared ones are listed once
     embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
     shared = head is not None and head.weight is embedding.weight

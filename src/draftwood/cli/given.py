@@ -1,0 +1,68 @@
+"""The flags that decide how an answer is written, and the model they load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from draftwood.cli import early
+from draftwood.cli.options import DraftingFlags, Loading, ModelFlag, SourceFlags, WritingFlags, check_sources
+from draftwood.decoding.stopping import StopStrings
+
+if TYPE_CHECKING:
+    from draftwood.decoding.request import Request
+
+
+@dataclass(frozen=True)
+class Given(Loading, WritingFlags, SourceFlags, DraftingFlags, ModelFlag):
+    """Everything that decides how an answer is written."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `draftwood.stream` and `draftwood.Conversation` call settings."""
+        found = {name: getattr(self, name) for name in WritingFlags.__dataclass_fields__}
+        return found | {"stop": self.stop or None}
+
+    @property
+    def label(self) -> str:
+        """The drafters with those that the sources add: ``suffix+prediction``."""
+        from draftwood.api.user_texts import UserTexts
+
+        return UserTexts(**self.sources).label(self.drafters)
+
+    def load(self, prompt: str | None = None) -> Loaded:
+        """Check everything that can be checked without a model, among it the ``prompt``, then load the model."""
+        from draftwood.planning.load import load as load_planner
+
+        names = check_sources(self.drafters, self.sources)
+        load_planner(self.planner)
+        early.check_sampling(self.settings)
+        if self.stop:
+            StopStrings(self.stop, lambda _: "")  # refuses empty ones
+        if prompt is not None:
+            early.check_lengths(self.model, {"": prompt}, self.engine)
+        return Loaded(self, *self.load_model(release=True), names)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model ready to answer, and the names of the drafters, those that the sources add among them."""
+
+    given: Given
+    model: Any
+    tokenizer: Any
+    names: list[str]
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """All keyword arguments of `draftwood.stream` and `draftwood.Conversation` that the flags name."""
+        given = self.given
+        objects = {"tokenizer": self.tokenizer, "drafters": given.drafters, "planner": given.planner}
+        return objects | given.sources | given.settings
+
+    def request(self, ids: list[int]) -> Request:
+        """Return what the flags ask for, the model's own settings filled in."""
+        from draftwood.api.setup import Setup
+
+        setup = Setup(self.model, self.tokenizer, self.given.drafters, self.given.planner)
+        return setup.request(ids, **self.given.settings)

@@ -1,0 +1,70 @@
+"""Which engine runs a model: decided by its files, by what is installed, and by who asks."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+from draftwood.errors import ModelError, UnknownNameError, UsageError
+from draftwood.models.find import find, gguf_file, gguf_files, hub_file
+from draftwood.models.hub import downloaded
+
+TRANSFORMERS, LLAMA_CPP = "transformers", "llama.cpp"
+_PACKAGES = {TRANSFORMERS: ("torch", "transformers"), LLAMA_CPP: ("xllamacpp",)}
+ENGINES = tuple(_PACKAGES)
+"""Names of the engines. Where both can run a model and both are installed, the first does."""
+
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+
+
+def choose(name: str | os.PathLike[str], engine: str | None = None) -> tuple[str, Path | str]:
+    """Return the engine for a model and what it reads: a GGUF file, else a folder or hub name of transformers.
+
+    ``engine`` None leaves the choice open. Only a hub name of a GGUF file touches the network here. Raises as
+    `find`, `UnknownNameError` for an unknown engine, and `UsageError` for one that cannot read the model.
+    """
+    if engine is not None and engine not in ENGINES:
+        raise UnknownNameError("engine", engine, ENGINES)
+    place = find(name)
+    able = _able(place)
+    if engine is None:
+        engine = next(filter(is_installed, able), able[0] if len(able) == 1 else None)
+    if engine is None:
+        raise ModelError(
+            'no engine is installed: run pip install "draftwood[llama]" for GGUF files (tens of megabytes), or '
+            'pip install "draftwood[transformers]"'
+        )
+    if engine not in able:
+        raise UsageError(_unable(place, engine))
+    if engine == TRANSFORMERS:
+        return engine, place
+    return engine, downloaded(place) if isinstance(place, str) else gguf_file(place)
+
+
+def is_installed(engine: str) -> bool:
+    """Return whether the packages of an engine are here; they are not imported."""
+    return all(importlib.util.find_spec(package) is not None for package in _PACKAGES[engine])
+
+
+def _able(place: Path | str) -> list[str]:
+    """Return the engines that can read a model, at least one."""
+    if isinstance(place, str):
+        return [LLAMA_CPP if hub_file(place) else TRANSFORMERS]
+    if place.is_file():
+        return [LLAMA_CPP]
+    has_gguf = bool(gguf_files(place))
+    has_weights = any(path.is_file() for pattern in _WEIGHTS for path in place.glob(pattern))
+    return [TRANSFORMERS] * (has_weights or not has_gguf) + [LLAMA_CPP] * has_gguf
+
+
+def _unable(place: Path | str, engine: str) -> str:
+    if engine == LLAMA_CPP:
+        where = f"write {place}/FILE.gguf" if isinstance(place, str) else "name one"
+        return f"llama.cpp reads GGUF files, and {place} names none: {where}, or take the engine transformers"
+    if isinstance(place, Path) and place.is_dir():
+        return (
+            f"{place} has no weights for transformers, only a GGUF file: take the engine llama.cpp, or, if it was "
+            "fetched, run draftwood fetch again, which adds them where transformers is installed"
+        )
+    return f"{place} is a GGUF file, which the engine llama.cpp reads: take that, or name a transformers model"

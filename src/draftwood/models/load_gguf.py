@@ -1,0 +1,52 @@
+"""Load a GGUF file and its tokenizer through llama.cpp; nothing here imports torch or transformers."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+from draftwood.errors import CapabilityError, UsageError
+
+
+def load_gguf(
+    path: Path, dtype: str | None, device: Any, *, threads: int | None, gpu_layers: int, exact: bool | None
+) -> tuple[Any, Any]:
+    """Return target and tokenizer of a GGUF file; `UsageError` for settings that only transformers has.
+
+    ``dtype`` and ``device`` None were left open.
+    """
+    if not isinstance(gpu_layers, Integral) or gpu_layers < -1:
+        raise UsageError(f"gpu_layers is {gpu_layers!r:.80}: give a number of layers, or -1 for as many as fit")
+    if exact not in (None, True, False):
+        raise UsageError(f"exact is {exact!r:.80}: give True, False, or None to leave it to the engine")
+    if dtype is not None:
+        raise UsageError(f"{path.name} is a GGUF file, which keeps its own number format: leave dtype out")
+    if device is not None and str(device) != "cpu":
+        raise UsageError(
+            f"{path.name} is a GGUF file: say with gpu_layers what a graphics card computes, not device"
+        )
+    if device is not None and gpu_layers > 0:
+        raise UsageError(
+            f"device cpu leaves no layers for a graphics card, and gpu_layers is {gpu_layers}: choose"
+        )
+    from draftwood.engines.llama_cpp.library import takes_layers
+    from draftwood.engines.llama_cpp.target import LlamaTarget
+    from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
+
+    if gpu_layers > 0 and not takes_layers():
+        raise CapabilityError(
+            "this llama.cpp was built for the processor alone: leave gpu_layers out, or install one built "
+            "for your graphics card"
+        )
+    settings = {} if exact is None else {"exact": exact}
+    target = LlamaTarget(path, threads=threads, gpu_layers=gpu_layers if device is None else 0, **settings)
+    return target, LlamaTokenizer(target.weights)
+
+
+def load_gguf_tokenizer(path: Path) -> Any:
+    """Return the tokenizer of a GGUF file, whose weights are not read."""
+    from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
+    from draftwood.engines.llama_cpp.weights import Weights
+
+    return LlamaTokenizer(Weights(path, vocabulary_only=True))

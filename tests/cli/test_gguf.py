@@ -1,0 +1,111 @@
+"""Verbs on a GGUF file, in one thread; what needs transformers says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from draftwood.models import gguf_file
+
+pytest.importorskip("xllamacpp")
+pytestmark = pytest.mark.smollm2
+
+SHORT = ("--threads", "1", "--max-new-tokens", "4")
+
+
+@pytest.fixture(scope="module")
+def gguf(tmp_path_factory) -> str:
+    """A GGUF file in a folder of its own."""
+    link = tmp_path_factory.mktemp("gguf") / "model.gguf"
+    link.symlink_to(gguf_file("smollm2"))
+    return str(link)
+
+
+def test_generate_records_what_ran(draftwood, gguf, tmp_path):
+    kept = tmp_path / "kept.jsonl"
+    ran = draftwood("generate", "Hi", "-m", gguf, *SHORT, "-o", str(kept))
+    assert ran.code == 0, ran.err
+    header = json.loads(kept.read_text().splitlines()[0])
+    assert header["settings"] == {"model": gguf, "dtype": "Q4_1"}
+
+
+def test_the_engine_can_be_chosen_and_the_text_is_the_file_s(draftwood, gguf):
+    chosen = draftwood("generate", "Hi", "-m", "smollm2", "--engine", "llama.cpp", *SHORT, "--json")
+    named = draftwood("generate", "Hi", "-m", str(Path(gguf).parent), *SHORT, "--json")
+    assert json.loads(chosen.out)["ids"] == json.loads(named.out)["ids"]
+
+
+def test_a_conversation(draftwood, gguf):
+    ran = draftwood("chat", "-m", gguf, *SHORT, stdin=b"Hi\nAnd you?\n/stats\n")
+    assert ran.code == 0, ran.err
+    assert "turn 2: read" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("verb", "more"),
+    [
+        (("bench", "--tasks", "chat", "--limit", "1", "--rounds", "1"), SHORT),
+        (("drift", "Say hi"), SHORT),
+        (("explain", "--live", "Hi"), SHORT),
+        (("probe", "--limit", "1"), SHORT),
+        (("profile", "--sizes", "1,2", "--contexts", "16", "--rounds", "1"), SHORT[:2]),
+    ],
+)
+def test_measuring_verbs(draftwood, gguf, verb, more):
+    ran = draftwood(*verb, "-m", gguf, *more, "--json")
+    assert ran.code == 0, ran.err
+    if verb[0] in ("probe", "profile"):
+        found = json.loads(ran.out)
+        assert (found["dtype"], found["threads"]) == ("Q4_1", 1)
+
+
+def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
+    text, corpus = tmp_path / "text.txt", tmp_path / "text.dwc"
+    text.write_text("a short text, and again a short text")
+    assert draftwood("corpus", "build", str(text), "-o", str(corpus), "--tokenizer", gguf).code == 0
+    assert "occurs 2 times" in draftwood("corpus", "query", str(corpus), "a short text").out
+    assert draftwood("generate", "Hi", "-m", gguf, "--corpus", str(corpus), *SHORT).code == 0
+    counts = draftwood("cache", "create", str(text), "-o", str(tmp_path / "c.dwn"), "--tokenizer", gguf)
+    assert counts.code == 0, counts.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("generate", "Hi", "--dtype", "bfloat16"), "keeps its own number format: leave dtype out"),
+        (("generate", "Hi", "--device", "cuda"), "say with gpu_layers what a graphics card computes"),
+        (("generate", "Hi", "--no-pack"), "--no-pack is for transformers, and llama.cpp runs"),
+        (("generate", "Hi", "--engine", "transformers"), "is a GGUF file, which the engine llama.cpp reads"),
+        (
+            ("drift", "Hi", "--against-dtype", "bfloat16"),
+            "--against-dtype is for transformers, and llama.cpp runs",
+        ),
+        (
+            ("bench", "--tasks", "chat", "--limit", "1", "--peers", "transformers:lookup"),
+            "needs a model of transformers",
+        ),
+    ],
+)
+def test_what_does_not_fit_a_gguf_file_is_said(draftwood, gguf, arguments, sentence):
+    ran = draftwood(*arguments, "-m", gguf)
+    assert ran.code == 2
+    assert sentence in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_info_says_which_engines_there_are(draftwood, monkeypatch):
+    from draftwood.engines.llama_cpp import library
+
+    assert json.loads(draftwood("info", "--json").out)["engines"]["llama.cpp"].startswith(
+        "installed, the library of"
+    )
+    monkeypatch.setattr(library, "GOOD", ("1.0",))
+    library.library.cache_clear()
+    assert (
+        "this llama.cpp cannot be used safely"
+        in json.loads(draftwood("info", "--json").out)["engines"]["llama.cpp"]
+    )
+    monkeypatch.setattr("draftwood.models.engine.is_installed", lambda _: False)
+    assert "engine llama.cpp     not installed" in draftwood("info").out

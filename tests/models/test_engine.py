@@ -1,0 +1,126 @@
+"""Which engine a model gets, by its files, by what is installed and by who asks."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
+from draftwood.models import LLAMA_CPP, TRANSFORMERS, choose, hub
+
+engine_module = importlib.import_module("draftwood.models.engine")
+
+BOTH = (TRANSFORMERS, LLAMA_CPP)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A transformers folder with a GGUF file."""
+    for name in ("config.json", "model.safetensors", "model.gguf"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Say which engines are installed."""
+
+    def say(*engines):
+        monkeypatch.setattr(engine_module, "is_installed", lambda engine: engine in engines)
+
+    return say
+
+
+@pytest.mark.parametrize(
+    ("here", "expected"), [(BOTH, TRANSFORMERS), ((TRANSFORMERS,), TRANSFORMERS), ((LLAMA_CPP,), LLAMA_CPP)]
+)
+def test_a_folder_for_both_goes_to_what_is_installed(folder, installed, here, expected):
+    installed(*here)
+    chosen, place = choose(folder)
+    assert (chosen, place) == (expected, folder if expected == TRANSFORMERS else folder / "model.gguf")
+    assert choose(folder, TRANSFORMERS) == (TRANSFORMERS, folder)
+    assert choose(folder, LLAMA_CPP) == (LLAMA_CPP, folder / "model.gguf")
+
+
+def test_without_an_engine_it_says_how_to_get_one(folder, installed):
+    installed()
+    with pytest.raises(ModelError, match=r'no engine is installed: run pip install "draftwood\[llama\]"'):
+        choose(folder)
+
+
+@pytest.mark.parametrize("here", [BOTH, ()])
+def test_a_model_for_one_engine_goes_to_that_whatever_is_installed(folder, installed, here):
+    installed(*here)
+    assert choose(folder / "model.gguf") == (LLAMA_CPP, folder / "model.gguf")
+    (folder / "model.safetensors").unlink()  # as in folders of the hub with GGUF files
+    assert choose(folder) == (LLAMA_CPP, folder / "model.gguf")
+    (folder / "model.gguf").unlink()
+    assert choose(folder) == (TRANSFORMERS, folder)
+    assert choose("owner/name") == (TRANSFORMERS, "owner/name")
+
+
+def test_an_engine_that_cannot_read_the_model_is_refused(folder):
+    with pytest.raises(
+        UsageError, match=r"model.gguf is a GGUF file, which the engine llama.cpp reads: take that"
+    ):
+        choose(folder / "model.gguf", TRANSFORMERS)
+    with pytest.raises(UsageError, match=r"owner/name names none: write owner/name/FILE.gguf"):
+        choose("owner/name", LLAMA_CPP)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UsageError, match="has no weights for transformers, only a GGUF file"):
+        choose(folder, TRANSFORMERS)
+    (folder / "model.gguf").unlink()
+    with pytest.raises(UsageError, match="names none: name one, or take the engine transformers"):
+        choose(folder, LLAMA_CPP)
+
+
+def test_an_unknown_engine_is_refused(folder):
+    with pytest.raises(UnknownNameError, match=r"did you mean 'llama.cpp'\? known: llama.cpp, transformers"):
+        choose(folder, "llama-cpp")
+
+
+def test_several_gguf_files_are_not_guessed_among(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "other.gguf").touch()
+    with pytest.raises(UsageError, match="holds 2 GGUF files"):
+        choose(folder)
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_a_file_of_the_hub_is_brought_by_the_hub_s_own_package(monkeypatch, tmp_path, online):
+    asked = []
+
+    def download(owner, file, *, local_files_only):
+        asked.append((owner, file, local_files_only))
+        return str(tmp_path / "q4.gguf")
+
+    monkeypatch.setattr(hub, "hub_answers", lambda _: online)
+    monkeypatch.setitem(
+        sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download, __spec__=object())
+    )
+    assert choose("owner/name/sub/q4.gguf") == (LLAMA_CPP, tmp_path / "q4.gguf")
+    assert asked == [("owner/name", "sub/q4.gguf", not online)]
+
+
+def test_a_file_that_the_hub_does_not_give_is_said(monkeypatch):
+    def download(*_, **__):
+        raise OSError("no such file.\nmore")
+
+    monkeypatch.setattr(hub, "hub_answers", lambda _: True)
+    monkeypatch.setitem(
+        sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download, __spec__=object())
+    )
+    with pytest.raises(
+        ModelNotFoundError, match=r"here, and the hub gave none \(no such file\): check name"
+    ) as caught:
+        choose("owner/name/q4.gguf")
+    assert "\n" not in str(caught.value)
+
+
+def test_without_the_hub_s_package_it_says_so(monkeypatch):
+    monkeypatch.setattr(hub, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=lambda _: None)))
+    with pytest.raises(ModelNotFoundError, match="needs huggingface_hub: name a file that is here, or run pip"):
+        choose("owner/name/q4.gguf")
