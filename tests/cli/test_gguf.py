@@ -89,7 +89,7 @@ def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
     ],
 )
 def test_what_does_not_fit_a_gguf_file_is_said(draftwood, gguf, arguments, sentence):
-    ran = draftwood(*arguments, "-m", gguf)
+    ran = draftwood(*arguments, "-m", gguf, "--threads", "1")
     assert ran.code == 2
     assert sentence in ran.err
     assert ran.err.count("\n") == 1

@@ -73,12 +73,12 @@ class CostModel:
         """Record the seconds of a pass over ``n`` tokens; times that no pass can take are ignored."""
         if not 0 < seconds < _LONGEST or n < 1:
             return
-        hat = _hat(n)
-        surprise = math.log(seconds / self._curve.seconds(n, context)) - float(hat @ self._log)
+        surprise = math.log(seconds / self._curve.seconds(n, context)) - self._correction(n)
         self.passes += 1
         self._seen[size(n)] = self.passes
         if self.passes > _STALE and self.passes % _CALM and abs(surprise) < 2 * _NOISE and not self._doubted:
             return  # it would change next to nothing
+        hat = _hat(n)
         reach = self._cov @ hat
         variance = float(hat @ reach) + _NOISE**2
         bound = _CLIP * math.sqrt(variance)
@@ -93,6 +93,14 @@ class CostModel:
         self._table = None
         if clipped != surprise:
             self._doubt(n, hat, surprise)
+
+    def _correction(self, n: int) -> float:
+        """Return the logarithm of believed over curve's seconds: between two knots, without numpy's calls."""
+        knot = octave(n)
+        share = min(math.log2(n) - knot, 1.0)
+        if not share or knot == _OCTAVES - 1:
+            return float(self._log[knot])
+        return (1 - share) * float(self._log[knot]) + share * float(self._log[knot + 1])
 
     def _doubt(self, n: int, hat: Doubles, surprise: float) -> None:
         """Give the next passes more weight: all widths, those from here on, or this one may have changed."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
 from draftwood.engines.llama_cpp import reader
-from draftwood.engines.llama_cpp.context import Context, Row, Settings
+from draftwood.engines.llama_cpp.context import PASS, Context, Row, Settings
 from draftwood.engines.llama_cpp.library import F16
 from draftwood.engines.llama_cpp.scores import LlamaScores
 from draftwood.engines.llama_cpp.weights import Weights
@@ -23,6 +23,7 @@ _FEW, _MANY = 64, 255  # sequences; the library takes 256, and more than 64 cost
 MOST_SESSIONS = 32  # beside which `_FEW` sequences leave enough for the branches of a tree
 MOST_BRANCHES = _FEW - MOST_SESSIONS
 _MOST_TEXTS = _MANY - MOST_BRANCHES
+_ALL = np.ones(PASS, dtype=np.int8)
 
 
 Read = Callable[[Sequence[int], bool], LlamaScores]
@@ -212,8 +213,9 @@ class Cache:
 
     def score(self, rows: Sequence[Row], ends: Sequence[int]) -> list[LlamaScores]:
         """Compute a pass, for which `make_room` made room; returns the scores of the rows up to each end."""
-        views = self._run(self._context, rows, np.ones(len(rows), dtype=np.int8))
-        return self._lend(np.split(views, ends[:-1]), self._context)
+        scores = self._run(self._context, rows, _ALL[: len(rows)])
+        parts = [scores] if len(ends) == 1 else np.split(scores, ends[:-1])
+        return self._lend(parts, self._context)
 
     def _run(self, context: Context, rows: Sequence[Row], wanted: NDArray[np.int8]) -> Floats:
         self._own_scores()

@@ -93,6 +93,7 @@ class Context:
         self._check(sequences + 1)
         self._memory = self._library.llama_get_memory(pointer)
         self._width = weights.vocab_size
+        self._address, self._views = 0, dict[int, Floats]()
         self._token, self._position, self._count = (np.zeros(PASS, np.int32) for _ in range(3))
         self._sequences, self._wanted = np.zeros((PASS, sequences), np.int32), np.zeros(PASS, np.int8)
         starts = self._sequences.ctypes.data + np.arange(PASS) * self._sequences.strides[0]
@@ -117,11 +118,12 @@ class Context:
         pass fails; the cache is then as it was before.
         """
         n = len(rows)
-        self._token[:n] = [row.token for row in rows]
-        self._position[:n] = [row.position for row in rows]
-        self._count[:n] = [len(row.sequences) for row in rows]
         for i, row in enumerate(rows):
-            self._sequences[i, : len(row.sequences)] = row.sequences
+            self._token[i], self._position[i], self._count[i] = row.token, row.position, len(row.sequences)
+            if len(row.sequences) == 1:
+                self._sequences[i, 0] = row.sequences[0]
+            else:
+                self._sequences[i, : len(row.sequences)] = row.sequences
         self._wanted[:n] = wanted
         self._batch.n_tokens = n
         status = self._library.llama_decode(self._pointer, self._batch)
@@ -130,10 +132,16 @@ class Context:
             raise DraftwoodError(
                 f"llama.cpp could not compute a pass over {n} tokens ({why}): write a shorter text"
             )
-        count = int(np.count_nonzero(wanted))
-        # Asked for after each pass, since the memory may move.
+        return self._scores(int(np.count_nonzero(wanted)))
+
+    def _scores(self, count: int) -> Floats:
+        """Return a view of the library's memory, which it may move with each pass; views are made once."""
         address = self._library.llama_get_logits(self._pointer)
-        return np.ctypeslib.as_array(c.cast(address, _FLOATS), (count, self._width))
+        if address != self._address:
+            self._address, self._views = address, {}
+        if count not in self._views:
+            self._views[count] = np.ctypeslib.as_array(c.cast(address, _FLOATS), (count, self._width))
+        return self._views[count]
 
     def copy(self, source: int, to: int, first: int, end: int = -1) -> None:
         """Let sequence ``to`` see what ``source`` sees from position ``first`` on; nothing is moved."""

@@ -24,9 +24,8 @@ class LlamaSession(CommittedText):
         self._cache = cache
         self.text = cache.open() if text is None else text
         self._closed = False
-        self._ways: list[
-            tuple[int, list[int]]
-        ] = []  # of the last pass: each sequence, and its nodes from the root
+        # Of the last pass: each sequence, and its nodes from the root.
+        self._ways: list[tuple[int, list[int]]] = []
         self._last_in = 0  # the number of that pass, if this text's rows were its last ones
 
     def commit(self, ids: Sequence[int]) -> None:
@@ -38,8 +37,10 @@ class LlamaSession(CommittedText):
 
         ``is_last``: no other text's rows follow in the pass.
         """
+        if not len(tree):
+            return [self._root_alone(root, tree)]
         parents = tree.parents.tolist()
-        ends = sorted(set(range(len(parents))) - set(parents)) or [-1]
+        ends = sorted(set(range(len(parents))) - set(parents))
         sequences = self._cache.leaves(self.text, len(ends))
         if sequences is None:
             return None
@@ -61,6 +62,13 @@ class LlamaSession(CommittedText):
         depths = range(len(ids)) if tree.is_chain else [0, *tree.depth.tolist()]
         return [Row(*row) for row in zip(ids, (length + depth for depth in depths), below, strict=True)]
 
+    def _root_alone(self, root: int, tree: TokenTree) -> Row:
+        text = self.text
+        self._ways, self._scored = [(text.home, [])], (root, tree)
+        text.pending, text.lost = True, False
+        text.cells += 1
+        return Row(root, text.length, (text.home,))
+
     @locked
     def keep(self, path: Sequence[int]) -> None:
         root, tree = self._take_scored()
@@ -76,6 +84,10 @@ class LlamaSession(CommittedText):
     def _settle(self, path: list[int]) -> None:
         """Take every sequence off what was not accepted; one that sees all of the path becomes the home."""
         text, cache, first = self.text, self._cache, self.text.length + 1
+        if len(self._ways) == 1 and not self._ways[0][1]:  # the root alone: nothing to take off
+            text.length = text.cells = first
+            text.pending = False
+            return
         last, occupied = path[-1] if path else -1, 0
         is_last = self._last_in == cache.passes  # no cell of a later pass, nor of another text, lies behind
         agreed: dict[int, int] = {}

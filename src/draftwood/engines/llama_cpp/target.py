@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from threading import RLock
 from types import SimpleNamespace
-
-import numpy as np
 
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
@@ -72,6 +72,7 @@ class LlamaTarget:
         self.lock = RLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
         self._cache = Cache(self.weights, self.settings)
+        self._widest = width if self.exact else PASS  # tokens of a pass, of all texts together
         recurrent = self.weights.is_recurrent
         self.capabilities = Capabilities(
             vocab_size=self.weights.vocab_size,
@@ -153,9 +154,9 @@ class LlamaTarget:
 
     def _score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
         """Score the first of these requests, as many as one pass takes."""
-        tokens = np.cumsum([1 + len(tree) for _, _, tree in requests])
-        requests = requests[: max(1, int(np.searchsorted(tokens, PASS, side="right")))]
-        self._cache.make_room(int(tokens[len(requests) - 1]))
+        tokens = list(accumulate(1 + len(tree) for _, _, tree in requests))
+        requests = requests[: max(1, bisect_right(tokens, self._widest))]
+        self._cache.make_room(tokens[len(requests) - 1])
         rows: list[Row] = []
         ends: list[int] = []
         for i, (session, root, tree) in enumerate(requests):
