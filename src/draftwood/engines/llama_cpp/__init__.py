@@ -1,1 +1,1 @@
-"""llama.cpp as a peer of the bench."""
+"""llama.cpp as an engine, and as a peer of the bench."""

@@ -20,7 +20,7 @@ from draftwood.models.busy import is_crowded
 
 _LOG = logging.getLogger("draftwood")
 
-PASS = 512  # most tokens of a pass; llama.cpp computes longer ones in parts of this size anyway
+PASS = 256  # most tokens of a pass, prompts too: the scores of all of them take 50 MB at 49,152 tokens
 _FLOATS = c.POINTER(c.c_float)
 _FULL = 1  # what llama_decode returns where no cell is free
 

@@ -23,8 +23,6 @@ from draftwood.errors import CapabilityError
 from draftwood.models.profile_place import Setting
 from draftwood.tree import TokenTree
 
-_WATCHED = 64  # tokens of a reading pass whose scores are all asked for
-
 
 class LlamaTarget:
     """A model of llama.cpp that scores token trees, several texts in one pass.
@@ -123,13 +121,13 @@ class LlamaTarget:
 
     def _read(self, session: LlamaSession, ids: Sequence[int], watch: Watch | None) -> LlamaScores:
         session.undo()
-        size, first = PASS if watch is None else _WATCHED, session.length
+        first = session.length
         with self._cache.reading(session.text, len(ids)) as read:
-            for start in range(0, len(ids), size):
-                scores = read(ids[start : start + size], watch is not None)
+            for start in range(0, len(ids), PASS):  # in the same parts whether watched or not: parts round
+                scores = read(ids[start : start + PASS], watch is not None)
                 if watch is not None:
                     watch(first + start, scores)
-                self.tokens_read += min(size, len(ids) - start)
+                self.tokens_read += min(PASS, len(ids) - start)
         session.commit(ids)
         return scores.last()
 
