@@ -167,7 +167,7 @@ def test_prompts_are_read_in_parts(tiny_gguf, family, length):
 
 
 def test_watching_sees_each_token_once(target, truth):
-    text, seen = TEXT * 8, []
+    text, seen = TEXT * 16, []
 
     def watch(position, scores):
         ids, _ = scores.top_k(1)
@@ -175,7 +175,7 @@ def test_watching_sees_each_token_once(target, truth):
 
     ((session, scores),) = target.open([text], watch=[watch])
     assert [position for position, _ in seen] == list(range(len(text)))
-    for position in (0, 63, 64, 100, len(text) - 1):
+    for position in (0, 64, 255, 256, len(text) - 1):
         assert np.array_equal(seen[position][1], truth(text[: position + 1]))
     assert np.array_equal(scores.raw(0), seen[-1][1])
     assert_goes_on(target, truth, session)
@@ -430,15 +430,15 @@ def test_an_error_of_a_watcher_leaves_the_text_as_it_was(target, truth):
     ((session, _),) = target.open([TEXT])
 
     def fails(position, scores):
-        if position > 100:
+        if position > 200:
             raise ValueError("I have seen enough")
 
     with pytest.raises(ValueError, match="enough"):
-        target.extend([(session, TEXT * 10)], watch=[fails])
-    assert session.ids == [*TEXT, *TEXT * 10][: session.length]
+        target.extend([(session, TEXT * 30)], watch=[fails])
+    assert session.ids == [*TEXT, *TEXT * 30][: session.length]
     assert_goes_on(target, truth, session)
     with pytest.raises(ValueError, match="enough"):
-        target.open([TEXT, TEXT * 10], watch=[fails, fails])
+        target.open([TEXT, TEXT * 30], watch=[fails, fails])
     assert len(target._cache._texts) == 1
 
 
