@@ -442,6 +442,13 @@ def test_an_error_of_a_watcher_leaves_the_text_as_it_was(target, truth):
     assert len(target._cache._texts) == 1
 
 
+def test_a_cache_of_unknown_layout_reads_long_texts_where_they_are(target, truth, monkeypatch):
+    monkeypatch.setattr(reader, "convert_keys", lambda *_, **__: False)
+    ((session, scores),) = target.open([TEXT * 8])
+    assert np.array_equal(scores.raw(0), truth(TEXT * 8))
+    assert_goes_on(target, truth, session)
+
+
 CALLS = ("run", "copy", "remove", "state", "restore", "clear")
 
 

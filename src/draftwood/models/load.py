@@ -22,6 +22,7 @@ from draftwood.models.busy import importing_torch
 from draftwood.models.catalogue import DEFAULT_MODEL
 from draftwood.models.engine import LLAMA_CPP, choose
 from draftwood.models.hub import first_line, hub_answers
+from draftwood.models.machine import cores
 from draftwood.models.quiet import quiet_transformers
 
 if TYPE_CHECKING:
@@ -222,11 +223,9 @@ def _check_threads(threads: int | None) -> None:
         return
     if not isinstance(threads, Integral):
         raise UsageError(f"threads is {threads!r:.80}: give a whole number")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    most = max(64, MOST_THREADS * cores)
+    here = cores()
+    most = max(64, MOST_THREADS * here)
     if not 1 <= threads <= most:
-        raise UsageError(f"threads is {threads}: give 1 to {most} (there are {cores} cores for this process)")
-    if threads > cores:
-        _LOG.warning(
-            "threads is %d and there are %d cores for this process: passes will be slower", threads, cores
-        )
+        raise UsageError(f"threads is {threads}: give 1 to {most} (there are {here} cores for this process)")
+    if threads > here:
+        _LOG.warning("threads is %d and there are %d cores for this process: passes will be slower", threads, here)

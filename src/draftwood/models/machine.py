@@ -9,6 +9,11 @@ from functools import cache
 from pathlib import Path
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @cache
 def processor() -> str:
     """Return the processor's name; Python's own answer is often empty on Linux."""

@@ -54,7 +54,7 @@ class CostModel:
 
     def seconds(self, n: int, context: int) -> float:
         """Return the expected seconds of a pass over ``n`` tokens (the root included) at this context length."""
-        return self._curve.seconds(n, context) * math.exp(float(_hat(n) @ self._log))
+        return self._curve.seconds(n, context) * math.exp(self._correction(n))
 
     def table(self, widest: int, context: int) -> Doubles:
         """Return the expected seconds of each width, float64[widest + 1], never falling and kept: do not write to

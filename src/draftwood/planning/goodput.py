@@ -122,10 +122,8 @@ class GoodputPlanner(TreePlanner):
     def _choose_nothing(
         self, states: Sequence[State], rankings: Sequence[Ranking], model: CostModel, base: int, context: int
     ) -> None:
-        """Do what `choose` does where nobody proposes anything, in a third of the time: most steps of a chat."""
-        model.exploration_budget = max(
-            model.exploration_budget, min(_MOST_SAVED, model.exploration_budget + _EXPLORE)
-        )
+        """Do what `choose` does where nobody proposes anything, as in most steps of a chat, without its arrays."""
+        _earn(model, 1.0)
         if self._asking:
             times = _times(model, states[0].capabilities, base, 0, context) + self._cooldown.overhead
             in_ab_test = [label for label, ab_test in self._ab_tests.items() if ab_test.on]
@@ -137,8 +135,8 @@ class GoodputPlanner(TreePlanner):
     @staticmethod
     def _explore(model: CostModel, base: int, tokens: Doubles, times: Doubles, best: int) -> int:
         """Return ``best`` or, if the exploration budget allows, a number whose cost was not measured lately."""
-        plain, budget = float(times[0]), model.exploration_budget
-        model.exploration_budget = max(budget, min(_MOST_SAVED, budget + _EXPLORE * float(times[best]) / plain))
+        plain = float(times[0])
+        _earn(model, float(times[best]) / plain)
         for width in model.stale(base + best, base, base + len(times) - 1):
             count = width - base
             regret = float(times[count] - tokens[count] * times[best] / tokens[best]) / plain
@@ -202,6 +200,12 @@ class GoodputPlanner(TreePlanner):
 
 
 _SHOWN = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
+
+
+def _earn(model: CostModel, plain_passes: float) -> None:
+    """Let the exploration budget grow by its share of a pass as long as so many plain ones."""
+    budget = model.exploration_budget
+    model.exploration_budget = max(budget, min(_MOST_SAVED, budget + _EXPLORE * plain_passes))
 
 
 def _times(model: CostModel, capabilities: Capabilities, base: int, most: int, context: int) -> Doubles:

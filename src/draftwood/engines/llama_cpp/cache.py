@@ -174,6 +174,9 @@ class Cache:
         except BaseException:
             self.cut(text, before)
             raise
+        finally:
+            if elsewhere is not None:
+                elsewhere.clear()  # nothing of a text stays behind
 
     def _elsewhere(self, text: Branches, tokens: int) -> Context | None:
         """Return a context that reads long texts faster, with the text so far; None where that is not worth it."""
@@ -183,14 +186,23 @@ class Cache:
         if self._reader is None or self._reader.cells < need:
             self._own_scores()
             self._reader = Context(self._weights, self._settings, need, 1, keys=F16)
-        self._reader.clear()
+            self._converts = self._is_convertible(self._reader)
+            if not self._converts:
+                self._reader = None
+                return None
         if text.length:
             state = self._context.state(text.home)
-            self._converts = reader.convert_keys(state, text.length, self._weights.layers, back=True)
-            if not self._converts:
+            if not reader.convert_keys(state, text.length, self._weights.layers, back=True):
                 return None
             self._reader.restore(0, state)
         return self._reader
+
+    def _is_convertible(self, empty: Context) -> bool:
+        """Try with one token whether the cache is laid out as `reader` knows it: some models keep no values."""
+        empty.run([Row(0, 0, (0,))], _ALL[:1])
+        found = reader.convert_keys(empty.state(0), 1, self._weights.layers, back=False)
+        empty.clear()
+        return found
 
     def _bring(self, text: Branches, elsewhere: Context, length: int) -> None:
         """Take over a text that was read elsewhere."""

@@ -17,6 +17,7 @@ from draftwood.engines.llama_cpp.library import BF16, F16, Batch, last_error, li
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import DraftwoodError, ModelError
 from draftwood.models.busy import is_crowded
+from draftwood.models.machine import cores
 
 _LOG = logging.getLogger("draftwood")
 
@@ -47,11 +48,11 @@ def threads_here(asked: int | None) -> int:
     """
     if asked is not None:
         return asked
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if cores > 1 and is_crowded(cores):
+    here = cores()
+    if here > 1 and is_crowded(here):
         _LOG.warning("other programs keep the processor busy: llama.cpp runs on one thread (--threads chooses)")
         return 1
-    return cores
+    return here
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class Row:
 
 
 class Context:
-    """``cells`` places for tokens. Sequences are numbered from 0 to ``sequences``, the last one holds what must
-    stay occupied though no text contains it any more (`TRASH`)."""
+    """``cells`` places for tokens. Sequences are numbered from 0 to ``sequences``, the last one, ``trash``,
+    holds what must stay occupied though no text contains it any more."""
 
     def __init__(
         self, weights: Weights, settings: Settings, cells: int, sequences: int, *, keys: int | None = None

@@ -1,7 +1,7 @@
 """How many tokens a pass may hold so that its rows are, bit by bit, those of passes over one token.
 
-llama.cpp's products round differently for some widths and types of weights: Q4_0, Q4_1, Q5_0 and Q8_0 gave equal
-rows at every width tried, K-quants up to 3 or 7 tokens, F16 at none. So it is tried, once per file and machine.
+llama.cpp's products round differently for some widths and types of weights: Q4_0, Q4_1 and Q8_0 gave equal rows
+at every width tried, F16 and F32 at none. So it is tried, once per file and machine.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def tried_width(weights: Weights, settings: Settings) -> int:
 
 
 def _key(weights: Weights, settings: Settings) -> str:
-    """Name the file by its size and time of change; the result is no more than a promise that tests hold."""
+    """Name all that the result depends on; the file by its size and time of change."""
     stat = weights.path.stat()
     facts = (
         stat.st_size,
@@ -59,6 +59,8 @@ def _key(weights: Weights, settings: Settings) -> str:
         str(weights.path.resolve()),
         GOOD[-1],
         settings.threads,
+        weights.gpu_layers,
+        _WIDTHS,
         machine(),
     )
     return "llama.cpp " + hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
