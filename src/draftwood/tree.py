@@ -179,8 +179,9 @@ class TokenTree:
         """The draft child of ``node`` (-1: the root) with this token, or -1; lookahead nodes do not count."""
         if self.is_chain:
             below = node + 1
-            fits = below < len(self) and self.tokens[below] == token and not self.lookahead[below]
-            return below if fits else -1
+            if below == len(self):
+                return -1
+            return below if self.tokens[below] == token and not self.lookahead[below] else -1
         return self._children.get((node, token), -1)
 
     def take(self, nodes: NDArray[Any]) -> TokenTree:
@@ -196,6 +197,12 @@ class TokenTree:
         columns: dict[str, Any] = {name: getattr(self, name)[:count] for name in _COLUMNS}
         is_chain = self.is_chain or columns["parents"].tolist() == list(range(-1, count - 1))
         return TokenTree(**columns, is_chain=is_chain)
+
+    def seen_as_chain(self) -> TokenTree:
+        """Return this tree, or an equal one with `is_chain` set if it is a chain and its maker did not say so."""
+        if self.is_chain or self.parents.tolist() != list(range(-1, len(self) - 1)):
+            return self
+        return dataclasses.replace(self, is_chain=True)
 
     def best_chain(self) -> Ints:
         """Nodes of one root-to-leaf chain of drafts: at each step the child believed in most."""
@@ -221,6 +228,11 @@ class TokenTree:
         """Return an equal tree with arrays of its own, which nobody else writes into."""
         columns: dict[str, Any] = {name: np.array(getattr(self, name)) for name in _COLUMNS}
         return dataclasses.replace(self, **columns)
+
+    def locked(self) -> Self:
+        """Return an equal tree with read-only arrays: this one if its are, else a copy."""
+        writeable = [name for name in _COLUMNS if getattr(self, name).flags.writeable]
+        return self.copy().lock() if writeable else self
 
     def lock(self) -> Self:
         """Make the arrays read-only, as everything is that reaches a drafter; returns the tree itself."""
@@ -269,8 +281,7 @@ def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
         Per given tree, where each of its nodes went.
     """
     if len(trees) == 1 and trees[0].distinct:
-        only = trees[0] if trees[0].is_chain else trees[0].head(len(trees[0]))  # which sees whether it is a chain
-        return only, [np.arange(len(only), dtype=np.int32)]
+        return trees[0].seen_as_chain(), [np.arange(len(trees[0]), dtype=np.int32)]
     place: dict[tuple[int, int], int] = {}
     first: list[tuple[int, int]] = []  # (tree, node) whose arrays a merged node takes
     parents: list[int] = []

@@ -312,3 +312,85 @@ def test_doors_take_the_default_set_with_what_the_target_serves(default_of_two):
     assert draftwood.generate(replay, [1, 2], max_new_tokens=2).ids == [3, 4]
     with pytest.raises(CapabilityError, match="drafter 'recycling' needs top-k scores"):
         draftwood.generate(replay, [1, 2], max_new_tokens=2, drafters="ngram+recycling")
+
+
+# --- tokens that wait ------------------------------------------------------------------------------------------
+
+
+class Seldom(FixedPlanner):
+    """Asks in every fifth step."""
+
+    name = "seldom"
+    asked = 0
+
+    def wish(self, states):
+        self.asked += 1
+        return 0 if self.asked % 5 else super().wish(states)
+
+
+@dataclass(frozen=True, eq=False)
+class Diary(BaseDrafter):
+    """Notes what its session is told, and the text at each draft."""
+
+    told: list[Any] = field(default_factory=list)
+    texts: list[list[int]] = field(default_factory=list)
+    fails: bool = False
+    name: ClassVar[str] = "diary"
+
+    def open(self, prompt, noise):
+        return _DiarySession(prompt, self)
+
+
+class _DiarySession(TextSession):
+    def __init__(self, prompt, drafter):
+        super().__init__(prompt)
+        self._drafter = drafter
+
+    def draft(self, nodes, lookahead_nodes, accept_rates):
+        self._drafter.texts.append(self.text.tolist())
+        return TokenTree.empty()
+
+    def learn(self, feedback):
+        self._drafter.told.append(feedback)
+        if self._drafter.fails:
+            raise ValueError("the diary is full")
+        super().learn(feedback)
+
+
+def test_who_is_not_asked_is_told_before_the_next_draft():
+    target, diary = ToyTarget(), Diary()
+    written = write(target, [diary], limit=23, planner=Seldom(4))
+    truth = greedy_truth(target, PROMPT, 23)
+    assert written.ids == truth
+    asked = [i for i, step in enumerate(written.steps) if step.by_source[0].calls]
+    assert len(asked) == 4
+    assert diary.texts == [[*PROMPT, *truth[: 1 + i]] for i in asked], "the whole text was known at every draft"
+    for lesson in diary.told:
+        assert (len(lesson.tree), len(lesson.proposal), lesson.path, len(lesson.emitted)) == (0, 0, (), 1)
+        assert lesson.choice.tolist() == list(lesson.emitted)
+        assert not lesson.choice.flags.writeable
+    assert [lesson.emitted[0] for lesson in diary.told] == truth[1 : 1 + len(diary.told)]
+
+
+def test_who_is_never_asked_does_not_keep_an_endless_list():
+    target, diary = ToyTarget(), Diary()
+    write(target, [diary], limit=200, planner=FixedPlanner(0))
+    assert len(diary.told) == 192, "64 at a time"
+
+
+def test_failing_while_told_ends_the_drafter_and_not_the_text():
+    target, diary = ToyTarget(), Diary(fails=True)
+    written = write(target, [diary], limit=23, planner=Seldom(4))
+    assert written.ids == greedy_truth(target, PROMPT, 23)
+    assert (len(diary.told), diary.texts) == (1, [])
+    assert [step.by_source[0].failed for step in written.steps].count(True) == 1
+
+
+def test_a_turn_begins_with_all_that_was_said():
+    target, diary = ToyTarget(), Diary()
+    with open_sequences(target, [diary], [Request(PROMPT, 4)], SampleAndMatch()) as sequences:
+        list(decode_sequences(target, FixedPlanner(0), sequences))
+        said = list(sequences[0].ids)
+        sequences[0].turn(Request((*said, 3, 4), 5))
+        list(decode_sequences(target, FixedPlanner(2), sequences))
+        assert diary.texts[0][: len(said) + 2] == [*said, 3, 4]

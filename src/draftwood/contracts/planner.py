@@ -110,7 +110,10 @@ class PlannerSession(Protocol):
         ...
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
-        """Take in the result of a pass, per request and drafter."""
+        """Take in the result of a pass, per request and drafter.
+
+        The list of a request is empty where no drafter was asked and nothing was drafted.
+        """
         ...
 
 

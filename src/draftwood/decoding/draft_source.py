@@ -19,12 +19,19 @@ from draftwood.tree import NO_CLAIM, TokenTree, merge
 
 log = logging.getLogger("draftwood")
 
+_MOST_UNTOLD = 64  # tokens that wait for a drafter which is not asked
+_EMPTY = TokenTree.empty()
+_NO_NODES: Ints = np.empty(0, dtype=np.int32)
+_NO_NODES.flags.writeable = False
+
 
 class DraftSource:
     """One drafter's session. Whatever it raises, or proposes against the contract, disables it for the request.
 
     Attributes
     ----------
+    number
+        Its index in the set.
     declared
         What the drafter says of itself.
     session
@@ -36,12 +43,13 @@ class DraftSource:
     """
 
     def __init__(self, drafter: Drafter) -> None:
-        self.drafter = drafter
+        self.drafter, self.number = drafter, 0
         self.declared = NOTHING
         self.session: DraftSession | None = None
-        self.proposal = TokenTree.empty()
+        self.proposal = _EMPTY
         self.step = RunningSourceStep()
         self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
+        self._untold: list[int] = []  # tokens of steps that it had no part in, of which it has not learnt yet
         self._guarded("what it declares", self._declare)
 
     @property
@@ -55,6 +63,7 @@ class DraftSource:
     def open(self, ids: Sequence[int], noise: Noise | None) -> None:
         """Start (again) from the committed text."""
         self.close()
+        self._untold = []
         if self.declared is NOTHING:
             return
         started = perf_counter()
@@ -70,9 +79,13 @@ class DraftSource:
 
         ``base_tree`` is what the other drafters propose, for a drafter that extends it.
         """
-        self.proposal = TokenTree.empty()
+        self.proposal = _EMPTY
         session: Any = self.session
         if session is None or ask.nodes + ask.lookahead_nodes == 0:
+            return self.proposal
+        started = perf_counter()
+        self._tell()
+        if self.session is None:
             return self.proposal
 
         def propose() -> None:
@@ -80,7 +93,7 @@ class DraftSource:
                 tree = session.draft(ask.nodes, ask.lookahead_nodes, ask.accept_rates)
             else:
                 tree = session.branch(base_tree, ask.nodes, ask.lookahead_nodes, ask.accept_rates)
-            tree = tree.copy()  # what it keeps of its own it may go on writing into
+            tree = tree.locked()  # what it keeps of its own it may go on writing into
             tree.check_integrity(vocab_size)
             if len(tree):
                 evidence, classes = tree.evidence.tolist(), len(self.declared.prior)
@@ -88,9 +101,8 @@ class DraftSource:
                     raise IntegrityError(f"evidence classes must lie in [0, {classes}), the length of the prior")
                 self._own = None if min(evidence) >= 0 else tree.evidence != NO_CLAIM
                 self.step.match_length = int(session.match_length)
-            self.proposal = tree.lock()
+            self.proposal = tree
 
-        started = perf_counter()
         self._guarded("draft()", propose)
         self.step.draft_s = perf_counter() - started
         self.step.calls, self.step.asked = 1, ask.nodes
@@ -99,12 +111,43 @@ class DraftSource:
             self.step.proposed = len(self.proposal) - self.proposal.n_lookahead - int(through)
         return self.proposal
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether this step teaches it no more than its tokens, which `learn_later` takes."""
+        needs = self.needs
+        return not (self.step.calls or needs.top_k or needs.hidden or needs.choice)
+
+    def learn_later(self, tokens: Sequence[int]) -> None:
+        """Keep the tokens of a step without a draft until it is asked again.
+
+        Several steps at once take a fraction of the time: a pass empties the processor's caches before each.
+        """
+        if self.session is not None:
+            self._untold += tokens
+            if len(self._untold) >= _MOST_UNTOLD:
+                self._tell()
+
+    def _tell(self) -> None:
+        if not self._untold or self.session is None:
+            return
+        tokens, self._untold = self._untold, []
+        session = self.session
+
+        def learn() -> None:
+            for token in tokens:
+                choice = np.array([token], dtype=np.int32)
+                choice.flags.writeable = False
+                session.learn(Feedback(_EMPTY, _EMPTY, _NO_NODES, (), (token,), choice, source=self.number))
+
+        self._guarded("learn()", learn)
+
     def learn(self, lesson: Feedback) -> None:
         """Pass on what the pass taught, and count the credit."""
+        started = perf_counter()
+        self._tell()
         session = self.session
         if session is None:
             return
-        started = perf_counter()
         self._guarded("learn()", lambda: session.learn(lesson))
         self.step.learn_s = perf_counter() - started
         if len(self.proposal):
@@ -124,18 +167,21 @@ class DraftSource:
         """Pass on what the target showed of text that it read, to a drafter that asked for it."""
         session: Any = self.session
         if session is not None and self.needs.prompt:
+            self._tell()
             started, k = perf_counter(), self.needs.top_k  # others may have asked for more
             self._guarded("observe()", lambda: session.observe(first, ids[:, :k], probabilities[:, :k]))
             self.step.open_s += perf_counter() - started
 
     def extend(self, ids: Sequence[int]) -> None:
         """Pass on text that was read and not written."""
+        self._tell()
         session = self.session
         if session is not None:
             self._guarded("extend()", lambda: session.extend(ids))
 
     def begin_answer(self, ids: Sequence[int]) -> None:
         """Pass on the first token of an answer; through ``extend`` to sessions that have no ``begin_answer``."""
+        self._tell()
         session: Any = self.session
 
         def begin() -> None:
@@ -149,6 +195,7 @@ class DraftSource:
 
     def truncate(self, length: int) -> None:
         """Pass on that the committed text was cut."""
+        self._tell()
         session = self.session
         if session is not None:
             self._guarded("truncate()", lambda: session.truncate(length))
@@ -180,7 +227,7 @@ class DraftSource:
 
 def propose(sources: Sequence[DraftSource], asks: Sequence[Ask], vocab_size: int) -> list[TokenTree]:
     """Ask every source; those that go on behind what the others propose come last, and do not see each other."""
-    trees = [TokenTree.empty()] * len(sources)
+    trees = [_EMPTY] * len(sources)
     last = []
     for i, (source, ask) in enumerate(zip(sources, asks, strict=True)):
         if source.needs.base_tree:

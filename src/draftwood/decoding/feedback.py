@@ -29,7 +29,7 @@ def feedback(
     tree, needs = plan.tree, [source.needs for source in sources]
     most = max(need.top_k for need in needs)
     top_k = scores.top_k(most) if most else None
-    shown = tree.copy().lock()  # the tree itself is read again behind them
+    shown = tree.locked()
     for array in (*(top_k or ()), *plan.node_map):
         array.flags.writeable = False
     known = [-1] * (1 + len(tree))
@@ -43,8 +43,7 @@ def feedback(
     found = []
     for i, (source, need, rows) in enumerate(zip(sources, needs, plan.node_map, strict=True)):
         own = None if top_k is None or not need.top_k else (top_k[0][:, : need.top_k], top_k[1][:, : need.top_k])
-        proposal = source.proposal.copy().lock()
-        lesson = Feedback(shown, proposal, rows, verdict.path, verdict.emitted, choice, own, hidden, i)
+        lesson = Feedback(shown, source.proposal, rows, verdict.path, verdict.emitted, choice, own, hidden, i)
         found.append(lesson)
     return found
 

@@ -63,6 +63,8 @@ class ActiveSequence:
         for source in here.values():
             if source not in self.sources:
                 source.close()
+        for number, source in enumerate(self.sources):
+            source.number = number
         return [source for source in self.sources if id(source.drafter) not in here]
 
     def _start(self, request: Request) -> None:
@@ -215,12 +217,7 @@ class ActiveSequence:
         self.session.keep(verdict.path[: len(verdict.emitted) - 1])
         self.ids += verdict.emitted
         kept = perf_counter()
-        feedback = outcome.feedback(
-            self.sources, plan, verdict, scores,
-            context=step.context, sampling=self.request.sampling, noise=self.rule.noise,
-        )  # fmt: skip
-        for source, lesson in zip(self.sources, feedback, strict=True):
-            source.learn(lesson)
+        feedback = self._teach(plan, verdict, scores)
         outcome.record(step, tree, verdict)
         for source in self.sources:
             source.step = RunningSourceStep()
@@ -229,6 +226,19 @@ class ActiveSequence:
         step.learn_s = perf_counter() - kept
         if self.request.trace:  # in no timing
             step.trace = (step.trace or {}) | outcome.trace(tree, verdict)
+        return feedback
+
+    def _teach(self, plan: Plan, verdict: Verdict, scores: Scores) -> list[Feedback]:
+        if not len(plan.tree) and all(source.can_wait for source in self.sources):
+            for source in self.sources:
+                source.learn_later(verdict.emitted)
+            return []
+        feedback = outcome.feedback(
+            self.sources, plan, verdict, scores,
+            context=self.step.context, sampling=self.request.sampling, noise=self.rule.noise,
+        )  # fmt: skip
+        for source, lesson in zip(self.sources, feedback, strict=True):
+            source.learn(lesson)
         return feedback
 
     def rescored(self, target: Target) -> Scores:

@@ -87,22 +87,30 @@ def draft_tree(
     tokens: NDArray[np.int32], evidence: NDArray[np.int16], belief: Floats,
     parents: NDArray[np.int32] | None = None,
 ) -> TokenTree:  # fmt: skip
-    """Return a tree of draft nodes, a chain without ``parents``; columns that all such trees share are cached."""
+    """Return a tree of draft nodes, a chain without ``parents``; columns that all such trees share are cached.
+
+    The given arrays become the tree's own, and read-only.
+    """
     chain, source, nan, drafts = _shared(len(tokens))
     is_chain = parents is None or bool((parents == chain).all())
     up = chain if parents is None else parents
+    for array in (tokens, up, belief, evidence):
+        array.flags.writeable = False
     return TokenTree(tokens, up, belief, source, evidence, nan, drafts, is_chain=is_chain)
 
 
 @lru_cache(maxsize=256)
 def _shared(n: int) -> tuple[NDArray[np.int32], NDArray[np.int16], Floats, NDArray[np.bool_]]:
     """Columns for n nodes: parents of a chain, source 0, unknown draft probability, no lookahead nodes."""
-    return (
+    columns = (
         np.arange(-1, n - 1, dtype=np.int32),
         np.zeros(n, dtype=np.int16),
         np.full(n, np.nan, dtype=np.float32),
         np.zeros(n, dtype=np.bool_),
     )
+    for column in columns:
+        column.flags.writeable = False
+    return columns
 
 
 def best_nodes(tree: TokenTree, nodes: int) -> TokenTree:

@@ -12,7 +12,7 @@ import numpy as np
 
 from draftwood.contracts import Ask, Declaration, Feedback, Plan, State
 from draftwood.planning.learned import Learned
-from draftwood.planning.ranking import Ranking, depth_limit, node_limit, rank
+from draftwood.planning.ranking import Ranking, depth_limit, node_limit, nothing_planned, nothing_ranked, rank
 from draftwood.tree import NO_CLAIM, TokenTree
 
 _CHAIN_OF = 4  # for a target without trees drafters are asked for four times the nodes; the best chain is scored
@@ -108,6 +108,10 @@ class TreePlanner(ABC):
             return self._plan(states, proposals)
 
     def _plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
+        plain = not (self.policies or any(len(tree) for trees in proposals for tree in trees))
+        if plain and not any(state.traced for state in states):
+            self.choose(states, [nothing_ranked(len(trees)) for trees in proposals])
+            return [nothing_planned(len(trees)) for trees in proposals]
         rankings = [
             rank(state, [self._believed(d, state, tree) for d, tree in zip(state.drafters, trees, strict=True)])
             for state, trees in zip(states, proposals, strict=True)
@@ -161,7 +165,7 @@ class TreePlanner(ABC):
             beliefs = self.learned.beliefs
             by_rates: dict[int, tuple[Declaration, bool, list[Feedback]]] = {}  # drafters of one label share rates
             for state, lessons in zip(states, feedback, strict=True):
-                for drafter, lesson in zip(state.drafters, lessons, strict=True):
+                for drafter, lesson in zip(state.drafters, lessons, strict=True) if lessons else ():
                     if drafter:
                         key = id(beliefs.rates(drafter, greedy=state.greedy))
                         by_rates.setdefault(key, (drafter, state.greedy, []))[2].append(lesson)

@@ -32,7 +32,9 @@ class Cooldown:
     def begin(self, states: Sequence[State], *, asked: bool) -> bool:
         """Measure the last step, in which drafters were ``asked`` or not; return whether to ask them now."""
         if states and not states[0].traced:  # writing a trace takes time that other steps do not take
-            seconds = sum(s.step.overhead_s - s.step.plan_s for s in states) + max(s.step.plan_s for s in states)
+            steps = [state.step for state in states]
+            planning = [step.plan_s for step in steps]
+            seconds = sum([step.overhead_s for step in steps]) - sum(planning) + max(planning)
             if asked:
                 self.overhead = _averaged(self.overhead, seconds)
             else:

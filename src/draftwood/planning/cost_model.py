@@ -27,6 +27,8 @@ _GUESSED_PACE, _GUESSED_SHAPE = 3.0, 0.3
 _PACE_DRIFT, _SHAPE_DRIFT = 0.01, 0.002  # how much they grow per pass
 _FORGET = 0.9999  # bounds that growth: to 0.7 as a whole, 0.14 per octave
 _NOISE = 0.05  # standard deviation of one pass
+_MOST_NOISE = 0.15  # on a machine that other programs use, by the passes so far
+_KEEP_NOISE = 0.97  # weight of earlier passes in that
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
 _CALM = 4  # of the passes that took about the expected time, only each fourth is learnt from
 _STALE = 32  # passes after which the cost of a width should be measured again
@@ -44,6 +46,7 @@ class CostModel:
         pace, shape = (_PACE, _SHAPE) if self.measured else (_GUESSED_PACE, _GUESSED_SHAPE)
         self._log = np.zeros(_OCTAVES)
         self._cov = pace**2 + shape**2 * _WALK
+        self._noise = _NOISE  # average of how far passes were off
         self._doubted = 0.0  # logarithm of measured over expected seconds of the last pass, if it was clipped
         self._at, self._base = -1, np.empty(0)  # the table's context in units of 32 tokens, and the curve there
         self._table: Doubles | None = None
@@ -76,7 +79,9 @@ class CostModel:
         surprise = math.log(seconds / self._curve.seconds(n, context)) - self._correction(n)
         self.passes += 1
         self._seen[size(n)] = self.passes
-        if self.passes > _STALE and self.passes % _CALM and abs(surprise) < 2 * _NOISE and not self._doubted:
+        off = abs(surprise)
+        noise, self._noise = self._noise, _KEEP_NOISE * self._noise + (1 - _KEEP_NOISE) * min(off, _MOST_NOISE)
+        if self.passes > _STALE and self.passes % _CALM and off < 2 * max(_NOISE, noise) and not self._doubted:
             return  # it would change next to nothing
         hat = _hat(n)
         reach = self._cov @ hat

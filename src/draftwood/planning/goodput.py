@@ -92,12 +92,13 @@ class GoodputPlanner(TreePlanner):
         return super().ask_one(drafter, state, nodes, min(lookahead_nodes, _MOST_LOOKAHEAD))
 
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
-        rows, context = len(states), max(state.length for state in states)
-        base = rows + sum(state.step.replayed for state in states) + sum(r.n_lookahead for r in rankings)
+        rows, context = len(states), max([state.length for state in states])
         model = self.learned.cost(rows)
+        replayed = sum([state.step.replayed for state in states])
         if not any(len(ranking.order) or ranking.n_lookahead for ranking in rankings) and not states[0].traced:
-            self._choose_nothing(states, rankings, model, base, context)
+            self._choose_nothing(states, rankings, model, rows + replayed, context)
             return [0] * rows
+        base = rows + replayed + sum([r.n_lookahead for r in rankings])
         worth, owner = _pooled(rankings, self.most)
         times = _times(model, states[0].capabilities, base, len(worth), context) + self._cooldown.overhead
         tokens = np.empty(len(worth) + 1)
@@ -159,7 +160,7 @@ class GoodputPlanner(TreePlanner):
             choice = self._choice
             if choice is None or not states:
                 return
-            tokens = sum(1 + s.step.replayed + s.step.drafted + s.step.lookahead_scored for s in states)
+            tokens = sum([1 + s.step.replayed + s.step.drafted + s.step.lookahead_scored for s in states])
             width = states[0].capabilities.filled(tokens)
             choice.model.learn(width, choice.context, states[0].step.score_s)
             self._learn_lookahead(states)

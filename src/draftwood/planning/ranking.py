@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
     """Merge one request's proposals (a tree per drafter of its set) and order the nodes by path probability."""
     depth, room = depth_limit(state), node_limit(state)
     if not any(len(p) for p in proposals):
-        return Ranking(TokenTree.empty(), (_NONE,) * len(proposals), _NONE, _NO_WORTH, depth, room, 0)
+        return replace(nothing_ranked(len(proposals)), depth=depth, room=room)
     stamped = [p.from_source(i) if i or p.source.any() else p for i, p in enumerate(proposals)]
     tree, rows = merge(stamped)
     worth = tree.path_belief
@@ -84,6 +85,18 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
     return Ranking(tree, tuple(rows), order, worth[order], depth, room, n_lookahead)
 
 
+@lru_cache
+def nothing_ranked(drafters: int) -> Ranking:
+    """Return the ranking of a step in which no drafter proposes anything."""
+    return Ranking(TokenTree.empty(), (_NONE,) * drafters, _NONE, _NO_WORTH, 0, 0, 0)
+
+
+@lru_cache
+def nothing_planned(drafters: int) -> Plan:
+    """Return the plan of such a step: a pass over the root alone."""
+    return Plan(TokenTree.empty(), (_NONE,) * drafters)
+
+
 def _best_first(tree: TokenTree, depth: int) -> Ints:
     if len(tree) <= depth and not tree.n_lookahead:
         return np.argsort(-tree.path_belief, kind="stable").astype(np.int32)  # stable: parents before children
@@ -93,3 +106,4 @@ def _best_first(tree: TokenTree, depth: int) -> Ints:
 
 _NONE: Ints = np.empty(0, dtype=np.int32)
 _NO_WORTH: Floats = np.empty(0, dtype=np.float32)
+_NONE.flags.writeable = _NO_WORTH.flags.writeable = False  # all steps share them

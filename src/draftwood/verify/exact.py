@@ -112,21 +112,27 @@ class ExactSession:
 
 
 class _Growing:
-    """An int64 array that grows at its end, in amortised constant time."""
+    """An int64 array that grows at its end, in amortised constant time; written when somebody looks at it."""
 
     def __init__(self) -> None:
         self._room = np.empty(256, dtype=np.int64)
-        self.length = 0
+        self._written, self._new = 0, list[int]()
+
+    @property
+    def length(self) -> int:
+        return self._written + len(self._new)
 
     @property
     def view(self) -> NDArray[np.int64]:
-        return self._room[: self.length]
+        before, end = self._written, self.length
+        if end > before:
+            if end > len(self._room):
+                room = np.empty(2 * end, dtype=np.int64)
+                room[:before] = self._room[:before]
+                self._room = room
+            self._room[before:end] = self._new
+            self._written, self._new = end, []
+        return self._room[:end]
 
     def extend(self, ids: Sequence[int]) -> None:
-        end = self.length + len(ids)
-        if end > len(self._room):
-            room = np.empty(2 * end, dtype=np.int64)
-            room[: self.length] = self.view
-            self._room = room
-        self._room[self.length : end] = ids
-        self.length = end
+        self._new += ids

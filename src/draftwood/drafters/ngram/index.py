@@ -78,7 +78,7 @@ class NgramIndex:
         tail, known = _joined(cursor or Cursor(), ids)
         self._read(tail, known, cursor)
         if cursor is not None:
-            cursor.tail = tail[-REACH:].copy()
+            cursor.tail = _end(tail)
 
     def _read(self, tail: Ints, known: int, cursor: Cursor | None = None) -> None:
         """Read ``tail[known:]``; -1 ends a document."""
@@ -90,7 +90,7 @@ class NgramIndex:
         """Let the cursor of another text follow what it says."""
         tail, known = _joined(cursor, ids)
         self._advance(cursor, tail, known, own=False)
-        cursor.tail = tail[-REACH:].copy()
+        cursor.tail = _end(tail)
 
     def end_document(self) -> None:
         """Let no match cross this place."""
@@ -161,6 +161,12 @@ class NgramIndex:
 def _joined(cursor: Cursor, ids: Sequence[int] | NDArray[Any]) -> tuple[Ints, int]:
     """The end of the cursor's text and what is new behind it, and how long the former is."""
     new = np.asarray(ids, dtype=np.int32)
-    if len(new) and new.min() < 0:
+    few = len(new) <= REACH  # then Python's own functions are faster
+    if len(new) and (min(new.tolist()) if few else new.min()) < 0:
         raise UsageError("token ids must not be negative")
     return np.concatenate((cursor.tail, new)), len(cursor.tail)
+
+
+def _end(tail: Ints) -> Ints:
+    """Return the last `REACH` tokens; of a long text a copy, so that it is not kept."""
+    return tail[-REACH:] if len(tail) <= 4 * REACH else tail[-REACH:].copy()
