@@ -389,7 +389,7 @@ def test_a_llama_without_room_for_the_scores_is_refused():
         Llama(repeat, n_ctx=4096, logits_all=False),
     ):
         llama.draft_model = LlamaDraftModel()
-        with pytest.raises(CapabilityError, match="does not keep the scores of all tokens.*logits_all=True"):
+        with pytest.raises(CapabilityError, match=r"does not keep the scores of all tokens.*logits_all=True"):
             llama.write(PROMPT, 3)
 
 
