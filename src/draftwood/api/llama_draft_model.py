@@ -43,9 +43,10 @@ class _Caller:
 class LlamaDraftModel:
     """Drafts for llama-cpp-python: ``Llama(path, logits_all=True, draft_model=draftwood.LlamaDraftModel())``.
 
-    llama-cpp-python checks the drafts, with its own sampler. What drafts bring is learnt from how the text grows
-    and how long it takes, so where they bring nothing none are made. A request is found again by its text; only
-    that of the latest request is kept.
+    llama-cpp-python checks the drafts, with its own sampler; its passes over several tokens round in another way
+    than those over one, which may decide where two tokens are almost equally likely. What drafts bring is learnt
+    from how the text grows and how long that takes, so where they bring nothing none are made. A request is found
+    again by its text; only the latest is kept.
 
     Parameters
     ----------
