@@ -219,6 +219,19 @@ def test_one_request_is_kept():
     assert llama.write(PROMPT, 20) == plain(repeat, count=20)
 
 
+def test_a_llama_is_freed_when_its_program_lets_go_of_it():
+    """Without waiting for the garbage collector: its weights may take all memory."""
+    llama = Llama(repeat, LlamaDraftModel(planner=FIXED, prediction="text", corpus=corpus(NAMES)), logits_all=True)
+    llama.write(PROMPT, 30)
+    gc.collect()
+    gc.disable()
+    try:
+        alive, llama = weakref.ref(llama), None
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
 def test_another_llama_learns_for_itself(clock):
     model = LlamaDraftModel()
     llamas = [Llama(script, model, logits_all=True, clock=clock) for script in (chaos, repeat)]
@@ -432,7 +445,10 @@ def test_it_brings_nothing_heavy_and_not_the_package_itself():
 
 REAL = """
 import sys
+from pathlib import Path
 import llama_cpp, draftwood
+from draftwood.engines.llama_cpp.plugin.caller import CallerTokenizer
+from draftwood.models.load_gguf import load_gguf_tokenizer
 
 def texts(draft_model, **settings):
     llama = llama_cpp.Llama(sys.argv[1], n_ctx=700, n_threads=1, n_threads_batch=1, type_k=0, type_v=0,
@@ -451,6 +467,13 @@ for settings in ({"temp": 0.0}, {"temp": 0.0, "repeat_penalty": 1.1}, {"temp": 0
         model = draftwood.LlamaDraftModel("ngram", "fixed:6", prediction=prediction)
         assert texts(model, **settings) == plain
         assert (model.stats.mean_acceptance_length > 5) == (prediction is plain)
+
+ours = load_gguf_tokenizer(Path(sys.argv[1]))
+llama = llama_cpp.Llama(sys.argv[1], n_ctx=256, n_threads=1, verbose=False)
+theirs = CallerTokenizer(llama)
+assert theirs.get_vocab() == ours.get_vocab()
+for text in ("ab <|user|> c", "a" * 30000, "\\ud800 b"):
+    assert theirs(text)["input_ids"] == ours(text, add_special_tokens=False)["input_ids"]
 """
 """Caches in float32, so that no token of the tiny model is decided by rounding."""
 

@@ -46,7 +46,7 @@ class LlamaDraftModel:
     llama-cpp-python checks the drafts, with its own sampler; its passes over several tokens round in another way
     than those over one, which may decide where two tokens are almost equally likely. What drafts bring is learnt
     from how the text grows and how long that takes, so where they bring nothing none are made. A request is found
-    again by its text; only the latest is kept.
+    again by its text; only the latest is kept. Make one object for each `Llama`.
 
     Parameters
     ----------

@@ -133,7 +133,7 @@ class LlamaTokenizer:
         return known_tokens(self._weights.vocab_size, self._name, lambda token: self._has(token, UNUSED))
 
     def _ids(self, text: str, add_special: bool) -> list[int]:
-        return run_deep(text, lambda: self._tokenize(_utf8(text), add_special))
+        return run_deep(text, lambda: self._tokenize(utf8(text), add_special))
 
     def _tokenize(self, text: bytes, add_special: bool) -> list[int]:
         if len(text) > _MOST_BYTES:
@@ -208,7 +208,7 @@ def _encoding(ids: list[Any], with_mask: bool = True) -> dict[str, Any]:
     return {"input_ids": ids, "attention_mask": [[1] * len(row) for row in ids] if rows else [1] * len(ids)}
 
 
-def _utf8(text: str) -> bytes:
+def utf8(text: str) -> bytes:
     """Return a text's bytes, halves of a character (lone surrogates) as U+FFFD."""
     try:
         return text.encode()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from functools import cached_property, partial
 from types import FrameType
 from typing import Any
 
 from draftwood.engines.llama_cpp.deep_stack import run_deep
-from draftwood.engines.llama_cpp.tokenizer import UNUSED, known_tokens
+from draftwood.engines.llama_cpp.tokenizer import UNUSED, known_tokens, utf8
 from draftwood.errors import CapabilityError
 
 
@@ -50,15 +51,14 @@ def cuts(llama: Any) -> bool:
 
 
 class CallerTokenizer:
-    """The tokenizer of a `Llama`, under the names that transformers' tokenizers have."""
+    """The tokenizer of a `Llama`, which it does not keep alive, under the names of transformers' tokenizers."""
 
     def __init__(self, llama: Any) -> None:
-        self._llama = llama
+        self._llama = weakref.proxy(llama)
 
     def __call__(self, text: str, *, add_special_tokens: bool = False) -> dict[str, list[int]]:
         """Return the ids of a text as ``input_ids``."""
-        data = text.encode(errors="replace")
-        ask = partial(self._llama.tokenize, data, add_bos=add_special_tokens, special=True)
+        ask = partial(self._llama.tokenize, utf8(text), add_bos=add_special_tokens, special=True)
         return {"input_ids": run_deep(text, ask)}
 
     def __len__(self) -> int:
