@@ -193,6 +193,28 @@ def test_another_request_is_read_anew(second):
     assert drafter.told[before + 2][1] == answer[:1]
 
 
+@pytest.mark.parametrize(
+    ("second", "goes_on"),
+    [
+        ([*PROMPT, 9], True),
+        ([*PROMPT, 1, 9], True),
+        ([*PROMPT, 1, 2, 3, 9], True),
+        ([*PROMPT, 1, 2, 3, 9, 9], False),
+        ([*PROMPT, 1, 9, 9], False),
+        ([*PROMPT, 9, 9], False),
+        ([4, *PROMPT[1:], 1], False),
+        (PROMPT, False),
+    ],
+)
+def test_a_text_goes_on_by_accepted_tokens_and_one_more(second, goes_on):
+    drafter = Watched((1, 2, 3))
+    model = LlamaDraftModel(drafter, FIXED)
+    assert model(np.array(PROMPT, dtype=np.intc)).tolist() == [1, 2, 3]
+    model(np.array(second, dtype=np.intc))
+    last = ["learn"] if goes_on else ["close", "open", "begin"]
+    assert [what for what, _ in drafter.told] == ["open", "begin", *last]
+
+
 @pytest.mark.parametrize("drafters", ["default", "suffix", "lookup", "ngram-mod", "ngram-cache", "parrot"])
 def test_nothing_of_a_request_is_drafted_in_another(drafters):
     """Requests of as many tokens, of which each has its own."""
@@ -230,6 +252,24 @@ def test_a_llama_is_freed_when_its_program_lets_go_of_it():
         assert alive() is None
     finally:
         gc.enable()
+
+
+def test_another_llama_with_the_same_text_is_another_request():
+    drafter = Watched()
+    model = LlamaDraftModel(drafter, FIXED)
+    llamas = [Llama(repeat, model, logits_all=True) for _ in range(2)]
+    text = PROMPT + llamas[0].write(PROMPT, 2)
+    llamas[1].write(text[:-1], 2)
+    assert [what for what, _ in drafter.told] == ["open", "begin", "close", "open", "begin"]
+
+
+def test_another_llama_has_another_vocabulary():
+    model = LlamaDraftModel(planner=FIXED, prediction=[40, 41])
+    llamas = [Llama(repeat, model, logits_all=True) for _ in range(2)]
+    llamas[1].n_vocab = lambda: 30
+    llamas[0].write(PROMPT, 10)
+    with pytest.raises(UsageError, match=r"outside the vocabulary \[0, 30\)"):
+        llamas[1].write(PROMPT, 10)
 
 
 def test_another_llama_learns_for_itself(clock):

@@ -21,7 +21,6 @@ from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.llama_cpp.plugin.caller import CallerTokenizer, calling, check, cuts, room
 from draftwood.engines.llama_cpp.plugin.followed import FollowedText, Tokens
 from draftwood.engines.replay import MAX_ID
-from draftwood.planning.learned import Learned
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.planning.load import load as load_planner
 from draftwood.rates import Rates
@@ -162,7 +161,7 @@ class LlamaDraftModel:
             log.warning("llama-cpp-python cannot take tokens back from a recurrent model: no drafts are made")
             drafters = ()
         refer = (lambda: None) if llama is None else weakref.ref(llama)
-        return _Caller(refer, capabilities, tokenizer, load_planner(self._planner, Learned()), drafters)
+        return _Caller(refer, capabilities, tokenizer, load_planner(self._planner), drafters)
 
     def _capabilities(self, llama: Any) -> Capabilities:
         size, longest = (MAX_ID, 1 << 30) if llama is None else (llama.n_vocab(), room(llama))

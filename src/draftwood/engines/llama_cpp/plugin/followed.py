@@ -67,7 +67,7 @@ class FollowedText:
         """Return what ``ids`` adds to this text, or None where they are not what may follow the last draft."""
         known = len(self.ids)
         new: list[int] = ids[known : known + len(self._drafted) + 2].tolist()
-        if not new or len(new) > len(self._drafted) + 1 or new[:-1] != self._drafted[: len(new) - 1]:
+        if not new or new[:-1] != self._drafted[: len(new) - 1]:
             return None
         return new if np.array_equal(np.frombuffer(self.ids, dtype=np.intc), ids[:known]) else None
 
