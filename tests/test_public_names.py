@@ -16,6 +16,7 @@ PUBLIC = [
     "Corpus",
     "DraftwoodError",
     "Generation",
+    "LlamaDraftModel",
     "Memory",
     "Piece",
     "Step",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from draftwood.api.conversation import Conversation as Conversation
     from draftwood.api.decode_with import decode_with as decode_with
     from draftwood.api.generation import Generation as Generation
+    from draftwood.api.llama_draft_model import LlamaDraftModel as LlamaDraftModel
     from draftwood.api.prepare import prepare as prepare
     from draftwood.api.stream import Stream as Stream
     from draftwood.api.stream import generate as generate
@@ -34,6 +35,7 @@ _HOME = {
     "Corpus": "draftwood.drafters.corpus.corpus",
     "DraftwoodError": "draftwood.errors",
     "Generation": "draftwood.api.generation",
+    "LlamaDraftModel": "draftwood.api.llama_draft_model",
     "Memory": "draftwood.drafters.memory.memory",
     "Piece": "draftwood.api.text",
     "Step": "draftwood.step",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,7 @@ def test_info_says_which_engines_there_are(draftwood, monkeypatch):
     assert json.loads(draftwood("info", "--json").out)["engines"]["llama.cpp"].startswith(
         "installed, the library of"
     )
-    monkeypatch.setattr(library, "GOOD", ("1.0",))
+    monkeypatch.setattr(library, "SOURCES", [replace(source, good=()) for source in library.SOURCES])
     library.library.cache_clear()
     assert (
         "this llama.cpp cannot be used safely"

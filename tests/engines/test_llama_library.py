@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from draftwood.engines.llama_cpp import library as module
+from draftwood.engines.llama_cpp import sources
 from draftwood.engines.llama_cpp.library import (
     CONTEXT_DEFAULTS,
+    CONTEXTS,
     MODEL_DEFAULTS,
     ContextParams,
     ModelParams,
@@ -79,7 +81,7 @@ def test_without_the_wheel_it_says_what_to_install(monkeypatch, tiny_gguf):
     path = tiny_gguf()
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     library.cache_clear()
-    assert not module.is_installed()
+    assert not sources.is_installed()
     with pytest.raises(
         CapabilityError, match=r"GGUF files need llama.cpp: run pip install \"draftwood\[llama\]\""
     ):
@@ -103,6 +105,127 @@ def test_a_function_that_is_missing_is_named(monkeypatch):
     library.cache_clear()
     with pytest.raises(CapabilityError, match=r"cannot be used safely.*no_such_function"):
         library()
+
+
+# --- the other wheel -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wheels(monkeypatch, tmp_path):
+    """``wheels(xllamacpp=FILES, llama_cpp=FILES)``: only these are installed, with the library as these files."""
+    real, versions = sources.SOURCES[0].place(), {source.package: source.good[-1] for source in sources.SOURCES}
+
+    def install(**files):
+        specs = {}
+        for name, some in files.items():
+            (tmp_path / name).mkdir()
+            for file in some:
+                place = tmp_path / name / file
+                place.parent.mkdir(exist_ok=True)
+                place.symlink_to(real)
+            specs[name] = SimpleNamespace(origin=str(tmp_path / name / "__init__.py"))
+        monkeypatch.setattr(importlib.util, "find_spec", specs.get)
+        monkeypatch.setattr(importlib.metadata, "version", versions.__getitem__)
+        library.cache_clear()
+        return versions
+
+    return install
+
+
+def test_the_two_wheels_have_two_layouts():
+    one, other = CONTEXTS["xllamacpp"], CONTEXTS["llama_cpp_python"]
+    assert ctypes.sizeof(one) == ctypes.sizeof(other) + 8
+    assert other.type_v.offset == one.type_v.offset
+    assert other.kv_unified.offset == one.kv_unified.offset - 8
+    found = library().llama_context_default_params()
+    wrong = other if isinstance(found, one) else one
+    memory = ctypes.create_string_buffer(bytes(found), ctypes.sizeof(one))
+    with pytest.raises(CapabilityError, match="ContextParams has another layout at"):
+        check_layout(wrong.from_buffer(memory), CONTEXT_DEFAULTS)
+
+
+def test_the_first_wheel_serves_where_both_are_here(wheels):
+    wheels(xllamacpp=["xllamacpp.abi3.so"], llama_cpp=["lib/libllama.so"])
+    assert library().release == "xllamacpp 2026.10.11549"
+
+
+@pytest.mark.parametrize("first", [{}, {"xllamacpp": []}, {"xllamacpp": ["xllamacpp.pyd"]}])
+@pytest.mark.parametrize("file", ["lib/libllama.so", "lib/libllama.dylib", "lib/llama.dll"])
+def test_the_other_wheel_serves_where_the_first_exports_nothing(wheels, monkeypatch, first, file):
+    wheels(**first, llama_cpp=[file])
+    assert sources.is_installed()
+    monkeypatch.setitem(CONTEXTS, "llama_cpp_python", ContextParams)  # the file has the first wheel's library
+    assert library().release == "llama_cpp_python 0.3.36"
+
+
+def test_the_other_wheel_serves_where_the_first_is_another_release(wheels, monkeypatch):
+    versions = wheels(xllamacpp=["xllamacpp.abi3.so"], llama_cpp=["lib/libllama.so"])
+    versions["xllamacpp"] = "2027.1.1"
+    monkeypatch.setitem(CONTEXTS, "llama_cpp_python", ContextParams)
+    assert library().release == "llama_cpp_python 0.3.36"
+
+
+def test_a_build_for_a_graphics_card_is_the_same_release(wheels, monkeypatch):
+    versions = wheels(llama_cpp=["lib/libllama.so"])
+    versions["llama_cpp_python"] = "0.3.36+cu124"
+    monkeypatch.setitem(CONTEXTS, "llama_cpp_python", ContextParams)
+    assert library().release == "llama_cpp_python 0.3.36"
+
+
+def test_a_library_of_another_layout_in_the_other_wheel_is_refused(wheels):
+    wheels(llama_cpp=["lib/libllama.so"])
+    with pytest.raises(CapabilityError, match=r"cannot be used safely.*ContextParams has another layout"):
+        library()
+
+
+def test_another_release_of_the_other_wheel_is_refused(wheels):
+    versions = wheels(llama_cpp=["lib/libllama.so"])
+    versions["llama_cpp_python"] = "0.3.35"
+    with pytest.raises(CapabilityError, match=r"llama_cpp_python 0.3.35 is not known.*install \"xllamacpp=="):
+        library()
+
+
+def test_a_module_of_that_name_from_elsewhere_is_refused(wheels, monkeypatch):
+    wheels(llama_cpp=["lib/libllama.so"])
+
+    def version(package):
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    with pytest.raises(CapabilityError, match="llama_cpp_python of an unknown release is not known here"):
+        library()
+
+
+def test_where_neither_can_be_used_the_first_says_why(wheels):
+    wheels(xllamacpp=[], llama_cpp=[])
+    with pytest.raises(CapabilityError, match=r"xllamacpp has no library .* run pip install .llama_cpp_python=="):
+        library()
+
+
+OTHER = """
+import sys
+import numpy as np
+from draftwood.engines.llama_cpp import library as module, sources
+from draftwood.engines.llama_cpp.target import LlamaTarget
+from draftwood.testing import check_target
+
+module.SOURCES = sources.SOURCES[1:]
+assert module.library().release == "llama_cpp_python 0.3.36"
+for path in sys.argv[1:]:
+    target = LlamaTarget(path, threads=1)
+    check_target(target, tolerance=0 if target.exact else 0.1)
+    print(target.exact)
+"""
+
+
+@pytest.mark.skipif(not sources.SOURCES[1].is_installed, reason="llama-cpp-python is not installed")
+def test_models_run_with_the_other_wheel_itself(tiny_gguf):
+    files = [tiny_gguf(family, kind) for family in ("llama", "gemma3") for kind in ("Q8_0", "Q4_0", "F32")]
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER, *map(str, files)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["True", "True", "False"] * 2
 
 
 # --- files ---------------------------------------------------------------------------------------------------

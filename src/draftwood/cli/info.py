@@ -11,7 +11,7 @@ from draftwood.cli import options
 from draftwood.errors import DraftwoodError
 from draftwood.measure.records.provenance import package_version
 
-_PACKAGES = ("torch", "transformers", "xllamacpp", "numpy", "numba")
+_PACKAGES = ("torch", "transformers", "xllamacpp", "llama_cpp_python", "numpy", "numba")
 _DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -69,13 +69,13 @@ def _engines() -> dict[str, str | None]:
 
 
 def _llama_cpp() -> str:
-    from draftwood.engines.llama_cpp.library import PACKAGE, takes_layers
+    from draftwood.engines.llama_cpp.library import library, takes_layers
 
     try:
         where = "processor and graphics card" if takes_layers() else "processor"
     except DraftwoodError as error:
         return str(error)
-    return f"installed, the library of {PACKAGE} {package_version(PACKAGE)}, for the {where}"
+    return f"installed, the library of {library().release}, for the {where}"
 
 
 def _torch() -> dict[str, Any]:

@@ -6,13 +6,13 @@ import importlib.util
 import os
 from pathlib import Path
 
+from draftwood.engines.llama_cpp import sources
 from draftwood.errors import ModelError, UnknownNameError, UsageError
 from draftwood.models.find import find, gguf_file, gguf_files, hub_file
 from draftwood.models.hub import downloaded
 
 TRANSFORMERS, LLAMA_CPP = "transformers", "llama.cpp"
-_PACKAGES = {TRANSFORMERS: ("torch", "transformers"), LLAMA_CPP: ("xllamacpp",)}
-ENGINES = tuple(_PACKAGES)
+ENGINES = (TRANSFORMERS, LLAMA_CPP)
 """Names of the engines. Where both can run a model and both are installed, the first does."""
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
@@ -44,7 +44,9 @@ def choose(name: str | os.PathLike[str], engine: str | None = None) -> tuple[str
 
 def is_installed(engine: str) -> bool:
     """Return whether the packages of an engine are here; they are not imported."""
-    return all(importlib.util.find_spec(package) is not None for package in _PACKAGES[engine])
+    if engine == LLAMA_CPP:
+        return sources.is_installed()
+    return all(importlib.util.find_spec(package) is not None for package in ("torch", "transformers"))
 
 
 def _able(place: Path | str) -> list[str]:

@@ -1,4 +1,4 @@
-"""llama.cpp's C functions, as far as we call them, from the library inside an installed wheel.
+"""llama.cpp's C functions, as far as we call them, from the library inside an installed wheel (`sources`).
 
 The C API gives no version of its structs, and they grow from release to release: a field in the wrong place would
 be lost without a word, or memory overwritten. So only releases whose layout is known here are used, and every
@@ -8,18 +8,12 @@ default that the library fills in is compared when it is loaded. Source: ``inclu
 from __future__ import annotations
 
 import ctypes as c
-import importlib.metadata
-import importlib.util
 from collections import deque
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from draftwood.engines.llama_cpp.sources import SOURCES, Source, unknown
 from draftwood.errors import CapabilityError
-
-PACKAGE = "xllamacpp"
-GOOD = ("2026.10.11549",)
-"""Releases of the wheel whose structs are those below."""
 
 _U, _I, _P, _F, _Z, _B = c.c_uint32, c.c_int32, c.c_void_p, c.c_float, c.c_size_t, c.c_bool
 _SLACK = 256  # bytes behind each struct: a longer one, returned by value, would overrun our memory
@@ -45,6 +39,15 @@ ContextParams = _struct(
     (_B, "embeddings offload_kqv no_perf op_offload swa_full kv_unified"), (_P, "samplers"), (_Z, "n_samplers"),
     (_P, "ctx_other"),
 )  # fmt: skip
+
+
+def _without(struct: type[c.Structure], name: str) -> type[c.Structure]:
+    fields = [field for field in struct._fields_ if field[0] != name]
+    return type(struct.__name__, (c.Structure,), {"_fields_": fields})
+
+
+CONTEXTS = {"xllamacpp": ContextParams, "llama_cpp_python": _without(ContextParams, "moe_cache_size")}
+"""The struct of each wheel."""
 
 
 class Batch(c.Structure):
@@ -106,26 +109,48 @@ def _log(level: int, text: bytes, _: Any) -> None:
         _LOGGED.append(text.decode(errors="replace").strip().partition(": ")[2])
 
 
+class Library(c.CDLL):
+    """The loaded library; ``release`` names the wheel that it is from."""
+
+    release = ""
+
+
 @cache
 def library() -> Any:
-    """Load the library, check its layout, and declare its functions; the same object for the whole process.
+    """Load the library, check its layout, and declare its functions; the same `Library` for the whole process.
 
-    Raises `CapabilityError` if there is none, or one whose layout is not known here.
+    Raises `CapabilityError` if there is none, or none whose layout is known here.
     """
+    refused = []
+    for source in SOURCES:
+        if source.is_installed:
+            try:
+                return _loaded(source)
+            except CapabilityError as error:
+                refused.append(error)
+    if not refused:
+        raise CapabilityError('GGUF files need llama.cpp: run pip install "draftwood[llama]"')
+    raise refused[0]
+
+
+def _loaded(source: Source) -> Library:
+    context = CONTEXTS[source.package]
     try:
-        found = c.CDLL(str(_place()))
+        found = Library(str(source.place()))
     except OSError as error:
-        raise CapabilityError(f"llama.cpp cannot be loaded ({error}): install {PACKAGE} again") from error
+        raise CapabilityError(f"llama.cpp cannot be loaded ({error}): install {source.package} again") from error
     try:
         for name, result, *takes in _FUNCTIONS:
             function = getattr(found, f"llama_{name}")
-            function.restype, function.argtypes = result, takes
+            kinds = [context if kind is ContextParams else kind for kind in (result, *takes)]
+            function.restype, function.argtypes = kinds[0], kinds[1:]
     except AttributeError as error:
-        raise _unknown(f"{error} is missing") from error
+        raise unknown(f"{error} is missing") from error
     found.llama_log_set(c.cast(_log, _P), None)
     check_layout(found.llama_model_default_params(), MODEL_DEFAULTS)
     check_layout(found.llama_context_default_params(), CONTEXT_DEFAULTS)
     found.llama_backend_init()
+    found.release = f"{source.package} {source.release}"
     return found
 
 
@@ -134,37 +159,9 @@ def check_layout(params: Any, defaults: dict[str, int]) -> None:
     names = [name for name, _ in params._fields_ if name != "slack"]
     wrong = [name for name in names if (getattr(params, name) or 0) != defaults.get(name, 0)]
     if wrong:
-        raise _unknown(f"{type(params).__name__} has another layout at {wrong[0]}")
-
-
-def is_installed() -> bool:
-    """Whether a wheel with the library is here; it may still be of another version."""
-    return importlib.util.find_spec(PACKAGE) is not None
+        raise unknown(f"{type(params).__name__} has another layout at {wrong[0]}")
 
 
 def takes_layers() -> bool:
     """Whether the library can put layers on a graphics card."""
     return bool(library().llama_supports_gpu_offload())
-
-
-def _place() -> Path:
-    """Return the library's file. The wheel's own module is not imported: that would start a server's worth."""
-    spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
-        raise CapabilityError('GGUF files need llama.cpp: run pip install "draftwood[llama]"')
-    version = importlib.metadata.version(PACKAGE)
-    if version not in GOOD:
-        raise _unknown(f"{PACKAGE} {version} is not known here")
-    files = [p for p in Path(spec.origin).parent.glob(f"{PACKAGE}.*") if p.suffix in (".so", ".dylib")]
-    if not files:
-        raise CapabilityError(
-            f"{PACKAGE} has no library for this system whose functions can be called (on Windows it exports "
-            "none): run the model through transformers instead"
-        )
-    return files[0]
-
-
-def _unknown(why: str) -> CapabilityError:
-    return CapabilityError(
-        f'this llama.cpp cannot be used safely ({why}): run pip install "{PACKAGE}=={GOOD[-1]}"'
-    )

@@ -11,7 +11,7 @@ import hashlib
 import numpy as np
 
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
-from draftwood.engines.llama_cpp.library import GOOD
+from draftwood.engines.llama_cpp.library import library
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.models import trials
 from draftwood.models.machine import machine
@@ -57,7 +57,7 @@ def _key(weights: Weights, settings: Settings) -> str:
         stat.st_size,
         stat.st_mtime_ns,
         str(weights.path.resolve()),
-        GOOD[-1],
+        library().release,
         settings.threads,
         weights.gpu_layers,
         _WIDTHS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import PromptError, UnsupportedModelError, UsageError
 
 _SENTENCEPIECE = 1  # a vocabulary of this type spells unknown characters as bytes
-_UNUSED, _BYTE = 1 << 1, 1 << 5  # attributes of a token
+UNUSED, _BYTE = 1 << 1, 1 << 5  # attributes of a token
 _MOST_BYTES = 1 << 29  # of a text; the library counts tokens in 32 bits
 
 
@@ -130,13 +130,10 @@ class LlamaTokenizer:
 
     @cached_property
     def _size(self) -> int:
-        size = self._weights.vocab_size  # converters fill up to the model's rows with [PAD0], [PAD1], ...
-        while size and self._has(size - 1, _UNUSED) and self._name(size - 1).startswith("[PAD"):
-            size -= 1
-        return size
+        return known_tokens(self._weights.vocab_size, self._name, lambda token: self._has(token, UNUSED))
 
     def _ids(self, text: str, add_special: bool) -> list[int]:
-        return run_deep(text, lambda: self._tokenize(_utf8(text), add_special))
+        return run_deep(text, lambda: self._tokenize(utf8(text), add_special))
 
     def _tokenize(self, text: bytes, add_special: bool) -> list[int]:
         if len(text) > _MOST_BYTES:
@@ -173,6 +170,13 @@ class LlamaTokenizer:
         )
 
 
+def known_tokens(size: int, name: Callable[[int], str], is_unused: Callable[[int], bool]) -> int:
+    """Return how many tokens a vocabulary of ``size`` has without those that only fill the model's last rows."""
+    while size and is_unused(size - 1) and name(size - 1).startswith("[PAD"):  # as converters call them
+        size -= 1
+    return size
+
+
 class _Pieces(dict[int, bytes]):
     """The bytes of each token, asked of the library when it first occurs; without ``special``, control tokens
     have none."""
@@ -204,7 +208,7 @@ def _encoding(ids: list[Any], with_mask: bool = True) -> dict[str, Any]:
     return {"input_ids": ids, "attention_mask": [[1] * len(row) for row in ids] if rows else [1] * len(ids)}
 
 
-def _utf8(text: str) -> bytes:
+def utf8(text: str) -> bytes:
     """Return a text's bytes, halves of a character (lone surrogates) as U+FFFD."""
     try:
         return text.encode()

@@ -14,7 +14,7 @@ from typing import Any
 
 from draftwood.models.machine import processor
 
-_PACKAGES = ("numpy", "numba", "torch", "transformers", "xllamacpp")
+_PACKAGES = ("numpy", "numba", "torch", "transformers", "xllamacpp", "llama_cpp_python")
 
 
 def provenance(**facts: Any) -> dict[str, Any]:

@@ -1,0 +1,181 @@
+"""The draft model for programs that use llama-cpp-python."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from draftwood.api.given import check_tokenizer_kind, check_whole
+from draftwood.api.setup import DrafterSpec
+from draftwood.api.text_input import Prediction, Text, read_texts, several
+from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, check_tokenizer, predicting, saving
+from draftwood.contracts import Capabilities, Drafter, Planner
+from draftwood.decoding.capability_check import refuse_mismatch
+from draftwood.drafters.load import load as load_drafters
+from draftwood.engines.llama_cpp.plugin.caller import CallerTokenizer, calling, check, cuts, room
+from draftwood.engines.llama_cpp.plugin.followed import FollowedText, Tokens
+from draftwood.engines.replay import MAX_ID
+from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+from draftwood.planning.load import load as load_planner
+from draftwood.rates import Rates
+
+log = logging.getLogger("draftwood")
+
+
+@dataclass(frozen=True)
+class _Caller:
+    """Who asks for drafts, and what belongs to it."""
+
+    llama: Callable[[], Any]  # the object, as long as it lives; gives None for a caller that is none
+    capabilities: Capabilities
+    tokenizer: Any
+    planner: Planner
+    drafters: tuple[Drafter, ...]  # with all of the user's texts but the prediction
+
+
+class LlamaDraftModel:
+    """Drafts for llama-cpp-python: ``Llama(path, logits_all=True, draft_model=draftwood.LlamaDraftModel())``.
+
+    llama-cpp-python checks the drafts, with its own sampler; its passes over several tokens round in another way
+    than those over one, which may decide where two tokens are almost equally likely. What drafts bring is learnt
+    from how the text grows and how long that takes, so where they bring nothing none are made. A request is found
+    again by its text; only the latest is kept. Make one object for each `Llama`.
+
+    Parameters
+    ----------
+    drafters, planner
+        As in `generate`; drafters that need more of a model than its tokens are refused.
+    max_tokens
+        Most tokens of a draft.
+    prediction
+        The text that is expected, or its token ids, or several of these; see the attribute.
+    memory, corpus, context
+        As in `generate`. A memory file is saved when the next request begins, and by `close`.
+    tokenizer
+        Turns these texts into token ids; by default that of the `Llama`.
+
+    Attributes
+    ----------
+    prediction
+        May be set before each answer; it holds until it is set again.
+
+    Raises
+    ------
+    UnknownNameError, UsageError, CapabilityError, FileFormatError
+        For what can be known to be wrong beforehand.
+    CapabilityError, VocabularyError, UsageError
+        From the first draft for a `Llama` that was made without ``logits_all=True``, files of another tokenizer,
+        and token ids that its vocabulary does not have.
+    """
+
+    def __init__(
+        self, drafters: DrafterSpec = "default", planner: str | Planner = DEFAULT_PLANNER, *, max_tokens: int = 16,
+        prediction: Prediction | None = None, memory: MemoryGiven | None = None,
+        corpus: CorpusGiven | Sequence[CorpusGiven] | None = None, context: Text | Sequence[Text] | None = None,
+        tokenizer: Any = None,
+    ) -> None:  # fmt: skip
+        load_planner(planner)  # a wrong name raises at once
+        check_tokenizer_kind(tokenizer)
+        self._max_tokens = check_whole("max_tokens", max_tokens)
+        texts = UserTexts(None, memory, corpus, context)
+        self._chosen = texts.complete(load_drafters(drafters))
+        refuse_mismatch(self._capabilities(None), self._chosen)
+        _check_ids(context, "context")
+        self._texts = texts.opened(self._chosen)
+        self._memory = texts.to_save(self._texts)
+        self._planner, self._tokenizer = planner, tokenizer
+        if tokenizer is not None:
+            check_tokenizer(self._texts.bind(self._chosen, tokenizer, None), tokenizer)
+        self._lock = Lock()
+        self._caller: _Caller | None = None
+        self._drafters: tuple[Drafter, ...] | None = None  # of the caller, with the prediction
+        self._text: FollowedText | None = None
+        self.prediction = prediction
+
+    @property
+    def prediction(self) -> Prediction | None:
+        return self._prediction
+
+    @prediction.setter
+    def prediction(self, given: Prediction | None) -> None:
+        UserTexts(given).complete(self._chosen)  # refuses it beside 'none'
+        _check_ids(given, "prediction")
+        with self._lock:
+            self._end()
+            self._prediction, self._drafters = given, None
+
+    @property
+    def stats(self) -> Rates:
+        """Acceptance rates of the latest request, without its last pass, whose outcome is not told."""
+        text = self._text
+        return Rates.of([] if text is None else text.steps)
+
+    def close(self) -> None:
+        """End the latest request: what was written is remembered and saved. Another request may follow."""
+        with self._lock:
+            self._end()
+
+    def __call__(self, input_ids: Tokens, /, **_: Any) -> Tokens:
+        """Return the tokens that may follow these, at most ``max_tokens``, possibly none."""
+        ids = np.asarray(input_ids, dtype=np.intc)
+        with self._lock:
+            caller, drafters = self._known(calling())
+            if not drafters or not len(ids):
+                return np.empty(0, dtype=np.intc)
+            new = None if self._text is None else self._text.new_tokens(ids)
+            if self._text is None or new is None:
+                self._end()
+                self._text = FollowedText(ids, drafters, caller.planner.open(), caller.capabilities)
+            else:
+                self._text.learn(new)
+            return self._text.draft()
+
+    def _known(self, llama: Any) -> tuple[_Caller, tuple[Drafter, ...]]:
+        """Return what belongs to this caller, and its drafters."""
+        caller = self._caller
+        if caller is None or caller.llama() is not llama:
+            self._end()
+            self._caller = self._drafters = None
+            caller = self._caller = self._met(llama)
+        if self._drafters is None:
+            wanted = UserTexts(self._prediction).complete(caller.drafters) if caller.drafters else ()
+            size = caller.capabilities.vocab_size
+            self._drafters = predicting(wanted, self._prediction, caller.tokenizer, size)
+        return caller, self._drafters
+
+    def _met(self, llama: Any) -> _Caller:
+        """Return what belongs to a caller that is new here, refusing one that cannot draft."""
+        capabilities, tokenizer = self._capabilities(llama), self._tokenizer
+        if llama is not None:
+            check(llama)
+            tokenizer = tokenizer or CallerTokenizer(llama)
+        drafters = self._texts.bind(self._chosen, tokenizer, capabilities.vocab_size)
+        check_tokenizer(drafters, tokenizer)
+        if llama is not None and not cuts(llama):
+            log.warning("llama-cpp-python cannot take tokens back from a recurrent model: no drafts are made")
+            drafters = ()
+        refer = (lambda: None) if llama is None else weakref.ref(llama)
+        return _Caller(refer, capabilities, tokenizer, load_planner(self._planner), drafters)
+
+    def _capabilities(self, llama: Any) -> Capabilities:
+        size, longest = (MAX_ID, 1 << 30) if llama is None else (llama.n_vocab(), room(llama))
+        return Capabilities(size, longest, trees=False, top_k=False, max_pass=1 + self._max_tokens)
+
+    def _end(self) -> None:
+        """Let go of the latest request."""
+        text, self._text = self._text, None
+        if text is not None:
+            with saving(self._memory):
+                text.close()
+
+
+def _check_ids(given: Any, what: str) -> None:
+    """Raise `UsageError` for what is neither text nor token ids; whether the vocabulary has them is seen later."""
+    if given is not None:
+        read_texts([one for one in several(given, what) if not isinstance(one, str)], what, None, None)

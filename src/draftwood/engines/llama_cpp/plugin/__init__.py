@@ -1,0 +1,1 @@
+"""Drafts inside llama-cpp-python, which reads the text and checks the drafts itself."""

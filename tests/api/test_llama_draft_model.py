@@ -1,0 +1,529 @@
+"""The draft model for llama-cpp-python: the text stays, requests are found again, mistakes are one sentence."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import subprocess
+import sys
+import weakref
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from tests.api import fake_llama
+from tests.api.fake_llama import N_VOCAB, NAMES, Llama
+
+from draftwood import Corpus, LlamaDraftModel
+from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.engines.llama_cpp.plugin import followed
+from draftwood.errors import CapabilityError, DraftwoodError, UnknownNameError, UsageError, VocabularyError
+from draftwood.models.fingerprint import tokenizer_fingerprint
+from draftwood.testing import RaisingDrafter
+from draftwood.tree import TokenTree
+
+PROMPT = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
+FIXED = "fixed:8"
+
+
+@pytest.fixture(autouse=True)
+def _package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "llama_cpp", fake_llama)
+
+
+class Clock:
+    """Tells what passes cost, and nothing else."""
+
+    def __init__(self, cost):
+        self.now, self.cost = 0.0, cost
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Passes of one second and a tenth more per token behind the first."""
+    made = Clock(lambda n: 1 + 0.1 * (n - 1))
+    monkeypatch.setattr(followed, "perf_counter", made)
+    return made
+
+
+def repeat(text):
+    """The model says again what it said before, in rounds of twelve tokens."""
+    return text[-12]
+
+
+def mixed(text):
+    """Now and then it says something else."""
+    return (31 * sum(text[-3:]) + len(text)) % N_VOCAB if len(text) % 7 == 0 else repeat(text)
+
+
+def chaos(text):
+    """Nothing comes twice at the same place."""
+    return (len(text) * len(text) * 7 + text[-1] * 31 + len(text) // 3) % N_VOCAB
+
+
+@dataclass(frozen=True)
+class Watched(BaseDrafter):
+    """Proposes ``proposal``; keeps what its sessions were told."""
+
+    name: ClassVar[str] = "watched"
+    proposal: tuple[int, ...] = ()
+    told: list = field(default_factory=list)
+
+    def open(self, prompt, noise):
+        self.told.append(("open", list(prompt)))
+        return WatchedSession(self, prompt)
+
+
+class WatchedSession(TextSession):
+    def __init__(self, drafter, prompt):
+        self.drafter = drafter
+        super().__init__(prompt)
+
+    def draft(self, nodes, lookahead_nodes, accept_rates):
+        return TokenTree.build(list(self.drafter.proposal[:nodes]), belief=0.9)
+
+    def learn(self, feedback):
+        self.drafter.told.append(("learn", list(feedback.emitted)))
+        super().learn(feedback)
+
+    def begin_answer(self, ids):
+        self.drafter.told.append(("begin", list(ids)))
+        super().begin_answer(ids)
+
+    def close(self):
+        self.drafter.told.append(("close", []))
+        super().close()
+
+
+def plain(script, prompt=PROMPT, count=100):
+    return Llama(script).write(prompt, count)
+
+
+# --- the text ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("script", [repeat, mixed, chaos])
+@pytest.mark.parametrize("planner", ["goodput", FIXED])
+@pytest.mark.parametrize("drafters", ["default", "suffix", "lookup", "ngram-mod+ngram", "none"])
+def test_the_text_stays(script, planner, drafters):
+    llama = Llama(script, LlamaDraftModel(drafters, planner), logits_all=True)
+    for prompt in (PROMPT, PROMPT[:3] * 5, [*PROMPT, *plain(script, count=20), 3], PROMPT):
+        assert llama.write(prompt, 100) == plain(script, prompt)
+
+
+def test_drafts_save_passes():
+    llama = Llama(repeat, LlamaDraftModel(planner=FIXED), logits_all=True)
+    llama.write(PROMPT, 100)
+    assert llama.passes < 20
+    assert llama.draft_model.stats.mean_acceptance_length > 7
+
+
+def test_drafts_are_arrays_of_ids_and_not_too_long():
+    model = LlamaDraftModel(planner="fixed:30", max_tokens=5)
+    llama = Llama(repeat, model, logits_all=True)
+    llama.write(PROMPT, 60)
+    lengths = [len(draft) for _, draft in llama.drafts]
+    assert all(draft.dtype == np.intc and draft.ndim == 1 for _, draft in llama.drafts)
+    assert max(lengths) == 5
+    nothing = LlamaDraftModel("none")(np.array(PROMPT, dtype=np.intc))
+    assert nothing.dtype == np.intc
+    assert nothing.shape == (0,)
+    assert len(model(np.array([], dtype=np.intc))) == 0
+
+
+def test_a_text_up_to_the_end_of_the_context():
+    llama = Llama(repeat, LlamaDraftModel(planner=FIXED), n_ctx=64)
+    assert llama.write(PROMPT, 64 - len(PROMPT)) == plain(repeat, count=52)
+
+
+def test_tokens_that_are_sent_in_are_part_of_the_text():
+    llama = Llama(repeat, LlamaDraftModel(planner=FIXED), logits_all=True)
+    written = llama.generate(PROMPT)
+    text = [*PROMPT, *(next(written) for _ in range(30))]
+    assert len(text) == 42
+    token = written.send([1, 2, 3])
+    held = llama.input_ids[: llama.n_tokens].tolist()
+    assert all(next(written) < N_VOCAB for _ in range(20))
+    assert held[:42] == text
+    assert token < N_VOCAB
+
+
+def test_whoever_calls_gets_drafts():
+    model, text = LlamaDraftModel(planner=FIXED), PROMPT * 2
+    assert model(np.array(text, dtype=np.intc)).tolist() == PROMPT[:8]
+    assert model(np.array(text + PROMPT[:9], dtype=np.intc)).tolist() == [*PROMPT[9:], *PROMPT[:5]]
+
+
+# --- requests ------------------------------------------------------------------------------------------------
+
+
+def test_a_text_is_read_once_and_what_follows_as_it_comes():
+    drafter = Watched((7, 7))
+    llama = Llama(lambda text: 7 if len(text) % 3 else 8, LlamaDraftModel(drafter, FIXED), logits_all=True)
+    answer = llama.write(PROMPT, 50)
+    (_, opened), (_, begun), *learnt = drafter.told
+    assert opened == PROMPT
+    assert begun == answer[:1]
+    assert {what for what, _ in learnt} == {"learn"}
+    told = [token for _, ids in learnt for token in ids]
+    assert told == answer[1 : 1 + len(told)]
+    assert len(told) >= 50 - 4, "all but what the last pass has brought"
+    assert max(len(ids) for _, ids in learnt) == 3
+
+
+@pytest.mark.parametrize(
+    "second",
+    [PROMPT[:5], PROMPT, [*PROMPT[:-1], 3], [9] * 12, [9] * 80, PROMPT + plain(repeat, count=30) + [1, 2, 3, 4]],
+    ids=["shorter", "the same", "another token", "other tokens", "longer", "the next turn"],
+)
+def test_another_request_is_read_anew(second):
+    second = second * (1 + 12 // len(second))
+    drafter = Watched((1,))
+    llama = Llama(repeat, LlamaDraftModel(drafter, FIXED), logits_all=True)
+    llama.write(PROMPT, 30)
+    before = len(drafter.told)
+    answer = llama.write(second, 10)
+    assert [what for what, _ in drafter.told[before:]][:3] == ["close", "open", "begin"]
+    assert drafter.told[before + 1][1] == second
+    assert drafter.told[before + 2][1] == answer[:1]
+
+
+@pytest.mark.parametrize(
+    ("second", "goes_on"),
+    [
+        ([*PROMPT, 9], True),
+        ([*PROMPT, 1, 9], True),
+        ([*PROMPT, 1, 2, 3, 9], True),
+        ([*PROMPT, 1, 2, 3, 9, 9], False),
+        ([*PROMPT, 1, 9, 9], False),
+        ([*PROMPT, 9, 9], False),
+        ([4, *PROMPT[1:], 1], False),
+        (PROMPT, False),
+    ],
+)
+def test_a_text_goes_on_by_accepted_tokens_and_one_more(second, goes_on):
+    drafter = Watched((1, 2, 3))
+    model = LlamaDraftModel(drafter, FIXED)
+    assert model(np.array(PROMPT, dtype=np.intc)).tolist() == [1, 2, 3]
+    model(np.array(second, dtype=np.intc))
+    last = ["learn"] if goes_on else ["close", "open", "begin"]
+    assert [what for what, _ in drafter.told] == ["open", "begin", *last]
+
+
+@pytest.mark.parametrize("drafters", ["default", "suffix", "lookup", "ngram-mod", "ngram-cache", "parrot"])
+def test_nothing_of_a_request_is_drafted_in_another(drafters):
+    """Requests of as many tokens, of which each has its own."""
+    llama = Llama(repeat, LlamaDraftModel(drafters, FIXED), logits_all=True)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        own = rng.choice(N_VOCAB, 6, replace=False).tolist()
+        llama.drafts.clear()
+        llama.write(rng.choice(own, 24).tolist(), 20)
+        assert {token for _, draft in llama.drafts for token in draft.tolist()} <= set(own)
+
+
+def test_one_request_is_kept():
+    llama = Llama(repeat, LlamaDraftModel(planner=FIXED), logits_all=True)
+    kept = []
+    for number in range(20):
+        llama.write([number + 1, *PROMPT], 20)
+        kept.append(weakref.ref(llama.draft_model._text))
+    gc.collect()
+    assert [text() is not None for text in kept] == [False] * 19 + [True]
+    llama.draft_model.close()
+    gc.collect()
+    assert kept[-1]() is None
+    assert llama.write(PROMPT, 20) == plain(repeat, count=20)
+
+
+def test_a_llama_is_freed_when_its_program_lets_go_of_it():
+    """Without waiting for the garbage collector: its weights may take all memory."""
+    llama = Llama(repeat, LlamaDraftModel(planner=FIXED, prediction="text", corpus=corpus(NAMES)), logits_all=True)
+    llama.write(PROMPT, 30)
+    gc.collect()
+    gc.disable()
+    try:
+        alive, llama = weakref.ref(llama), None
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+def test_another_llama_with_the_same_text_is_another_request():
+    drafter = Watched()
+    model = LlamaDraftModel(drafter, FIXED)
+    llamas = [Llama(repeat, model, logits_all=True) for _ in range(2)]
+    text = PROMPT + llamas[0].write(PROMPT, 2)
+    llamas[1].write(text[:-1], 2)
+    assert [what for what, _ in drafter.told] == ["open", "begin", "close", "open", "begin"]
+
+
+def test_another_llama_has_another_vocabulary():
+    model = LlamaDraftModel(planner=FIXED, prediction=[40, 41])
+    llamas = [Llama(repeat, model, logits_all=True) for _ in range(2)]
+    llamas[1].n_vocab = lambda: 30
+    llamas[0].write(PROMPT, 10)
+    with pytest.raises(UsageError, match=r"outside the vocabulary \[0, 30\)"):
+        llamas[1].write(PROMPT, 10)
+
+
+def test_another_llama_learns_for_itself(clock):
+    model = LlamaDraftModel()
+    llamas = [Llama(script, model, logits_all=True, clock=clock) for script in (chaos, repeat)]
+    llamas[0].write(PROMPT, 300)
+    llamas[1].write(PROMPT, 100)
+    assert llamas[1].passes < 40
+
+
+# --- what pays -----------------------------------------------------------------------------------------------
+
+
+def drafted(llama):
+    """Tokens beyond one per pass."""
+    return llama.evaluated - llama.passes
+
+
+def test_drafts_that_fail_end(clock):
+    llama = Llama(chaos, LlamaDraftModel(Watched((1, 2, 3, 4))), logits_all=True, clock=clock)
+    llama.write([0], 100)
+    first = drafted(llama)
+    llama.write([0], 400)
+    assert drafted(llama) - first < 40, "passes of other widths are measured now and then"
+
+
+def test_drafts_come_again_where_they_are_right(clock):
+    llama = Llama(
+        lambda text: chaos(text) if len(text) < 300 else 1, LlamaDraftModel(Watched((1,) * 8)), logits_all=True,
+        clock=clock,
+    )  # fmt: skip
+    llama.write([0], 299)
+    before = llama.passes
+    llama.write([0, *plain(llama._script, [0], 299)], 200)
+    assert llama.passes - before < 120
+
+
+def test_no_drafts_where_wider_passes_cost_too_much(clock):
+    clock.cost = lambda n: n
+    llama = Llama(mixed, LlamaDraftModel(), logits_all=True, clock=clock)
+    llama.write(PROMPT, 100)
+    passes, tokens = llama.passes, llama.evaluated
+    llama.write(PROMPT, 400)
+    assert llama.evaluated - tokens < 1.05 * (llama.passes - passes) + 20
+
+
+# --- the user's texts ----------------------------------------------------------------------------------------
+
+
+def test_a_prediction_is_copied_and_may_change():
+    model = LlamaDraftModel("lookup", FIXED, prediction=[20, 21, 22, 23, 24, 25, 26, 27])
+    llama = Llama(lambda text: text[-1] + 1, model, logits_all=True)
+    llama.write([19], 8)
+    assert llama.passes <= 3
+    model.prediction = None
+    llama.drafts.clear()
+    llama.write([19], 8)
+    assert all(len(draft) == 0 for _, draft in llama.drafts)
+    model.prediction = bytes(range(40, 56)).decode()  # as text, which the llama tokenizes
+    llama.drafts.clear()
+    llama.write([39], 16)
+    assert max(len(draft) for _, draft in llama.drafts) == 8
+    assert model.prediction == bytes(range(40, 56)).decode()
+
+
+def test_a_memory_is_saved_and_used_in_the_next_process(tmp_path):
+    path = tmp_path / "answers.dwm"
+    for turn in range(2):
+        model = LlamaDraftModel("memory", FIXED, memory=path)
+        llama = Llama(lambda text: (text[-1] * 5 + 3) % N_VOCAB, model, logits_all=True)
+        llama.write([1, 2, 3], 40)
+        assert (llama.passes < 30) == (turn == 1)
+        model.close()
+        assert path.is_file()
+
+
+class Names:
+    """A tokenizer with the names of the fake's tokens."""
+
+    def __init__(self, names):
+        self.names = names
+
+    def __len__(self):
+        return len(self.names)
+
+    def get_vocab(self):
+        return {name: token for token, name in enumerate(self.names)}
+
+    def __call__(self, text, add_special_tokens=True):
+        return {"input_ids": [self.names.index(word) for word in text.split()]}
+
+    def decode(self, ids, **settings):
+        return " ".join(self.names[i] for i in ids)
+
+
+def corpus(names):
+    ids = [3, 9, 27, 17, 51, 25, 11, 33]
+    return Corpus.of([ids], fingerprint=tokenizer_fingerprint(Names(names)))
+
+
+def test_a_corpus_is_copied():
+    llama = Llama(
+        lambda text: text[-1] * 3 % N_VOCAB, LlamaDraftModel(planner=FIXED, corpus=corpus(NAMES)), logits_all=True
+    )
+    llama.write([1, 3, 9, 27], 4)
+    assert llama.passes <= 2
+
+
+def test_files_of_another_tokenizer_are_refused():
+    files = corpus(NAMES[::-1])
+    with pytest.raises(VocabularyError):
+        LlamaDraftModel(corpus=files, tokenizer=Names(NAMES))
+    llama = Llama(repeat, LlamaDraftModel(corpus=files), logits_all=True)
+    with pytest.raises(VocabularyError):
+        llama.write(PROMPT, 3)
+
+
+def test_a_tokenizer_of_the_users_own():
+    model = LlamaDraftModel(planner=FIXED, prediction="t20 t21 t22 t23 t24", tokenizer=Names(NAMES))
+    assert model(np.array([1, 20], dtype=np.intc)).tolist() == [21, 22, 23, 24]
+
+
+# --- bad input -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ({"drafters": "ngrm"}, UnknownNameError, "did you mean 'ngram'"),
+        ({"planner": "goodputt"}, UnknownNameError, "did you mean 'goodput'"),
+        ({"drafters": "recycling"}, CapabilityError, "needs top-k scores"),
+        ({"drafters": "copy-and-recycle"}, CapabilityError, "needs top-k scores"),
+        ({"drafters": "lookahead"}, CapabilityError, "needs"),
+        ({"max_tokens": 0}, UsageError, "max_tokens is 0: it must be at least 1"),
+        ({"max_tokens": 2.5}, UsageError, "whole number"),
+        ({"prediction": 7.5}, UsageError, "prediction is text, token ids or a list"),
+        ({"prediction": [-1]}, UsageError, "outside the vocabulary"),
+        ({"context": [0.5]}, UsageError, "context is text, token ids or a list"),
+        ({"drafters": "none", "prediction": [1]}, UsageError, "'none' is plain decoding"),
+        ({"tokenizer": "gpt2"}, UsageError, "tokenizer is a str"),
+        ({"corpus": "no such file.dwc"}, DraftwoodError, "no such file"),
+    ],
+)
+def test_mistakes_are_refused_when_it_is_made(given, error, says):
+    with pytest.raises(error, match=says):
+        LlamaDraftModel(**given)
+
+
+def test_a_wrong_prediction_is_refused_when_it_is_set():
+    model = LlamaDraftModel()
+    with pytest.raises(UsageError, match="prediction is text"):
+        model.prediction = {"a": 1}
+    assert model.prediction is None
+
+
+def test_token_ids_that_the_vocabulary_does_not_have():
+    """llama.cpp would fail in the pass."""
+    llama = Llama(repeat, LlamaDraftModel(prediction=[5, N_VOCAB]), logits_all=True)
+    with pytest.raises(UsageError, match=rf"outside the vocabulary \[0, {N_VOCAB}\)"):
+        llama.write(PROMPT, 3)
+    llama.draft_model = LlamaDraftModel(Watched((N_VOCAB,)), FIXED)
+    llama.drafts.clear()
+    assert llama.write(PROMPT, 20) == plain(repeat, count=20)
+    assert all(len(draft) == 0 for _, draft in llama.drafts)
+
+
+def test_a_llama_without_room_for_the_scores_is_refused():
+    for llama in (
+        Llama(repeat, LlamaDraftModel(), n_ctx=4096, n_batch=512),
+        Llama(repeat, n_ctx=4096, logits_all=False),
+    ):
+        llama.draft_model = LlamaDraftModel()
+        with pytest.raises(CapabilityError, match=r"does not keep the scores of all tokens.*logits_all=True"):
+            llama.write(PROMPT, 3)
+
+
+def test_a_llama_that_got_its_draft_model_later_must_have_the_scores():
+    llama = Llama(repeat)
+    llama.draft_model = LlamaDraftModel()
+    with pytest.raises(CapabilityError, match="logits_all=True"):
+        llama.write(PROMPT, 3)
+
+
+@pytest.mark.parametrize("kind", ["_is_recurrent", "_is_hybrid"])
+def test_a_recurrent_model_gets_no_drafts(kind, caplog):
+    llama = Llama(repeat, LlamaDraftModel(planner=FIXED, prediction=PROMPT), logits_all=True)
+    setattr(llama, kind, True)
+    with caplog.at_level(logging.WARNING, logger="draftwood"):
+        llama.write(PROMPT, 50)
+    assert all(len(draft) == 0 for _, draft in llama.drafts)
+    assert [record.getMessage() for record in caplog.records] == [
+        "llama-cpp-python cannot take tokens back from a recurrent model: no drafts are made"
+    ]
+
+
+def test_a_drafter_that_fails_is_off_for_the_request():
+    llama = Llama(repeat, LlamaDraftModel([RaisingDrafter(), "ngram"], FIXED), logits_all=True)
+    assert llama.write(PROMPT, 100) == plain(repeat)
+    assert llama.passes < 30
+
+
+def test_it_brings_nothing_heavy_and_not_the_package_itself():
+    code = (
+        "import sys, draftwood; draftwood.LlamaDraftModel()\n"
+        "heavy = {'torch', 'transformers', 'numba', 'llama_cpp', 'xllamacpp'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- the package itself --------------------------------------------------------------------------------------
+
+
+REAL = """
+import sys
+from pathlib import Path
+import llama_cpp, draftwood
+from draftwood.engines.llama_cpp.plugin.caller import CallerTokenizer
+from draftwood.models.load_gguf import load_gguf_tokenizer
+
+def texts(draft_model, **settings):
+    llama = llama_cpp.Llama(sys.argv[1], n_ctx=700, n_threads=1, n_threads_batch=1, type_k=0, type_v=0,
+                            logits_all=True, verbose=False, draft_model=draft_model)
+    found = []
+    for prompt in ([7, 8, 9] * 6, [30, 31, 32, 33, 30, 31, 32], [7, 8, 9] * 6 + [4]):
+        written = llama.generate(prompt, **settings)
+        llama.set_seed(1)
+        found.append([next(written) for _ in range(60)])
+    return found
+
+for settings in ({"temp": 0.0}, {"temp": 0.0, "repeat_penalty": 1.1}, {"temp": 0.8}):
+    plain = texts(None, **settings)
+    near = [token if i % 10 else 5 for text in plain for i, token in enumerate(text)]
+    for prediction in (None, plain, near):
+        model = draftwood.LlamaDraftModel("ngram", "fixed:6", prediction=prediction)
+        assert texts(model, **settings) == plain
+        assert (model.stats.mean_acceptance_length > 5) == (prediction is plain)
+
+ours = load_gguf_tokenizer(Path(sys.argv[1]))
+llama = llama_cpp.Llama(sys.argv[1], n_ctx=256, n_threads=1, verbose=False)
+theirs = CallerTokenizer(llama)
+assert theirs.get_vocab() == ours.get_vocab()
+for text in ("ab <|user|> c", "a" * 30000, "\\ud800 b"):
+    assert theirs(text)["input_ids"] == ours(text, add_special_tokens=False)["input_ids"]
+"""
+"""Caches in float32, so that no token of the tiny model is decided by rounding."""
+
+
+def test_with_llama_cpp_python_itself(tiny_gguf):
+    code = "import llama_cpp"
+    if subprocess.run([sys.executable, "-c", code], capture_output=True).returncode:
+        pytest.skip("llama-cpp-python is not installed")
+    done = subprocess.run(
+        [sys.executable, "-c", REAL, str(tiny_gguf())], capture_output=True, text=True, timeout=300,
+        cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
