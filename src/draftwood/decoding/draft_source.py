@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
@@ -19,7 +19,7 @@ from draftwood.tree import NO_CLAIM, TokenTree, merge
 
 log = logging.getLogger("draftwood")
 
-_MOST_UNTOLD = 64  # tokens that wait for a drafter which is not asked
+_MOST_UNTOLD = 64  # lessons that wait for a drafter which is not asked
 _EMPTY = TokenTree.empty()
 _NO_NODES: Ints = np.empty(0, dtype=np.int32)
 _NO_NODES.flags.writeable = False
@@ -49,7 +49,7 @@ class DraftSource:
         self.proposal = _EMPTY
         self.step = RunningSourceStep()
         self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
-        self._untold: list[int] = []  # tokens of steps that it had no part in, of which it has not learnt yet
+        self._untold: list[int | Feedback] = []  # what it has not learnt yet: tokens of plain steps, lessons
         self._guarded("what it declares", self._declare)
 
     @property
@@ -114,41 +114,47 @@ class DraftSource:
     @property
     def can_wait(self) -> bool:
         """Whether this step teaches it no more than its tokens, which `learn_later` takes."""
+        return not self.step.calls and self._learns_from_tokens
+
+    @property
+    def _learns_from_tokens(self) -> bool:
         needs = self.needs
-        return not (self.step.calls or needs.top_k or needs.hidden or needs.choice)
+        return not (needs.top_k or needs.hidden or needs.choice)
 
-    def learn_later(self, tokens: Sequence[int]) -> None:
-        """Keep the tokens of a step without a draft until it is asked again.
+    def learn_later(self, lessons: Iterable[int | Feedback]) -> None:
+        """Keep lessons of steps without a scored draft, or only their token, until it is asked again.
 
-        Several steps at once take a fraction of the time: a pass empties the processor's caches before each.
+        Several at once take a fraction of the time: each pass empties the processor's caches.
         """
         if self.session is not None:
-            self._untold += tokens
+            self._untold += lessons
             if len(self._untold) >= _MOST_UNTOLD:
                 self._tell()
 
     def _tell(self) -> None:
         if not self._untold or self.session is None:
             return
-        tokens, self._untold = self._untold, []
+        lessons, self._untold = self._untold, []
         session = self.session
 
         def learn() -> None:
-            for token in tokens:
-                choice = np.array([token], dtype=np.int32)
-                choice.flags.writeable = False
-                session.learn(Feedback(_EMPTY, _EMPTY, _NO_NODES, (), (token,), choice, source=self.number))
+            for lesson in lessons:
+                session.learn(lesson if isinstance(lesson, Feedback) else _plain_step(lesson, self.number))
 
         self._guarded("learn()", learn)
 
     def learn(self, lesson: Feedback) -> None:
-        """Pass on what the pass taught, and count the credit."""
-        started = perf_counter()
-        self._tell()
-        session = self.session
-        if session is None:
+        """Pass on what the pass taught, now or before the next draft, and count the credit."""
+        if self.session is None:
             return
-        self._guarded("learn()", lambda: session.learn(lesson))
+        started = perf_counter()
+        if not len(lesson.tree) and self._learns_from_tokens:
+            self.learn_later((lesson,))
+        else:
+            self._tell()
+            if (session := self.session) is None:
+                return
+            self._guarded("learn()", lambda: session.learn(lesson))
         self.step.learn_s = perf_counter() - started
         if len(self.proposal):
             self._credit(lesson)
@@ -223,6 +229,13 @@ class DraftSource:
             if session is not None:
                 with suppress(Exception):  # what it raises now was reported already
                     session.close()
+
+
+def _plain_step(token: int, source: int) -> Feedback:
+    """Return the lesson of a step in which nobody was asked."""
+    choice = np.array([token], dtype=np.int32)
+    choice.flags.writeable = False
+    return Feedback(_EMPTY, _EMPTY, _NO_NODES, (), (token,), choice, source=source)
 
 
 def propose(sources: Sequence[DraftSource], asks: Sequence[Ask], vocab_size: int) -> list[TokenTree]:
