@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,22 @@ def test_the_engine_can_be_chosen_and_the_text_is_the_file_s(draftwood, gguf):
     chosen = draftwood("generate", "Hi", "-m", "smollm2", "--engine", "llama.cpp", *SHORT, "--json")
     named = draftwood("generate", "Hi", "-m", str(Path(gguf).parent), *SHORT, "--json")
     assert json.loads(chosen.out)["ids"] == json.loads(named.out)["ids"]
+
+
+OF_OTHER_EXTRAS = ("torch", "transformers", "gguf", "scipy", "matplotlib", "plotext", "zstandard", "pydivsufsort")
+
+
+def test_the_demo_needs_the_extra_llama_alone():
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({OF_OTHER_EXTRAS}))\n"
+        "from draftwood.cli.main import run\n"
+        "sys.exit(run(['demo', '--threads', '1', '--engine', 'llama.cpp', '--max-new-tokens', '12']))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "smollm2 with llama.cpp, plainly" in ran.stdout
+    assert ran.stdout.count("identical to the last token") == 3
+    assert ran.stdout.count("--engine llama.cpp\n") == 3 + ("the tree that was scored" in ran.stdout)
 
 
 def test_a_conversation(draftwood, gguf):
