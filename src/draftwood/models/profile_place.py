@@ -12,6 +12,7 @@ from draftwood.errors import RecordError
 from draftwood.models.catalogue import CATALOGUE
 from draftwood.models.find import cache_folder, model_folder
 from draftwood.models.machine import machine
+from draftwood.models.ollama import OLLAMA
 from draftwood.planning.cost_curve import CostCurve, read_profile
 
 _LOG = logging.getLogger("draftwood")
@@ -90,7 +91,9 @@ def _alike(said: str, ours: str) -> bool:
     """Return whether two names may mean the same model; of relative folders only the last part can be compared."""
     last, own = (_catalogue_name(name) or Path(name).name for name in (said, ours))
     nameless = {"", ".."}  # the user stood in the folder
-    return last == own or last in nameless or own in nameless or _slug(said) == _slug(ours)
+    return (
+        last == own or last in nameless or own in nameless or _slug(said) == _slug(ours) or said.startswith(OLLAMA)
+    )
 
 
 def _catalogue_name(model: str) -> str | None:
