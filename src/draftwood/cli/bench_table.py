@@ -154,4 +154,6 @@ def _notes(to: Console, rows: list[dict[str, Any]], kept: Records) -> None:
         answer = by_id[found["answer"]]
         margin = "" if found["margin"] is None else f", where the two best scores differ by {found['margin']:.1e}"
         tie = {True: " (a near-tie)", False: " (NOT a near-tie: please report it)", None: ""}[found["near_tie"]]
+        if found["near_tie"] and "rounding" in found:
+            tie = f" (a near-tie: {found['cause']} moves scores by up to {found['rounding']:.2g})"
         to.print(f"{answer.arm} differs on {answer.task} {answer.name} from token {found['index']}{margin}{tie}")
