@@ -4,7 +4,7 @@ Each stands between two comments, ``<!-- passes -->`` and ``<!-- /passes -->``; 
 Rows for a file MODEL.gguf with Q4_0 weights, while nothing else runs:
 
     python benchmarks/llama_passes.py MODEL.gguf -o benchmarks/results/llama-passes-Q4_0.jsonl
-    draftwood bench -m MODEL.gguf --temperature 0 --max-new-tokens 96 --limit 24 --peers llama.cpp:all -o rows.jsonl
+    draftwood bench -m MODEL.gguf --temperature 0 --max-new-tokens 96 --peers llama.cpp:all -o rows.jsonl
     python benchmarks/places.py rows.jsonl -o benchmarks/results/llama-bench-Q4_0.jsonl.zst
     python benchmarks/llama_exact.py MODEL.gguf -o benchmarks/results/llama-exact-Q4_0.jsonl
     python benchmarks/figures.py --llama

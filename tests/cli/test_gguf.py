@@ -79,6 +79,21 @@ def test_measuring_verbs(draftwood, gguf, verb, more):
         assert (found["dtype"], found["threads"]) == ("Q4_1", 1)
 
 
+def test_logs_of_llama_cpp_s_server_say_which_of_its_types_would_pay(draftwood, gguf, tmp_path):
+    said = "one two three four five six seven eight nine ten " * 4
+    body = {"messages": [{"role": "user", "content": said}], "max_tokens": 8, "stream": False}
+    log = tmp_path / "log.jsonl"
+    log.write_text(json.dumps({"request": body, "response": {"choices": [{"message": {"content": said}}]}}))
+    ran = draftwood("probe", "-m", gguf, *SHORT, "--prompts", str(log), "--json")
+    assert json.loads(ran.out)["prompts"][0]["targets"] == 3, ran.err
+    types = "ngram,ngram-simple:faithful=true,ngram-cache:faithful=true"
+    ran = draftwood(
+        "simulate", str(log), "--tokenizer", gguf, "--drafters", types, "--cost", "1=6.8,4=10.7,16=32", "--json"
+    )
+    assert ran.code == 0, ran.err
+    assert {row["drafter"] for row in json.loads(ran.out)["rows"]} == set(types.split(","))
+
+
 def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
     text, corpus = tmp_path / "text.txt", tmp_path / "text.dwc"
     text.write_text("a short text, and again a short text")
