@@ -1,9 +1,9 @@
 """Writes docs/figures.md from the result rows in benchmarks/results, the small table of README, and the tables of
-docs/llama-cpp.md.
+docs/llama-cpp.md and docs/llama-cpp-hardware.md.
 
     python benchmarks/figures.py > docs/figures.md
     python benchmarks/figures.py --readme          # the table that README shows
-    python benchmarks/figures.py --llama           # puts its tables into docs/llama-cpp.md
+    python benchmarks/figures.py --llama           # puts the tables into docs/llama-cpp*.md
 
 A test fails where one of them is not what the rows give.
 """
@@ -53,10 +53,11 @@ def page() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--readme", action="store_true", help="print the table of README instead")
-    parser.add_argument("--llama", action="store_true", help="put the tables into docs/llama-cpp.md instead")
+    parser.add_argument("--llama", action="store_true", help="put the tables into docs/llama-cpp*.md instead")
     options = parser.parse_args()
     if options.llama:
-        figures_llama.PAGE.write_text(figures_llama.page(), encoding="utf-8")
+        for path in figures_llama.PAGES:
+            path.write_text(figures_llama.filled(path.read_text(encoding="utf-8")), encoding="utf-8")
         return
     sys.stdout.write(figures_speed.readme_table() + "\n" if options.readme else page())
 

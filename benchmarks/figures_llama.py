@@ -1,4 +1,4 @@
-"""Tables of docs/llama-cpp.md, from results/llama-*: what a pass costs, speed on each kind of text, equal texts.
+"""Tables of docs/llama-cpp*.md, from results/llama-*: what a pass costs, speed on each kind of text, equal texts.
 
 Each stands between two comments, ``<!-- passes -->`` and ``<!-- /passes -->``; one without rows stays as it is.
 Rows for a file MODEL.gguf with Q4_0 weights, while nothing else runs:
@@ -23,34 +23,29 @@ from llama_exact import OTHERS, counts
 from draftwood.measure.bench.table import geometric_mean
 from draftwood.measure.bench.table import table as bench_table
 
-PAGE = Path(__file__).parents[1] / "docs" / "llama-cpp.md"
+PAGES = tuple(Path(__file__).parents[1] / "docs" / name for name in ("llama-cpp.md", "llama-cpp-hardware.md"))
 
 SETTINGS = {"fast": "llama.cpp's own", "exact": "exact"}
 SERVER, PLAIN = "llama.cpp", "none"
+COSTS = (2, 4, 8, 16)
 
 Row = Mapping[str, Any]
 
 
-def page() -> str:
-    """Return docs/llama-cpp.md with its tables as the rows give them."""
-    return filled(PAGE.read_text(encoding="utf-8"))
-
-
 def filled(text: str) -> str:
-    """Return a page with every section for which there are rows made anew."""
-    for name, make in SECTIONS.items():
-        if files := files_of(name):
-            body = "\n\n".join(make(file) for file in files)
+    """Return a page with every table for which there are rows made anew."""
+    for name, (kind, make) in SECTIONS.items():
+        if files := sorted(path.name for path in RESULTS.glob(f"llama-{kind}-*.jsonl*")):
+            body = make(files)
             marks = re.escape(f"<!-- {name} -->"), re.escape(f"<!-- /{name} -->")
-            text = re.sub(
-                f"({marks[0]}\n).*?({marks[1]})", lambda m, b=body: f"{m[1]}\n{b}\n\n{m[2]}", text, flags=re.DOTALL
-            )
+            pattern = re.compile(f"({marks[0]}\n).*?({marks[1]})", re.DOTALL)
+            text = pattern.sub(lambda found, body=body: f"{found[1]}\n{body}\n\n{found[2]}", text)
     return text
 
 
-def files_of(name: str) -> list[str]:
-    """Return the result files of a section, by number format."""
-    return sorted(path.name for path in RESULTS.glob(f"llama-{name}-*.jsonl*"))
+def each(make: Callable[[str], str]) -> Callable[[Sequence[str]], str]:
+    """Return a function that makes a table of each file."""
+    return lambda files: "\n\n".join(map(make, files))
 
 
 def passes(file: str) -> str:
@@ -64,6 +59,21 @@ def passes(file: str) -> str:
     head = ["tokens in the cache", "settings", f"n = {widths[0]}", *map(str, widths[1:])]
     about = f"Milliseconds of a pass over n tokens, {facts['dtype']}, fastest of {found[0]['rounds']} in turns:"
     return _section(about, head, body, file)
+
+
+def costs(files: Sequence[str]) -> str:
+    """How much dearer wide passes are, a line per number format, and how often a guess must be right to pay."""
+    body = []
+    for file in files:
+        header, *found = lines(file)
+        shortest = min(row["context"] for row in found)
+        ms = {r["n"]: r["fastest_ms"] for r in found if (r["context"], r["settings"]) == (shortest, "fast")}
+        ratios = {n: ms[n] / ms[1] for n in COSTS if n in ms and 1 in ms}
+        pays = f"{100 * (ratios[2] - 1):.0f} %" if 2 in ratios else ""
+        body.append([header["provenance"]["dtype"], *(number(ratios.get(n)) for n in COSTS), pays])
+    head = ["weights", *(f"n = {n}" for n in COSTS), "one guess pays if right in more than"]
+    about = "A pass over n tokens beside one over one token (1.00), llama.cpp's own settings, a short text:"
+    return "\n\n".join([about, table(head, body), "\n".join(map(origin, files))])
 
 
 def bench(file: str) -> str:
@@ -133,5 +143,11 @@ def _section(about: str, head: Sequence[str], body: Sequence[Sequence[str]], fil
     return f"{about}\n\n{table(head, body)}\n\n{origin(file)}"
 
 
-SECTIONS: Mapping[str, Callable[[str], str]] = {"passes": passes, "bench": bench, "exact": exact}
-"""Name of the section -> makes one table of it from a result file."""
+Make = Callable[[Sequence[str]], str]
+SECTIONS: Mapping[str, tuple[str, Make]] = {
+    "passes": ("passes", each(passes)),
+    "costs": ("passes", costs),
+    "bench": ("bench", each(bench)),
+    "exact": ("exact", each(exact)),
+}
+"""Name of a table -> the kind of its result files, and what makes it of them."""

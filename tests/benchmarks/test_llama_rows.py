@@ -34,7 +34,7 @@ def filled(scripts, monkeypatch, tmp_path):
     """Make the tables from the rows in ``tmp_path``."""
     for name in ("figures_format", "figures_llama"):
         monkeypatch.setattr(scripts[name], "RESULTS", tmp_path)
-    page = "".join(f"<!-- {name} -->\nold\n<!-- /{name} -->\n" for name in ("passes", "bench", "exact"))
+    page = "".join(f"<!-- {name} -->\nold\n<!-- /{name} -->\n" for name in ("passes", "costs", "bench", "exact"))
     return lambda: scripts["figures_llama"].filled(page)
 
 
@@ -46,12 +46,12 @@ def answer(number, task, arm, seconds, engine="draftwood"):
 
 
 def test_without_rows_a_table_stays(filled):
-    assert filled().count("old") == 3
+    assert filled().count("old") == 4
 
 
 def test_passes_are_measured_and_shown(scripts, filled, monkeypatch, tmp_path, tiny_gguf, capsys):
     name = "llama-passes-Q8_0.jsonl"
-    flags = ["--threads", "1", "--contexts", "20", "300", "--widths", "1", "3", "--rounds", "2"]
+    flags = ["--threads", "1", "--contexts", "20", "300", "--widths", "1", "2", "3", "--rounds", "2"]
     model = str(tiny_gguf("llama", "Q8_0"))
     monkeypatch.setattr(sys, "argv", ["/x/llama_passes.py", model, "-o", str(tmp_path / name), *flags])
     scripts["llama_passes"].main()
@@ -59,13 +59,15 @@ def test_passes_are_measured_and_shown(scripts, filled, monkeypatch, tmp_path, t
     first, *rows = map(json.loads, (tmp_path / name).read_text().splitlines())
     assert first["provenance"]["command"].startswith(f"llama_passes.py {Path(model).name} -o {name} ")
     assert [(r["context"], r["settings"], r["n"]) for r in rows] == [
-        (c, s, n) for c in (20, 300) for s in ("exact", "fast") for n in (1, 3)
+        (c, s, n) for c in (20, 300) for s in ("exact", "fast") for n in (1, 2, 3)
     ]
     assert all(0 < r["fastest_ms"] <= r["median_ms"] for r in rows)
     scripts["figures_format"].lines.cache_clear()
     table = filled()
-    assert "| tokens in the cache | settings | n = 1 | 3 |" in table
-    assert f"| 300 | exact | {rows[6]['fastest_ms']:.1f} | {rows[7]['fastest_ms']:.1f} |" in table
+    assert "| tokens in the cache | settings | n = 1 | 2 | 3 |" in table
+    assert f"| 300 | exact | {rows[6]['fastest_ms']:.1f} | {rows[7]['fastest_ms']:.1f} | " in table
+    dearer = rows[4]["fastest_ms"] / rows[3]["fastest_ms"]  # fast, behind 20 tokens
+    assert f"| Q8_0 | {dearer:.2f} |  |  |  | {100 * (dearer - 1):.0f} % |" in table
 
 
 def test_speed_is_shown_beside_llama_cpp_s_own(filled, tmp_path):

@@ -94,6 +94,21 @@ def test_logs_of_llama_cpp_s_server_say_which_of_its_types_would_pay(draftwood, 
     assert {row["drafter"] for row in json.loads(ran.out)["rows"]} == set(types.split(","))
 
 
+def test_the_profile_of_a_file_is_found_under_its_name(draftwood, gguf, tmp_path, monkeypatch):
+    from draftwood.models.profile_place import profile_path
+
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"prompt_ids": [1, 2, 1, 2], "output_ids": [1, 2, 1, 2, 1, 2]}')
+    missing = draftwood("simulate", str(log), "--profile", gguf)
+    assert "draftwood profile" in missing.err
+    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
+    place = profile_path(gguf, "Q4_1 fast", 1)
+    assert draftwood("profile", "-m", gguf, "--fast", "--sizes", "1,4", "--contexts", "16", "--rounds", "1",
+                     "--threads", "1", "-o", str(place)).code == 0  # fmt: skip
+    found = draftwood("simulate", str(log), "--profile", gguf, "--json")
+    assert json.loads(found.out)["rows"][0]["predicted_speedup"] > 0, found.err
+
+
 def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
     text, corpus = tmp_path / "text.txt", tmp_path / "text.dwc"
     text.write_text("a short text, and again a short text")

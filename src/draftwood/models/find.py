@@ -125,7 +125,7 @@ def _find_place(place: Path) -> Path:
             f"there is no {what} {place}: name an existing one, or one of {', '.join(CATALOGUE)}"
         )
     if not place.is_dir():
-        if place.suffix != ".gguf" and not _begins_like_gguf(place):
+        if place.suffix != ".gguf" and not begins_like_gguf(place):
             raise ModelError(f"{place} is no GGUF file: name one, or the folder that holds a transformers model")
     elif not (place / "config.json").is_file() and not gguf_files(place):
         raise ModelError(
@@ -135,7 +135,7 @@ def _find_place(place: Path) -> Path:
     return place
 
 
-def _begins_like_gguf(path: Path) -> bool:
+def begins_like_gguf(path: Path) -> bool:
     """Return whether a file is GGUF whatever its name, as Ollama keeps them."""
     try:
         with path.open("rb") as file:

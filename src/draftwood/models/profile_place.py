@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from draftwood.errors import RecordError
 from draftwood.models.catalogue import CATALOGUE
-from draftwood.models.find import cache_folder, model_folder
+from draftwood.models.find import cache_folder, find, model_folder
 from draftwood.models.machine import machine
 from draftwood.models.ollama import OLLAMA
 from draftwood.planning.cost_curve import CostCurve, read_profile
@@ -72,6 +72,8 @@ def profile_path(model: str, dtype: str, threads: int, device: str = "cpu") -> P
 
 def newest_profile(model: str) -> Path | None:
     """Return the file of the newest profile of this model here, whatever its number format and threads."""
+    if model.startswith(OLLAMA):
+        model = str(find(model))
     places = (cache_folder() / "profiles").glob(f"{_slug(model)}-*.jsonl")
     ours = [path for path in places if path.stem.endswith(machine("cuda" if "-cuda-" in path.stem else "cpu"))]
     return max(ours, key=lambda path: path.stat().st_mtime, default=None)
