@@ -42,17 +42,31 @@ def test_the_engine_can_be_chosen_and_the_text_is_the_file_s(draftwood, gguf):
 OF_OTHER_EXTRAS = ("torch", "transformers", "gguf", "scipy", "matplotlib", "plotext", "zstandard", "pydivsufsort")
 
 
-def test_the_demo_needs_the_extra_llama_alone():
+def with_the_extra_llama_alone(*arguments: str) -> str:
+    """Run a command in a process that has no package of other extras; returns what it printed."""
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({OF_OTHER_EXTRAS}))\n"
         "from draftwood.cli.main import run\n"
-        "sys.exit(run(['demo', '--threads', '1', '--engine', 'llama.cpp', '--max-new-tokens', '12']))"
+        f"sys.exit(run({[*arguments, '--threads', '1', '--engine', 'llama.cpp']}))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert "smollm2 with llama.cpp, plainly" in ran.stdout
-    assert ran.stdout.count("identical to the last token") == 3
-    assert ran.stdout.count("--engine llama.cpp\n") == 3 + ("the tree that was scored" in ran.stdout)
+    return ran.stdout
+
+
+def test_the_demo_needs_the_extra_llama_alone():
+    shown = with_the_extra_llama_alone("demo", "--max-new-tokens", "12")
+    assert "smollm2 with llama.cpp, plainly" in shown
+    assert shown.count("identical to the last token") == 3
+    assert shown.count("--engine llama.cpp\n") == 3 + ("the tree that was scored" in shown)
+
+
+@pytest.mark.parametrize(("limit", "intervals"), [("1", False), ("2", True)])
+def test_bench_needs_the_extra_llama_alone_but_for_intervals(limit, intervals):
+    short = ("--tasks", "chat", "--limit", limit, "--rounds", "1", "--max-new-tokens", "4")
+    shown = with_the_extra_llama_alone("bench", *short)
+    assert "geometric mean" in shown
+    assert ('Intervals need scipy: run pip install "draftwood[measure]".' in shown) is intervals
 
 
 def test_a_conversation(draftwood, gguf):

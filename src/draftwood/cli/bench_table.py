@@ -28,6 +28,8 @@ def show(rows: list[dict[str, Any]], kept: Records) -> None:
             f"whole: with them. *: above {ACCEPTED_PER_CYCLE:g} accepted per cycle, {SPEEDUP:g} times as fast."
             + (" Energy was not measured." if all(r["joules_per_token"] is None for r in rows) else "")
         )
+    if any(row["prompts"] > 1 for row in rows) and not any(map(_interval, rows)):
+        to.print('Intervals need scipy: run pip install "draftwood[measure]".')
     _means(to, rows)
     for row in kept.of_kind("sustained"):
         to.print(_trend(row))

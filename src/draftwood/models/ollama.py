@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 from draftwood.errors import ModelNotFoundError, UsageError
@@ -39,6 +38,8 @@ def ollama_file(name: str) -> Path:
 
 
 def _modelfile(model: str) -> str:
+    import subprocess
+
     command = ["ollama", "show", "--modelfile", model]
     try:
         ran = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=_SECONDS)
