@@ -24,7 +24,7 @@ STEP = "draftwood explain --live @prompt.txt --step"
 TABLE = "draftwood bench --tasks code-edit,grammar,chat --limit 1"
 
 _MODEL = "smollm2"
-_CHOSEN = {"code-edit": "fnmatch.filter", "grammar": "meeting", "chat": "list-or-tuple"}
+_CHOSEN = {"code-edit": "csv.Sniffer.sniff", "grammar": "meeting", "chat": "list-or-tuple"}
 _ROUNDS = 2
 _SHOWN_LINES = 6
 _MOST_NODES = 24  # of a tree that fits a screen
