@@ -1,12 +1,14 @@
-# `make demo` sets everything up and shows the whole. `make test` sets everything up and runs lint, types and the
-# quick tests, a few minutes; `make test-all` runs the slow tests too.
+# `make demo` installs what running a GGUF file needs (no torch) and shows the whole. `make test` installs everything
+# and runs lint, types and the quick tests, a few minutes; `make test-all` runs the slow tests too. Both use one
+# environment, in either order.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test test-all fuzz bounds lint types fetch clean
 
-demo: fetch
+demo: $(VENV)/.demo
+	$(BIN)/draftwood fetch smollm2
 	$(BIN)/draftwood demo
 
 # Processes with one thread each; waiting threads sleep, since another process has work for the core.
@@ -40,12 +42,19 @@ types: $(VENV)/.ready
 fetch: $(VENV)/.ready
 	$(BIN)/draftwood fetch smollm2
 
-# pip must know dependency groups (25.1); older Pythons bring an older one.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+$(VENV)/.demo: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable ".[llama]"
+	touch $@
+
+# pip must know dependency groups (25.1); older Pythons bring an older one. Everything is enough for the demo, too.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable ".[transformers,measure,corpus,llama]"
-	touch $@
+	$(INSTALL) --group dev --editable ".[transformers,measure,corpus,llama]"
+	touch $(VENV)/.demo $@
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba-bounds

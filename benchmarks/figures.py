@@ -1,9 +1,11 @@
-"""Writes docs/figures.md from the result rows in benchmarks/results, and the small table of README.
+"""Writes docs/figures.md from the result rows in benchmarks/results, the small table of README, and the tables of
+docs/llama-cpp.md and docs/llama-cpp-hardware.md.
 
     python benchmarks/figures.py > docs/figures.md
     python benchmarks/figures.py --readme          # the table that README shows
+    python benchmarks/figures.py --llama           # puts the tables into docs/llama-cpp*.md
 
-A test fails where either is not what the rows give.
+A test fails where one of them is not what the rows give.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import functools
 import sys
 
 import figures_counts
+import figures_llama
 import figures_speed
 from figures_format import Figure, said
 
@@ -50,7 +53,12 @@ def page() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--readme", action="store_true", help="print the table of README instead")
+    parser.add_argument("--llama", action="store_true", help="put the tables into docs/llama-cpp*.md instead")
     options = parser.parse_args()
+    if options.llama:
+        for path in figures_llama.PAGES:
+            path.write_text(figures_llama.filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+        return
     sys.stdout.write(figures_speed.readme_table() + "\n" if options.readme else page())
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from draftwood.measure.records.lines import read_lines
 from draftwood.measure.records.records import Answer, Records, read_records
 
 RESULTS = Path(__file__).parent / "results"
+_NO_RECORDS = ("passes.jsonl", "batches.jsonl", "llama-passes-", "llama-exact-")
+"""How the names of files of JSON lines begin that are no records files."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def rows(name: str) -> Records:
 @functools.cache
 def lines(name: str) -> tuple[dict[str, Any], ...]:
     """A file of JSON lines that is no records file."""
-    return tuple(json.loads(line) for line in (RESULTS / name).read_text(encoding="utf-8").splitlines())
+    return tuple(line for _, line in read_lines(RESULTS / name))
 
 
 def by_arm(answers: Iterable[Answer]) -> dict[tuple[str, str], list[Answer]]:
@@ -68,7 +70,7 @@ def said(figure: Figure) -> list[str]:
 
 def origin(name: str) -> str:
     """Date, commit, machine and command of a result file, as its first line says."""
-    first = lines(name)[0] if name in ("passes.jsonl", "batches.jsonl") else rows(name).header
+    first = lines(name)[0] if name.startswith(_NO_RECORDS) else rows(name).header
     facts = first.get("provenance", first)
     parts = [
         facts["date"][:10],

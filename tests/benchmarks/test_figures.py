@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HERE = ROOT / "benchmarks"
 
+NAMES = ("figures", "figures_llama", "figures_speed", "race")
+
 pytestmark = pytest.mark.skipif(
     not (HERE / "results" / "never-slower-float32.jsonl.zst").is_file(), reason="a source archive has no rows"
 )
@@ -23,7 +25,7 @@ def scripts():
     """They import each other as siblings, as they do when one is run."""
     sys.path.insert(0, str(HERE))
     try:
-        yield {name: importlib.import_module(name) for name in ("figures", "figures_speed", "race")}
+        yield {name: importlib.import_module(name) for name in NAMES}
     finally:
         sys.path.remove(str(HERE))
 
@@ -37,6 +39,16 @@ def test_the_table_of_readme_is_what_the_rows_give(scripts):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     said = scripts["figures_speed"].readme_table()
     assert f"\n\n{said}\n\n" in readme, "copy what python benchmarks/figures.py --readme prints"
+
+
+def test_the_tables_of_llama_cpp_are_what_the_rows_give(scripts):
+    pages = [path.read_text(encoding="utf-8") for path in scripts["figures_llama"].PAGES]
+    for page in pages:
+        assert page == scripts["figures_llama"].filled(page), "run python benchmarks/figures.py --llama"
+    for name in scripts["figures_llama"].SECTIONS:
+        marks = [[page.count(f"<!-- {mark}{name} -->") for page in pages] for mark in ("", "/")]
+        assert marks[0] == marks[1]
+        assert sum(marks[0]) == 1
 
 
 def test_every_table_tells_where_its_rows_come_from(scripts):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +40,36 @@ def test_the_engine_can_be_chosen_and_the_text_is_the_file_s(draftwood, gguf):
     assert json.loads(chosen.out)["ids"] == json.loads(named.out)["ids"]
 
 
+OF_OTHER_EXTRAS = ("torch", "transformers", "gguf", "scipy", "matplotlib", "plotext", "zstandard", "pydivsufsort")
+
+
+def with_the_extra_llama_alone(*arguments: str) -> str:
+    """Run a command in a process that has no package of other extras; returns what it printed."""
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({OF_OTHER_EXTRAS}))\n"
+        "from draftwood.cli.main import run\n"
+        f"sys.exit(run({[*arguments, '--threads', '1', '--engine', 'llama.cpp']}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_the_demo_needs_the_extra_llama_alone():
+    shown = with_the_extra_llama_alone("demo", "--max-new-tokens", "12")
+    assert "smollm2 with llama.cpp, plainly" in shown
+    assert shown.count("identical to the last token") == 3
+    assert shown.count("--engine llama.cpp\n") == 3 + ("the tree that was scored" in shown)
+
+
+@pytest.mark.parametrize(("limit", "intervals"), [("1", False), ("2", True)])
+def test_bench_needs_the_extra_llama_alone_but_for_intervals(limit, intervals):
+    short = ("--tasks", "chat", "--limit", limit, "--rounds", "1", "--max-new-tokens", "4")
+    shown = with_the_extra_llama_alone("bench", *short)
+    assert "geometric mean" in shown
+    assert ('Intervals need scipy: run pip install "draftwood[measure]".' in shown) is intervals
+
+
 def test_a_conversation(draftwood, gguf):
     ran = draftwood("chat", "-m", gguf, *SHORT, stdin=b"Hi\nAnd you?\n/stats\n")
     assert ran.code == 0, ran.err
@@ -60,6 +92,36 @@ def test_measuring_verbs(draftwood, gguf, verb, more):
     if verb[0] in ("probe", "profile"):
         found = json.loads(ran.out)
         assert (found["dtype"], found["threads"]) == ("Q4_1", 1)
+
+
+def test_logs_of_llama_cpp_s_server_say_which_of_its_types_would_pay(draftwood, gguf, tmp_path):
+    said = "one two three four five six seven eight nine ten " * 4
+    body = {"messages": [{"role": "user", "content": said}], "max_tokens": 8, "stream": False}
+    log = tmp_path / "log.jsonl"
+    log.write_text(json.dumps({"request": body, "response": {"choices": [{"message": {"content": said}}]}}))
+    ran = draftwood("probe", "-m", gguf, *SHORT, "--prompts", str(log), "--json")
+    assert json.loads(ran.out)["prompts"][0]["targets"] == 3, ran.err
+    types = "ngram,ngram-simple:faithful=true,ngram-cache:faithful=true"
+    ran = draftwood(
+        "simulate", str(log), "--tokenizer", gguf, "--drafters", types, "--cost", "1=6.8,4=10.7,16=32", "--json"
+    )
+    assert ran.code == 0, ran.err
+    assert {row["drafter"] for row in json.loads(ran.out)["rows"]} == set(types.split(","))
+
+
+def test_the_profile_of_a_file_is_found_under_its_name(draftwood, gguf, tmp_path, monkeypatch):
+    from draftwood.models.profile_place import profile_path
+
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"prompt_ids": [1, 2, 1, 2], "output_ids": [1, 2, 1, 2, 1, 2]}')
+    missing = draftwood("simulate", str(log), "--profile", gguf)
+    assert "draftwood profile" in missing.err
+    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
+    place = profile_path(gguf, "Q4_1 fast", 1)
+    assert draftwood("profile", "-m", gguf, "--fast", "--sizes", "1,4", "--contexts", "16", "--rounds", "1",
+                     "--threads", "1", "-o", str(place)).code == 0  # fmt: skip
+    found = draftwood("simulate", str(log), "--profile", gguf, "--json")
+    assert json.loads(found.out)["rows"][0]["predicted_speedup"] > 0, found.err
 
 
 def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):

@@ -19,7 +19,7 @@ from draftwood.measure.bench.table import geometric_mean, table
 from draftwood.measure.prompt_files import Job
 from draftwood.measure.records.records import Answer, Records, header, read_records
 from draftwood.measure.records.writer import RecordsWriter
-from draftwood.measure.ties import Difference, rounding
+from draftwood.measure.ties import Difference, limits, rounding
 from draftwood.planning.fixed import OffPlanner
 from draftwood.testing import ToyTarget
 
@@ -172,6 +172,7 @@ def test_what_differs_is_told_with_its_margin():
     assert found[0]["index"] == 7
     assert found[0]["margin"] > 0
     assert found[0]["near_tie"] is False
+    assert found[0]["rounding"] < found[0]["margin"]
     assert next(r for r in table(writer.records) if r["drafter"] == "suffix")["identical"] is False
     writer.other(found[0])
     assert list(differences(writer.records, None, "float32")) == []
@@ -306,3 +307,12 @@ def test_near_ties_depend_on_the_number_format():
     assert not Difference(3, (1, 2), 0.1, 20.0).near_tie("float32")
     assert rounding(20.0, "bfloat16") == 2 * 2.0**-7 * 16
     assert rounding(0.0, "float32") < 1e-7
+
+
+def test_llama_cpp_declares_its_rounding():
+    apart = Difference(3, (1, 2), 0.66, 20.0)  # as wide passes over 4-bit weights were seen to decide
+    assert apart.near_tie("Q4_0 fast")
+    assert not apart.near_tie("F16 fast")
+    assert not Difference(3, (1, 2), 1e-6, 20.0).near_tie("Q4_0"), "exact passes round alike"
+    assert limits("Q4_K - Medium fast").cause == "the rounding of activations to eight bits"
+    assert limits("Q4_0").divergence == 0 < limits("all F32 fast").divergence < limits("Q8_0 fast").divergence

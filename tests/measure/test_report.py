@@ -345,13 +345,14 @@ def test_texts_that_differ_are_listed_with_their_margin(tmp_path):
     answers[1].output_ids[2] = 6
     rows = [
         {"row": "difference", "answer": 1, "against": 0, "index": 2, "tokens": [5, 6], "margin": 2e-6,
-         "near_tie": True},
+         "near_tie": True, "rounding": 1.2e-4, "cause": "rounding"},
         {"row": "difference", "answer": 3, "against": 2, "index": 1, "tokens": [5, 6], "margin": 0.5,
          "near_tie": False},
         {"row": "difference", "answer": 5, "against": 4, "index": 8, "margin": None, "near_tie": None},
     ]  # fmt: skip
     text = Reader(made(save(tmp_path / "rows.jsonl", answers, rows))).text
     assert "suffix on edit one, from token 2 on; the two best scores differ by 2.0e-06: a near-tie" in text
+    assert "a near-tie: rounding moves scores by up to 0.00012." in text
     assert "w1 w2 w6 where plain has w5" in text
     assert "not a near-tie: please report it" in text
     assert "the margin cannot be told" in text

@@ -57,6 +57,50 @@ def test_text_needs_a_tokenizer(tmp_path):
     assert (trace.prompt_ids, trace.output_ids) == ([0, 0, 1], [2, 2])
 
 
+class Chatting(Words):
+    chat_template = "words"
+
+    def apply_chat_template(self, messages, **how):
+        assert how == {"add_generation_prompt": True, "return_dict": False}
+        return [i for message in messages for i in self(message["content"], False)["input_ids"]]
+
+
+MESSAGES = [{"role": "user", "content": "a b"}, {"role": "user", "content": [{"type": "text", "text": "c"}]}]
+
+
+@pytest.mark.parametrize(
+    ("request_body", "response", "prompt"),
+    [
+        ({"messages": MESSAGES}, {"choices": [{"message": {"role": "assistant", "content": "b c"}}]}, [0, 1, 2]),
+        ({"prompt": "a b", "max_tokens": 9}, {"choices": [{"text": "b c"}, {"text": "a"}]}, [0, 0, 1]),
+        ({"prompt": [1, 1], "n_predict": 9}, {"content": "b c", "timings": {}}, [1, 1]),
+    ],
+)
+def test_bodies_of_requests_and_responses_are_read(tmp_path, request_body, response, prompt):
+    path = file(tmp_path, {"time": 1, "request": request_body, "response": response, "task": "t"})
+    (trace,) = read_traces(path, Chatting())
+    assert (trace.task, trace.prompt_ids, trace.output_ids) == ("t", prompt, [1, 2])
+
+
+def test_messages_may_stand_beside_an_answer(tmp_path):
+    (trace,) = read_traces(file(tmp_path, {"messages": MESSAGES, "output": "b"}), Chatting())
+    assert (trace.prompt_ids, trace.output_ids) == ([0, 1, 2], [1])
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"request": {"messages": MESSAGES}, "response": {"choices": [{"message": {"tool_calls": []}}]}}, "lacks"),
+        ({"request": {"messages": MESSAGES}}, "lacks"),
+        ({"request": {"messages": [{"role": "user"}]}, "response": {"content": "a"}}, "message 1 .* no content"),
+        ({"prompt": 3, "output": "a"}, "a prompt of int cannot be read"),
+    ],
+)
+def test_bodies_without_a_text_are_refused_with_their_line(tmp_path, row, said):
+    with pytest.raises(RecordError, match=rf"trace.jsonl, line 1: .*{said}"):
+        read_traces(file(tmp_path, row), Chatting())
+
+
 def test_there_and_back_compressed(tmp_path):
     traces = [Trace("t", "a", [0, 1], [2], 5, "eos", "ab", "c"), Trace("u", "b", [1], [1])]
     write_traces(tmp_path / "t.jsonl.zst", traces, {"command": "x"}, Words())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -124,3 +125,13 @@ def test_the_machine_has_a_short_name():
     assert processor()
     assert machine() == machine()
     assert len(machine()) == 8
+
+
+def test_the_profile_of_a_model_that_ollama_has_is_that_of_its_file(cache, monkeypatch, tmp_path):
+    blob = tmp_path / "sha256-74701a8c"
+    blob.write_bytes(b"GGUF")
+    monkeypatch.setattr(sys.modules["draftwood.models.find"], "ollama_file", lambda _: blob)
+    place = profile_path(str(blob), "Q4_0", 2)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("")
+    assert newest_profile("ollama:llama3.2:1b") == place

@@ -84,6 +84,13 @@ def decode_with(
     )  # fmt: skip
 
 
+def _no_generate(target: Any) -> UsageError:
+    return UsageError(
+        f"decode_with() is for model.generate of transformers, and {type(target).__name__} is a Target: call "
+        "draftwood.generate(target, ...)"
+    )
+
+
 # By identity of a prediction and vocabulary size: the prediction (kept alive) and the drafters with its text.
 Bound = dict[tuple[int, int], tuple[Any, tuple[Drafter, ...]]]
 
@@ -95,6 +102,8 @@ class CustomGenerate:
         self, drafters: DrafterSpec, planner: str | Planner, texts: UserTexts, *, streamer: Any, tokenizer: Any,
         stop_strings: str | Sequence[str] | None, seed: int | None,
     ) -> None:  # fmt: skip
+        if hasattr(drafters, "capabilities"):
+            raise _no_generate(drafters)
         load_planner(planner)  # a wrong name raises at once
         check_tokenizer_kind(tokenizer)
         if streamer is not None and not (hasattr(streamer, "put") and hasattr(streamer, "end")):
@@ -127,6 +136,8 @@ class CustomGenerate:
         generation_config: Any = None, **model_kwargs: Any,
     ) -> Any:  # fmt: skip
         """Write the texts of one call of ``model.generate``; `DraftwoodError` for what draftwood cannot do."""
+        if hasattr(model, "capabilities"):
+            raise _no_generate(model)
         from draftwood.engines.transformers.plugin.call import GenerateCall
         from draftwood.engines.transformers.plugin.frame import kept_back
         from draftwood.engines.transformers.plugin.streamer import Feed

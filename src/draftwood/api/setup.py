@@ -6,6 +6,7 @@ import copy
 import inspect
 import os
 import secrets
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields
@@ -147,10 +148,20 @@ class Setup:
             raise UsageError(f"{odd[0]!r:.80} is no logits processor: give callables (scores of a row in and out)")
         device = getattr(self.target, "device", None)
         if device is None:
-            return copy.deepcopy(given)
+            return [_for_numpy(one) for one in given]
         from draftwood.engines.transformers.processors import adapt
 
         return adapt(given, device)
+
+
+def _for_numpy(processor: Any) -> Processor:
+    """Return a copy of a processor for a target whose scores are NumPy's; those of transformers get tensors."""
+    known = sys.modules.get("transformers.generation.logits_process")  # imported by whoever made such a processor
+    if known is None or not isinstance(processor, known.LogitsProcessor):
+        return copy.deepcopy(processor)
+    from draftwood.engines.transformers.processors import adapt_numpy
+
+    return adapt_numpy(processor)
 
 
 def affordable(

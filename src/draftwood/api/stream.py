@@ -70,7 +70,8 @@ def generate(
     stop
         Text that ends the answer and is left out of it.
     logits_processor
-        A list of logits processors of transformers; each request gets its own copy.
+        A list of logits processors of transformers; each request gets its own copy. Other callables get text and
+        scores as the target has them: of a GGUF file as NumPy arrays, int64[length] and float32[vocab].
     batch_size
         How many prompts of a list are answered together, in shared passes; each text is the same as alone. Targets
         that take one text per pass answer one after another.

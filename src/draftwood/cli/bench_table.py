@@ -28,6 +28,8 @@ def show(rows: list[dict[str, Any]], kept: Records) -> None:
             f"whole: with them. *: above {ACCEPTED_PER_CYCLE:g} accepted per cycle, {SPEEDUP:g} times as fast."
             + (" Energy was not measured." if all(r["joules_per_token"] is None for r in rows) else "")
         )
+    if any(row["prompts"] > 1 for row in rows) and not any(map(_interval, rows)):
+        to.print('Intervals need scipy: run pip install "draftwood[measure]".')
     _means(to, rows)
     for row in kept.of_kind("sustained"):
         to.print(_trend(row))
@@ -154,4 +156,6 @@ def _notes(to: Console, rows: list[dict[str, Any]], kept: Records) -> None:
         answer = by_id[found["answer"]]
         margin = "" if found["margin"] is None else f", where the two best scores differ by {found['margin']:.1e}"
         tie = {True: " (a near-tie)", False: " (NOT a near-tie: please report it)", None: ""}[found["near_tie"]]
+        if found["near_tie"] and "rounding" in found:
+            tie = f" (a near-tie: {found['cause']} moves scores by up to {found['rounding']:.2g})"
         to.print(f"{answer.arm} differs on {answer.task} {answer.name} from token {found['index']}{margin}{tie}")

@@ -24,7 +24,7 @@ STEP = "draftwood explain --live @prompt.txt --step"
 TABLE = "draftwood bench --tasks code-edit,grammar,chat --limit 1"
 
 _MODEL = "smollm2"
-_CHOSEN = {"code-edit": "fnmatch.filter", "grammar": "meeting", "chat": "list-or-tuple"}
+_CHOSEN = {"code-edit": "csv.Sniffer.sniff", "grammar": "meeting", "chat": "list-or-tuple"}
 _ROUNDS = 2
 _SHOWN_LINES = 6
 _MOST_NODES = 24  # of a tree that fits a screen
@@ -39,21 +39,24 @@ def demo(engines: options.Engines, max_new_tokens: measuring.MaxNewTokens = 96) 
     with screen.CtrlC() as stop:
         _show_answers(loaded, results)
     if results:
-        _show_table(results)
+        _show_table(results, loaded.given)
     if stop.pressed:
         raise typer.Exit(130)
 
 
 def _show_answers(loaded: Loaded, results: dict[str, Comparison]) -> None:
     """Show all parts but the table, of which ``results`` are filled."""
+    from draftwood.models import choose
     from draftwood.tasks import prompts
 
+    engine, _ = choose(loaded.given.model, loaded.given.engine)
     chosen = [next(p for p in prompts(kind) if p.name == name) for kind, name in _CHOSEN.items()]
-    _head(f"{_MODEL}, plainly: one token per pass", PLAIN)
+    _head(f"{_MODEL} with {engine}, plainly: one token per pass", PLAIN, loaded.given)
     plain = replace(loaded, given=replace(loaded.given, drafters="none", planner="off"), names=[])
     answer = _asked(chosen[0], plain)
     _end(answer, answer.write())
-    _head(f"drafted, and timed against plain decoding, {_ROUNDS} times each in turns: the same tokens", COMPARED)
+    compared = f"drafted, and timed against plain decoding, {_ROUNDS} times each in turns: the same tokens"
+    _head(compared, COMPARED, loaded.given)
     for prompt in chosen:
         answer = _asked(prompt, loaded)
         _end(answer, answer.compare(_ROUNDS))
@@ -73,7 +76,8 @@ def _show_step(loaded: Loaded, prompt: Prompt) -> None:
     _end(answer, answer.write(trace=True))
     if answer.generation is None or (step := telling(answer.generation.steps)) is None:
         return
-    _head("one step of the second answer: what was drafted, and the path that was accepted", f"{STEP} {step}")
+    told = "one step of the second answer: what was drafted, and the path that was accepted"
+    _head(told, f"{STEP} {step}", loaded.given)
     record = recorded(loaded, answer.generation)
     found = detail(record, Account(step, record.steps[step - 1]))
     to = screen.console()
@@ -95,11 +99,11 @@ def telling(steps: Sequence[Step]) -> int | None:
     return -best[1] or None
 
 
-def _head(what: str, command: str) -> None:
+def _head(what: str, command: str, given: Given) -> None:
     """Print the head of a part: what it shows, and the command that shows it for other texts."""
     to = screen.console()
     to.print(f"\n── {what}", style="bold")
-    to.print(f"   {command}", style="dim")
+    to.print(f"   {command}" + (f" --engine {given.engine}" if given.engine else ""), style="dim")
 
 
 def _asked(prompt: Prompt, loaded: Loaded) -> Answering:
@@ -119,11 +123,11 @@ def _end(answer: Answering, interrupted: bool) -> None:
         raise KeyboardInterrupt
 
 
-def _show_table(results: dict[str, Comparison]) -> None:
+def _show_table(results: dict[str, Comparison], given: Given) -> None:
     from draftwood.measure.bench.table import geometric_mean
 
     ranked = sorted(results.items(), key=lambda result: result[1].speedup or 0.0)
-    _head("the table, worst kind first", TABLE)
+    _head("the table, worst kind first", TABLE, given)
     columns = ("tokens", "passes", "accept. length", "accept. rate", "plain s", "drafted s", "speedup")
     table = screen.table("kind", *columns, last="identical")
     for kind, result in ranked:

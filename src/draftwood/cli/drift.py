@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,7 @@ from draftwood.errors import UnknownNameError, UsageError
 from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from draftwood.measure.drift import Drift
     from draftwood.measure.prompt_files import Job
@@ -31,9 +32,6 @@ Temperature = Annotated[float | None, Option(help="0 is greedy. [default: what t
 Against = Annotated[
     str | None, Option("--against-dtype", help="Compare plain decoding in this number format instead of drafts.")
 ]
-
-# KL, in nats, that rounding alone may cause, since passes of different widths round differently.
-_ROUNDING = {"float32": 1e-6, "bfloat16": 1e-2, "float16": 1e-3}
 
 
 @options.shared
@@ -143,8 +141,7 @@ class _Run:
             table.add_row("all", *_cells(total)[:-1], "")
         to.print(table, soft_wrap=False)
         to.print()
-        rounding = max(_ROUNDING.get(name, 0.0) for name in (self.dtype, self.against or self.dtype))
-        for line in _sentences(total, rounded=total.kl_max <= rounding):
+        for line in _sentences(total, (self.dtype, self.against or self.dtype)):
             to.print(line)
 
 
@@ -192,22 +189,27 @@ def _cells(part: Drift) -> list[str]:
     return [str(part.tokens), *kl, *perplexity, f"{100 * (part.equal_share or 0):.1f} %", where]
 
 
-def _sentences(total: Drift, *, rounded: bool) -> Iterator[str]:
-    """Say what the figures mean; ``rounded`` if rounding alone can explain the differences."""
+def _sentences(total: Drift, dtypes: Iterable[str]) -> Iterator[str]:
+    """Say what the figures mean, and whether rounding in these number formats can explain the differences."""
+    from draftwood.measure.ties import limits
+
+    rounding = max((limits(name) for name in dtypes), key=attrgetter("divergence"))
+    rounded = total.kl_max <= rounding.divergence
     yield (
         "KL: the extra surprise, in nats, of a token drawn from the plain side for a reader who expects the other "
         "side; 0 is equal. Perplexity: the text is as hard to guess as this many equally likely tokens."
     )
+    than = f"more than {rounding.cause}"
     if not total.text_identical:
         apart = total.same.count(False)
-        near_ties = "near-ties, since their probabilities differ by no more than rounding"
-        why = near_ties if rounded else "their probabilities differ by more than rounding"
+        near_ties = f"near-ties, since their probabilities differ by no {than}"
+        why = near_ties if rounded else f"their probabilities differ by {than}"
         yield (
             f"The sides choose differently at {apart} of {total.tokens} tokens ({why}): from the first one on, in "
             "each text, the side that reads would have written something else."
         )
         return
-    differ = (
-        "and their probabilities differ by no more" if rounded else "though their probabilities differ by more"
-    )
-    yield f"Both sides choose every token alike, {differ} than rounding."
+    differ = f"and their probabilities differ by no {than}"
+    if not rounded:
+        differ = f"though their probabilities differ by {than}"
+    yield f"Both sides choose every token alike, {differ}."

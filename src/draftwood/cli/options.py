@@ -26,7 +26,10 @@ DRAFTERS_DEFAULT = "default"
 PLANNER_DEFAULT = "goodput"
 
 Model = Annotated[
-    str, Option("--model", "-m", help="A name of `draftwood models`, a folder, a GGUF file, or a hub name.")
+    str,
+    Option(
+        "--model", "-m", help="A name of `draftwood models`, a folder, a GGUF file, a hub name, or ollama:NAME."
+    ),
 ]
 Drafters = Annotated[
     str, Option(help="Drafters joined by +, options after colons: suffix+lookup:max_ngram=3; none is plain.")

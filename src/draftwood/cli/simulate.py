@@ -112,6 +112,7 @@ def _nodes(planner: str) -> int | None:
 
 
 def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
+    from draftwood.models.find import begins_like_gguf
     from draftwood.models.profile_place import newest_profile
     from draftwood.planning.cost_curve import CostCurve
 
@@ -119,7 +120,8 @@ def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
         raise UsageError("--profile and --cost both say what a pass costs: give one of them")
     if profile is None:
         return CostCurve.parse(cost) if cost is not None else None
-    known = profile if profile.is_file() else newest_profile(str(profile))
+    measured = profile.is_file() and not begins_like_gguf(profile)  # else a model's name, folder or GGUF file
+    known = profile if measured else newest_profile(str(profile))
     if known is None:
         raise UsageError(
             f"the profile {profile} cannot be read: there is no such file, and none was kept of a model of "

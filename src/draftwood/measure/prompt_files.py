@@ -12,6 +12,7 @@ from draftwood.api.prompts import as_ids
 from draftwood.api.setup import Setup
 from draftwood.decoding.request import Request
 from draftwood.errors import PromptError, UsageError
+from draftwood.measure.records.bodies import exchanged
 from draftwood.measure.records.lines import compressed, read_lines
 
 
@@ -47,7 +48,8 @@ def task_jobs(names: str, limit: int | None = None) -> list[Job]:
 
 def read_prompts(path: Path) -> list[Job]:
     """Read prompts: JSONL by the file's ending, else text with one prompt per block between blank lines. A line
-    holds ``prompt`` (text) or ``messages``, and may hold ``task``, ``name``, ``temperature`` and ``top_p``. Raises
+    holds ``prompt`` (text) or ``messages``, or a body with them as ``request``, and may hold ``task``, ``name``,
+    ``temperature`` and ``top_p``. Raises
     `PromptError` for a file or a line without a prompt, `UsageError` or `RecordError` for unreadable files."""
     if not (compressed(path) or path.suffix in (".jsonl", ".json", ".ndjson")):
         blocks = re.split(r"\n[ \t]*\n", _text(path))
@@ -71,6 +73,7 @@ def read_prompt_ids(path: Path) -> list[Job]:
 
 
 def _job(path: Path, number: int, line: Mapping[str, Any]) -> Job:
+    line = exchanged(line)
     prompt = line.get("messages") or line.get("prompt") or line.get("text") or line.get("prompt_ids")
     if not prompt:
         raise PromptError(f"{path}, line {number}: no prompt: give 'prompt' (text) or 'messages'")

@@ -12,6 +12,7 @@ import numpy as np
 
 from draftwood.contracts import Sampling, Target
 from draftwood.decoding.sequence import common_prefix
+from draftwood.engines.llama_cpp.rounding import Rounding, rounding_of
 from draftwood.verify.noise import KeyedNoise
 
 
@@ -35,10 +36,21 @@ _UNITS = {"float32": 64, "float16": 2, "bfloat16": 2}
 summation (6e-5 at scores around 20, see LOG.md), in the short formats because scores are rounded."""
 
 
+_DIVERGENCE = {"float32": 1e-6, "bfloat16": 1e-2, "float16": 1e-3}
+
+
 def rounding(score: float, dtype: str) -> float:
     """By how much two passes may round a score of this size differently; an unknown format counts as float32."""
+    return limits(dtype, score).score
+
+
+def limits(dtype: str, score: float = 0.0) -> Rounding:
+    """What rounding can do in this number format to a row whose best score is given: as the engine declares it,
+    else as was seen of torch."""
+    if declared := rounding_of(dtype):
+        return declared
     unit = _EPSILON.get(dtype, _EPSILON["float32"]) * 2.0 ** math.floor(math.log2(max(abs(score), 2.0**-10)))
-    return unit * _UNITS.get(dtype, _UNITS["float32"])
+    return Rounding(unit * _UNITS.get(dtype, _UNITS["float32"]), _DIVERGENCE.get(dtype, 0.0), "rounding")
 
 
 def first_difference(

@@ -11,6 +11,7 @@ from typing import Literal
 from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
 from draftwood.models.catalogue import CATALOGUE, CatalogueModel
 from draftwood.models.manifest import fault
+from draftwood.models.ollama import OLLAMA, ollama_file
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILE = re.compile(rf"({_HUB_NAME.pattern})/(\w[\w./-]*\.gguf)")
@@ -41,7 +42,8 @@ def find(name: str | os.PathLike[str]) -> Path | str:
     ----------
     name
         A catalogue name (``"smollm2"``), a folder, a GGUF file, or a hub name (``"owner/name"``, or of a GGUF
-        file ``"owner/name/file.gguf"``); a path: a folder or a GGUF file.
+        file ``"owner/name/file.gguf"``), or a model that Ollama has (``"ollama:llama3.2:1b"``); a path: a folder
+        or a GGUF file.
 
     Raises
     ------
@@ -55,6 +57,8 @@ def find(name: str | os.PathLike[str]) -> Path | str:
     if isinstance(name, str):
         if name in CATALOGUE:
             return _find_fetched(CATALOGUE[name])
+        if name.startswith(OLLAMA):
+            return _find_place(ollama_file(name))
         exists = _exists(Path(name))
         is_gguf = name.endswith(".gguf")
         if not exists and (hub_file(name) or (_HUB_NAME.fullmatch(name) and not is_gguf)):
@@ -121,7 +125,7 @@ def _find_place(place: Path) -> Path:
             f"there is no {what} {place}: name an existing one, or one of {', '.join(CATALOGUE)}"
         )
     if not place.is_dir():
-        if place.suffix != ".gguf" and not _begins_like_gguf(place):
+        if place.suffix != ".gguf" and not begins_like_gguf(place):
             raise ModelError(f"{place} is no GGUF file: name one, or the folder that holds a transformers model")
     elif not (place / "config.json").is_file() and not gguf_files(place):
         raise ModelError(
@@ -131,7 +135,7 @@ def _find_place(place: Path) -> Path:
     return place
 
 
-def _begins_like_gguf(path: Path) -> bool:
+def begins_like_gguf(path: Path) -> bool:
     """Return whether a file is GGUF whatever its name, as Ollama keeps them."""
     try:
         with path.open("rb") as file:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from draftwood.errors import RecordError
 from draftwood.models.catalogue import CATALOGUE
-from draftwood.models.find import cache_folder, model_folder
+from draftwood.models.find import cache_folder, find, model_folder
 from draftwood.models.machine import machine
+from draftwood.models.ollama import OLLAMA
 from draftwood.planning.cost_curve import CostCurve, read_profile
 
 _LOG = logging.getLogger("draftwood")
@@ -71,6 +72,8 @@ def profile_path(model: str, dtype: str, threads: int, device: str = "cpu") -> P
 
 def newest_profile(model: str) -> Path | None:
     """Return the file of the newest profile of this model here, whatever its number format and threads."""
+    if model.startswith(OLLAMA):
+        model = str(find(model))
     places = (cache_folder() / "profiles").glob(f"{_slug(model)}-*.jsonl")
     ours = [path for path in places if path.stem.endswith(machine("cuda" if "-cuda-" in path.stem else "cpu"))]
     return max(ours, key=lambda path: path.stat().st_mtime, default=None)
@@ -90,7 +93,9 @@ def _alike(said: str, ours: str) -> bool:
     """Return whether two names may mean the same model; of relative folders only the last part can be compared."""
     last, own = (_catalogue_name(name) or Path(name).name for name in (said, ours))
     nameless = {"", ".."}  # the user stood in the folder
-    return last == own or last in nameless or own in nameless or _slug(said) == _slug(ours)
+    return (
+        last == own or last in nameless or own in nameless or _slug(said) == _slug(ours) or said.startswith(OLLAMA)
+    )
 
 
 def _catalogue_name(model: str) -> str | None:

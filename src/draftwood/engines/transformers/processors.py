@@ -36,6 +36,17 @@ def adapt(
     return [_adapted(own_copy(p) if copied else p, device, seen) for p in processors]
 
 
+def adapt_numpy(processor: TorchProcessor) -> Processor:
+    """Give one of transformers' processors our signature for a target that has its scores in NumPy arrays."""
+    (adapted,) = adapt([processor], torch.device("cpu"))
+
+    def process(prefix: NDArray[np.int64], row: NDArray[np.float32]) -> NDArray[np.float32]:
+        return adapted(prefix, torch.from_numpy(row)).numpy()
+
+    process.__name__ = type(processor).__name__  # what an error names
+    return process
+
+
 def own_copy(part: Any) -> Any:
     """Copy a processor or criterion with its state; raises `UsageError` where that is impossible."""
     try:

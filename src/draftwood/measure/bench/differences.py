@@ -9,7 +9,7 @@ from draftwood.contracts import Sampling, Target
 from draftwood.decoding.sequence import common_prefix
 from draftwood.measure.bench.table import PLAIN
 from draftwood.measure.records.records import Answer, Records, grouped_by
-from draftwood.measure.ties import first_difference
+from draftwood.measure.ties import first_difference, limits
 
 
 def differences(records: Records, target: Target | None, dtype: str) -> Iterator[dict[str, Any]]:
@@ -47,4 +47,8 @@ def _record(answer: Answer, truth: Answer, target: Target | None, dtype: str) ->
     parted = first_difference(target, answer.prompt_ids, truth.output_ids, answer.output_ids, sampling)
     if parted is None:
         return found
-    return found | {"tokens": list(parted.tokens), "margin": parted.margin, "near_tie": parted.near_tie(dtype)}
+    explained = limits(dtype, parted.best)
+    return found | {
+        "tokens": list(parted.tokens), "margin": parted.margin, "near_tie": parted.near_tie(dtype),
+        "rounding": explained.score, "cause": explained.cause,
+    }  # fmt: skip

@@ -160,10 +160,14 @@ def _speedup(
 
 
 def _interval(above: np.ndarray[Any, Any], below: np.ndarray[Any, Any]) -> list[float] | None:
-    """Bootstrap interval of the ratio of sums; prompts are resampled with both of their times."""
+    """Bootstrap interval of the ratio of sums; prompts are resampled with both of their times. None without
+    scipy."""
     if len(above) < 2:
         return None
-    from scipy.stats import bootstrap
+    try:
+        from scipy.stats import bootstrap
+    except ImportError:
+        return None
 
     def ratio(a: Any, b: Any, axis: int) -> Any:
         return a.sum(axis=axis) / b.sum(axis=axis)

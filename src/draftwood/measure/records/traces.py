@@ -1,4 +1,5 @@
-"""Traces: recorded answers, to be replayed. Any JSONL with ``prompt_ids`` and ``output_ids``, or with text."""
+"""Traces: recorded answers, to be replayed. Any JSONL with ``prompt_ids`` and ``output_ids``, with text
+or chat messages, or with the bodies of requests and responses."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from draftwood.api.prompts import as_ids
 from draftwood.engines.replay import MAX_ID
-from draftwood.errors import RecordError, VocabularyError
+from draftwood.errors import PromptError, RecordError, VocabularyError
+from draftwood.measure.records.bodies import exchanged
 from draftwood.measure.records.lines import read_lines, write_whole
 from draftwood.measure.records.records import grouped_by, header
 from draftwood.models.fingerprint import tokenizer_fingerprint
@@ -84,9 +87,10 @@ def _refuse_other_tokenizer(path: Path, header: Mapping[str, Any], tokenizer: An
 
 
 def _trace(path: Path, number: int, line: Mapping[str, Any], tokenizer: Any) -> Trace:
+    line = exchanged(line)
     try:
         prompt, output = (_ids(line, name, tokenizer) for name in ("prompt", "output"))
-    except RecordError as error:
+    except (RecordError, PromptError) as error:
         raise RecordError(f"{path}, line {number}: {error}") from error
     task, name = str(line.get("task", path.name.partition(".")[0])), str(line.get("name", f"line {number}"))
     return Trace(task, name, prompt, output, limit=line.get("limit"), finish_reason=line.get("finish_reason"))
@@ -99,15 +103,23 @@ def _ids(line: Mapping[str, Any], which: str, tokenizer: Any) -> list[int]:
         ids = line[name]
         if not isinstance(ids, Sequence) or not all(type(i) is int and i >= 0 for i in ids):
             raise RecordError(f"{name} is no list of token ids (whole numbers from 0)")
-    elif isinstance(line.get("prompt"), str) and isinstance(line.get("output"), str):
-        if tokenizer is None:
-            raise RecordError("holds text and no ids: name a model whose tokenizer reads it (--tokenizer)")
-        name, ids = which, tokenizer(line[which], add_special_tokens=which == "prompt")["input_ids"]
+    elif isinstance(line.get("output"), str) and ("messages" in line or "prompt" in line):
+        given = line.get("messages") or line.get("prompt") if which == "prompt" else line["output"]
+        name, ids = which, _tokenized(given, which, tokenizer)
     else:
         raise RecordError("lacks prompt_ids and output_ids (or prompt and output with --tokenizer)")
     if not ids:
         raise RecordError(f"{name} is empty")
     return list(ids)
+
+
+def _tokenized(given: Any, which: str, tokenizer: Any) -> Sequence[int]:
+    """Return the ids of a text, or of the chat messages of a prompt."""
+    if tokenizer is None:
+        raise RecordError("holds text and no ids: name a model whose tokenizer reads it (--tokenizer)")
+    if isinstance(given, str):
+        return tokenizer(given, add_special_tokens=which == "prompt")["input_ids"]
+    return as_ids(given, tokenizer)
 
 
 def grouped(traces: Iterable[Trace]) -> Iterator[tuple[str, list[Trace]]]:

@@ -34,7 +34,7 @@ def _difference(row: Mapping[str, Any], by_id: Mapping[int, Answer], pieces: Pie
     return {
         "answer": answer,
         "index": i,
-        **{name: row.get(name) for name in ("margin", "near_tie")},
+        **{name: row.get(name) for name in ("margin", "near_tie", "rounding", "cause")},
         "before": pieces.joined(answer.output_ids[max(0, i - _BEFORE) : i]),
         "ours": ours,
         "theirs": theirs,

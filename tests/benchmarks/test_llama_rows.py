@@ -1,0 +1,129 @@
+"""Rows about llama.cpp: the scripts that write them, and the tables that are made of them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from draftwood.measure.records.lines import write_whole
+from draftwood.measure.records.records import Answer, header
+
+pytest.importorskip("xllamacpp")
+HERE = Path(__file__).parents[2] / "benchmarks"
+NAMES = ("figures_format", "figures_llama", "llama_exact", "llama_passes")
+FACTS = {"command": "x.py", "date": "2026-11-22T20:00:00", "processor": "p", "cores": 2, "dtype": "Q4_0"}
+SETTINGS = {"model": "m.gguf", "dtype": "Q4_0", "max_new_tokens": 8, "temperature": 0.0}
+
+
+@pytest.fixture(scope="module")
+def scripts():
+    """They import each other as siblings, as they do when one is run."""
+    sys.path.insert(0, str(HERE))
+    try:
+        yield {name: importlib.import_module(name) for name in NAMES}
+    finally:
+        sys.path.remove(str(HERE))
+
+
+@pytest.fixture
+def filled(scripts, monkeypatch, tmp_path):
+    """Make the tables from the rows in ``tmp_path``."""
+    for name in ("figures_format", "figures_llama"):
+        monkeypatch.setattr(scripts[name], "RESULTS", tmp_path)
+    page = "".join(f"<!-- {name} -->\nold\n<!-- /{name} -->\n" for name in ("passes", "costs", "bench", "exact"))
+    return lambda: scripts["figures_llama"].filled(page)
+
+
+def answer(number, task, arm, seconds, engine="draftwood"):
+    ids = list(range(8))
+    done = Answer(number, task, "one", arm, engine, output_ids=ids, decode_s=seconds, prefill_s=0.1)
+    done.arrivals = [[i, seconds * i / 8] for i in range(1, 9)]
+    return done
+
+
+def test_without_rows_a_table_stays(filled):
+    assert filled().count("old") == 4
+
+
+def test_passes_are_measured_and_shown(scripts, filled, monkeypatch, tmp_path, tiny_gguf, capsys):
+    name = "llama-passes-Q8_0.jsonl"
+    flags = ["--threads", "1", "--contexts", "20", "300", "--widths", "1", "2", "3", "--rounds", "2"]
+    model = str(tiny_gguf("llama", "Q8_0"))
+    monkeypatch.setattr(sys, "argv", ["/x/llama_passes.py", model, "-o", str(tmp_path / name), *flags])
+    scripts["llama_passes"].main()
+    assert "300 tokens, exact, n =   3" in capsys.readouterr().out
+    first, *rows = map(json.loads, (tmp_path / name).read_text().splitlines())
+    assert first["provenance"]["command"].startswith(f"llama_passes.py {Path(model).name} -o {name} ")
+    assert [(r["context"], r["settings"], r["n"]) for r in rows] == [
+        (c, s, n) for c in (20, 300) for s in ("exact", "fast") for n in (1, 2, 3)
+    ]
+    assert all(0 < r["fastest_ms"] <= r["median_ms"] for r in rows)
+    scripts["figures_format"].lines.cache_clear()
+    table = filled()
+    assert "| tokens in the cache | settings | n = 1 | 2 | 3 |" in table
+    assert f"| 300 | exact | {rows[6]['fastest_ms']:.1f} | {rows[7]['fastest_ms']:.1f} | " in table
+    dearer = rows[4]["fastest_ms"] / rows[3]["fastest_ms"]  # fast, behind 20 tokens
+    assert f"| Q8_0 | {dearer:.2f} |  |  |  | {100 * (dearer - 1):.0f} % |" in table
+
+
+def test_speed_is_shown_beside_llama_cpp_s_own(filled, tmp_path):
+    seconds = {
+        "none": 2.0,
+        "default": 1.0,
+        "llama.cpp": 1.9,
+        "llama.cpp:ngram-mod": 2.5,
+        "llama.cpp:ngram-simple": 2.2,
+    }
+    answers = [
+        answer(i, task, arm, s * factor, arm.partition(":")[0] if arm.startswith("llama") else "draftwood")
+        for task, factor in (("chat", 1), ("grammar", 2))
+        for i, (arm, s) in enumerate(seconds.items(), 5 * factor)
+    ]
+    answers[1] = answer(answers[1].id, "chat", "default", 2.0)  # gains nothing
+    lines = [line for one in answers for line in one.lines()]
+    write_whole(tmp_path / "llama-bench-Q4_0.jsonl", [header("bench", SETTINGS, FACTS), *lines])
+    table = filled()
+    columns = "| kind | llama.cpp's server | its best speculator | draftwood plain | `default` | times plain |"
+    assert columns in table
+    assert "(`ngram-simple`)" in table
+    assert table.index("| grammar |") < table.index("| chat |") < table.index("| geometric mean |")
+    assert "Q4_0, 1 prompts of each kind, 8 new tokens, temperature 0" in table
+    assert "every text with drafts was the text without" in table
+
+
+def test_equal_texts_are_counted_up_to_where_they_part(scripts, filled, tmp_path):
+    path = tmp_path / "llama-exact-Q4_0.jsonl"
+    first = {"row": "header", "settings": {"dtype": "Q4_0"}, "provenance": FACTS}
+    assert scripts["llama_exact"].resumed(path, first) == []
+    rows = [
+        {
+            "row": "texts",
+            "task": "chat",
+            "name": "a",
+            "plain": [1, 2, 3, 4],
+            "drafted": None,
+            "server": [1, 2, 9, 4],
+        },
+        {"row": "texts", "task": "chat", "name": "b", "plain": [5, 6], "drafted": None, "server": None},
+    ]
+    write_whole(path, [first, *rows])
+    with path.open("a") as file:
+        file.write('{"row": "texts", "ta')
+    assert scripts["llama_exact"].resumed(path, first) == rows
+    with pytest.raises(SystemExit, match="holds another run"):
+        scripts["llama_exact"].resumed(path, {"settings": {"dtype": "Q8_0"}})
+    scripts["figures_format"].lines.cache_clear()
+    table = filled()
+    assert "| our drafted loop | 2 of 2 | 6 of 6 |" in table
+    assert "| llama.cpp's server | 1 of 2 | 4 of 6 |" in table
+
+
+def test_prompts_are_of_all_kinds_and_greedy(scripts):
+    jobs = scripts["llama_exact"].jobs_of(200)
+    assert len({(job.task, job.name) for job in jobs}) == 200
+    assert not any(job.sampling for job in jobs)
+    assert len({job.task for job in jobs[:9]}) == 9

@@ -1,0 +1,49 @@
+"""Committed rows: they tell no place of the machine that made them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from draftwood.measure.records.lines import read_lines
+
+HERE = Path(__file__).parents[2] / "benchmarks"
+RESULTS = sorted(path for path in (HERE / "results").glob("*.json*"))
+
+
+@pytest.fixture(scope="module")
+def places():
+    sys.path.insert(0, str(HERE))
+    try:
+        yield importlib.import_module("places")
+    finally:
+        sys.path.remove(str(HERE))
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
+def test_no_place_of_a_machine_is_told(places, path):
+    if path.suffix == ".json":
+        found = [json.loads(path.read_text(encoding="utf-8"))]
+    else:
+        found = [line for number, line in read_lines(path) if number == 1 or places.tells_origin(line)]
+    assert [line for line in found if places.bare(line) != line] == [], "run python benchmarks/places.py"
+
+
+@pytest.mark.parametrize(
+    ("said", "bare"),
+    [
+        ("/root/models/a.gguf", "a.gguf"),
+        ("bench -m /tmp/x/a.gguf -o ../rows/b.jsonl", "bench -m a.gguf -o b.jsonl"),
+        ("bench --model=~/a.gguf '/with space.gguf'", "bench --model=a.gguf 'with space.gguf'"),
+        (r"bench -m C:\models\a.gguf", "bench -m a.gguf"),
+        ("owner/name", "owner/name"),
+        ("SmolLM2 1/2, and so on", "SmolLM2 1/2, and so on"),
+        ("2026-11-22T18:30:50+00:00", "2026-11-22T18:30:50+00:00"),
+    ],
+)
+def test_of_a_path_the_name_stays(places, said, bare):
+    assert places.bare({"command": [said], "n": 1}) == {"command": [bare], "n": 1}
