@@ -93,6 +93,9 @@ def _settle(account: _Account, cost: float, gain: float, plain: float) -> None:
 
 def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Doubles, best: int) -> float:
     """Return how many seconds longer this step's expected tokens take without the drafter that ``mine`` marks."""
+    rows = len(rankings)
+    if rows == 1 and all(mine[0]):  # nobody else drafts: without it the pass would be plain
+        return float((1 + rankings[0].worth[:best].sum()) * times[0] - times[best])
     every, others = [], []
     for own, ranking in zip(mine, rankings, strict=True):
         kept = np.zeros(len(ranking.tree) + 1, dtype=np.bool_)
@@ -101,7 +104,6 @@ def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Do
                 kept[places] = True
         every.append(ranking.worth)
         others.append(ranking.worth[kept[ranking.order]])
-    rows = len(rankings)
     all_worth, worth = (-np.sort(-np.concatenate(some)) for some in (every, others))
     tokens = np.cumsum(np.concatenate(((float(rows),), worth)))[: len(times)]
     without = (times[: len(tokens)] / tokens).min()
