@@ -150,7 +150,7 @@ def test_a_cache_that_grows_and_is_written_anew_holds_the_same(tiny_gguf, name, 
     told = story(tiny_gguf(family, "Q4_0"), seed=2, **STORIES[name])
     told.tell(trees)
     assert told.gap == 0
-    held = told.target._cache
+    held = told.target._mode.cache
     assert sorted(held._free) == list(range(held._context.trash)), "every sequence is free again"
 
 
@@ -319,7 +319,7 @@ def test_more_texts_than_it_holds_are_refused_and_leave_no_trace(target, truth):
     most = cache._MOST_TEXTS
     with pytest.raises(CapabilityError, match=f"at most {most} texts at once: give a smaller batch_size"):
         target.open([[1, 2]] * most)
-    assert len(target._cache._texts) == 1
+    assert len(target._mode.cache._texts) == 1
     opened = [session for session, _ in target.open([[1, 2]] * (most - 1))]
     bushy = bushy_tree(target)
     (scores,) = target.score([(opened[-1], 3, bushy)])
@@ -439,7 +439,7 @@ def test_an_error_of_a_watcher_leaves_the_text_as_it_was(target, truth):
     assert_goes_on(target, truth, session)
     with pytest.raises(ValueError, match="enough"):
         target.open([TEXT, TEXT * 30], watch=[fails, fails])
-    assert len(target._cache._texts) == 1
+    assert len(target._mode.cache._texts) == 1
 
 
 def test_a_cache_of_unknown_layout_reads_long_texts_where_they_are(target, truth, monkeypatch):
@@ -531,9 +531,9 @@ def test_interleaved_streams_keep_their_texts(target, spelled):
 def test_an_answer_that_is_given_up_leaves_nothing_behind(target, spelled):
     stream = draftwood.stream(target, TEXT, max_new_tokens=60, **spelled)
     next(stream)
-    assert len(target._cache._texts) == 1
+    assert len(target._mode.cache._texts) == 1
     stream.close()
-    assert target._cache._texts == []
+    assert target._mode.cache._texts == []
 
 
 def test_three_hundred_requests_leave_no_more_behind_than_one(target):
@@ -551,10 +551,10 @@ def test_three_hundred_requests_leave_no_more_behind_than_one(target):
 
     write(60)
     gc.collect()
-    cells, before = target._cache._context.cells, process.memory_info().rss
+    cells, before = target._mode.cache._context.cells, process.memory_info().rss
     write(300)
     gc.collect()
     assert process.memory_info().rss - before < 4_000_000
-    assert target._cache._context.cells == cells
-    assert target._cache._texts == []
-    assert sorted(target._cache._free) == list(range(target._cache._context.trash))
+    assert target._mode.cache._context.cells == cells
+    assert target._mode.cache._texts == []
+    assert sorted(target._mode.cache._free) == list(range(target._mode.cache._context.trash))

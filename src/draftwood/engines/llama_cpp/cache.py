@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from weakref import ref
 
@@ -49,7 +50,7 @@ class Cache:
 
     def __init__(self, weights: Weights, settings: Settings) -> None:
         self._weights, self._settings = weights, settings
-        self.ordered = settings.exact and not weights.is_recurrent
+        self.ordered = settings.ordered and not weights.is_recurrent
         self._context = Context(weights, settings, _FIRST, _FEW)
         self._free = list(range(_FEW))
         self._texts: list[Branches] = []
@@ -58,7 +59,7 @@ class Cache:
         self._lent: list[ref[LlamaScores]] = []
         self.passes = 0  # so far
         self._reader: Context | None = None
-        self._converts = settings.exact and not weights.is_recurrent and not weights.window
+        self._converts = reader.converts(settings) and not weights.is_recurrent and not weights.window
 
     def open(self) -> Branches:
         """Begin an empty text."""
@@ -185,7 +186,7 @@ class Cache:
         need = text.length + tokens
         if self._reader is None or self._reader.cells < need:
             self._own_scores()
-            self._reader = Context(self._weights, self._settings, need, 1, keys=F16)
+            self._reader = Context(self._weights, replace(self._settings, keys=F16), need, 1)
             self._converts = self._is_convertible(self._reader)
             if not self._converts:
                 self._reader = None

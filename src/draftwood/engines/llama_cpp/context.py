@@ -28,16 +28,26 @@ _FULL = 1  # what llama_decode returns where no cell is free
 
 @dataclass(frozen=True)
 class Settings:
-    """How passes are computed.
+    """How passes are computed; without more than threads, as llama.cpp does it by itself.
 
-    ``exact``: rows of a wide pass are, bit by bit, those of passes over one token, on weights for which the
-    library's products do not depend on the number of rows. At one row and 512 cells flash attention splits keys
-    among threads, unless keys and values differ in type: so keys are kept in bfloat16. And a text's cells must
-    lie in the order of its positions.
+    ``keys`` and ``values`` are the element types of the cache. ``ordered``: a text's cells lie in the order of its
+    positions, without which the sums over them round differently.
     """
 
     threads: int
-    exact: bool = True
+    keys: int = F16
+    values: int = F16
+    flash_attention: bool = True
+    ordered: bool = False
+
+
+def exact_settings(threads: int) -> Settings:
+    """Return settings under which rows of a wide pass are, bit by bit, those of passes over one token.
+
+    It takes weights for which the library's products do not depend on the number of rows, too. At one row and 512
+    cells flash attention splits keys among threads, unless keys and values differ in type.
+    """
+    return Settings(threads, keys=BF16, ordered=True)
 
 
 def threads_here(asked: int | None) -> int:
@@ -68,9 +78,7 @@ class Context:
     """``cells`` places for tokens. Sequences are numbered from 0 to ``sequences``, the last one, ``trash``,
     holds what must stay occupied though no text contains it any more."""
 
-    def __init__(
-        self, weights: Weights, settings: Settings, cells: int, sequences: int, *, keys: int | None = None
-    ) -> None:
+    def __init__(self, weights: Weights, settings: Settings, cells: int, sequences: int) -> None:
         cells = max(cells, PASS)  # else the library would shorten its passes
         self._library, self.trash = library(), sequences
         self.weights = weights  # which must live as long
@@ -79,8 +87,8 @@ class Context:
         params.n_ctx, params.n_seq_max, params.kv_unified = cells, sequences + 1, True
         params.n_batch = params.n_ubatch = PASS
         params.n_threads = params.n_threads_batch = settings.threads
-        params.flash_attn, params.type_v = 1, F16
-        params.type_k = keys or (BF16 if settings.exact else F16)
+        params.flash_attn = int(settings.flash_attention)
+        params.type_k, params.type_v = settings.keys, settings.values
         last_error(clear=True)
         pointer = self._library.llama_init_from_model(weights.pointer, params)
         if not pointer:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.llama_cpp.context import Settings
 from draftwood.engines.llama_cpp.library import BF16, F16
 
 WORTH = 128  # tokens from which on reading elsewhere is worth the copies
@@ -22,6 +23,11 @@ _LAYER = struct.Struct("<iQ")  # type, bytes per token
 _SIZE = 2  # of a number of either type
 
 Bits = NDArray[np.uint16]
+
+
+def converts(settings: Settings) -> bool:
+    """Whether a cache of these settings can take over what was read in one of equal types."""
+    return settings.flash_attention and (settings.keys, settings.values) == (BF16, F16)
 
 
 def to_bfloat16(halves: Bits) -> Bits:

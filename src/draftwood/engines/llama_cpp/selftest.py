@@ -22,7 +22,7 @@ _PROMPT = 16  # tokens before the pass
 
 def exact_width(weights: Weights, settings: Settings) -> int:
     """Return the most tokens of an exact pass, 1 if there is none; remembered from one start to the next."""
-    key = _key(weights, settings)
+    key = trial_key(weights, settings, _WIDTHS)
     known = trials.remembered(key)
     if known is None:
         known = tried_width(weights, settings)
@@ -50,17 +50,16 @@ def tried_width(weights: Weights, settings: Settings) -> int:
     return found
 
 
-def _key(weights: Weights, settings: Settings) -> str:
-    """Name all that the result depends on; the file by its size and time of change."""
+def trial_key(weights: Weights, *settings: object) -> str:
+    """Name all that the result of a trial depends on; the file by its size and time of change."""
     stat = weights.path.stat()
     facts = (
         stat.st_size,
         stat.st_mtime_ns,
         str(weights.path.resolve()),
         GOOD[-1],
-        settings.threads,
         weights.gpu_layers,
-        _WIDTHS,
+        settings,
         machine(),
     )
     return "llama.cpp " + hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
