@@ -15,8 +15,8 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 import draftwood
-from draftwood.engines.llama_cpp import cache, reader
-from draftwood.engines.llama_cpp.context import Context
+from draftwood.engines.llama_cpp import cache, reader, selftest
+from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, DraftwoodError, PromptError
 from draftwood.testing import check_target
@@ -25,8 +25,8 @@ from tests.engines.llama_story import OneByOne, Story, random_tree
 from tests.engines.tiny_gguf import EXACT, LAYERS, LONGEST, TYPES, VOCAB
 from tests.tiers import rest_is_slow
 
-FILES = [(family, kind) for family in ("llama", "gemma3") for kind in TYPES]
-QUICK = [("llama", "Q8_0"), ("llama", "Q4_1"), ("llama", "F32"), ("gemma3", "Q4_0")]
+FILES = [(family, kind) for family in ("llama", "gemma3", "lfm2") for kind in TYPES]
+QUICK = [("llama", "Q8_0"), ("llama", "Q4_1"), ("llama", "F32"), ("gemma3", "Q4_0"), ("lfm2", "Q8_0")]
 NOTHING = TokenTree.empty()
 TEXT = np.random.default_rng(1).integers(0, VOCAB, 20).tolist()
 
@@ -144,7 +144,7 @@ STORIES = {
 
 @pytest.mark.usefixtures("small_cache")
 @pytest.mark.parametrize("trees", [100, pytest.param(2000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("family", ["llama", "gemma3"])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "lfm2"])
 @pytest.mark.parametrize("name", STORIES)
 def test_a_cache_that_grows_and_is_written_anew_holds_the_same(tiny_gguf, name, family, trees):
     told = story(tiny_gguf(family, "Q4_0"), seed=2, **STORIES[name])
@@ -370,6 +370,55 @@ def test_top_k_is_the_best_of_every_row(target):
 
 
 # --- models whose state cannot be cut ------------------------------------------------------------------------
+
+
+def test_a_model_that_keeps_a_state_declares_how_far_it_goes_back(tiny_gguf):
+    target = LlamaTarget(tiny_gguf("lfm2", "Q8_0"), threads=1)
+    can = target.capabilities
+    assert (can.trees, can.rollback, can.max_pass, target.exact) == (False, "truncate", 8, True)
+    ((session, _),) = target.open([TEXT])
+    with pytest.raises(CapabilityError, match="chains of at most 7 tokens"):
+        target.score([(session, 1, TokenTree.build([2, 3], [-1, -1]))])
+
+
+def test_a_model_that_goes_back_wrongly_is_found_out(tiny_gguf, monkeypatch):
+    """Each cut leaves a state of as many other tokens."""
+    weights = LlamaTarget(tiny_gguf("lfm2", "Q8_0"), threads=1).weights
+    settings = Settings(1, rollback=7)
+    assert selftest._tried_rollback(weights, settings)
+
+    def wrong(self, sequence, first):
+        self.remove(sequence)
+        for position in range(first):
+            self.run([Row(9, position, (sequence,))], np.ones(1, dtype=np.int8))
+        return True
+
+    monkeypatch.setattr(Context, "cut", wrong)
+    assert not selftest._tried_rollback(weights, settings)
+
+
+def test_states_that_are_asked_for_too_deep_are_found_out(tiny_gguf):
+    assert not selftest._tried_rollback(
+        LlamaTarget(tiny_gguf("mamba"), threads=1).weights, Settings(1, rollback=7)
+    )
+
+
+def test_a_text_with_drafts_is_the_plain_one_though_layers_keep_a_state(tiny_gguf):
+    target = LlamaTarget(tiny_gguf("lfm2", "Q8_0"), threads=1)
+    prompts = [TEXT * 3, TEXT[:5] * 4, TEXT]
+    plain = draftwood.generate(target, prompts, max_new_tokens=40, drafters="none")
+    for drafters in ("copy-and-recycle", "recycling"):
+        drafted = draftwood.generate(target, prompts, max_new_tokens=40, drafters=drafters)
+        assert [one.ids for one in drafted] == [one.ids for one in plain]
+    assert min(len(one.steps) for one in drafted) < 39, "drafts were accepted"
+
+
+def test_forks_of_a_state_do_not_share_it(tiny_gguf):
+    for family in ("lfm2", "mamba"):
+        path = tiny_gguf(family, "F32")
+        told = story(path, seed=3, most=9)
+        told.tell(60)
+        assert told.gap <= ROUNDING
 
 
 def test_a_recurrent_model_declares_one_token_per_pass_and_goes_on_rightly(tiny_gguf):

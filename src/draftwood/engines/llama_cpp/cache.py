@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from weakref import ref
 
@@ -12,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
-from draftwood.engines.llama_cpp import reader
 from draftwood.engines.llama_cpp.context import PASS, Context, Row, Settings
-from draftwood.engines.llama_cpp.library import F16
+from draftwood.engines.llama_cpp.reader import Reader
 from draftwood.engines.llama_cpp.scores import LlamaScores
 from draftwood.engines.llama_cpp.weights import Weights
-from draftwood.errors import CapabilityError, DraftwoodError
+from draftwood.errors import CapabilityError
 
 _FIRST = 1024  # cells of a new cache; it doubles when they are full
 _FEW, _MANY = 64, 255  # sequences; the library takes 256, and more than 64 cost a little in every pass
@@ -50,16 +48,15 @@ class Cache:
 
     def __init__(self, weights: Weights, settings: Settings) -> None:
         self._weights, self._settings = weights, settings
-        self.ordered = settings.ordered and not weights.is_recurrent
-        self._context = Context(weights, settings, _FIRST, _FEW)
-        self._free = list(range(_FEW))
+        self.ordered = settings.ordered
+        self._context = Context(weights, settings, _FIRST, self._sequences(1))
+        self._free = list(range(self._context.trash))
         self._texts: list[Branches] = []
         self._trash = 0  # cells that only keep the order of the others
         self._has_holes = False
         self._lent: list[ref[LlamaScores]] = []
         self.passes = 0  # so far
-        self._reader: Context | None = None
-        self._converts = reader.converts(settings) and not weights.is_recurrent and not weights.window
+        self._reader = Reader(weights, settings)
 
     def open(self) -> Branches:
         """Begin an empty text."""
@@ -67,13 +64,19 @@ class Cache:
             raise CapabilityError(
                 f"llama.cpp writes at most {_MOST_TEXTS} texts at once: give a smaller batch_size"
             )
-        if len(self._texts) >= MOST_SESSIONS and self._context.trash < _MANY:
-            self._rebuild(self._context.cells, _MANY)
+        if self._context.trash < (wanted := self._sequences(len(self._texts) + 1)):
+            self._rebuild(self._context.cells, wanted)
         if not self._free and not self._take_back_leaves(1):
             self.start_over()
         text = Branches(self._free.pop(0))
         self._texts.append(text)
         return text
+
+    def _sequences(self, texts: int) -> int:
+        """How many sequences so many texts are given. In recurrent models each takes the memory of a state."""
+        if self._weights.is_recurrent:
+            return min(_MANY, 1 << (texts - 1).bit_length())
+        return _FEW if texts <= MOST_SESSIONS else _MANY
 
     def close(self, text: Branches) -> None:
         """Free the cells of a text."""
@@ -165,11 +168,16 @@ class Cache:
         """Give a function that reads so many tokens in parts; left by an exception, the text is as before."""
         before = text.length
         self.make_room(tokens)
-        elsewhere = self._elsewhere(text, tokens)
+        self._own_scores()
+        elsewhere = self._reader.begin(self._context, text.home, before, tokens)
         try:
             if elsewhere is not None:
                 yield partial(self._read, elsewhere, Branches(0, before))
-                self._bring(text, elsewhere, before + tokens)
+                state = self._reader.end(before + tokens)
+                if before:
+                    self.cut(text, 0)
+                self._context.restore(text.home, state)
+                text.length = text.cells = before + tokens
             else:
                 yield partial(self._read, self._context, text)
         except BaseException:
@@ -178,42 +186,6 @@ class Cache:
         finally:
             if elsewhere is not None:
                 elsewhere.clear()  # nothing of a text stays behind
-
-    def _elsewhere(self, text: Branches, tokens: int) -> Context | None:
-        """Return a context that reads long texts faster, with the text so far; None where that is not worth it."""
-        if not self._converts or tokens < reader.WORTH:
-            return None
-        need = text.length + tokens
-        if self._reader is None or self._reader.cells < need:
-            self._own_scores()
-            self._reader = Context(self._weights, replace(self._settings, keys=F16), need, 1)
-            self._converts = self._is_convertible(self._reader)
-            if not self._converts:
-                self._reader = None
-                return None
-        if text.length:
-            state = self._context.state(text.home)
-            if not reader.convert_keys(state, text.length, self._weights.layers, back=True):
-                return None
-            self._reader.restore(0, state)
-        return self._reader
-
-    def _is_convertible(self, empty: Context) -> bool:
-        """Try with one token whether the cache is laid out as `reader` knows it: some models keep no values."""
-        empty.run([Row(0, 0, (0,))], _ALL[:1])
-        found = reader.convert_keys(empty.state(0), 1, self._weights.layers, back=False)
-        empty.clear()
-        return found
-
-    def _bring(self, text: Branches, elsewhere: Context, length: int) -> None:
-        """Take over a text that was read elsewhere."""
-        state = elsewhere.state(0)
-        if not reader.convert_keys(state, length, self._weights.layers, back=False):
-            raise DraftwoodError("llama.cpp's cache is not laid out as expected: load the model with exact=False")
-        if text.length:
-            self.cut(text, 0)
-        self._context.restore(text.home, state)
-        text.length = text.cells = length
 
     def _read(self, context: Context, text: Branches, ids: Sequence[int], scored: bool) -> LlamaScores:
         rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
@@ -247,13 +219,20 @@ class Cache:
                 scores.keep()
         self._lent = []
 
+    def lose_passes(self) -> None:
+        """Give up all passes that were not kept yet: where texts with states share one, the library moves them."""
+        for text in self._texts:
+            if text.pending:
+                text.lost, text.pending = True, False
+
     def settle(self, sequence: int, first: int, *, occupied: bool) -> None:
         """Take a sequence off the positions from ``first`` on.
 
         With ``occupied`` their cells are not freed, since others of the same pass that stay lie behind them. Where
-        a model has a window that does not help, for there the library frees what no token sees any more.
+        a model has a window that does not help, for there the library frees what no token sees any more; nor where
+        layers keep a state, which cannot be given to another sequence in part.
         """
-        if occupied and self._weights.window:
+        if occupied and (self._weights.window or self._weights.is_recurrent):
             self._has_holes = True
         elif occupied:
             self._context.copy(sequence, self._context.trash, first)
@@ -266,7 +245,7 @@ class Cache:
         text.cells, text.pending, text.lost = text.length, False, False
 
     def _shorten(self, text: Branches, length: int) -> None:
-        """Take all sequences of a text off the positions from a length on, or off all where it `lacks` some."""
+        """Take all sequences of a text off the positions from a length on, or off all where that cannot be."""
         length = min(text.length, length)
         if self._weights.is_recurrent or self.lacks(text, length):
             length = 0
@@ -288,8 +267,18 @@ class Cache:
         self._trash += cells
 
     def fork(self, text: Branches) -> Branches:
-        """Return another text that begins with the same cells."""
+        """Return another text that begins with the same cells; empty where its session must read it again."""
         twin = self.open()
+        if self._weights.is_recurrent:
+            self._fork_state(text, twin)
+            return twin
         self._context.copy(text.home, twin.home, 0, text.length)
         twin.length = twin.cells = text.length
         return twin
+
+    def _fork_state(self, text: Branches, twin: Branches) -> None:
+        """Copy a text by its state: in this library sequences that share one spoil it for each other."""
+        self.make_room(text.length)
+        if text.length and not (text.pending or text.lost):
+            self._context.restore(twin.home, self._context.state(text.home))
+            twin.length = twin.cells = text.length

@@ -31,7 +31,8 @@ class Settings:
     """How passes are computed; without more than threads, as llama.cpp does it by itself.
 
     ``keys`` and ``values`` are the element types of the cache. ``ordered``: a text's cells lie in the order of its
-    positions, without which the sums over them round differently.
+    positions, without which the sums over them round differently. ``rollback``: how many tokens of the last pass,
+    but not all of it, can be taken back where layers keep a state; many models cannot, whatever is asked.
     """
 
     threads: int
@@ -39,6 +40,7 @@ class Settings:
     values: int = F16
     flash_attention: bool = True
     ordered: bool = False
+    rollback: int = 0
 
 
 def exact_settings(threads: int) -> Settings:
@@ -87,6 +89,7 @@ class Context:
         params.n_ctx, params.n_seq_max, params.kv_unified = cells, sequences + 1, True
         params.n_batch = params.n_ubatch = PASS
         params.n_threads = params.n_threads_batch = settings.threads
+        params.n_rs_seq = settings.rollback
         params.flash_attn = int(settings.flash_attention)
         params.type_k, params.type_v = settings.keys, settings.values
         last_error(clear=True)
@@ -155,6 +158,10 @@ class Context:
     def copy(self, source: int, to: int, first: int, end: int = -1) -> None:
         """Let sequence ``to`` see what ``source`` sees from position ``first`` on; nothing is moved."""
         self._library.llama_memory_seq_cp(self._memory, source, to, first, end)
+
+    def cut(self, sequence: int, first: int) -> bool:
+        """Take a sequence off the cells from position ``first`` on; False, with nothing changed, if it cannot."""
+        return bool(self._library.llama_memory_seq_rm(self._memory, sequence, first, -1))
 
     def remove(self, sequence: int, first: int = -1, end: int = -1) -> None:
         """Take a sequence off the cells from position ``first`` on; cells without a sequence are free."""

@@ -70,7 +70,7 @@ _FUNCTIONS: tuple[tuple[Any, ...], ...] = (  # name, result, arguments
     ("log_set", None, _P, _P), ("supports_gpu_offload", _B),
     ("model_load_from_file", _P, c.c_char_p, ModelParams), ("model_free", None, _P),
     ("init_from_model", _P, _P, ContextParams), ("free", None, _P), ("get_memory", _P, _P),
-    *((name, _U, _P) for name in ("n_ctx", "n_ctx_seq", "n_seq_max", "n_batch")),
+    *((name, _U, _P) for name in ("n_ctx", "n_ctx_seq", "n_seq_max", "n_batch", "n_rs_seq")),
     *((f"model_{name}", _I, _P) for name in ("n_ctx_train", "n_embd", "n_layer", "n_swa")),
     *((f"model_{name}", _B, _P) for name in ("has_encoder", "has_decoder", "is_recurrent", "is_hybrid",
                                               "is_diffusion")),

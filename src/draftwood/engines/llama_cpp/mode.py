@@ -11,20 +11,26 @@ from draftwood.engines.llama_cpp.weights import Weights
 
 
 class Mode:
-    """``width`` is how many tokens of a pass are, bit by bit, passes over one token; 1: not known of any."""
+    """``width`` is how many tokens of a pass are, bit by bit, passes over one token; 1: not known of any.
+
+    Where layers keep a state, `Settings.rollback` tokens of a pass can be taken back.
+    """
 
     def __init__(self, weights: Weights, settings: Settings, width: int) -> None:
         self._weights, self.settings = weights, settings
         self.exact = width > 1
         self.widest = width if self.exact else PASS  # tokens of a pass, of all texts together
-        recurrent = weights.is_recurrent
+        self.keeps_states = weights.is_recurrent
+        most = min(self.widest, MOST_BRANCHES)
+        if self.keeps_states:
+            most = min(most, 1 + settings.rollback)
         self.capabilities = Capabilities(
             vocab_size=weights.vocab_size,
             max_positions=weights.max_positions,
-            trees=(self.exact or weights.is_float) and not recurrent,
-            rollback="none" if recurrent else "truncate",
+            trees=(self.exact or weights.is_float) and not self.keeps_states,
+            rollback="none" if most == 1 else "truncate",
             batch=True,
-            max_pass=1 if recurrent else min(self.widest, MOST_BRANCHES),
+            max_pass=most,
         )
 
     @property

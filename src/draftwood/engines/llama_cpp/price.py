@@ -36,7 +36,9 @@ def cheap_length(weights: Weights, exact: Settings, own: Settings) -> int:
     """Return the longest text whose exact passes cost less than `MOST` more; remembered between starts."""
     if exact.threads == 1 and not (takes_layers() and weights.gpu_layers):
         return _NO_LIMIT
-    key = trial_key(weights, exact, own, _LENGTHS)
+    if weights.is_recurrent:  # not tried: their texts cannot be copied; few of their layers look back at all
+        return _NO_LIMIT
+    key = trial_key("price", weights, exact, own, _LENGTHS)
     known = trials.remembered(key)
     if known is None:
         known = _tried(weights, (exact, own))

@@ -10,9 +10,12 @@ import hashlib
 
 import numpy as np
 
+from draftwood.contracts import Floats
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
+from draftwood.engines.llama_cpp.filling import token_at
 from draftwood.engines.llama_cpp.library import GOOD
 from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.errors import DraftwoodError
 from draftwood.models import trials
 from draftwood.models.machine import machine
 
@@ -22,7 +25,7 @@ _PROMPT = 16  # tokens before the pass
 
 def exact_width(weights: Weights, settings: Settings) -> int:
     """Return the most tokens of an exact pass, 1 if there is none; remembered from one start to the next."""
-    key = trial_key(weights, settings, _WIDTHS)
+    key = trial_key("width", weights, settings, _WIDTHS)
     known = trials.remembered(key)
     if known is None:
         known = tried_width(weights, settings)
@@ -31,17 +34,15 @@ def exact_width(weights: Weights, settings: Settings) -> int:
 
 
 def tried_width(weights: Weights, settings: Settings) -> int:
-    """Compare passes of growing width with passes over one token; 1 where these cannot be undone."""
-    if weights.is_recurrent:
-        return 1
+    """Compare passes of growing width with passes over one token."""
     context = Context(weights, settings, _PROMPT + _WIDTHS[-1], 2)
-    ids = [(7 + 13 * i) % weights.vocab_size for i in range(_PROMPT + _WIDTHS[-1])]
-    rows = [Row(token, i, (0,)) for i, token in enumerate(ids)]
+    rows = [Row(token_at(i, weights), i, (0,)) for i in range(_PROMPT + _WIDTHS[-1])]
     context.run(rows[:_PROMPT], np.eye(1, _PROMPT, _PROMPT - 1, dtype=np.int8)[0])
-    one, found = np.ones(1, dtype=np.int8), 1
+    before, one, found = context.state(0), np.ones(1, dtype=np.int8), 1
     alone = [context.run([row], one)[0].copy() for row in rows[_PROMPT:]]
     for width in _WIDTHS:
-        context.remove(0, _PROMPT)
+        context.remove(0)
+        context.restore(0, before)
         together = context.run(rows[_PROMPT : _PROMPT + width], np.ones(width, dtype=np.int8))
         if not np.array_equal(together, alone[:width]):
             break
@@ -50,10 +51,52 @@ def tried_width(weights: Weights, settings: Settings) -> int:
     return found
 
 
-def trial_key(weights: Weights, *settings: object) -> str:
+def rolls_back(weights: Weights, settings: Settings) -> bool:
+    """Whether tokens of a pass can be taken back though layers keep a state; remembered between starts."""
+    key = trial_key("rollback", weights, settings)
+    known = trials.remembered(key)
+    if known is None:
+        try:
+            known = int(_tried_rollback(weights, settings))
+        except DraftwoodError:  # the library refused what follows a cut
+            known = 0
+        trials.remember(key, known)
+    return bool(known)
+
+
+def _tried_rollback(weights: Weights, settings: Settings) -> bool:
+    """Cut a pass to each length: what follows must be nearest to what follows plain text of that length."""
+    context = Context(weights, settings, 2 * _PROMPT, 2)
+    one, width = np.ones(1, dtype=np.int8), 1 + settings.rollback
+    rows = [Row(token_at(i, weights), i, (0,)) for i in range(_PROMPT + width)]
+    context.run(rows[:_PROMPT], np.eye(1, _PROMPT, _PROMPT - 1, dtype=np.int8)[0])
+    before = context.state(0)
+
+    def after(tokens: int, together: int) -> Floats:
+        """Score some token behind so many; with ``together``, by a pass over so many that is cut."""
+        context.remove(0)
+        context.restore(0, before)
+        end = _PROMPT + tokens
+        if together:
+            context.run(rows[_PROMPT : _PROMPT + together], np.ones(together, dtype=np.int8))
+            if not context.cut(0, end):
+                return np.full((1, weights.vocab_size), np.inf, dtype=np.float32)
+        for row in rows[_PROMPT:end] if not together else ():
+            context.run([row], one)
+        return context.run([Row(0, end, (0,))], one).copy()
+
+    lengths = range(1, width)
+    plain = np.concatenate([after(length, 0) for length in lengths])
+    gaps = [np.abs(plain - after(length, width)).max(axis=1) for length in lengths]
+    context.close()
+    return all(np.isfinite(gap[i]) and gap.argmin() == i for i, gap in enumerate(gaps))
+
+
+def trial_key(kind: str, weights: Weights, *settings: object) -> str:
     """Name all that the result of a trial depends on; the file by its size and time of change."""
     stat = weights.path.stat()
     facts = (
+        kind,
         stat.st_size,
         stat.st_mtime_ns,
         str(weights.path.resolve()),

@@ -6,6 +6,7 @@ import logging
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from threading import RLock
@@ -18,7 +19,7 @@ from draftwood.engines.llama_cpp.library import takes_layers
 from draftwood.engines.llama_cpp.mode import Mode
 from draftwood.engines.llama_cpp.price import FREE, MOST, cheap_length
 from draftwood.engines.llama_cpp.scores import LlamaScores
-from draftwood.engines.llama_cpp.selftest import exact_width
+from draftwood.engines.llama_cpp.selftest import exact_width, rolls_back
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError
@@ -27,6 +28,8 @@ from draftwood.tree import TokenTree
 
 _LOG = logging.getLogger("draftwood")
 _EXPECTED = 0.75  # of the length that is announced: answers end before it more often than not, and begin short
+
+_ROLLBACK = 7  # tokens of a pass that can be taken back where layers keep a state: each takes a state's memory
 
 
 class LlamaTarget:
@@ -67,7 +70,10 @@ class LlamaTarget:
         self.weights = Weights(Path(path), gpu_layers=gpu_layers)
         threads = threads_here(threads)
         ours, own = exact_settings(threads), Settings(threads)
-        width = 1 if exact is False else exact_width(self.weights, ours)
+        if self.weights.is_recurrent and rolls_back(self.weights, back := replace(own, rollback=_ROLLBACK)):
+            ours, own = replace(ours, rollback=_ROLLBACK), back
+        stuck = self.weights.is_recurrent and not own.rollback
+        width = 1 if exact is False or stuck else exact_width(self.weights, ours)
         if exact and width == 1:
             raise CapabilityError(
                 f"passes over {path} cannot be exact: leave exact out, or take Q4_0 or Q8_0 weights"
@@ -160,6 +166,8 @@ class LlamaTarget:
         found: dict[int, LlamaScores] = {}
         for mode in {id(session.mode): session.mode for session, _, _ in requests}.values():
             left = [i for i, (session, _, _) in enumerate(requests) if session.mode is mode]
+            if mode.keeps_states:
+                left.sort(key=lambda i: len(requests[i][2]))  # texts without a draft share the first pass
             while left:
                 scores = _one_pass(mode, [requests[i] for i in left])
                 found |= zip(left, scores, strict=False)
@@ -176,7 +184,12 @@ def _refuse(can: Capabilities, tree: TokenTree) -> None:
 def _one_pass(mode: Mode, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
     """Score the first of these requests, as many as one pass takes."""
     tokens = list(accumulate(1 + len(tree) for _, _, tree in requests))
-    requests = requests[: max(1, bisect_right(tokens, mode.widest))]
+    fits = bisect_right(tokens, mode.widest)
+    if mode.keeps_states:  # they go back wrongly by tokens of a pass that other texts share
+        fits = min(fits, next((i for i, (_, _, tree) in enumerate(requests) if len(tree)), fits))
+    requests = requests[: max(1, fits)]
+    if mode.keeps_states and len(requests) > 1:
+        mode.cache.lose_passes()
     mode.cache.make_room(tokens[len(requests) - 1])
     rows: list[Row] = []
     ends: list[int] = []
