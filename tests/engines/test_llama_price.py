@@ -9,7 +9,7 @@ import pytest
 
 import draftwood
 from draftwood.drafters.lookahead.drafter import LookaheadDrafter
-from draftwood.engines.llama_cpp import price, reader
+from draftwood.engines.llama_cpp import cache, price, reader
 from draftwood.engines.llama_cpp.context import Settings, exact_settings
 from draftwood.engines.llama_cpp.filling import READ, filled
 from draftwood.engines.llama_cpp.target import LlamaTarget
@@ -109,6 +109,18 @@ def test_drafters_that_grow_trees_write_long_texts_too(target, drafters):
 def test_exactness_that_is_asked_for_holds_at_every_length(path):
     session, _ = open_one(LlamaTarget(path, threads=1, exact=True), LONG)
     assert session.mode.exact
+
+
+def test_short_texts_let_the_memory_of_a_long_one_go(target):
+    long, _ = open_one(target, [(7 * i) % VOCAB for i in range(4000)])
+    target.extend([(long, [1] * 90)])
+    other, _ = open_one(target, LONG)
+    long.close(), other.close()
+    assert target._long.cache._context.cells >= cache._LARGE
+    for _ in range(cache._PATIENCE):
+        session, _ = open_one(target, SHORT)
+        session.close()
+    assert target._long.cache._context.cells == cache._FIRST
 
 
 def test_it_is_said_once(target, caplog):

@@ -18,7 +18,7 @@ import draftwood
 from draftwood.engines.llama_cpp import cache, reader, selftest
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.target import LlamaTarget
-from draftwood.errors import CapabilityError, DraftwoodError, PromptError
+from draftwood.errors import CapabilityError, DraftwoodError, ModelError, PromptError
 from draftwood.testing import check_target
 from draftwood.tree import TokenTree
 from tests.engines.llama_story import OneByOne, Story, random_tree
@@ -607,3 +607,39 @@ def test_three_hundred_requests_leave_no_more_behind_than_one(target):
     assert target._mode.cache._context.cells == cells
     assert target._mode.cache._texts == []
     assert sorted(target._mode.cache._free) == list(range(target._mode.cache._context.trash))
+
+
+def written(target, length):
+    """A text of this length is read and closed."""
+    ((session, _),) = target.open([(TEXT * (1 + length // len(TEXT)))[:length]])
+    session.close()
+
+
+def test_memory_of_a_long_text_is_given_back_after_several_short_ones(target, truth):
+    held = target._mode.cache
+    ((first, scores),) = target.open([TEXT])
+    written(target, 4000)
+    first.close()
+    written(target, 20)
+    written(target, 4000)  # a server that opens long texts again and again keeps the room for them
+    for _ in range(cache._PATIENCE):
+        assert held._context.cells >= cache._LARGE
+        written(target, 20)
+    assert held._context.cells == cache._FIRST
+    assert sorted(held._free) == list(range(held._context.trash))
+    assert np.array_equal(scores.raw(0), truth(TEXT))
+    ((session, _),) = target.open([TEXT])
+    assert_goes_on(target, truth, session)
+
+
+def test_a_file_that_has_changed_is_refused(tmp_path, tiny_gguf):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(tiny_gguf("llama", "Q8_0").read_bytes())
+    target = LlamaTarget(path, threads=1)
+    ((session, _),) = target.open([TEXT])
+    os.utime(path, (1, 1))
+    with pytest.raises(ModelError, match=r"model\.gguf has changed since it was loaded: load it again"):
+        target.open([TEXT])
+    path.unlink()  # what is mapped stays
+    target.open([TEXT])
+    target.score([(session, 1, NOTHING)])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
+from draftwood.engines.llama_cpp.branches import Branches
 from draftwood.engines.llama_cpp.context import PASS, Context, Row, Settings
 from draftwood.engines.llama_cpp.reader import Reader
 from draftwood.engines.llama_cpp.scores import LlamaScores
@@ -18,6 +19,10 @@ from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError
 
 _FIRST = 1024  # cells of a new cache; it doubles when they are full
+_LARGE = (
+    4 * _FIRST
+)  # from which on memory is given back after `_PATIENCE` texts in a row for which `_FIRST` would do
+_PATIENCE = 4
 _FEW, _MANY = 64, 255  # sequences; the library takes 256, and more than 64 cost a little in every pass
 MOST_SESSIONS = 32  # beside which `_FEW` sequences leave enough for the branches of a tree
 MOST_BRANCHES = _FEW - MOST_SESSIONS
@@ -27,20 +32,6 @@ _ALL = np.ones(PASS, dtype=np.int8)
 
 Read = Callable[[Sequence[int], bool], LlamaScores]
 """``read(ids, scored)`` appends tokens to a text; returns the scores of the last one, or of all of them."""
-
-
-class Branches:
-    """The sequences of one text: ``home`` sees all of it, each of ``leaves`` the beginning up to a position.
-
-    ``cells`` counts what the text occupies, from above. A pass is ``pending`` until it is kept or undone; its
-    leaves are given to other texts only if these lack them, and ``lost`` then says that its cells are gone.
-    ``length`` falls behind the session's own text where a call was interrupted.
-    """
-
-    def __init__(self, home: int, length: int = 0) -> None:
-        self.home, self.length, self.cells = home, length, length
-        self.leaves: dict[int, int] = {}
-        self.pending = self.lost = False
 
 
 class Cache:
@@ -55,6 +46,7 @@ class Cache:
         self._trash = 0  # cells that only keep the order of the others
         self._has_holes = False
         self._lent: list[ref[LlamaScores]] = []
+        self._most = self._spared = 0  # cells needed since the cache was empty, and texts that needed few
         self.passes = 0  # so far
         self._reader = Reader(weights, settings)
 
@@ -86,15 +78,31 @@ class Cache:
         if not self._texts:
             self._context.clear()
             self._trash, self._has_holes = 0, False
+            self._spared = self._spared if self._most <= _FIRST else -1
+            self._most = 0
         else:
             self._has_holes = True
             for sequence in (text.home, *text.leaves):
                 self._context.remove(sequence)
         self._free += [text.home, *text.leaves]
+        self.spare()
+
+    def spare(self) -> None:
+        """Count a text that needs little or nothing of this cache; shrink it after several in a row."""
+        self._spared += not self._texts
+        if self._spared >= _PATIENCE and not self._texts and self._context.cells >= _LARGE:
+            self._own_scores()
+            before, self._context = (
+                self._context,
+                Context(self._weights, self._settings, _FIRST, self._context.trash),
+            )
+            before.close()
+            self._reader = Reader(self._weights, self._settings)
 
     def make_room(self, tokens: int) -> None:
         """Let a pass over so many tokens fit, behind what is there, with the cells of each text in order."""
         need = sum(text.cells for text in self._texts) + tokens
+        self._most = max(self._most, need)
         if need > self._context.cells:
             self._rebuild(max(2 * self._context.cells, need))
         elif need + self._trash > self._context.cells or (self._has_holes and self.ordered):

@@ -94,11 +94,9 @@ def _tried_rollback(weights: Weights, settings: Settings) -> bool:
 
 def trial_key(kind: str, weights: Weights, *settings: object) -> str:
     """Name all that the result of a trial depends on; the file by its size and time of change."""
-    stat = weights.path.stat()
     facts = (
         kind,
-        stat.st_size,
-        stat.st_mtime_ns,
+        weights.stamp,
         str(weights.path.resolve()),
         GOOD[-1],
         weights.gpu_layers,

@@ -7,7 +7,7 @@ from typing import Any
 
 from draftwood.contracts import Capabilities
 from draftwood.engines.committed import CommittedText, locked
-from draftwood.engines.llama_cpp.cache import Branches
+from draftwood.engines.llama_cpp.branches import Branches
 from draftwood.engines.llama_cpp.context import PASS, Row
 from draftwood.engines.llama_cpp.mode import Mode
 from draftwood.tree import TokenTree

@@ -7,6 +7,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from threading import RLock
@@ -85,8 +86,11 @@ class LlamaTarget:
         self.lock = RLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
         self.capabilities = self._mode.capabilities
-        # What the api takes from a model of transformers under the same name.
-        self.generation_config = SimpleNamespace(eos_token_id=sorted(self.weights.end_ids))
+
+    @cached_property
+    def generation_config(self) -> SimpleNamespace:
+        """What the api takes from a model of transformers under the same name."""
+        return SimpleNamespace(eos_token_id=sorted(self.weights.end_ids))
 
     @property
     def exact(self) -> bool:
@@ -110,6 +114,7 @@ class LlamaTarget:
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[tuple[LlamaSession, LlamaScores]]:
+        self.weights.check_unchanged()
         sessions: list[LlamaSession] = []
         try:
             sessions.extend(LlamaSession(self._mode_for(len(prompt) + reserve), self.lock) for prompt in prompts)
@@ -121,20 +126,28 @@ class LlamaTarget:
 
     def _mode_for(self, length: int) -> Mode:
         """Choose how to decode a text of at most this length: once, so that it does not change amid the text."""
-        length = int(length * _EXPECTED)
-        if self._long is None or length <= FREE:
+        if self._long is None:
             return self._mode
+        if self._is_long(int(length * _EXPECTED)):
+            return self._long
+        if self._long.is_used:
+            self._long.cache.spare()
+        return self._mode
+
+    def _is_long(self, length: int) -> bool:
+        if self._long is None or length <= FREE:
+            return False
         if self._cheap is None:
             self._cheap = cheap_length(self.weights, self._mode.settings, self._long.settings)
         if length <= self._cheap:
-            return self._mode
+            return False
         if not self._long.is_used:
             _LOG.warning(
                 "texts of about %d tokens and more are decoded in llama.cpp's own settings: exact ones would make "
                 "them over %.0f %% slower here, and drafts may now change near-ties (--exact, --fast choose)",
                 self._cheap, 100 * MOST,
             )  # fmt: skip
-        return self._long
+        return True
 
     @locked
     def extend(
