@@ -585,6 +585,24 @@ def test_an_answer_that_is_given_up_leaves_nothing_behind(target, spelled):
     assert target._mode.cache._texts == []
 
 
+@pytest.mark.parametrize("family", ["llama", "gemma3", "lfm2"])
+def test_answers_given_up_at_any_point_leave_every_slot_free(tiny_gguf, spelled, family):
+    target = LlamaTarget(tiny_gguf(family, "Q8_0"), threads=1)
+    prompts = [TEXT * 2, TEXT[::-1], TEXT[:3]]
+    plain = [one.ids for one in draftwood.generate(target, prompts, max_new_tokens=20, drafters="none")]
+    held = target._mode.cache
+    for at in range(12):
+        streams = [draftwood.stream(target, prompt, max_new_tokens=20, **spelled) for prompt in prompts]
+        for stream in streams:
+            for _ in range(at):
+                next(stream, None)
+        for stream in streams[::-1]:
+            stream.close()
+        assert held._texts == []
+        assert sorted(held._free) == list(range(held._context.trash))
+    assert [one.ids for one in draftwood.generate(target, prompts, max_new_tokens=20)] == plain
+
+
 def test_three_hundred_requests_leave_no_more_behind_than_one(target):
     process, rng = psutil.Process(os.getpid()), np.random.default_rng(5)
 
