@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
-from draftwood.engines.llama_cpp.library import BF16, F16, Batch, last_error, library
+from draftwood.engines.llama_cpp.library import BF16, CACHE_TYPES, F16, Batch, last_error, library
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import DraftwoodError, ModelError
 from draftwood.models.busy import is_crowded
@@ -41,6 +41,15 @@ class Settings:
     flash_attention: bool = True
     ordered: bool = False
     rollback: int = 0
+
+    @property
+    def named(self) -> str:
+        """What a user has chosen, as part of a name; empty for the two usual ways."""
+        if self.flash_attention and (self.keys, self.values) in ((F16, F16), (BF16, F16)):
+            return ""
+        names = {number: name for name, number in CACHE_TYPES.items()}
+        attention = "" if self.flash_attention else " without flash attention"
+        return f" {names[self.keys]}/{names[self.values]}{attention}"
 
 
 def exact_settings(threads: int) -> Settings:
@@ -97,7 +106,7 @@ class Context:
         if not pointer:
             raise ModelError(
                 f"llama.cpp cannot make a cache of {cells} tokens ({last_error() or 'no reason given'}): "
-                "write shorter texts"
+                "write shorter texts, or leave its types to the engine"
             )
         self._pointer = pointer
         # With the weights, so that these are freed after it whatever the garbage collector does first.

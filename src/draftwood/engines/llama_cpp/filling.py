@@ -19,9 +19,10 @@ def filled(
     The next position is `READ`. ``block`` is what `block_of` gave.
     """
     context = Context(weights, settings, length + room, 2)
-    block = block_of(weights, settings) if block is None else block
-    for _ in range(length // BLOCK):
-        _add(context, block)
+    if length:
+        block = block or block_of(weights, settings)
+        for _ in range(length // BLOCK):
+            _add(context, block)
     return context
 
 

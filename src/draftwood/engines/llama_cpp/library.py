@@ -24,7 +24,11 @@ GOOD = ("2026.10.11549",)
 _U, _I, _P, _F, _Z, _B = c.c_uint32, c.c_int32, c.c_void_p, c.c_float, c.c_size_t, c.c_bool
 _SLACK = 256  # bytes behind each struct: a longer one, returned by value, would overrun our memory
 
-F32, F16, BF16 = 0, 1, 30  # element types of a cache
+F16, BF16 = 1, 30
+CACHE_TYPES = {
+    "f32": 0, "f16": F16, "bf16": BF16, "q8_0": 8, "q5_0": 6, "q5_1": 7, "q4_0": 2, "q4_1": 3, "iq4_nl": 20,
+}  # fmt: skip
+"""Element types of a cache."""
 
 
 def _struct(name: str, *groups: tuple[Any, str]) -> type[c.Structure]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from draftwood.contracts import Floats
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
-from draftwood.engines.llama_cpp.filling import token_at
+from draftwood.engines.llama_cpp.filling import READ, filled, token_at
 from draftwood.engines.llama_cpp.library import GOOD
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import DraftwoodError
@@ -20,35 +20,47 @@ from draftwood.models import trials
 from draftwood.models.machine import machine
 
 _WIDTHS = (2, 3, 4, 6, 8, 12, 16, 24)
-_PROMPT = 16  # tokens before the pass
 
 
-def exact_width(weights: Weights, settings: Settings) -> int:
-    """Return the most tokens of an exact pass, 1 if there is none; remembered from one start to the next."""
-    key = trial_key("width", weights, settings, _WIDTHS)
+def exact_width(weights: Weights, settings: Settings, behind: int = 0) -> int:
+    """Return the most tokens of an exact pass, 1 if there is none; remembered from one start to the next.
+
+    What is remembered is not tried again: it is named after all that it depends on (`trial_key`). ``behind``: it
+    is tried behind a text of so many tokens too, a multiple of `BLOCK`.
+    """
+    key = trial_key("width", weights, settings, _WIDTHS, behind)
     known = trials.remembered(key)
     if known is None:
         known = tried_width(weights, settings)
+        if behind and known > 1:
+            known = min(known, tried_width(weights, settings, behind))
         trials.remember(key, known)
     return known
 
 
-def tried_width(weights: Weights, settings: Settings) -> int:
+def tried_width(weights: Weights, settings: Settings, behind: int = 0) -> int:
     """Compare passes of growing width with passes over one token."""
-    context = Context(weights, settings, _PROMPT + _WIDTHS[-1], 2)
-    rows = [Row(token_at(i, weights), i, (0,)) for i in range(_PROMPT + _WIDTHS[-1])]
-    context.run(rows[:_PROMPT], np.eye(1, _PROMPT, _PROMPT - 1, dtype=np.int8)[0])
+    most = _WIDTHS[-1]
+    context = filled(weights, settings, behind, READ + most)
+    rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ + most)]
+    if not behind:
+        context.run(rows[:READ], np.eye(1, READ, READ - 1, dtype=np.int8)[0])
     before, one, found = context.state(0), np.ones(1, dtype=np.int8), 1
-    alone = [context.run([row], one)[0].copy() for row in rows[_PROMPT:]]
+    alone = [context.run([row], one)[0].copy() for row in rows[READ:]]
     for width in _WIDTHS:
         context.remove(0)
         context.restore(0, before)
-        together = context.run(rows[_PROMPT : _PROMPT + width], np.ones(width, dtype=np.int8))
+        together = context.run(rows[READ : READ + width], np.ones(width, dtype=np.int8))
         if not np.array_equal(together, alone[:width]):
             break
         found = width
     context.close()
     return found
+
+
+def refuse_unusable(weights: Weights, settings: Settings) -> None:
+    """Raise `ModelError` where the library makes no cache of these settings."""
+    Context(weights, settings, 1, 1).close()
 
 
 def rolls_back(weights: Weights, settings: Settings) -> bool:
@@ -66,22 +78,22 @@ def rolls_back(weights: Weights, settings: Settings) -> bool:
 
 def _tried_rollback(weights: Weights, settings: Settings) -> bool:
     """Cut a pass to each length: what follows must be nearest to what follows plain text of that length."""
-    context = Context(weights, settings, 2 * _PROMPT, 2)
+    context = Context(weights, settings, 2 * READ, 2)
     one, width = np.ones(1, dtype=np.int8), 1 + settings.rollback
-    rows = [Row(token_at(i, weights), i, (0,)) for i in range(_PROMPT + width)]
-    context.run(rows[:_PROMPT], np.eye(1, _PROMPT, _PROMPT - 1, dtype=np.int8)[0])
+    rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ + width)]
+    context.run(rows[:READ], np.eye(1, READ, READ - 1, dtype=np.int8)[0])
     before = context.state(0)
 
     def after(tokens: int, together: int) -> Floats:
         """Score some token behind so many; with ``together``, by a pass over so many that is cut."""
         context.remove(0)
         context.restore(0, before)
-        end = _PROMPT + tokens
+        end = READ + tokens
         if together:
-            context.run(rows[_PROMPT : _PROMPT + together], np.ones(together, dtype=np.int8))
+            context.run(rows[READ : READ + together], np.ones(together, dtype=np.int8))
             if not context.cut(0, end):
                 return np.full((1, weights.vocab_size), np.inf, dtype=np.float32)
-        for row in rows[_PROMPT:end] if not together else ():
+        for row in rows[READ:end] if not together else ():
             context.run([row], one)
         return context.run([Row(0, end, (0,))], one).copy()
 

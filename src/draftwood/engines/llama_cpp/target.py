@@ -6,7 +6,6 @@ import logging
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -15,12 +14,11 @@ from types import SimpleNamespace
 
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
-from draftwood.engines.llama_cpp.context import PASS, Row, Settings, exact_settings, threads_here
+from draftwood.engines.llama_cpp.context import PASS, Row, threads_here
 from draftwood.engines.llama_cpp.library import takes_layers
-from draftwood.engines.llama_cpp.mode import Mode
+from draftwood.engines.llama_cpp.mode import Mode, chosen_settings, modes
 from draftwood.engines.llama_cpp.price import FREE, MOST, cheap_length
 from draftwood.engines.llama_cpp.scores import LlamaScores
-from draftwood.engines.llama_cpp.selftest import exact_width, rolls_back
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError
@@ -29,8 +27,6 @@ from draftwood.tree import TokenTree
 
 _LOG = logging.getLogger("draftwood")
 _EXPECTED = 0.75  # of the length that is announced: answers end before it more often than not, and begin short
-
-_ROLLBACK = 7  # tokens of a pass that can be taken back where layers keep a state: each takes a state's memory
 
 
 class LlamaTarget:
@@ -50,6 +46,10 @@ class LlamaTarget:
         exactness would cost 5 % of the time and more, as `cheap_length` tries when the first long one comes.
     gpu_layers
         Layers on a graphics card, -1: as many as fit. Builds without one ignore it.
+    keys, values, flash_attention
+        Element types of the cache, as llama.cpp names them (``q8_0``; see `CACHE_TYPES`), and how attention is
+        computed. None: ``f16``, and with flash attention. If one is given, passes are exact where a trial under
+        these settings says so, at every length; without flash attention never.
 
     Raises
     ------
@@ -67,21 +67,15 @@ class LlamaTarget:
         threads: int | None = None,
         exact: bool | None = None,
         gpu_layers: int = -1,
+        keys: str | None = None,
+        values: str | None = None,
+        flash_attention: bool | None = None,
     ) -> None:
         self.weights = Weights(Path(path), gpu_layers=gpu_layers)
         threads = threads_here(threads)
-        ours, own = exact_settings(threads), Settings(threads)
-        if self.weights.is_recurrent and rolls_back(self.weights, back := replace(own, rollback=_ROLLBACK)):
-            ours, own = replace(ours, rollback=_ROLLBACK), back
-        stuck = self.weights.is_recurrent and not own.rollback
-        width = 1 if exact is False or stuck else exact_width(self.weights, ours)
-        if exact and width == 1:
-            raise CapabilityError(
-                f"passes over {path} cannot be exact: leave exact out, or take Q4_0 or Q8_0 weights"
-            )
-        self._mode = Mode(self.weights, ours, width) if width > 1 else Mode(self.weights, own, 1)
-        # Where exactness is left open, the mode of texts whose length would make it dear.
-        self._long = Mode(self.weights, own, 1) if width > 1 and exact is None else None
+        chosen = chosen_settings(threads, keys, values, flash_attention)
+        # The second one, where exactness is left open, is for texts whose length would make it dear.
+        self._mode, self._long = modes(self.weights, threads, exact, chosen)
         self._cheap: int | None = None  # how long a text may be for exactness to cost next to nothing
         self.lock = RLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
@@ -100,7 +94,7 @@ class LlamaTarget:
     @property
     def setting(self) -> Setting:
         """What the cost of its passes depends on."""
-        formats = self.weights.number_format + ("" if self.exact else " fast")
+        formats = self.weights.number_format + ("" if self.exact else " fast") + self._mode.settings.named
         layers = self.weights.gpu_layers if takes_layers() else 0
         device = {0: "cpu", -1: "gpu"}.get(layers, f"gpu:{layers}")
         return Setting(str(self.weights.path), formats, self._mode.settings.threads, device)
