@@ -14,9 +14,11 @@ from tests.engines.tiny_gguf import VOCAB
 LONGEST = 120  # tokens of a text
 
 
-def random_tree(rng: np.random.Generator, most: int = 12) -> TokenTree:
+def random_tree(rng: np.random.Generator, most: int = 12, *, chain: bool = False) -> TokenTree:
     """Any tree; often bushy, sometimes empty, siblings may be equal."""
     n = int(rng.integers(0, most + 1))
+    if chain:
+        return TokenTree.build(rng.integers(0, VOCAB, n))
     near = int(rng.integers(1, most + 1))  # how far back parents lie: 1 is a chain
     parents = [int(rng.integers(max(-1, i - near), i)) for i in range(n)]
     return TokenTree.build(rng.integers(0, VOCAB, n), parents)
@@ -133,7 +135,9 @@ class Story:
         """One pass over some of the texts; what was not kept of an earlier one is undone by it."""
         chosen = [one for one in self.told if self.rng.random() < 0.6] or [self._any()]
         most = min(self.nodes, self.target.capabilities.max_pass - 1)
-        passes = [(one.session, int(self.rng.integers(VOCAB)), random_tree(self.rng, most)) for one in chosen]
+        chain = not self.target.capabilities.trees
+        trees = [random_tree(self.rng, most, chain=chain) for _ in chosen]
+        passes = [(one.session, int(self.rng.integers(VOCAB)), t) for one, t in zip(chosen, trees, strict=True)]
         for one, (_, root, tree), scores in zip(chosen, passes, self.target.score(passes), strict=True):
             one.scored = (root, tree, scores)
         self.scored += len(chosen)

@@ -15,18 +15,18 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 import draftwood
-from draftwood.engines.llama_cpp import cache, reader
-from draftwood.engines.llama_cpp.context import Context
+from draftwood.engines.llama_cpp import cache, reader, selftest
+from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.target import LlamaTarget
-from draftwood.errors import CapabilityError, DraftwoodError, PromptError
+from draftwood.errors import CapabilityError, DraftwoodError, ModelError, PromptError
 from draftwood.testing import check_target
 from draftwood.tree import TokenTree
 from tests.engines.llama_story import OneByOne, Story, random_tree
 from tests.engines.tiny_gguf import EXACT, LAYERS, LONGEST, TYPES, VOCAB
 from tests.tiers import rest_is_slow
 
-FILES = [(family, kind) for family in ("llama", "gemma3") for kind in TYPES]
-QUICK = [("llama", "Q8_0"), ("llama", "Q4_1"), ("llama", "F32"), ("gemma3", "Q4_0")]
+FILES = [(family, kind) for family in ("llama", "gemma3", "lfm2") for kind in TYPES]
+QUICK = [("llama", "Q8_0"), ("llama", "Q4_1"), ("llama", "F32"), ("gemma3", "Q4_0"), ("lfm2", "Q8_0")]
 NOTHING = TokenTree.empty()
 TEXT = np.random.default_rng(1).integers(0, VOCAB, 20).tolist()
 
@@ -144,13 +144,13 @@ STORIES = {
 
 @pytest.mark.usefixtures("small_cache")
 @pytest.mark.parametrize("trees", [100, pytest.param(2000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("family", ["llama", "gemma3"])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "lfm2"])
 @pytest.mark.parametrize("name", STORIES)
 def test_a_cache_that_grows_and_is_written_anew_holds_the_same(tiny_gguf, name, family, trees):
     told = story(tiny_gguf(family, "Q4_0"), seed=2, **STORIES[name])
     told.tell(trees)
     assert told.gap == 0
-    held = told.target._cache
+    held = told.target._mode.cache
     assert sorted(held._free) == list(range(held._context.trash)), "every sequence is free again"
 
 
@@ -319,7 +319,7 @@ def test_more_texts_than_it_holds_are_refused_and_leave_no_trace(target, truth):
     most = cache._MOST_TEXTS
     with pytest.raises(CapabilityError, match=f"at most {most} texts at once: give a smaller batch_size"):
         target.open([[1, 2]] * most)
-    assert len(target._cache._texts) == 1
+    assert len(target._mode.cache._texts) == 1
     opened = [session for session, _ in target.open([[1, 2]] * (most - 1))]
     bushy = bushy_tree(target)
     (scores,) = target.score([(opened[-1], 3, bushy)])
@@ -370,6 +370,55 @@ def test_top_k_is_the_best_of_every_row(target):
 
 
 # --- models whose state cannot be cut ------------------------------------------------------------------------
+
+
+def test_a_model_that_keeps_a_state_declares_how_far_it_goes_back(tiny_gguf):
+    target = LlamaTarget(tiny_gguf("lfm2", "Q8_0"), threads=1)
+    can = target.capabilities
+    assert (can.trees, can.rollback, can.max_pass, target.exact) == (False, "truncate", 8, True)
+    ((session, _),) = target.open([TEXT])
+    with pytest.raises(CapabilityError, match="chains of at most 7 tokens"):
+        target.score([(session, 1, TokenTree.build([2, 3], [-1, -1]))])
+
+
+def test_a_model_that_goes_back_wrongly_is_found_out(tiny_gguf, monkeypatch):
+    """Each cut leaves a state of as many other tokens."""
+    weights = LlamaTarget(tiny_gguf("lfm2", "Q8_0"), threads=1).weights
+    settings = Settings(1, rollback=7)
+    assert selftest._tried_rollback(weights, settings)
+
+    def wrong(self, sequence, first):
+        self.remove(sequence)
+        for position in range(first):
+            self.run([Row(9, position, (sequence,))], np.ones(1, dtype=np.int8))
+        return True
+
+    monkeypatch.setattr(Context, "cut", wrong)
+    assert not selftest._tried_rollback(weights, settings)
+
+
+def test_states_that_are_asked_for_too_deep_are_found_out(tiny_gguf):
+    assert not selftest._tried_rollback(
+        LlamaTarget(tiny_gguf("mamba"), threads=1).weights, Settings(1, rollback=7)
+    )
+
+
+def test_a_text_with_drafts_is_the_plain_one_though_layers_keep_a_state(tiny_gguf):
+    target = LlamaTarget(tiny_gguf("lfm2", "Q8_0"), threads=1)
+    prompts = [TEXT * 3, TEXT[:5] * 4, TEXT]
+    plain = draftwood.generate(target, prompts, max_new_tokens=40, drafters="none")
+    for drafters in ("copy-and-recycle", "recycling"):
+        drafted = draftwood.generate(target, prompts, max_new_tokens=40, drafters=drafters)
+        assert [one.ids for one in drafted] == [one.ids for one in plain]
+    assert min(len(one.steps) for one in drafted) < 39, "drafts were accepted"
+
+
+def test_forks_of_a_state_do_not_share_it(tiny_gguf):
+    for family in ("lfm2", "mamba"):
+        path = tiny_gguf(family, "F32")
+        told = story(path, seed=3, most=9)
+        told.tell(60)
+        assert told.gap <= ROUNDING
 
 
 def test_a_recurrent_model_declares_one_token_per_pass_and_goes_on_rightly(tiny_gguf):
@@ -439,7 +488,7 @@ def test_an_error_of_a_watcher_leaves_the_text_as_it_was(target, truth):
     assert_goes_on(target, truth, session)
     with pytest.raises(ValueError, match="enough"):
         target.open([TEXT, TEXT * 30], watch=[fails, fails])
-    assert len(target._cache._texts) == 1
+    assert len(target._mode.cache._texts) == 1
 
 
 def test_a_cache_of_unknown_layout_reads_long_texts_where_they_are(target, truth, monkeypatch):
@@ -531,9 +580,27 @@ def test_interleaved_streams_keep_their_texts(target, spelled):
 def test_an_answer_that_is_given_up_leaves_nothing_behind(target, spelled):
     stream = draftwood.stream(target, TEXT, max_new_tokens=60, **spelled)
     next(stream)
-    assert len(target._cache._texts) == 1
+    assert len(target._mode.cache._texts) == 1
     stream.close()
-    assert target._cache._texts == []
+    assert target._mode.cache._texts == []
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "lfm2"])
+def test_answers_given_up_at_any_point_leave_every_slot_free(tiny_gguf, spelled, family):
+    target = LlamaTarget(tiny_gguf(family, "Q8_0"), threads=1)
+    prompts = [TEXT * 2, TEXT[::-1], TEXT[:3]]
+    plain = [one.ids for one in draftwood.generate(target, prompts, max_new_tokens=20, drafters="none")]
+    held = target._mode.cache
+    for at in range(12):
+        streams = [draftwood.stream(target, prompt, max_new_tokens=20, **spelled) for prompt in prompts]
+        for stream in streams:
+            for _ in range(at):
+                next(stream, None)
+        for stream in streams[::-1]:
+            stream.close()
+        assert held._texts == []
+        assert sorted(held._free) == list(range(held._context.trash))
+    assert [one.ids for one in draftwood.generate(target, prompts, max_new_tokens=20)] == plain
 
 
 def test_three_hundred_requests_leave_no_more_behind_than_one(target):
@@ -551,10 +618,46 @@ def test_three_hundred_requests_leave_no_more_behind_than_one(target):
 
     write(60)
     gc.collect()
-    cells, before = target._cache._context.cells, process.memory_info().rss
+    cells, before = target._mode.cache._context.cells, process.memory_info().rss
     write(300)
     gc.collect()
     assert process.memory_info().rss - before < 4_000_000
-    assert target._cache._context.cells == cells
-    assert target._cache._texts == []
-    assert sorted(target._cache._free) == list(range(target._cache._context.trash))
+    assert target._mode.cache._context.cells == cells
+    assert target._mode.cache._texts == []
+    assert sorted(target._mode.cache._free) == list(range(target._mode.cache._context.trash))
+
+
+def written(target, length):
+    """A text of this length is read and closed."""
+    ((session, _),) = target.open([(TEXT * (1 + length // len(TEXT)))[:length]])
+    session.close()
+
+
+def test_memory_of_a_long_text_is_given_back_after_several_short_ones(target, truth):
+    held = target._mode.cache
+    ((first, scores),) = target.open([TEXT])
+    written(target, 4000)
+    first.close()
+    written(target, 20)
+    written(target, 4000)  # a server that opens long texts again and again keeps the room for them
+    for _ in range(cache._PATIENCE):
+        assert held._context.cells >= cache._LARGE
+        written(target, 20)
+    assert held._context.cells == cache._FIRST
+    assert sorted(held._free) == list(range(held._context.trash))
+    assert np.array_equal(scores.raw(0), truth(TEXT))
+    ((session, _),) = target.open([TEXT])
+    assert_goes_on(target, truth, session)
+
+
+def test_a_file_that_has_changed_is_refused(tmp_path, tiny_gguf):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(tiny_gguf("llama", "Q8_0").read_bytes())
+    target = LlamaTarget(path, threads=1)
+    ((session, _),) = target.open([TEXT])
+    os.utime(path, (1, 1))
+    with pytest.raises(ModelError, match=r"model\.gguf has changed since it was loaded: load it again"):
+        target.open([TEXT])
+    path.unlink()  # what is mapped stays
+    target.open([TEXT])
+    target.score([(session, 1, NOTHING)])

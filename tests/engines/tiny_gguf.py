@@ -15,7 +15,7 @@ HEAD = WIDTH // HEADS
 FEED = 128
 WINDOW = 8
 LONGEST = 4096  # tokens
-STATE, INNER, CONVOLVED = 16, 2 * WIDTH, 4  # of mamba
+STATE, INNER, CONVOLVED = 16, 2 * WIDTH, 4  # of mamba; lfm2 convolves one less
 
 SPECIAL = ("<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>")
 END = SPECIAL.index("</s>")
@@ -37,7 +37,7 @@ def write_gguf(
     template: str | None = TEMPLATE,
     pooling: bool = False,
 ) -> Path:
-    """Write a model of ``family`` (llama, gemma3 or mamba) whose matrices are of the type ``kind``."""
+    """Write a model of ``family`` (llama, gemma3, mamba or lfm2) whose matrices are of the type ``kind``."""
     writer = GGUFWriter(path, family)
     writer.add_file_type(LlamaFileType["ALL_F32" if kind == "F32" else f"MOSTLY_{kind}"])
     _write_sizes(writer, family)
@@ -73,12 +73,14 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
         return
     writer.add_feed_forward_length(FEED)
     writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
+    writer.add_head_count_kv([0, KV_HEADS] if family == "lfm2" else KV_HEADS)
     writer.add_key_length(HEAD)
     writer.add_value_length(HEAD)
     writer.add_rope_dimension_count(HEAD)
     if family == "gemma3":
         writer.add_sliding_window(WINDOW)
+    if family == "lfm2":
+        writer.add_shortconv_l_cache(CONVOLVED - 1)
 
 
 def _write_vocabulary(writer: GGUFWriter, template: str | None) -> None:
@@ -108,9 +110,11 @@ def _tensors(family: str, rng: np.random.Generator) -> dict[str, np.ndarray[Any,
     def norm(width: int = WIDTH) -> np.ndarray[Any, Any]:
         return rng.uniform(0.5, 1.5, width).astype(np.float32)
 
-    found = {"token_embd": matrix(VOCAB, WIDTH), "output_norm": norm(), "output": matrix(VOCAB, WIDTH)}
+    last = "token_embd_norm" if family == "lfm2" else "output_norm"
+    found = {"token_embd": matrix(VOCAB, WIDTH), last: norm(), "output": matrix(VOCAB, WIDTH)}
     for number in range(LAYERS):
-        found |= {f"blk.{number}.{name}": tensor for name, tensor in _layer(family, matrix, norm, rng).items()}
+        layer = _layer("convolution" if family == "lfm2" and not number else family, matrix, norm, rng)
+        found |= {f"blk.{number}.{name}": tensor for name, tensor in layer.items()}
     return {name if name.endswith(("ssm_a", "ssm_d")) else _weight(name): t for name, t in found.items()}
 
 
@@ -132,25 +136,35 @@ def _layer(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dic
             "ssm_d": norm(INNER),
             "ssm_out": matrix(WIDTH, INNER),
         }
-    layer = {
-        "attn_norm": norm(),
-        "attn_q": matrix(WIDTH, WIDTH) / 2,
-        "attn_k": matrix(KV_HEADS * HEAD, WIDTH) / 2,
-        "attn_v": matrix(KV_HEADS * HEAD, WIDTH),
-        "attn_output": matrix(WIDTH, WIDTH),
+    feed = {
         "ffn_norm": norm(),
         "ffn_gate": matrix(FEED, WIDTH),
         "ffn_up": matrix(FEED, WIDTH),
         "ffn_down": matrix(WIDTH, FEED),
     }
-    if family == "gemma3":
+    if family == "convolution":
+        return feed | {
+            "attn_norm": norm(),
+            "shortconv.conv": rng.normal(0, 0.5, (WIDTH, CONVOLVED - 1)).astype(np.float32),
+            "shortconv.in_proj": matrix(3 * WIDTH, WIDTH),
+            "shortconv.out_proj": matrix(WIDTH, WIDTH),
+        }
+    layer = feed | {
+        "attn_norm": norm(),
+        "attn_q": matrix(WIDTH, WIDTH) / 2,
+        "attn_k": matrix(KV_HEADS * HEAD, WIDTH) / 2,
+        "attn_v": matrix(KV_HEADS * HEAD, WIDTH),
+        "attn_output": matrix(WIDTH, WIDTH),
+    }
+    if family in ("gemma3", "lfm2"):
         layer |= {name: norm(HEAD) for name in ("attn_q_norm", "attn_k_norm")}
+    if family == "gemma3":
         layer |= {name: norm() for name in ("post_attention_norm", "post_ffw_norm")}
     return layer
 
 
 def _write_tensor(writer: GGUFWriter, name: str, tensor: Any, kind: GGMLQuantizationType) -> None:
-    if tensor.ndim == 1 or "ssm_conv1d" in name or "ssm_a" in name or tensor.shape[1] % 32:
+    if tensor.ndim == 1 or "conv" in name.split(".")[-2] or "ssm_a" in name or tensor.shape[1] % 32:
         kind = GGMLQuantizationType.F32
     if kind == GGMLQuantizationType.F32:
         writer.add_tensor(name, tensor)

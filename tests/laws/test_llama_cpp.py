@@ -40,7 +40,7 @@ class Toy(LlamaTarget):
 
     @property
     def open_sessions(self):
-        return len(self._cache._texts)
+        return len(self._mode.cache._texts)
 
 
 @pytest.fixture

@@ -98,7 +98,10 @@ returns. Each token given to `Target.open` or `Target.extend` comes once, but fo
 
 
 class TargetSession(Protocol):
-    """One text in the target's cache."""
+    """One text in the target's cache.
+
+    It may have ``capabilities`` of its own, where passes over this text can do less than the target declares.
+    """
 
     @property
     def length(self) -> int:

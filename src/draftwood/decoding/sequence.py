@@ -126,6 +126,7 @@ class ActiveSequence:
     def read(self, session: TargetSession, scores: Scores, seconds: float, tokens: int | None = None) -> None:
         """Take in what the target gave for the prompt, or for its next ``tokens``."""
         self._session, self._scores = session, scores
+        self.capabilities = getattr(session, "capabilities", self.capabilities)
         self._read += self.unread if tokens is None else tokens
         self.prefill_s += seconds
 

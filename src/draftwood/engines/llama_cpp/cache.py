@@ -11,14 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
-from draftwood.engines.llama_cpp import reader
+from draftwood.engines.llama_cpp.branches import Branches
 from draftwood.engines.llama_cpp.context import PASS, Context, Row, Settings
-from draftwood.engines.llama_cpp.library import F16
+from draftwood.engines.llama_cpp.reader import Reader
 from draftwood.engines.llama_cpp.scores import LlamaScores
 from draftwood.engines.llama_cpp.weights import Weights
-from draftwood.errors import CapabilityError, DraftwoodError
+from draftwood.errors import CapabilityError
 
 _FIRST = 1024  # cells of a new cache; it doubles when they are full
+_LARGE = (
+    4 * _FIRST
+)  # from which on memory is given back after `_PATIENCE` texts in a row for which `_FIRST` would do
+_PATIENCE = 4
 _FEW, _MANY = 64, 255  # sequences; the library takes 256, and more than 64 cost a little in every pass
 MOST_SESSIONS = 32  # beside which `_FEW` sequences leave enough for the branches of a tree
 MOST_BRANCHES = _FEW - MOST_SESSIONS
@@ -30,35 +34,21 @@ Read = Callable[[Sequence[int], bool], LlamaScores]
 """``read(ids, scored)`` appends tokens to a text; returns the scores of the last one, or of all of them."""
 
 
-class Branches:
-    """The sequences of one text: ``home`` sees all of it, each of ``leaves`` the beginning up to a position.
-
-    ``cells`` counts what the text occupies, from above. A pass is ``pending`` until it is kept or undone; its
-    leaves are given to other texts only if these lack them, and ``lost`` then says that its cells are gone.
-    ``length`` falls behind the session's own text where a call was interrupted.
-    """
-
-    def __init__(self, home: int, length: int = 0) -> None:
-        self.home, self.length, self.cells = home, length, length
-        self.leaves: dict[int, int] = {}
-        self.pending = self.lost = False
-
-
 class Cache:
     """Cells for the texts of all sessions. Not safe for threads: the target and its sessions share a lock."""
 
     def __init__(self, weights: Weights, settings: Settings) -> None:
         self._weights, self._settings = weights, settings
-        self.ordered = settings.exact and not weights.is_recurrent
-        self._context = Context(weights, settings, _FIRST, _FEW)
-        self._free = list(range(_FEW))
+        self.ordered = settings.ordered
+        self._context = Context(weights, settings, _FIRST, self._sequences(1))
+        self._free = list(range(self._context.trash))
         self._texts: list[Branches] = []
         self._trash = 0  # cells that only keep the order of the others
         self._has_holes = False
         self._lent: list[ref[LlamaScores]] = []
+        self._most = self._spared = 0  # cells needed since the cache was empty, and texts that needed few
         self.passes = 0  # so far
-        self._reader: Context | None = None
-        self._converts = settings.exact and not weights.is_recurrent and not weights.window
+        self._reader = Reader(weights, settings)
 
     def open(self) -> Branches:
         """Begin an empty text."""
@@ -66,13 +56,19 @@ class Cache:
             raise CapabilityError(
                 f"llama.cpp writes at most {_MOST_TEXTS} texts at once: give a smaller batch_size"
             )
-        if len(self._texts) >= MOST_SESSIONS and self._context.trash < _MANY:
-            self._rebuild(self._context.cells, _MANY)
+        if self._context.trash < (wanted := self._sequences(len(self._texts) + 1)):
+            self._rebuild(self._context.cells, wanted)
         if not self._free and not self._take_back_leaves(1):
             self.start_over()
         text = Branches(self._free.pop(0))
         self._texts.append(text)
         return text
+
+    def _sequences(self, texts: int) -> int:
+        """How many sequences so many texts are given. In recurrent models each takes the memory of a state."""
+        if self._weights.is_recurrent:
+            return min(_MANY, 1 << (texts - 1).bit_length())
+        return _FEW if texts <= MOST_SESSIONS else _MANY
 
     def close(self, text: Branches) -> None:
         """Free the cells of a text."""
@@ -82,15 +78,31 @@ class Cache:
         if not self._texts:
             self._context.clear()
             self._trash, self._has_holes = 0, False
+            self._spared = self._spared if self._most <= _FIRST else -1
+            self._most = 0
         else:
             self._has_holes = True
             for sequence in (text.home, *text.leaves):
                 self._context.remove(sequence)
         self._free += [text.home, *text.leaves]
+        self.spare()
+
+    def spare(self) -> None:
+        """Count a text that needs little or nothing of this cache; shrink it after several in a row."""
+        self._spared += not self._texts
+        if self._spared >= _PATIENCE and not self._texts and self._context.cells >= _LARGE:
+            self._own_scores()
+            before, self._context = (
+                self._context,
+                Context(self._weights, self._settings, _FIRST, self._context.trash),
+            )
+            before.close()
+            self._reader = Reader(self._weights, self._settings)
 
     def make_room(self, tokens: int) -> None:
         """Let a pass over so many tokens fit, behind what is there, with the cells of each text in order."""
         need = sum(text.cells for text in self._texts) + tokens
+        self._most = max(self._most, need)
         if need > self._context.cells:
             self._rebuild(max(2 * self._context.cells, need))
         elif need + self._trash > self._context.cells or (self._has_holes and self.ordered):
@@ -164,11 +176,16 @@ class Cache:
         """Give a function that reads so many tokens in parts; left by an exception, the text is as before."""
         before = text.length
         self.make_room(tokens)
-        elsewhere = self._elsewhere(text, tokens)
+        self._own_scores()
+        elsewhere = self._reader.begin(self._context, text.home, before, tokens)
         try:
             if elsewhere is not None:
                 yield partial(self._read, elsewhere, Branches(0, before))
-                self._bring(text, elsewhere, before + tokens)
+                state = self._reader.end(before + tokens)
+                if before:
+                    self.cut(text, 0)
+                self._context.restore(text.home, state)
+                text.length = text.cells = before + tokens
             else:
                 yield partial(self._read, self._context, text)
         except BaseException:
@@ -177,42 +194,6 @@ class Cache:
         finally:
             if elsewhere is not None:
                 elsewhere.clear()  # nothing of a text stays behind
-
-    def _elsewhere(self, text: Branches, tokens: int) -> Context | None:
-        """Return a context that reads long texts faster, with the text so far; None where that is not worth it."""
-        if not self._converts or tokens < reader.WORTH:
-            return None
-        need = text.length + tokens
-        if self._reader is None or self._reader.cells < need:
-            self._own_scores()
-            self._reader = Context(self._weights, self._settings, need, 1, keys=F16)
-            self._converts = self._is_convertible(self._reader)
-            if not self._converts:
-                self._reader = None
-                return None
-        if text.length:
-            state = self._context.state(text.home)
-            if not reader.convert_keys(state, text.length, self._weights.layers, back=True):
-                return None
-            self._reader.restore(0, state)
-        return self._reader
-
-    def _is_convertible(self, empty: Context) -> bool:
-        """Try with one token whether the cache is laid out as `reader` knows it: some models keep no values."""
-        empty.run([Row(0, 0, (0,))], _ALL[:1])
-        found = reader.convert_keys(empty.state(0), 1, self._weights.layers, back=False)
-        empty.clear()
-        return found
-
-    def _bring(self, text: Branches, elsewhere: Context, length: int) -> None:
-        """Take over a text that was read elsewhere."""
-        state = elsewhere.state(0)
-        if not reader.convert_keys(state, length, self._weights.layers, back=False):
-            raise DraftwoodError("llama.cpp's cache is not laid out as expected: load the model with exact=False")
-        if text.length:
-            self.cut(text, 0)
-        self._context.restore(text.home, state)
-        text.length = text.cells = length
 
     def _read(self, context: Context, text: Branches, ids: Sequence[int], scored: bool) -> LlamaScores:
         rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
@@ -246,13 +227,20 @@ class Cache:
                 scores.keep()
         self._lent = []
 
+    def lose_passes(self) -> None:
+        """Give up all passes that were not kept yet: where texts with states share one, the library moves them."""
+        for text in self._texts:
+            if text.pending:
+                text.lost, text.pending = True, False
+
     def settle(self, sequence: int, first: int, *, occupied: bool) -> None:
         """Take a sequence off the positions from ``first`` on.
 
         With ``occupied`` their cells are not freed, since others of the same pass that stay lie behind them. Where
-        a model has a window that does not help, for there the library frees what no token sees any more.
+        a model has a window that does not help, for there the library frees what no token sees any more; nor where
+        layers keep a state, which cannot be given to another sequence in part.
         """
-        if occupied and self._weights.window:
+        if occupied and (self._weights.window or self._weights.is_recurrent):
             self._has_holes = True
         elif occupied:
             self._context.copy(sequence, self._context.trash, first)
@@ -265,7 +253,7 @@ class Cache:
         text.cells, text.pending, text.lost = text.length, False, False
 
     def _shorten(self, text: Branches, length: int) -> None:
-        """Take all sequences of a text off the positions from a length on, or off all where it `lacks` some."""
+        """Take all sequences of a text off the positions from a length on, or off all where that cannot be."""
         length = min(text.length, length)
         if self._weights.is_recurrent or self.lacks(text, length):
             length = 0
@@ -287,8 +275,18 @@ class Cache:
         self._trash += cells
 
     def fork(self, text: Branches) -> Branches:
-        """Return another text that begins with the same cells."""
+        """Return another text that begins with the same cells; empty where its session must read it again."""
         twin = self.open()
+        if self._weights.is_recurrent:
+            self._fork_state(text, twin)
+            return twin
         self._context.copy(text.home, twin.home, 0, text.length)
         twin.length = twin.cells = text.length
         return twin
+
+    def _fork_state(self, text: Branches, twin: Branches) -> None:
+        """Copy a text by its state: in this library sequences that share one spoil it for each other."""
+        self.make_room(text.length)
+        if text.length and not (text.pending or text.lost):
+            self._context.restore(twin.home, self._context.state(text.home))
+            twin.length = twin.cells = text.length

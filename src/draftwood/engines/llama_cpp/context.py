@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
-from draftwood.engines.llama_cpp.library import BF16, F16, Batch, last_error, library
+from draftwood.engines.llama_cpp.library import BF16, CACHE_TYPES, F16, Batch, last_error, library
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import DraftwoodError, ModelError
 from draftwood.models.busy import is_crowded
@@ -28,16 +28,37 @@ _FULL = 1  # what llama_decode returns where no cell is free
 
 @dataclass(frozen=True)
 class Settings:
-    """How passes are computed.
+    """How passes are computed; without more than threads, as llama.cpp does it by itself.
 
-    ``exact``: rows of a wide pass are, bit by bit, those of passes over one token, on weights for which the
-    library's products do not depend on the number of rows. At one row and 512 cells flash attention splits keys
-    among threads, unless keys and values differ in type: so keys are kept in bfloat16. And a text's cells must
-    lie in the order of its positions.
+    ``keys`` and ``values`` are the element types of the cache. ``ordered``: a text's cells lie in the order of its
+    positions, without which the sums over them round differently. ``rollback``: how many tokens of the last pass,
+    but not all of it, can be taken back where layers keep a state; many models cannot, whatever is asked.
     """
 
     threads: int
-    exact: bool = True
+    keys: int = F16
+    values: int = F16
+    flash_attention: bool = True
+    ordered: bool = False
+    rollback: int = 0
+
+    @property
+    def named(self) -> str:
+        """What a user has chosen, as part of a name; empty for the two usual ways."""
+        if self.flash_attention and (self.keys, self.values) in ((F16, F16), (BF16, F16)):
+            return ""
+        names = {number: name for name, number in CACHE_TYPES.items()}
+        attention = "" if self.flash_attention else " without flash attention"
+        return f" {names[self.keys]}/{names[self.values]}{attention}"
+
+
+def exact_settings(threads: int) -> Settings:
+    """Return settings under which rows of a wide pass are, bit by bit, those of passes over one token.
+
+    It takes weights for which the library's products do not depend on the number of rows, too. At one row and 512
+    cells flash attention splits keys among threads, unless keys and values differ in type.
+    """
+    return Settings(threads, keys=BF16, ordered=True)
 
 
 def threads_here(asked: int | None) -> int:
@@ -68,9 +89,7 @@ class Context:
     """``cells`` places for tokens. Sequences are numbered from 0 to ``sequences``, the last one, ``trash``,
     holds what must stay occupied though no text contains it any more."""
 
-    def __init__(
-        self, weights: Weights, settings: Settings, cells: int, sequences: int, *, keys: int | None = None
-    ) -> None:
+    def __init__(self, weights: Weights, settings: Settings, cells: int, sequences: int) -> None:
         cells = max(cells, PASS)  # else the library would shorten its passes
         self._library, self.trash = library(), sequences
         self.weights = weights  # which must live as long
@@ -79,14 +98,15 @@ class Context:
         params.n_ctx, params.n_seq_max, params.kv_unified = cells, sequences + 1, True
         params.n_batch = params.n_ubatch = PASS
         params.n_threads = params.n_threads_batch = settings.threads
-        params.flash_attn, params.type_v = 1, F16
-        params.type_k = keys or (BF16 if settings.exact else F16)
+        params.n_rs_seq = settings.rollback
+        params.flash_attn = int(settings.flash_attention)
+        params.type_k, params.type_v = settings.keys, settings.values
         last_error(clear=True)
         pointer = self._library.llama_init_from_model(weights.pointer, params)
         if not pointer:
             raise ModelError(
                 f"llama.cpp cannot make a cache of {cells} tokens ({last_error() or 'no reason given'}): "
-                "write shorter texts"
+                "write shorter texts, or leave its types to the engine"
             )
         self._pointer = pointer
         # With the weights, so that these are freed after it whatever the garbage collector does first.
@@ -147,6 +167,10 @@ class Context:
     def copy(self, source: int, to: int, first: int, end: int = -1) -> None:
         """Let sequence ``to`` see what ``source`` sees from position ``first`` on; nothing is moved."""
         self._library.llama_memory_seq_cp(self._memory, source, to, first, end)
+
+    def cut(self, sequence: int, first: int) -> bool:
+        """Take a sequence off the cells from position ``first`` on; False, with nothing changed, if it cannot."""
+        return bool(self._library.llama_memory_seq_rm(self._memory, sequence, first, -1))
 
     def remove(self, sequence: int, first: int = -1, end: int = -1) -> None:
         """Take a sequence off the cells from position ``first`` on; cells without a sequence are free."""

@@ -18,7 +18,11 @@ from draftwood.errors import CapabilityError
 _U, _I, _P, _F, _Z, _B = c.c_uint32, c.c_int32, c.c_void_p, c.c_float, c.c_size_t, c.c_bool
 _SLACK = 256  # bytes behind each struct: a longer one, returned by value, would overrun our memory
 
-F32, F16, BF16 = 0, 1, 30  # element types of a cache
+F16, BF16 = 1, 30
+CACHE_TYPES = {
+    "f32": 0, "f16": F16, "bf16": BF16, "q8_0": 8, "q5_0": 6, "q5_1": 7, "q4_0": 2, "q4_1": 3, "iq4_nl": 20,
+}  # fmt: skip
+"""Element types of a cache."""
 
 
 def _struct(name: str, *groups: tuple[Any, str]) -> type[c.Structure]:
@@ -73,7 +77,7 @@ _FUNCTIONS: tuple[tuple[Any, ...], ...] = (  # name, result, arguments
     ("log_set", None, _P, _P), ("supports_gpu_offload", _B),
     ("model_load_from_file", _P, c.c_char_p, ModelParams), ("model_free", None, _P),
     ("init_from_model", _P, _P, ContextParams), ("free", None, _P), ("get_memory", _P, _P),
-    *((name, _U, _P) for name in ("n_ctx", "n_ctx_seq", "n_seq_max", "n_batch")),
+    *((name, _U, _P) for name in ("n_ctx", "n_ctx_seq", "n_seq_max", "n_batch", "n_rs_seq")),
     *((f"model_{name}", _I, _P) for name in ("n_ctx_train", "n_embd", "n_layer", "n_swa")),
     *((f"model_{name}", _B, _P) for name in ("has_encoder", "has_decoder", "is_recurrent", "is_hybrid",
                                               "is_diffusion")),

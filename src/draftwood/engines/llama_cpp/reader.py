@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.library import BF16, F16
+from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.errors import DraftwoodError
 
 WORTH = 128  # tokens from which on reading elsewhere is worth the copies
 
@@ -22,6 +26,51 @@ _LAYER = struct.Struct("<iQ")  # type, bytes per token
 _SIZE = 2  # of a number of either type
 
 Bits = NDArray[np.uint16]
+
+
+class Reader:
+    """Reads long texts for a cache of these settings, if it gains by that, in a context of its own."""
+
+    def __init__(self, weights: Weights, settings: Settings) -> None:
+        self._weights, self._settings = weights, replace(settings, keys=F16)
+        self._context: Context | None = None
+        gains = settings.flash_attention and (settings.keys, settings.values) == (BF16, F16)
+        self._works = gains and not weights.is_recurrent and not weights.window
+
+    def begin(self, cache: Context, sequence: int, length: int, tokens: int) -> Context | None:
+        """Return a context whose sequence 0 holds a text of the cache so far, to read so many tokens behind it.
+
+        None where that is not worth it, or cannot be. Whoever has read clears it.
+        """
+        if not self._works or tokens < WORTH:
+            return None
+        if self._context is None or self._context.cells < length + tokens:
+            self._context = Context(self._weights, self._settings, length + tokens, 1)
+            self._works = self._is_convertible(self._context)
+            if not self._works:
+                self._context = None
+                return None
+        if length:
+            state = cache.state(sequence)
+            if not convert_keys(state, length, self._weights.layers, back=True):
+                return None
+            self._context.restore(0, state)
+        return self._context
+
+    def _is_convertible(self, empty: Context) -> bool:
+        """Try with one token whether the cache is laid out as known here: some models keep no values."""
+        empty.run([Row(0, 0, (0,))], np.ones(1, dtype=np.int8))
+        found = convert_keys(empty.state(0), 1, self._weights.layers, back=False)
+        empty.clear()
+        return found
+
+    def end(self, length: int) -> bytearray:
+        """Return the state of the text that was read, for the cache."""
+        assert self._context is not None, "end() follows begin()"
+        state = self._context.state(0)
+        if not convert_keys(state, length, self._weights.layers, back=False):
+            raise DraftwoodError("llama.cpp's cache is not laid out as expected: load the model with exact=False")
+        return state
 
 
 def to_bfloat16(halves: Bits) -> Bits:

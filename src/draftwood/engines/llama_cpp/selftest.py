@@ -10,39 +10,47 @@ import hashlib
 
 import numpy as np
 
+from draftwood.contracts import Floats
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
+from draftwood.engines.llama_cpp.filling import READ, filled, token_at
 from draftwood.engines.llama_cpp.library import library
 from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.errors import DraftwoodError
 from draftwood.models import trials
 from draftwood.models.machine import machine
 
 _WIDTHS = (2, 3, 4, 6, 8, 12, 16, 24)
-_PROMPT = 16  # tokens before the pass
 
 
-def exact_width(weights: Weights, settings: Settings) -> int:
-    """Return the most tokens of an exact pass, 1 if there is none; remembered from one start to the next."""
-    key = _key(weights, settings)
+def exact_width(weights: Weights, settings: Settings, behind: int = 0) -> int:
+    """Return the most tokens of an exact pass, 1 if there is none; remembered from one start to the next.
+
+    What is remembered is not tried again: it is named after all that it depends on (`trial_key`). ``behind``: it
+    is tried behind a text of so many tokens too, a multiple of `BLOCK`.
+    """
+    key = trial_key("width", weights, settings, _WIDTHS, behind)
     known = trials.remembered(key)
     if known is None:
         known = tried_width(weights, settings)
+        if behind and known > 1:
+            known = min(known, tried_width(weights, settings, behind))
         trials.remember(key, known)
     return known
 
 
-def tried_width(weights: Weights, settings: Settings) -> int:
-    """Compare passes of growing width with passes over one token; 1 where these cannot be undone."""
-    if weights.is_recurrent:
-        return 1
-    context = Context(weights, settings, _PROMPT + _WIDTHS[-1], 2)
-    ids = [(7 + 13 * i) % weights.vocab_size for i in range(_PROMPT + _WIDTHS[-1])]
-    rows = [Row(token, i, (0,)) for i, token in enumerate(ids)]
-    context.run(rows[:_PROMPT], np.eye(1, _PROMPT, _PROMPT - 1, dtype=np.int8)[0])
-    one, found = np.ones(1, dtype=np.int8), 1
-    alone = [context.run([row], one)[0].copy() for row in rows[_PROMPT:]]
+def tried_width(weights: Weights, settings: Settings, behind: int = 0) -> int:
+    """Compare passes of growing width with passes over one token."""
+    most = _WIDTHS[-1]
+    context = filled(weights, settings, behind, READ + most)
+    rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ + most)]
+    if not behind:
+        context.run(rows[:READ], np.eye(1, READ, READ - 1, dtype=np.int8)[0])
+    before, one, found = context.state(0), np.ones(1, dtype=np.int8), 1
+    alone = [context.run([row], one)[0].copy() for row in rows[READ:]]
     for width in _WIDTHS:
-        context.remove(0, _PROMPT)
-        together = context.run(rows[_PROMPT : _PROMPT + width], np.ones(width, dtype=np.int8))
+        context.remove(0)
+        context.restore(0, before)
+        together = context.run(rows[READ : READ + width], np.ones(width, dtype=np.int8))
         if not np.array_equal(together, alone[:width]):
             break
         found = width
@@ -50,17 +58,61 @@ def tried_width(weights: Weights, settings: Settings) -> int:
     return found
 
 
-def _key(weights: Weights, settings: Settings) -> str:
-    """Name all that the result depends on; the file by its size and time of change."""
-    stat = weights.path.stat()
+def refuse_unusable(weights: Weights, settings: Settings) -> None:
+    """Raise `ModelError` where the library makes no cache of these settings."""
+    Context(weights, settings, 1, 1).close()
+
+
+def rolls_back(weights: Weights, settings: Settings) -> bool:
+    """Whether tokens of a pass can be taken back though layers keep a state; remembered between starts."""
+    key = trial_key("rollback", weights, settings)
+    known = trials.remembered(key)
+    if known is None:
+        try:
+            known = int(_tried_rollback(weights, settings))
+        except DraftwoodError:  # the library refused what follows a cut
+            known = 0
+        trials.remember(key, known)
+    return bool(known)
+
+
+def _tried_rollback(weights: Weights, settings: Settings) -> bool:
+    """Cut a pass to each length: what follows must be nearest to what follows plain text of that length."""
+    context = Context(weights, settings, 2 * READ, 2)
+    one, width = np.ones(1, dtype=np.int8), 1 + settings.rollback
+    rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ + width)]
+    context.run(rows[:READ], np.eye(1, READ, READ - 1, dtype=np.int8)[0])
+    before = context.state(0)
+
+    def after(tokens: int, together: int) -> Floats:
+        """Score some token behind so many; with ``together``, by a pass over so many that is cut."""
+        context.remove(0)
+        context.restore(0, before)
+        end = READ + tokens
+        if together:
+            context.run(rows[READ : READ + together], np.ones(together, dtype=np.int8))
+            if not context.cut(0, end):
+                return np.full((1, weights.vocab_size), np.inf, dtype=np.float32)
+        for row in rows[READ:end] if not together else ():
+            context.run([row], one)
+        return context.run([Row(0, end, (0,))], one).copy()
+
+    lengths = range(1, width)
+    plain = np.concatenate([after(length, 0) for length in lengths])
+    gaps = [np.abs(plain - after(length, width)).max(axis=1) for length in lengths]
+    context.close()
+    return all(np.isfinite(gap[i]) and gap.argmin() == i for i, gap in enumerate(gaps))
+
+
+def trial_key(kind: str, weights: Weights, *settings: object) -> str:
+    """Name all that the result of a trial depends on; the file by its size and time of change."""
     facts = (
-        stat.st_size,
-        stat.st_mtime_ns,
+        kind,
+        weights.stamp,
         str(weights.path.resolve()),
         library().release,
-        settings.threads,
         weights.gpu_layers,
-        _WIDTHS,
+        settings,
         machine(),
     )
     return "llama.cpp " + hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

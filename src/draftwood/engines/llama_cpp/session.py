@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from draftwood.contracts import Capabilities
 from draftwood.engines.committed import CommittedText, locked
-from draftwood.engines.llama_cpp.cache import Branches, Cache
+from draftwood.engines.llama_cpp.branches import Branches
 from draftwood.engines.llama_cpp.context import PASS, Row
+from draftwood.engines.llama_cpp.mode import Mode
 from draftwood.tree import TokenTree
 
 
@@ -19,14 +21,20 @@ class LlamaSession(CommittedText):
 
     replay = 0
 
-    def __init__(self, cache: Cache, lock: Any, text: Branches | None = None) -> None:
+    def __init__(self, mode: Mode, lock: Any, text: Branches | None = None) -> None:
         super().__init__(lock)
-        self._cache = cache
-        self.text = cache.open() if text is None else text
+        self.mode = mode
+        self._cache = mode.cache
+        self.text = self._cache.open() if text is None else text
         self._closed = False
         # Of the last pass: each sequence, and its nodes from the root.
         self._ways: list[tuple[int, list[int]]] = []
         self._last_in = 0  # the number of that pass, if this text's rows were its last ones
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What passes over this text can do, which may be less than what the target can."""
+        return self.mode.capabilities
 
     def commit(self, ids: Sequence[int]) -> None:
         """Take in text that the cache has read."""
@@ -124,7 +132,7 @@ class LlamaSession(CommittedText):
 
     @locked
     def fork(self) -> LlamaSession:
-        twin = type(self)(self._cache, self.lock, self._cache.fork(self.text))
+        twin = type(self)(self.mode, self.lock, self._cache.fork(self.text))
         twin._ids = list(self._ids)
         return twin
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from threading import RLock
@@ -12,16 +14,19 @@ from types import SimpleNamespace
 
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
-from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, Cache
-from draftwood.engines.llama_cpp.context import PASS, Row, Settings, threads_here
+from draftwood.engines.llama_cpp.context import PASS, Row, threads_here
 from draftwood.engines.llama_cpp.library import takes_layers
+from draftwood.engines.llama_cpp.mode import Mode, chosen_settings, modes
+from draftwood.engines.llama_cpp.price import FREE, MOST, cheap_length
 from draftwood.engines.llama_cpp.scores import LlamaScores
-from draftwood.engines.llama_cpp.selftest import exact_width
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError
 from draftwood.models.profile_place import Setting
 from draftwood.tree import TokenTree
+
+_LOG = logging.getLogger("draftwood")
+_EXPECTED = 0.75  # of the length that is announced: answers end before it more often than not, and begin short
 
 
 class LlamaTarget:
@@ -37,9 +42,14 @@ class LlamaTarget:
         True: settings under which each row of scores is, bit by bit, that of a pass over one token (see
         `Settings`), so that a text with drafts is the text without. False: llama.cpp's own settings; with
         quantised weights a draft may then change a token where two were almost equally likely, and drafts are
-        chains. None: exact where these weights can be, as `exact_width` tries once.
+        chains. None: exact where these weights can be, as `exact_width` tries once, but for texts so long that
+        exactness would cost 5 % of the time and more, as `cheap_length` tries when the first long one comes.
     gpu_layers
         Layers on a graphics card, -1: as many as fit. Builds without one ignore it.
+    keys, values, flash_attention
+        Element types of the cache, as llama.cpp names them (``q8_0``; see `CACHE_TYPES`), and how attention is
+        computed. None: ``f16``, and with flash attention. If one is given, passes are exact where a trial under
+        these settings says so, at every length; without flash attention never.
 
     Raises
     ------
@@ -57,39 +67,37 @@ class LlamaTarget:
         threads: int | None = None,
         exact: bool | None = None,
         gpu_layers: int = -1,
+        keys: str | None = None,
+        values: str | None = None,
+        flash_attention: bool | None = None,
     ) -> None:
         self.weights = Weights(Path(path), gpu_layers=gpu_layers)
         threads = threads_here(threads)
-        width = 1 if exact is False else exact_width(self.weights, Settings(threads))
-        if exact and width == 1:
-            raise CapabilityError(
-                f"passes over {path} cannot be exact: leave exact out, or take Q4_0 or Q8_0 weights"
-            )
-        self.exact = width > 1
-        self.settings = Settings(threads, self.exact)
+        chosen = chosen_settings(threads, keys, values, flash_attention)
+        # The second one, where exactness is left open, is for texts whose length would make it dear.
+        self._mode, self._long = modes(self.weights, threads, exact, chosen)
+        self._cheap: int | None = None  # how long a text may be for exactness to cost next to nothing
         self.lock = RLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
-        self._cache = Cache(self.weights, self.settings)
-        self._widest = width if self.exact else PASS  # tokens of a pass, of all texts together
-        recurrent = self.weights.is_recurrent
-        self.capabilities = Capabilities(
-            vocab_size=self.weights.vocab_size,
-            max_positions=self.weights.max_positions,
-            trees=(self.exact or self.weights.is_float) and not recurrent,
-            rollback="none" if recurrent else "truncate",
-            batch=True,
-            max_pass=1 if recurrent else min(width, MOST_BRANCHES) if self.exact else MOST_BRANCHES,
-        )
-        # What the api takes from a model of transformers under the same name.
-        self.generation_config = SimpleNamespace(eos_token_id=sorted(self.weights.end_ids))
+        self.capabilities = self._mode.capabilities
+
+    @cached_property
+    def generation_config(self) -> SimpleNamespace:
+        """What the api takes from a model of transformers under the same name."""
+        return SimpleNamespace(eos_token_id=sorted(self.weights.end_ids))
+
+    @property
+    def exact(self) -> bool:
+        """Whether drafts change no bit; of long texts see `LlamaSession.mode`."""
+        return self._mode.exact
 
     @property
     def setting(self) -> Setting:
         """What the cost of its passes depends on."""
-        formats = self.weights.number_format + ("" if self.settings.exact else " fast")
+        formats = self.weights.number_format + ("" if self.exact else " fast") + self._mode.settings.named
         layers = self.weights.gpu_layers if takes_layers() else 0
         device = {0: "cpu", -1: "gpu"}.get(layers, f"gpu:{layers}")
-        return Setting(str(self.weights.path), formats, self.settings.threads, device)
+        return Setting(str(self.weights.path), formats, self._mode.settings.threads, device)
 
     @property
     def weight_bytes(self) -> int:
@@ -100,15 +108,40 @@ class LlamaTarget:
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[tuple[LlamaSession, LlamaScores]]:
-        del reserve  # the cache grows
+        self.weights.check_unchanged()
         sessions: list[LlamaSession] = []
         try:
-            sessions.extend(LlamaSession(self._cache, self.lock) for _ in prompts)
+            sessions.extend(LlamaSession(self._mode_for(len(prompt) + reserve), self.lock) for prompt in prompts)
             return list(zip(sessions, self.extend(list(zip(sessions, prompts, strict=True)), watch), strict=True))
         except BaseException:
             for session in sessions:
                 session.close()
             raise
+
+    def _mode_for(self, length: int) -> Mode:
+        """Choose how to decode a text of at most this length: once, so that it does not change amid the text."""
+        if self._long is None:
+            return self._mode
+        if self._is_long(int(length * _EXPECTED)):
+            return self._long
+        if self._long.is_used:
+            self._long.cache.spare()
+        return self._mode
+
+    def _is_long(self, length: int) -> bool:
+        if self._long is None or length <= FREE:
+            return False
+        if self._cheap is None:
+            self._cheap = cheap_length(self.weights, self._mode.settings, self._long.settings)
+        if length <= self._cheap:
+            return False
+        if not self._long.is_used:
+            _LOG.warning(
+                "texts of about %d tokens and more are decoded in llama.cpp's own settings: exact ones would make "
+                "them over %.0f %% slower here, and drafts may now change near-ties (--exact, --fast choose)",
+                self._cheap, 100 * MOST,
+            )  # fmt: skip
+        return True
 
     @locked
     def extend(
@@ -122,7 +155,7 @@ class LlamaTarget:
     def _read(self, session: LlamaSession, ids: Sequence[int], watch: Watch | None) -> LlamaScores:
         session.undo()
         first = session.length
-        with self._cache.reading(session.text, len(ids)) as read:
+        with session.mode.cache.reading(session.text, len(ids)) as read:
             for start in range(0, len(ids), PASS):  # in the same parts whether watched or not: parts round
                 scores = read(ids[start : start + PASS], watch is not None)
                 if watch is not None:
@@ -135,36 +168,46 @@ class LlamaTarget:
     def score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
         """One pass over the roots and trees of all requests; several where they need more than fits one."""
         for session, _, tree in requests:
-            self._refuse(tree)
+            _refuse(session.capabilities, tree)
             session.undo()
-        found: list[LlamaScores] = []
-        while len(found) < len(requests):
-            found += self._score(requests[len(found) :])
-        return found
+        found: dict[int, LlamaScores] = {}
+        for mode in {id(session.mode): session.mode for session, _, _ in requests}.values():
+            left = [i for i, (session, _, _) in enumerate(requests) if session.mode is mode]
+            if mode.keeps_states:
+                left.sort(key=lambda i: len(requests[i][2]))  # texts without a draft share the first pass
+            while left:
+                scores = _one_pass(mode, [requests[i] for i in left])
+                found |= zip(left, scores, strict=False)
+                del left[: len(scores)]
+        return [found[i] for i in range(len(requests))]
 
-    def _refuse(self, tree: TokenTree) -> None:
-        can = self.capabilities
-        if 1 + len(tree) > can.max_pass or not (can.trees or tree.is_chain):
-            shape = "trees" if can.trees else "chains"
-            raise CapabilityError(
-                f"this target scores {shape} of at most {can.max_pass - 1} tokens: cut the draft"
-            )
 
-    def _score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
-        """Score the first of these requests, as many as one pass takes."""
-        tokens = list(accumulate(1 + len(tree) for _, _, tree in requests))
-        requests = requests[: max(1, bisect_right(tokens, self._widest))]
-        self._cache.make_room(tokens[len(requests) - 1])
-        rows: list[Row] = []
-        ends: list[int] = []
-        for i, (session, root, tree) in enumerate(requests):
-            added = session.rows(root, tree, is_last=i == len(requests) - 1)
-            if added is None and rows:
-                break
-            if added is None:
-                self._cache.start_over()
-                added = session.rows(root, tree, is_last=len(requests) == 1)
-            assert added is not None, "trees have no more leaves than a cache has sequences for"
-            rows += added
-            ends.append(len(rows))
-        return self._cache.score(rows, ends)
+def _refuse(can: Capabilities, tree: TokenTree) -> None:
+    if 1 + len(tree) > can.max_pass or not (can.trees or tree.is_chain):
+        shape = "trees" if can.trees else "chains"
+        raise CapabilityError(f"this target scores {shape} of at most {can.max_pass - 1} tokens: cut the draft")
+
+
+def _one_pass(mode: Mode, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
+    """Score the first of these requests, as many as one pass takes."""
+    tokens = list(accumulate(1 + len(tree) for _, _, tree in requests))
+    fits = bisect_right(tokens, mode.widest)
+    if mode.keeps_states:  # they go back wrongly by tokens of a pass that other texts share
+        fits = min(fits, next((i for i, (_, _, tree) in enumerate(requests) if len(tree)), fits))
+    requests = requests[: max(1, fits)]
+    if mode.keeps_states and len(requests) > 1:
+        mode.cache.lose_passes()
+    mode.cache.make_room(tokens[len(requests) - 1])
+    rows: list[Row] = []
+    ends: list[int] = []
+    for i, (session, root, tree) in enumerate(requests):
+        added = session.rows(root, tree, is_last=i == len(requests) - 1)
+        if added is None and rows:
+            break
+        if added is None:
+            mode.cache.start_over()
+            added = session.rows(root, tree, is_last=len(requests) == 1)
+        assert added is not None, "trees have no more leaves than a cache has sequences for"
+        rows += added
+        ends.append(len(rows))
+    return mode.cache.score(rows, ends)

@@ -1,0 +1,89 @@
+"""Ways of decoding texts: their settings, what targets can do in them, and the caches of their texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from draftwood.contracts import Capabilities
+from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, Cache
+from draftwood.engines.llama_cpp.context import PASS, Settings, exact_settings
+from draftwood.engines.llama_cpp.library import CACHE_TYPES
+from draftwood.engines.llama_cpp.selftest import exact_width, refuse_unusable, rolls_back
+from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.errors import CapabilityError, UnknownNameError
+
+_ROLLBACK = 7  # tokens of a pass that can be taken back where layers keep a state: each takes a state's memory
+_SPLIT = 512  # tokens of a text that flash attention splits among threads, for some types
+
+
+class Mode:
+    """``width`` is how many tokens of a pass are, bit by bit, passes over one token; 1: not known of any.
+
+    Where layers keep a state, `Settings.rollback` tokens of a pass can be taken back.
+    """
+
+    def __init__(self, weights: Weights, settings: Settings, width: int) -> None:
+        self._weights, self.settings = weights, settings
+        self.exact = width > 1
+        self.widest = width if self.exact else PASS  # tokens of a pass, of all texts together
+        self.keeps_states = weights.is_recurrent
+        most = min(self.widest, MOST_BRANCHES)
+        if self.keeps_states:
+            most = min(most, 1 + settings.rollback)
+        self.capabilities = Capabilities(
+            vocab_size=weights.vocab_size,
+            max_positions=weights.max_positions,
+            trees=(self.exact or weights.is_float) and not self.keeps_states,
+            rollback="none" if most == 1 else "truncate",
+            batch=True,
+            max_pass=most,
+        )
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a text was opened in it."""
+        return "cache" in self.__dict__
+
+    @cached_property
+    def cache(self) -> Cache:
+        return Cache(self._weights, self.settings)
+
+
+def chosen_settings(
+    threads: int, keys: str | None, values: str | None, flash_attention: bool | None
+) -> Settings | None:
+    """Return the settings that a user asks for; None where they are left to the engine."""
+    if keys is None and values is None and flash_attention is None:
+        return None
+    for name in (keys, values):
+        if name is not None and name not in CACHE_TYPES:
+            raise UnknownNameError("cache type", name, CACHE_TYPES)
+    of_keys, of_values = (CACHE_TYPES[name or "f16"] for name in (keys, values))
+    return Settings(threads, of_keys, of_values, flash_attention is not False)
+
+
+def modes(weights: Weights, threads: int, exact: bool | None, chosen: Settings | None) -> tuple[Mode, Mode | None]:
+    """Return how texts are decoded, and how long ones are if otherwise.
+
+    Raises `CapabilityError` where ``exact`` is asked for and cannot be.
+    """
+    own = chosen or Settings(threads)
+    if chosen:
+        refuse_unusable(weights, chosen)
+    ours = replace(own, ordered=True) if chosen else exact_settings(threads)
+    if weights.is_recurrent and rolls_back(weights, back := replace(own, rollback=_ROLLBACK)):
+        ours, own = replace(ours, rollback=_ROLLBACK), back
+    # Without flash attention a short trial may not show that one row and several round differently.
+    never = exact is False or not own.flash_attention or (weights.is_recurrent and not own.rollback)
+    behind = _SPLIT if chosen and not weights.is_recurrent else 0
+    width = 1 if never else exact_width(weights, ours, behind)
+    if width > 1:
+        left_open = exact is None and not chosen
+        return Mode(weights, ours, width), Mode(weights, own, 1) if left_open else None
+    if exact:
+        hint = ", or leave keys, values and flash_attention out" if chosen else ""
+        raise CapabilityError(
+            f"passes over {weights.path} cannot be exact: leave exact out, or take Q4_0 or Q8_0 weights{hint}"
+        )
+    return Mode(weights, own, 1), None
