@@ -334,6 +334,7 @@ class Diary(BaseDrafter):
 
     told: list[Any] = field(default_factory=list)
     texts: list[list[int]] = field(default_factory=list)
+    at_close: list[list[Any]] = field(default_factory=list)
     fails: bool = False
     name: ClassVar[str] = "diary"
 
@@ -356,6 +357,10 @@ class _DiarySession(TextSession):
             raise ValueError("the diary is full")
         super().learn(feedback)
 
+    def close(self):
+        self._drafter.at_close.append(list(self._drafter.told))
+        super().close()
+
 
 def test_who_is_not_asked_is_told_before_the_next_draft():
     target, diary = ToyTarget(), Diary()
@@ -373,9 +378,10 @@ def test_who_is_not_asked_is_told_before_the_next_draft():
 
 
 def test_who_is_never_asked_does_not_keep_an_endless_list():
-    target, diary = ToyTarget(), Diary()
-    write(target, [diary], limit=200, planner=FixedPlanner(0))
-    assert len(diary.told) == 192, "64 at a time"
+    diary = Diary()
+    write(ToyTarget(), [diary], limit=200, planner=FixedPlanner(0))
+    assert len(diary.told) == 199, "the rest when the session closes"
+    assert [len(told) for told in diary.at_close] == [199]
 
 
 def test_failing_while_told_ends_the_drafter_and_not_the_text():

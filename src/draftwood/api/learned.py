@@ -8,6 +8,7 @@ from weakref import ref
 
 from draftwood.api.prompts import decoder
 from draftwood.contracts import Planner
+from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import load
 
@@ -32,7 +33,10 @@ def learned(model: Any) -> Learned:
 
 
 def fresh(model: Any) -> Learned:
-    """Return what is known of a model before its first pass: the cost curve, if it was profiled here."""
+    """Return what is known of a model before its first pass: the cost curve, if it was profiled here.
+
+    Else the times of passes that the target itself has measured, where its engine does that.
+    """
     from draftwood.models.profile_place import curve_of, setting_of
 
     if not hasattr(model, "capabilities"):
@@ -41,7 +45,11 @@ def fresh(model: Any) -> Learned:
         if not packs(model):  # profiles are of packed weights
             return Learned()
     setting = setting_of(model)
-    return Learned(curve=curve_of(setting) if setting is not None else None)
+    curve = curve_of(setting) if setting is not None else None
+    if curve is None and hasattr(model, "pass_times"):
+        times: dict[int, float] = model.pass_times()
+        curve = CostCurve.of(times) if times else None
+    return Learned(curve=curve)
 
 
 def planner_of(planner: str | Planner, known: Learned, tokenizer: Any) -> Planner:

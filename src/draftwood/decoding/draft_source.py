@@ -63,7 +63,6 @@ class DraftSource:
     def open(self, ids: Sequence[int], noise: Noise | None) -> None:
         """Start (again) from the committed text."""
         self.close()
-        self._untold = []
         if self.declared is NOTHING:
             return
         started = perf_counter()
@@ -207,7 +206,8 @@ class DraftSource:
             self._guarded("truncate()", lambda: session.truncate(length))
 
     def close(self) -> None:
-        """Close the session, if there is one."""
+        """Close the session, if there is one; some keep the answer then, so it learns the rest of it."""
+        self._tell()
         session, self.session = self.session, None
         if session is not None:
             self._guarded("close()", lambda: session.close())

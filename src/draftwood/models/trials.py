@@ -1,5 +1,5 @@
-"""Remember from one start to the next which way of running a model passed the engine's trial, in one small file.
-The engine does not rely on it: it tries the remembered way again, on fewer scores.
+"""Remember from one start to the next what trials of a model found on this machine, in one small file: whole
+numbers, or lists of them. What is remembered must be harmless if it is wrong, or be tried again on fewer scores.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 from draftwood.errors import FileFormatError
 from draftwood.files.paths import whole_file
@@ -15,6 +16,9 @@ from draftwood.models.find import cache_folder
 _LOG = logging.getLogger("draftwood")
 _MOST = 256  # entries that are kept; the oldest go
 _MOST_BYTES = 1 << 16
+_MOST_NUMBERS = 32  # in a list
+
+Found = int | list[int]
 
 
 def place() -> Path:
@@ -23,17 +27,22 @@ def place() -> Path:
 
 
 def remembered(key: str) -> int | None:
-    """Return the number of the way that passed; None if it is not known, or the file is broken or missing."""
-    return _read().get(key)
+    """Return the number that a trial found; None if it is not known, or the file is broken or missing."""
+    found = _read().get(key)
+    return found if isinstance(found, int) else None
 
 
-def remember(key: str, way: int) -> None:
-    """Keep the number of the way that passed, if the file can be written; of two writers at once one loses its
-    entry.
-    """
+def remembered_list(key: str) -> list[int] | None:
+    """Return the numbers that a trial found; None as in `remembered`."""
+    found = _read().get(key)
+    return found if isinstance(found, list) else None
+
+
+def remember(key: str, found: Found) -> None:
+    """Keep what a trial found, if the file can be written; of two writers at once one loses its entry."""
     known = _read()
     known.pop(key, None)  # the newest stand last
-    known[key] = way
+    known[key] = found
     try:
         with whole_file(place()) as beside:
             beside.write_text(json.dumps(dict(list(known.items())[-_MOST:])), encoding="ascii")
@@ -41,7 +50,7 @@ def remember(key: str, way: int) -> None:
         _LOG.debug("the result of a trial is not kept: %s", error)
 
 
-def _read() -> dict[str, int]:
+def _read() -> dict[str, Found]:
     try:
         path = place()
         if path.stat().st_size > _MOST_BYTES:
@@ -51,4 +60,12 @@ def _read() -> dict[str, int]:
         return {}
     if not isinstance(found, dict):
         return {}
-    return {key: way for key, way in found.items() if type(way) is int and way >= 0}
+    return {key: value for key, value in found.items() if _is_whole(value) or _are_whole(value)}
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _are_whole(values: Any) -> bool:
+    return isinstance(values, list) and len(values) <= _MOST_NUMBERS and all(map(_is_whole, values))

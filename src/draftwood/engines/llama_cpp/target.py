@@ -17,6 +17,7 @@ from draftwood.engines.committed import check_room, locked
 from draftwood.engines.llama_cpp.context import PASS, Row, threads_here
 from draftwood.engines.llama_cpp.library import takes_layers
 from draftwood.engines.llama_cpp.mode import Mode, chosen_settings, modes
+from draftwood.engines.llama_cpp.pass_times import pass_times
 from draftwood.engines.llama_cpp.price import FREE, MOST, cheap_length
 from draftwood.engines.llama_cpp.scores import LlamaScores
 from draftwood.engines.llama_cpp.session import LlamaSession
@@ -98,6 +99,12 @@ class LlamaTarget:
         layers = self.weights.gpu_layers if takes_layers() else 0
         device = {0: "cpu", -1: "gpu"}.get(layers, f"gpu:{layers}")
         return Setting(str(self.weights.path), formats, self._mode.settings.threads, device)
+
+    @locked
+    def pass_times(self) -> dict[int, float]:
+        """Return the seconds of passes over a few tokens, by their number; measured once per file and machine."""
+        most = self.capabilities.max_pass
+        return {} if most == 1 or self.weights.is_recurrent else pass_times(self.weights, self._mode.settings, most)
 
     @property
     def weight_bytes(self) -> int:
