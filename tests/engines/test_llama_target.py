@@ -547,6 +547,7 @@ def test_an_interrupt_at_any_call_leaves_the_texts_whole(tiny_gguf, monkeypatch,
                 finished = True
             except KeyboardInterrupt:
                 pass
+        assert len(target._mode.cache._texts) <= len(sessions), "no text is held by nobody"
         assert_goes_on(target, truth, *sessions, *sessions)
         if finished:
             assert at > 1, "the call is made"
