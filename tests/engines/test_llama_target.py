@@ -505,7 +505,8 @@ def lives_of_three(target, sessions):
     """What two sessions do, so that each kind of call to the context is made; ``sessions`` gets all that live."""
     for session, _ in target.open([TEXT, TEXT[:7]]):
         sessions.append(session)
-    bushy = random_tree(np.random.default_rng(4), 12)
+    can = target.capabilities
+    bushy = random_tree(np.random.default_rng(4), min(12, can.max_pass - 1), chain=not can.trees)
     target.score([(session, 3, bushy) for session in sessions])
     sessions[0].keep(bushy.path(len(bushy) - 1))
     sessions.append(sessions[0].fork())
@@ -522,7 +523,7 @@ def lives_of_three(target, sessions):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("call", rest_is_slow(CALLS, "remove", "restore"))
-@pytest.mark.parametrize("family", rest_is_slow(["llama", "gemma3"], "llama"))
+@pytest.mark.parametrize("family", rest_is_slow(["llama", "gemma3", "lfm2"], "llama"))
 @pytest.mark.usefixtures("small_cache")
 def test_an_interrupt_at_any_call_leaves_the_texts_whole(tiny_gguf, monkeypatch, family, call, when):
     path = tiny_gguf(family, "Q8_0")
@@ -547,9 +548,12 @@ def test_an_interrupt_at_any_call_leaves_the_texts_whole(tiny_gguf, monkeypatch,
                 finished = True
             except KeyboardInterrupt:
                 pass
+        assert len(target._mode.cache._texts) <= len(sessions), "no text is held by nobody"
         assert_goes_on(target, truth, *sessions, *sessions)
         if finished:
-            assert at > 1, "the call is made"
+            assert at > 1 or (family, call) == ("lfm2", "copy"), (
+                "the call is made, where a state does not forbid it"
+            )
             break
 
 

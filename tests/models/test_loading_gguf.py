@@ -61,13 +61,15 @@ def test_the_setting_is_that_of_the_file(loaded, path):
 def test_a_profile_of_the_file_is_what_the_planner_starts_from(loaded, tmp_path, monkeypatch):
     monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
     setting = setting_of(loaded[0])
-    assert fresh(loaded[0]).curve is None
+    measured = fresh(loaded[0]).curve
+    assert [n for _, n, _ in measured.points()] == [1, 2, 3, 4, 5, 6, 8, 12, 16], "by the engine, without a profile"
+    assert fresh(loaded[0]).curve == measured, "remembered"
     place = profile_path(*setting)
-    place.parent.mkdir()
+    place.parent.mkdir(exist_ok=True)
     header = {"row": "header", "verb": "profile", "format": 1, "settings": setting._asdict()}
     rows = [header, {"row": "pass", "context": 128, "n": 1, "median_s": 0.02}]
     place.write_text("\n".join(map(json.dumps, rows)))
-    assert fresh(loaded[0]).curve is not None
+    assert [n for _, n, _ in fresh(loaded[0]).curve.points()] == [1]
 
 
 @pytest.mark.parametrize(

@@ -277,15 +277,19 @@ class Cache:
     def fork(self, text: Branches) -> Branches:
         """Return another text that begins with the same cells; empty where its session must read it again."""
         twin = self.open()
-        if self._weights.is_recurrent:
-            self._fork_state(text, twin)
-            return twin
-        self._context.copy(text.home, twin.home, 0, text.length)
-        twin.length = twin.cells = text.length
+        try:
+            if self._weights.is_recurrent:
+                self._copy_state(text, twin)
+            else:
+                self._context.copy(text.home, twin.home, 0, text.length)
+                twin.length = twin.cells = text.length
+        except BaseException:
+            self.close(twin)
+            raise
         return twin
 
-    def _fork_state(self, text: Branches, twin: Branches) -> None:
-        """Copy a text by its state: in this library sequences that share one spoil it for each other."""
+    def _copy_state(self, text: Branches, twin: Branches) -> None:
+        """Fork a text by what it holds: in this library sequences that share a state spoil it for each other."""
         self.make_room(text.length)
         if text.length and not (text.pending or text.lost):
             self._context.restore(twin.home, self._context.state(text.home))

@@ -112,6 +112,7 @@ class Context:
         # With the weights, so that these are freed after it whatever the garbage collector does first.
         self.close = weakref.finalize(self, _free, pointer, weights)
         self._check(sequences + 1)
+        self.rollback = int(self._library.llama_n_rs_seq(pointer))
         self._memory = self._library.llama_get_memory(pointer)
         self._width = weights.vocab_size
         self._address, self._views = 0, dict[int, Floats]()

@@ -79,6 +79,8 @@ def rolls_back(weights: Weights, settings: Settings) -> bool:
 def _tried_rollback(weights: Weights, settings: Settings) -> bool:
     """Cut a pass to each length: what follows must be nearest to what follows plain text of that length."""
     context = Context(weights, settings, 2 * READ, 2)
+    if context.rollback < settings.rollback:
+        return False
     one, width = np.ones(1, dtype=np.int8), 1 + settings.rollback
     rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ + width)]
     context.run(rows[:READ], np.eye(1, READ, READ - 1, dtype=np.int8)[0])
