@@ -50,6 +50,7 @@ class CostModel:
         self._doubted = 0.0  # logarithm of measured over expected seconds of the last pass, if it was clipped
         self._at, self._base = -1, np.empty(0)  # the table's context in units of 32 tokens, and the curve there
         self._table: Doubles | None = None
+        self._times: list[float] | None = None  # the same numbers
         self._seen = [0 if self.measured else -_STALE] * len(_SIZES)  # number of the last pass of each width
         self.passes = 0  # how many were recorded
         # How much time may be spent on passes of other widths to measure their cost, in plain passes.
@@ -69,8 +70,16 @@ class CostModel:
             self._table = None
         if self._table is None:
             table = self._base * np.exp(_hats(len(self._base) - 1) @ self._log)
-            self._table = np.minimum.accumulate(table[::-1])[::-1]
+            self._table, self._times = np.minimum.accumulate(table[::-1])[::-1], None
         return self._table[: widest + 1]
+
+    def times(self, least: int, widest: int, context: int) -> list[float]:
+        """Return the expected seconds of passes over ``least`` to ``widest`` tokens."""
+        self.table(widest, context)
+        if self._times is None:
+            assert self._table is not None
+            self._times = self._table.tolist()
+        return self._times[least : widest + 1]
 
     def learn(self, n: int, context: int, seconds: float) -> None:
         """Record the seconds of a pass over ``n`` tokens; times that no pass can take are ignored."""

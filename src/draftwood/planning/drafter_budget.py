@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from draftwood.contracts import State
-from draftwood.planning.cost_model import Doubles
 from draftwood.planning.ranking import Ranking
 
 NOTICEABLE = 0.02  # A drafter that takes less than this share of a plain pass is always asked
@@ -49,7 +48,7 @@ class DrafterBudget:
                 account.asked = 0
 
     def learn(
-        self, states: Sequence[State], rankings: Sequence[Ranking], times: Doubles, best: int,
+        self, states: Sequence[State], rankings: Sequence[Ranking], times: Sequence[float], best: int,
         apart: Container[str] = (),
     ) -> None:  # fmt: skip
         """Learn from a step what each drafter costs and saves, labels in ``apart`` left out. ``times`` (float64[n
@@ -60,7 +59,7 @@ class DrafterBudget:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
                 if drafter is not None and own.calls and (label := drafter.label) not in apart:
                     costs[label] = costs.get(label, 0.0) + own.draft_s
-        plain = float(times[0])
+        plain = times[0]
         for label, cost in costs.items():
             if label not in self._accounts and cost < NOTICEABLE * plain:
                 continue
@@ -91,7 +90,7 @@ def _settle(account: _Account, cost: float, gain: float, plain: float) -> None:
         account.waiting, account.pause = account.pause + 1, min(_LONGEST, 2 * account.pause)
 
 
-def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Doubles, best: int) -> float:
+def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Sequence[float], best: int) -> float:
     """Return how many seconds longer this step's expected tokens take without the drafter that ``mine`` marks."""
     rows = len(rankings)
     if rows == 1 and all(mine[0]):  # nobody else drafts: without it the pass would be plain
@@ -106,5 +105,5 @@ def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Do
         others.append(ranking.worth[kept[ranking.order]])
     all_worth, worth = (-np.sort(-np.concatenate(some)) for some in (every, others))
     tokens = np.cumsum(np.concatenate(((float(rows),), worth)))[: len(times)]
-    without = (times[: len(tokens)] / tokens).min()
+    without = (np.array(times[: len(tokens)]) / tokens).min()
     return float((rows + all_worth[:best].sum()) * without - times[best])

@@ -7,17 +7,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Ask, Capabilities, Feedback, Floats, State
+from draftwood.contracts import Ask, Capabilities, Feedback, State
 from draftwood.errors import UsageError
 from draftwood.planning.ab_test import ABTest
 from draftwood.planning.base import NOTHING, Policy, TreePlanner
 from draftwood.planning.cooldown import Cooldown
-from draftwood.planning.cost_model import CostModel, Doubles
+from draftwood.planning.cost_model import CostModel
 from draftwood.planning.drafter_budget import DrafterBudget
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking
@@ -29,7 +30,6 @@ _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of ot
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
-_NO_TIMES = np.empty(0)
 _WORTH = 1.01  # times the speed of plain decoding that a draft must promise to be scored
 
 
@@ -39,8 +39,8 @@ class _Choice:
 
     model: CostModel
     context: int
-    times: Doubles
-    tokens: Doubles
+    times: Sequence[float]
+    tokens: Sequence[float]
     best: int  # number of candidates with the highest rate
     count: int  # number that is scored: ``best``, or another one to measure its cost
 
@@ -100,25 +100,34 @@ class GoodputPlanner(TreePlanner):
             return [0] * rows
         base = rows + replayed + sum([r.n_lookahead for r in rankings])
         worth, owner = _pooled(rankings, self.most)
-        times = _times(model, states[0].capabilities, base, len(worth), context) + self._cooldown.overhead
-        tokens = np.empty(len(worth) + 1)
-        tokens[0] = rows
-        np.add(np.cumsum(worth, dtype=np.float64), rows, out=tokens[1:])
+        tokens = [rows + some for some in accumulate(worth, initial=0.0)]
+        times = self._times(model, states[0].capabilities, base, len(worth), context)
         if states[0].capabilities.rollback == "snapshot":
-            times = times + _replay(tokens, rows, worth, times)
-        rates = tokens / times
-        best = int(rates.argmax())
-        if rates[best] < _WORTH * rates[0]:
-            best = 0
+            times = _replayed(tokens, rows, worth, times)
+        # Lists: a pass empties the processor's caches, and each of numpy's functions is read from memory anew.
+        rates = [some / seconds for some, seconds in zip(tokens, times, strict=True)]
+        highest = max(rates)
+        best = rates.index(highest) if highest >= _WORTH * rates[0] else 0
         in_ab_test = [label for label, ab_test in self._ab_tests.items() if ab_test.on]
         self._budget.learn(states, rankings, times, best, apart=in_ab_test)
         count = self._explore(model, base, tokens, times, best)
         if self._asking:
             self._adapt(best, rankings)
-            gain = float(tokens[best] * times[0] / rows - times[best])
-            self._cooldown.learn(gain, float(times[0]), keep_on=any(r.n_lookahead for r in rankings))
+            gain = tokens[best] * times[0] / rows - times[best]
+            self._cooldown.learn(gain, times[0], keep_on=any(r.n_lookahead for r in rankings))
         self._choice = _Choice(model, context, times, tokens, best, count)
         return [count] if owner is None else np.bincount(owner[:count], minlength=rows).tolist()
+
+    def _times(
+        self, model: CostModel, capabilities: Capabilities, base: int, most: int, context: int
+    ) -> list[float]:
+        """Return the seconds of steps that score ``base`` tokens and 0 to ``most`` more."""
+        overhead = self._cooldown.overhead
+        if not capabilities.widths:
+            return [seconds + overhead for seconds in model.times(base, base + most, context)]
+        stairs = _stairs(capabilities, base + most)[base : base + most + 1]
+        table = model.times(0, stairs[-1], context)
+        return [table[width] + overhead for width in stairs]
 
     def _choose_nothing(
         self, states: Sequence[State], rankings: Sequence[Ranking], model: CostModel, base: int, context: int
@@ -126,21 +135,21 @@ class GoodputPlanner(TreePlanner):
         """Do what `choose` does where nobody proposes anything, as in most steps of a chat, without its arrays."""
         _earn(model, 1.0)
         if self._asking:
-            times = _times(model, states[0].capabilities, base, 0, context) + self._cooldown.overhead
+            times = self._times(model, states[0].capabilities, base, 0, context)
             in_ab_test = [label for label, ab_test in self._ab_tests.items() if ab_test.on]
             self._budget.learn(states, rankings, times, 0, apart=in_ab_test)
             self._adapt(0, rankings)
-            self._cooldown.learn(0.0, float(times[0]), keep_on=False)
-        self._choice = _Choice(model, context, _NO_TIMES, _NO_TIMES, 0, 0)
+            self._cooldown.learn(0.0, times[0], keep_on=False)
+        self._choice = _Choice(model, context, (), (), 0, 0)
 
     @staticmethod
-    def _explore(model: CostModel, base: int, tokens: Doubles, times: Doubles, best: int) -> int:
+    def _explore(model: CostModel, base: int, tokens: Sequence[float], times: Sequence[float], best: int) -> int:
         """Return ``best`` or, if the exploration budget allows, a number whose cost was not measured lately."""
-        plain = float(times[0])
-        _earn(model, float(times[best]) / plain)
+        plain = times[0]
+        _earn(model, times[best] / plain)
         for width in model.stale(base + best, base, base + len(times) - 1):
             count = width - base
-            regret = float(times[count] - tokens[count] * times[best] / tokens[best]) / plain
+            regret = (times[count] - tokens[count] * times[best] / tokens[best]) / plain
             if regret <= model.exploration_budget:
                 model.exploration_budget -= max(0.0, regret)
                 return count
@@ -186,7 +195,7 @@ class GoodputPlanner(TreePlanner):
         if choice is None:
             return super().trace(state, ranking, count, rows)
         shown = sorted({n for n in _SHOWN if n < len(choice.times)} | {choice.best, choice.count})
-        times, tokens = choice.times.tolist(), choice.tokens.tolist()
+        times, tokens = choice.times, choice.tokens
         notes = [f"lookahead nodes of {label.partition(' ')[0]}: {t.why()}" for label, t in self._ab_tests.items()]
         return super().trace(state, ranking, count, rows) | {
             "most": self.most,
@@ -209,35 +218,29 @@ def _earn(model: CostModel, plain_passes: float) -> None:
     model.exploration_budget = max(budget, min(_MOST_SAVED, budget + _EXPLORE * plain_passes))
 
 
-def _times(model: CostModel, capabilities: Capabilities, base: int, most: int, context: int) -> Doubles:
-    """Return the seconds of a pass over ``base`` tokens and 0 to ``most`` more, float64[most + 1]."""
-    if not capabilities.widths:
-        return model.table(base + most, context)[base:]
-    stairs = _stairs(capabilities, base + most)[base : base + most + 1]
-    return model.table(int(stairs[-1]), context)[stairs]
-
-
 @lru_cache(maxsize=64)
-def _stairs(capabilities: Capabilities, most: int) -> NDArray[np.intp]:
+def _stairs(capabilities: Capabilities, most: int) -> list[int]:
     """Return how wide passes over 0 to at least ``most`` tokens are; ``most`` is rounded up to a power of two."""
     if most & (most - 1):
         return _stairs(capabilities, 1 << most.bit_length())
-    return np.array([capabilities.filled(tokens) for tokens in range(most + 1)])
+    return [capabilities.filled(tokens) for tokens in range(most + 1)]
 
 
-def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[Floats, NDArray[np.intp] | None]:
+def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[list[float], NDArray[np.intp] | None]:
     """Return the probabilities of all requests' candidates, best first, and the index of each one's request."""
     if len(rankings) == 1:
-        return rankings[0].worth[:most], None
+        return rankings[0].worth[:most].tolist(), None
     every = [r.worth[:most] for r in rankings]
     worth = np.concatenate(every)
     order = np.argsort(-worth, kind="stable")
-    return worth[order], np.repeat(np.arange(len(rankings)), [len(some) for some in every])[order]
+    owner = np.repeat(np.arange(len(rankings)), [len(some) for some in every])[order]
+    return worth[order].tolist(), owner
 
 
-def _replay(tokens: Doubles, rows: int, worth: Floats, times: Doubles) -> Doubles:
-    """Return the expected seconds for reading accepted tokens again, on a target that restores snapshots."""
-    whole = np.concatenate(((1.0,), worth)) * (np.arange(len(tokens)) + 1)
-    again = np.maximum(0.0, tokens - rows + 1 - whole)
+def _replayed(tokens: Sequence[float], rows: int, worth: Sequence[float], times: Sequence[float]) -> list[float]:
+    """Add the expected seconds for reading accepted tokens again, on a target that restores snapshots."""
+    whole = np.array((1.0, *worth)) * (np.arange(len(tokens)) + 1)
+    again = np.maximum(0.0, np.array(tokens) - rows + 1 - whole)
     slope = (times[-1] - times[0]) / max(1, len(times) - 1)
-    return np.asarray(again * max(0.0, float(slope)))
+    found: list[float] = (np.array(times) + again * max(0.0, slope)).tolist()
+    return found

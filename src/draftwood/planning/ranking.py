@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import ge
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class Ranking:
             return Plan(tree, self.node_map)
         count = len(kept)
         if not count:
-            return Plan(TokenTree.empty(), tuple(np.full(len(row), -1, dtype=np.int32) for row in self.node_map))
+            return Plan(TokenTree.empty(), tuple(_pruned(len(row)) for row in self.node_map))
         kept = np.sort(kept)
         if kept[-1] == count - 1:  # a drafter that grows its tree best first proposes nodes in this order
             return Plan(tree.head(count), tuple(np.where(row < count, row, -1) for row in self.node_map))
@@ -76,13 +77,28 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
     tree, rows = merge(stamped)
     worth = tree.path_belief
     if tree.is_chain and not tree.n_lookahead:
-        order = np.arange(min(len(tree), depth, room), dtype=np.int32)
+        order = _first(min(len(tree), depth, room))
     elif not state.capabilities.trees:
         order = tree.best_chain()[: min(depth, room)]
     else:
         order = _best_first(tree, depth)[:room]
     n_lookahead = tree.n_lookahead if state.capabilities.trees else 0
     return Ranking(tree, tuple(rows), order, worth[order], depth, room, n_lookahead)
+
+
+@lru_cache(maxsize=256)
+def _first(nodes: int) -> Ints:
+    return _read_only(np.arange(nodes, dtype=np.int32))
+
+
+@lru_cache(maxsize=256)
+def _pruned(nodes: int) -> Ints:
+    return _read_only(np.full(nodes, -1, dtype=np.int32))
+
+
+def _read_only(array: Ints) -> Ints:
+    array.flags.writeable = False
+    return array
 
 
 @lru_cache
@@ -99,6 +115,9 @@ def nothing_planned(drafters: int) -> Plan:
 
 def _best_first(tree: TokenTree, depth: int) -> Ints:
     if len(tree) <= depth and not tree.n_lookahead:
+        worth = tree.path_belief.tolist()
+        if all(map(ge, worth, worth[1:])):  # a drafter that grows its tree best first proposes nodes in this order
+            return _first(len(tree))
         return np.argsort(-tree.path_belief, kind="stable").astype(np.int32)  # stable: parents before children
     drafts = np.flatnonzero(~tree.lookahead & (tree.depth <= depth)).astype(np.int32)
     return drafts[np.argsort(-tree.path_belief[drafts], kind="stable")]

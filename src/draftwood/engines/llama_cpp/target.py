@@ -103,8 +103,9 @@ class LlamaTarget:
     @locked
     def pass_times(self) -> dict[int, float]:
         """Return the seconds of passes over a few tokens, by their number; measured once per file and machine."""
-        most = self.capabilities.max_pass
-        return {} if most == 1 or self.weights.is_recurrent else pass_times(self.weights, self._mode.settings, most)
+        if self.weights.is_recurrent or (most := self.capabilities.max_pass) == 1:
+            return {}
+        return pass_times(self.weights, self._mode.settings, most)
 
     @property
     def weight_bytes(self) -> int:
