@@ -313,6 +313,9 @@ def test_llama_cpp_declares_its_rounding():
     apart = Difference(3, (1, 2), 0.66, 20.0)  # as wide passes over 4-bit weights were seen to decide
     assert apart.near_tie("Q4_0 fast")
     assert not apart.near_tie("F16 fast")
-    assert not Difference(3, (1, 2), 1e-6, 20.0).near_tie("Q4_0"), "exact passes round alike"
+    assert apart.near_tie("Q4_0"), "long texts may be decoded in llama.cpp's own settings"
+    assert not Difference(3, (1, 2), 1e-6, 20.0).near_tie("Q4_0 exact"), "exact passes round alike"
     assert limits("Q4_K - Medium fast").cause == "the rounding of activations to eight bits"
-    assert limits("Q4_0").divergence == 0 < limits("all F32 fast").divergence < limits("Q8_0 fast").divergence
+    assert (
+        limits("Q4_0 exact").divergence == 0 < limits("all F32 fast").divergence < limits("Q8_0 fast").divergence
+    )

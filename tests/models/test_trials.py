@@ -23,6 +23,20 @@ def test_what_was_remembered_is_there_again(file):
     assert (trials.remembered("a"), trials.remembered("b"), trials.remembered("c")) == (1, 0, None)
 
 
+def test_lists_are_kept_too_and_are_no_numbers(file):
+    trials.remember("a", [3, 0, 5])
+    trials.remember("b", 4)
+    assert (trials.remembered_list("a"), trials.remembered("a")) == ([3, 0, 5], None)
+    assert (trials.remembered_list("b"), trials.remembered("b")) == (None, 4)
+
+
+@pytest.mark.parametrize("broken", [[1, -2], [1, "x"], [1.5], [True], list(range(33)), [[1]]])
+def test_lists_of_anything_else_are_ignored(file, broken):
+    file.parent.mkdir()
+    file.write_text(json.dumps({"a": broken, "b": 1}))
+    assert (trials.remembered_list("a"), trials.remembered("b")) == (None, 1)
+
+
 def test_the_oldest_go(file):
     for number in range(trials._MOST + 5):
         trials.remember(str(number), 0)

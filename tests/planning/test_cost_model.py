@@ -87,6 +87,15 @@ def test_a_machine_that_changed_is_followed_within_a_dozen_passes(factor):
     assert model.exploration_budget > exploration_budget, "a change is worth looking at"
 
 
+@pytest.mark.parametrize("factor", [3.0, 1 / 3, 1.5])
+def test_of_plain_passes_one_in_four_tells_that_the_machine_changed(factor):
+    changed = CostCurve.of({n: factor * s for _, n, s in CURVE.points()})
+    model = taught(CostModel(CURVE), CURVE, [1], times=100)
+    taught(model, changed, [1], times=24)
+    assert model.passes == 124
+    assert off(model, changed, 1) < 0.1
+
+
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf, 4000.0, -math.inf])
 def test_times_that_no_pass_can_take_are_ignored(seconds):
     model = CostModel(CURVE)

@@ -80,6 +80,8 @@ class TreePlanner(ABC):
             return [self._ask(state, len(states)) for state in states]
 
     def _ask(self, state: State, rows: int) -> list[Ask]:
+        if not (self._wished or self.policies):
+            return [NOTHING] * len(state.drafters)
         nodes = min(self._wished, depth_limit(state), node_limit(state))
         limits = []
         for policy in self.policies:

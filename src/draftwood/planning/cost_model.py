@@ -85,6 +85,10 @@ class CostModel:
         """Record the seconds of a pass over ``n`` tokens; times that no pass can take are ignored."""
         if not 0 < seconds < _LONGEST or n < 1:
             return
+        if n == 1 and self.passes > _STALE and self.passes % _CALM and not self._doubted:
+            self.passes += 1  # plain passes are so many that one in four tells enough
+            self._seen[0] = self.passes
+            return
         surprise = math.log(seconds / self._curve.seconds(n, context)) - self._correction(n)
         self.passes += 1
         self._seen[size(n)] = self.passes

@@ -6,6 +6,7 @@ longer than one over three), so they are measured, once per file and machine.
 
 from __future__ import annotations
 
+import math
 from time import perf_counter
 
 import numpy as np
@@ -23,7 +24,7 @@ _LONG = 0.5  # seconds after which no other round begins, and a first one ends
 
 def pass_times(weights: Weights, settings: Settings, widest: int) -> dict[int, float]:
     """Return the seconds of passes over 1 to ``widest`` tokens at most; remembered from one start to the next."""
-    key = trial_key("times", weights, settings, _WIDTHS, widest)
+    key = trial_key("pass times", weights, settings, _WIDTHS, widest)
     known = trials.remembered_list(key)
     if not known:
         known = [max(1, round(1e6 * seconds)) for seconds in _measured(weights, settings, widest)]
@@ -32,20 +33,31 @@ def pass_times(weights: Weights, settings: Settings, widest: int) -> dict[int, f
 
 
 def _measured(weights: Weights, settings: Settings, widest: int) -> list[float]:
-    """Return the shortest of some passes of each width, which other programs delayed least."""
-    widths = [width for width in _WIDTHS if width <= widest]
+    """Return the shortest of some passes of each width, which other programs delayed least.
+
+    A wide pass is charged with what it adds to the plain one behind it, too: the library plans its work anew
+    whenever the width changes.
+    """
     context = Context(weights, settings, READ + widest, 2)
     rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ + widest)]
     context.run(rows[:READ], np.eye(1, READ, READ - 1, dtype=np.int8)[0])
-    best, started = [float("inf")] * len(widths), perf_counter()
+
+    def seconds(width: int) -> float:
+        before = perf_counter()
+        context.run(rows[READ : READ + width], np.ones(width, dtype=np.int8))
+        taken = perf_counter() - before
+        context.remove(0, READ)
+        return taken
+
+    plain = behind = math.inf  # of passes over one token: after another such pass, and after a wide one
+    wide, started = [math.inf] * len(_WIDTHS), perf_counter()
     for turn in range(_ROUNDS):
-        for i, width in enumerate(widths):
+        for i, width in enumerate(_WIDTHS[1:]):
             late = perf_counter() - started > _LONG
-            if late and (turn or i > 1):
+            if width > widest or (late and (turn or i)):
                 break
-            before = perf_counter()
-            context.run(rows[READ : READ + width], np.ones(width, dtype=np.int8))
-            best[i] = min(best[i], perf_counter() - before)
-            context.remove(0, READ)
+            wide[i] = min(wide[i], seconds(width))
+            behind = min(behind, seconds(1))
+            plain = min(plain, seconds(1))
     context.close()
-    return [seconds for seconds in best if seconds < float("inf")]
+    return [plain, *(taken + max(0.0, behind - plain) for taken in wide if taken < math.inf)]

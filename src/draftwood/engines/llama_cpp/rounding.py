@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-FAST = " fast"
-"""How the number format of a target ends that computes with llama.cpp's own settings (`LlamaTarget.setting`)."""
+FAST, EXACT = " fast", " exact"
+"""How the number format of a target ends that decodes every text in llama.cpp's own settings, or in exact ones
+(`LlamaTarget.setting`). Without either long texts may be decoded in the former."""
 
 
 class Rounding(NamedTuple):
@@ -24,14 +25,15 @@ _FLOATS = {
     "BF16": Rounding(1.0, 1e-2, "rounding"),
 }
 _QUANTISED = Rounding(2.5, 0.1, "the rounding of activations to eight bits")
-_EXACT = Rounding(0.0, 0.0, "rounding")
+_NONE = Rounding(0.0, 0.0, "rounding")
 
 
 def rounding_of(number_format: str) -> Rounding | None:
     """Return what rounding can do in a number format of this engine (``"Q4_0 fast"``); None for other engines'.
 
-    Without `FAST` at its end passes are equal bit by bit, and rounding explains nothing.
+    With `EXACT` at its end passes are equal bit by bit, and rounding explains nothing.
     """
-    if not number_format.endswith(FAST):
-        return _EXACT if number_format[:1].isupper() else None  # torch writes its formats small: float32
-    return _FLOATS.get(number_format.removesuffix(FAST), _QUANTISED)
+    if number_format.endswith(EXACT):
+        return _NONE
+    name = number_format.removesuffix(FAST)
+    return _FLOATS.get(name, _QUANTISED if name[:1].isupper() else None)  # torch writes its formats small

@@ -19,6 +19,7 @@ from draftwood.engines.llama_cpp.library import takes_layers
 from draftwood.engines.llama_cpp.mode import Mode, chosen_settings, modes
 from draftwood.engines.llama_cpp.pass_times import pass_times
 from draftwood.engines.llama_cpp.price import FREE, MOST, cheap_length
+from draftwood.engines.llama_cpp.rounding import EXACT, FAST
 from draftwood.engines.llama_cpp.scores import LlamaScores
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.weights import Weights
@@ -95,7 +96,8 @@ class LlamaTarget:
     @property
     def setting(self) -> Setting:
         """What the cost of its passes depends on."""
-        formats = self.weights.number_format + ("" if self.exact else " fast") + self._mode.settings.named
+        way = FAST if not self.exact else EXACT if self._long is None else ""
+        formats = self.weights.number_format + self._mode.settings.named + way
         layers = self.weights.gpu_layers if takes_layers() else 0
         device = {0: "cpu", -1: "gpu"}.get(layers, f"gpu:{layers}")
         return Setting(str(self.weights.path), formats, self._mode.settings.threads, device)
@@ -178,6 +180,8 @@ class LlamaTarget:
         for session, _, tree in requests:
             _refuse(session.capabilities, tree)
             session.undo()
+        if len(requests) == 1:
+            return _one_pass(requests[0][0].mode, requests)
         found: dict[int, LlamaScores] = {}
         for mode in {id(session.mode): session.mode for session, _, _ in requests}.values():
             left = [i for i, (session, _, _) in enumerate(requests) if session.mode is mode]
@@ -198,7 +202,7 @@ def _refuse(can: Capabilities, tree: TokenTree) -> None:
 
 def _one_pass(mode: Mode, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
     """Score the first of these requests, as many as one pass takes."""
-    tokens = list(accumulate(1 + len(tree) for _, _, tree in requests))
+    tokens = list(accumulate([1 + len(tree) for _, _, tree in requests]))
     fits = bisect_right(tokens, mode.widest)
     if mode.keeps_states:  # they go back wrongly by tokens of a pass that other texts share
         fits = min(fits, next((i for i, (_, _, tree) in enumerate(requests) if len(tree)), fits))
