@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from places import bare
 
-from draftwood.engines.llama_cpp.context import PASS, Context, Row, Settings
+from draftwood.engines.llama_cpp.context import PASS, Context, Row, Settings, exact_settings
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.models.machine import cores
 
-SETTINGS = {"exact": True, "fast": False}
+SETTINGS = {"fast": Settings, "exact": exact_settings}
 TEXT = 0  # the only sequence
 
 
@@ -63,8 +63,7 @@ def measured(weights: Weights, length: int, args: argparse.Namespace) -> Iterato
     widest = max(args.widths)
     tokens = np.random.default_rng(length).integers(0, weights.vocab_size, length + widest).tolist()
     contexts = {
-        name: filled(weights, Settings(args.threads, exact), tokens[:length], widest + 1)
-        for name, exact in SETTINGS.items()
+        name: filled(weights, make(args.threads), tokens[:length], widest + 1) for name, make in SETTINGS.items()
     }
     turns = [(name, n) for name in contexts for n in args.widths]
     found: dict[tuple[str, int], list[float]] = {turn: [] for turn in turns}
