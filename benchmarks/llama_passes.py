@@ -28,7 +28,7 @@ from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.models.machine import cores
 
-SETTINGS = {"fast": Settings, "exact": exact_settings}
+SETTINGS = {"exact": exact_settings, "fast": Settings}
 TEXT = 0  # the only sequence
 
 

@@ -49,6 +49,15 @@ def test_without_rows_a_table_stays(filled):
     assert filled().count("old") == 4
 
 
+def test_the_two_settings_are_what_they_are_called(scripts):
+    from draftwood.engines.llama_cpp.context import Settings, exact_settings
+    from draftwood.engines.llama_cpp.library import F16
+
+    made = scripts["llama_passes"].SETTINGS
+    assert made["fast"](2) == Settings(2, keys=F16, values=F16)
+    assert made["exact"](2) == exact_settings(2) != Settings(2)
+
+
 def test_passes_are_measured_and_shown(scripts, filled, monkeypatch, tmp_path, tiny_gguf, capsys):
     name = "llama-passes-Q8_0.jsonl"
     flags = ["--threads", "1", "--contexts", "20", "300", "--widths", "1", "2", "3", "--rounds", "2"]
