@@ -69,6 +69,7 @@ def test_what_it_learnt_step_by_step_is_what_it_would_have_read_at_once(name, sa
         for limit in (30, 20):
             for _ in decode_sequences(target, FixedPlanner(5), [row]):
                 fresh = drafter.open(list(row.ids), row.rule.noise)
+                row.sources[0].catch_up()
                 trees = [s.draft(7, 3, drafter.prior) for s in (row.sources[0].session, fresh)]
                 fresh.close()
                 for column in ("tokens", "parents", "belief", "evidence", "lookahead"):
@@ -118,11 +119,13 @@ def test_every_answer_is_announced_however_long_the_turn_before_it(session, firs
         told = row.sources[0].session
         for _ in decode_sequences(target, FixedPlanner(2), [row]):
             pass
+        row.sources[0].catch_up()
         answer = [(first, 1), ("learn", 1), ("learn", 1)]
         assert told.heard == [("extend", 1), *answer]
         row.turn(Request([*row.ids, *[3] * turn], 3))
         for _ in decode_sequences(target, FixedPlanner(2), [row]):
             pass
+        row.sources[0].catch_up()
         assert row.sources[0].session is told, "it did not fail"
         assert told.heard[4:] == [("extend", turn), *answer]
 

@@ -83,7 +83,7 @@ class DraftSource:
         if session is None or ask.nodes + ask.lookahead_nodes == 0:
             return self.proposal
         started = perf_counter()
-        self._tell()
+        self.catch_up()
         if self.session is None:
             return self.proposal
 
@@ -128,9 +128,10 @@ class DraftSource:
         if self.session is not None:
             self._untold += lessons
             if len(self._untold) >= _MOST_UNTOLD:
-                self._tell()
+                self.catch_up()
 
-    def _tell(self) -> None:
+    def catch_up(self) -> None:
+        """Pass on the lessons that wait; called before whatever else the session is told or asked."""
         if not self._untold or self.session is None:
             return
         lessons, self._untold = self._untold, []
@@ -150,7 +151,7 @@ class DraftSource:
         if not len(lesson.tree) and self._learns_from_tokens:
             self.learn_later((lesson,))
         else:
-            self._tell()
+            self.catch_up()
             if (session := self.session) is None:
                 return
             self._guarded("learn()", lambda: session.learn(lesson))
@@ -172,21 +173,21 @@ class DraftSource:
         """Pass on what the target showed of text that it read, to a drafter that asked for it."""
         session: Any = self.session
         if session is not None and self.needs.prompt:
-            self._tell()
+            self.catch_up()
             started, k = perf_counter(), self.needs.top_k  # others may have asked for more
             self._guarded("observe()", lambda: session.observe(first, ids[:, :k], probabilities[:, :k]))
             self.step.open_s += perf_counter() - started
 
     def extend(self, ids: Sequence[int]) -> None:
         """Pass on text that was read and not written."""
-        self._tell()
+        self.catch_up()
         session = self.session
         if session is not None:
             self._guarded("extend()", lambda: session.extend(ids))
 
     def begin_answer(self, ids: Sequence[int]) -> None:
         """Pass on the first token of an answer; through ``extend`` to sessions that have no ``begin_answer``."""
-        self._tell()
+        self.catch_up()
         session: Any = self.session
 
         def begin() -> None:
@@ -200,14 +201,14 @@ class DraftSource:
 
     def truncate(self, length: int) -> None:
         """Pass on that the committed text was cut."""
-        self._tell()
+        self.catch_up()
         session = self.session
         if session is not None:
             self._guarded("truncate()", lambda: session.truncate(length))
 
     def close(self) -> None:
         """Close the session, if there is one; some keep the answer then, so it learns the rest of it."""
-        self._tell()
+        self.catch_up()
         session, self.session = self.session, None
         if session is not None:
             self._guarded("close()", lambda: session.close())

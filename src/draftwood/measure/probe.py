@@ -91,8 +91,9 @@ class SilentPlanner:
         return [Plan(TokenTree.empty(), node_map) for node_map in nowhere]
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:  # noqa: ARG002
-        (((lesson),),) = feedback
-        self.right.append(len(lesson.proposal) > 0 and int(lesson.proposal.tokens[0]) == lesson.emitted[0])
+        for lessons in feedback:  # of one text, by one drafter; none where it was not asked
+            right = [len(one.proposal) > 0 and int(one.proposal.tokens[0]) == one.emitted[0] for one in lessons]
+            self.right += right or [False]
 
 
 def probe(target: Target, drafter: DrafterSpec, request: Request, answer: Answer) -> Answer:
