@@ -9,6 +9,7 @@ from draftwood.engines.llama_cpp import reader, selftest
 from draftwood.engines.llama_cpp.context import Settings
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, ModelError, UnknownNameError
+from draftwood.models import trials
 from draftwood.testing import check_target
 from tests.engines.llama_story import OneByOne, Story
 from tests.engines.tiny_gguf import VOCAB
@@ -39,8 +40,9 @@ def test_what_is_declared_holds(tiny_gguf, chosen, monkeypatch):
     assert LlamaTarget(path, threads=1, exact=False, **chosen).exact is False
 
 
-def test_a_long_text_is_tried_too(tiny_gguf, monkeypatch):
+def test_a_long_text_is_tried_too(tiny_gguf, tmp_path, monkeypatch):
     """Some settings are exact in short texts only."""
+    monkeypatch.setattr(trials, "place", lambda: tmp_path / "trials.json")  # other tests must not find the result
     own, tried = selftest.tried_width, []
 
     def differs_in_long_texts(weights, settings, behind=0):
