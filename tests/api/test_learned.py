@@ -12,11 +12,11 @@ from tests.api.generating import GREEDY, ONE
 from tests.engines.tiny import build
 
 import draftwood
-from draftwood.api.learned import fresh, learned
+from draftwood.api.learned import _keep_all, fresh, learned
 from draftwood.api.setup import Setup
 from draftwood.drafters.load import load
 from draftwood.engines.transformers.shared import shared_target
-from draftwood.models import profile_place
+from draftwood.models import learned_place, profile_place
 from draftwood.models.profile_place import profile_path, setting_of
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.goodput import GoodputPlanner
@@ -30,6 +30,7 @@ def model(tmp_path, monkeypatch):
     """A model that says where it comes from, on a machine without profiles."""
     monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(profile_place, "_SAID", set())
+    monkeypatch.setattr(learned_place, "_SAID", set())
     made = build("llama")
     made.config._name_or_path = "owner/tiny"
     return made
@@ -143,3 +144,58 @@ def test_a_folder_in_the_place_of_a_profile_is_no_profile(model, caplog):
     profile_path(*setting_of(model)).mkdir(parents=True)
     assert fresh(model).curve is None
     assert caplog.records == []
+
+
+@pytest.fixture
+def keeping(monkeypatch):
+    """Learning is kept, as outside of tests."""
+    monkeypatch.setenv("DRAFTWOOD_LEARNED", "on")
+
+
+def write_some(model):
+    setup = Setup(model, None, "ngram", "goodput")
+    cost = setup.planner.learned.cost(1)
+    for _ in range(20):
+        cost.learn(1, 64, 0.5)
+    return cost
+
+
+def named_model():
+    made = build("llama")
+    made.config._name_or_path = "owner/named"
+    return made
+
+
+@pytest.mark.usefixtures("model")
+def test_a_model_that_is_loaded_again_knows_what_the_last_one_learnt(keeping):
+    before = write_some(named_model()).seconds(1, 64)
+    gc.collect()  # it is written when the model goes, or the process ends
+    again = named_model()
+    cost = learned(again).cost(1)
+    assert cost.passes == 20
+    assert cost.seconds(1, 64) == pytest.approx(before, rel=1e-3)
+    assert fresh(again).cost(1).passes == 0, "measurements begin with nothing"
+
+
+def test_it_is_written_when_the_process_ends_and_now_and_then_before(model, keeping, monkeypatch):
+    write_some(model)
+    assert learned_place.files() == []
+    monkeypatch.setattr("draftwood.api.learned._PATIENCE", -1.0)
+    learned(model)
+    (path,) = learned_place.files()
+    before = path.stat().st_mtime_ns
+    learned(model)
+    assert path.stat().st_mtime_ns == before, "nothing was learnt since"
+    path.unlink()
+    write_some(model)
+    _keep_all()
+    assert learned_place.files() == [path]
+
+
+def test_nothing_is_kept_where_it_is_switched_off_or_the_model_says_no_name(model, keeping, monkeypatch):
+    monkeypatch.setenv("DRAFTWOOD_LEARNED", "off")
+    write_some(model)
+    target = ToyTarget()
+    draftwood.generate(target, [1, 2, 3], drafters="ngram", max_new_tokens=30)
+    _keep_all()
+    assert learned_place.files() == []

@@ -29,6 +29,7 @@ def info(as_json: options.Json = False) -> None:
         **({"threads of torch": found["threads"]} if found["threads"] else {}),
         **{f"{device} computes in": ", ".join(names) for device, names in found["devices"].items()},
         "cache folder": found["cache_folder"],
+        "learnt": _said_learnt(found["learned"]),
         **{f"model {m['name']}": m["state"] for m in found["models"]},
         "drafters": ", ".join(found["drafters"]),
     }
@@ -53,9 +54,26 @@ def collect() -> dict[str, Any]:
         "cpu_count": os.cpu_count(),
         **(_torch() if versions["torch"] else machine),
         "cache_folder": str(cache_folder()),
+        "learned": _learned(),
         "models": [as_dict(model) for model in installed()],
         "drafters": known(),
     }
+
+
+def _learned() -> dict[str, Any]:
+    """Say what is kept of earlier runs."""
+    from draftwood.models import learned_place
+
+    files = learned_place.files()
+    kept = {"files": len(files), "bytes": sum(path.stat().st_size for path in files)}
+    return {"folder": str(learned_place.folder()), "is_kept": learned_place.is_kept(), **kept}
+
+
+def _said_learnt(found: dict[str, Any]) -> str:
+    if not found["is_kept"]:
+        return "nothing is read or kept (DRAFTWOOD_LEARNED)"
+    held = f"speed and acceptance under {found['files']} settings, {found['bytes'] / 1000:.0f} kB"
+    return f"{held}, in {found['folder']}; remove it and it is learnt anew"
 
 
 def _engines() -> dict[str, str | None]:

@@ -105,6 +105,14 @@ Exact = Annotated[
 Pack = Annotated[
     bool, Option("--pack/--no-pack", help="On a CPU, copy the weights into a layout that is read faster.")
 ]
+KeepLearned = Annotated[
+    bool,
+    Option(
+        "--learned/--no-learned",
+        help="Begin with what earlier runs learnt of this model's speed and of how often drafts are right, and "
+        "keep what this one learns: numbers, never text.",
+    ),
+]
 Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -186,6 +194,7 @@ class DraftingFlags:
 
     drafters: Drafters = DRAFTERS_DEFAULT
     planner: PlannerName = PLANNER_DEFAULT
+    learned: KeepLearned = True
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ Each class starts from the drafter's prior: what drafters claim themselves is th
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,6 +27,7 @@ WRONG, LIGHT = 4.0, 2.0
 """If the labels are ``WRONG`` standard deviations below the priors, a prior counts as ``LIGHT`` labels only."""
 
 _RECENT = 0.95  # weight of earlier passes in the check whether the priors are wrong, per pass
+_LEAST = 0.01  # labels of a class that are worth keeping
 _LIMIT = 3.0  # of the drift, in logits: the drift changes the odds of acceptance at most twentyfold
 
 
@@ -33,14 +36,29 @@ class Beliefs:
 
     def __init__(self) -> None:
         self._rates: dict[tuple[str, bool], Rates] = {}
+        self._kept: dict[str, Any] = {}  # of an earlier process, until a drafter's rates are asked for
 
     def rates(self, drafter: Drafter | Declaration, *, greedy: bool) -> Rates:
         """Return the rates of this drafter; drafters of the same name and options share them."""
         known = declared(drafter)
         key = (known.label, greedy)
         if key not in self._rates:
-            self._rates[key] = Rates(known.prior)
+            kept = self._kept.get(_name(*key))
+            self._rates[key] = Rates(known.prior) if kept is None else Rates.restored(known.prior, kept)
         return self._rates[key]
+
+    def state(self, most: int) -> dict[str, Any]:
+        """Return the rates of at most so many drafters, JSON-ready, for `restored`; those used last go first."""
+        used = {_name(*key): rates.state() for key, rates in self._rates.items()}
+        others = {name: kept for name, kept in self._kept.items() if name not in used}
+        return dict(list({**others, **used}.items())[-most:])
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> Self:
+        """Return beliefs that know what others have learnt in an earlier process."""
+        beliefs = cls()
+        beliefs._kept = dict(state)
+        return beliefs
 
     def accept_rates(self, drafter: Drafter | Declaration, *, greedy: bool) -> Floats:
         """Return the acceptance rate now believed for each evidence class, float32[n_evidence]."""
@@ -75,6 +93,32 @@ class Rates:
         self._logits = np.log(clipped / (1 - clipped))
         self._accept_rates: Floats | None = None
 
+    def state(self) -> dict[str, Any]:
+        """Return what labels have taught, JSON-ready, for `restored`; not the drift, which follows one text."""
+        some = np.flatnonzero(self.totals > _LEAST).tolist()
+        counts = [
+            [which, round(float(self.hits[which]), 3), round(float(self.totals[which]), 3)] for which in some
+        ]
+        return {"priors": _digest(self._priors), "weight": self.weight, "counts": counts}
+
+    @classmethod
+    def restored(cls, prior: Floats, state: Mapping[str, Any]) -> Self:
+        """Return rates that know the labels of an earlier process; only ``prior`` if ``state`` does not fit it."""
+        rates = cls(prior)
+        try:
+            fits = state["priors"] == _digest(rates._priors) and state["weight"] in (WEIGHT, LIGHT)
+            counts = np.array(state["counts"] if fits else [], dtype=np.float64).reshape(-1, 3)
+        except (KeyError, TypeError, ValueError):
+            return rates
+        which, hits, totals = counts[:, 0].astype(np.intp), counts[:, 1], counts[:, 2]
+        in_range = (counts[:, 0] >= 0) & (counts[:, 0] < len(prior))
+        if not len(counts) or not (in_range & (hits >= 0) & (hits <= totals) & (totals <= 1 / (1 - KEEP))).all():
+            return rates
+        rates.weight = state["weight"]
+        rates.hits[which], rates.totals[which] = hits, totals
+        rates._settle(which.tolist())
+        return rates
+
     @property
     def accept_rates(self) -> Floats:
         """The rates believed now, float32[n_evidence], read-only."""
@@ -93,11 +137,15 @@ class Rates:
         touched: Iterable[int] = set(classes)
         if self.weight == WEIGHT and self._is_wrong(classes, sum(right)):
             self.weight, touched = LIGHT, np.flatnonzero(self.totals).tolist()
-        for which in touched:  # a loop, not arrays: few classes have new labels
+        self._settle(touched)
+        self.drift = min(_LIMIT, max(-_LIMIT, FADE * (self.drift + RATE * surprise)))
+
+    def _settle(self, classes: Iterable[int]) -> None:
+        """Compute the rates of classes anew from their labels."""
+        for which in classes:  # a loop, not arrays: few classes have new labels
             weight = self.weight + float(self.totals[which])
             rate = (self.weight * self._priors[which] + float(self.hits[which])) / weight
             self._logits[which] = math.log(rate / (1 - rate))
-        self.drift = min(_LIMIT, max(-_LIMIT, FADE * (self.drift + RATE * surprise)))
         self._accept_rates = None
 
     def _is_wrong(self, classes: list[int], right: int) -> bool:
@@ -108,6 +156,15 @@ class Rates:
         self._lately = [_RECENT * a + b for a, b in zip(self._lately, (promised, right, variance), strict=True)]
         promised, came, variance = self._lately
         return 3 * came < promised and promised - came > WRONG * math.sqrt(variance)
+
+
+def _name(label: str, greedy: bool) -> str:
+    """Name a drafter's rates without its options, which may hold names of the user's files."""
+    return hashlib.sha256(label.encode()).hexdigest()[:16] + (" greedy" if greedy else " sampled")
+
+
+def _digest(priors: Sequence[float]) -> str:
+    return hashlib.sha256(repr([round(p, 6) for p in priors]).encode()).hexdigest()[:16]
 
 
 def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,7 @@ _CALM = 4  # of the passes that took about the expected time, only each fourth i
 _STALE = 32  # passes after which the cost of a width should be measured again
 GRANT = 0.25
 """First exploration budget of a measured curve, in plain passes; that of a guess is eight times as large."""
+_MOST_LOG = 20.0  # of what is restored: a pass takes between a billionth of the guess and a billion times as long
 _LONGEST = 3600.0  # seconds of a pass; a longer time comes from a clock that jumped
 
 
@@ -140,6 +143,36 @@ class CostModel:
             if k != at and self.passes - self._seen[k] >= _STALE:
                 found.append(width)
         return found
+
+    def state(self) -> dict[str, Any]:
+        """Return what was learnt, JSON-ready, for `restored`."""
+        return {
+            "passes": self.passes,
+            "noise": round(self._noise, 6),
+            "log": [round(value, 6) for value in self._log.tolist()],
+            "cov": [[float(f"{value:.6g}") for value in row] for row in self._cov.tolist()],
+        }
+
+    @classmethod
+    def restored(cls, curve: CostCurve | None, state: Mapping[str, Any]) -> Self:
+        """Return a model that knows what another one learnt in an earlier process; `ValueError` if it is damaged.
+
+        The machine may be slower or faster today by what `_PACE` says, with costs of the same shape. No time is
+        spent on measuring widths anew until passes surprise, but for the share that every pass earns.
+        """
+        log, cov = np.array(state["log"], np.float64), np.array(state["cov"], np.float64)
+        noise, passes = float(state["noise"]), int(state["passes"])
+        shapes = log.shape == (_OCTAVES,) and cov.shape == (_OCTAVES, _OCTAVES)
+        if not shapes or not np.abs(log).max() < _MOST_LOG or not 0 < noise < 1 or passes < 0:
+            raise ValueError("the learnt cost of passes is damaged")
+        cov = (cov + cov.T) / 2
+        if not np.isfinite(cov).all() or not np.linalg.eigvalsh(cov)[0] + 1e-6 >= 0:
+            raise ValueError("the learnt cost of passes is damaged")
+        model = cls(curve)
+        model._log, model._cov, model._noise = log, cov + _PACE**2, noise
+        model.measured, model.passes, model.exploration_budget = True, passes, 0.0
+        model._seen = [passes] * len(_SIZES)
+        return model
 
     def widened(self) -> CostModel:
         """Return a copy with larger uncertainty, to begin with for another batch size."""

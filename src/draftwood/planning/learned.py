@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from threading import RLock
 from weakref import WeakSet
 
@@ -16,24 +17,36 @@ _every: WeakSet[Learned] = WeakSet()
 class Learned:
     """Acceptance rates of drafters on one target, from ``beliefs`` on, and the seconds of its passes, from a
     measured ``curve`` or a guess on. Planners hold ``lock``, since several threads may decode with one target.
+
+    ``costs`` are the models of passes that requests share, by the number of bits in the number of requests.
     """
 
-    def __init__(self, beliefs: Beliefs | None = None, curve: CostCurve | None = None) -> None:
+    def __init__(
+        self,
+        beliefs: Beliefs | None = None,
+        curve: CostCurve | None = None,
+        costs: Mapping[int, CostModel] | None = None,
+    ) -> None:
         self.beliefs = beliefs if beliefs is not None else Beliefs()
         self.curve = curve
         self.lock = RLock()
         _every.add(self)
-        self._costs: dict[int, CostModel] = {}
+        self.costs = dict(costs or {})
+
+    @property
+    def passes(self) -> int:
+        """How many passes were learnt from."""
+        return sum(model.passes for model in self.costs.values())
 
     def cost(self, rows: int) -> CostModel:
         """Return the cost model of passes that ``rows`` requests share; a new one starts from the nearest batch
         size.
         """
         size = rows.bit_length()
-        if size not in self._costs:
-            nearest = min(self._costs, key=lambda known: abs(known - size), default=None)
-            self._costs[size] = CostModel(self.curve) if nearest is None else self._costs[nearest].widened()
-        return self._costs[size]
+        if size not in self.costs:
+            nearest = min(self.costs, key=lambda known: abs(known - size), default=None)
+            self.costs[size] = CostModel(self.curve) if nearest is None else self.costs[nearest].widened()
+        return self.costs[size]
 
 
 def _renew_locks() -> None:
