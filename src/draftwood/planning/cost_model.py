@@ -34,8 +34,8 @@ _KEEP_NOISE = 0.97  # weight of earlier passes in that
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
 _CALM = 4  # of the passes that took about the expected time, only each fourth is learnt from
 _STALE = 32  # passes after which the cost of a width should be measured again
-GRANT = 0.25
-"""First exploration budget of a measured curve, in plain passes; that of a guess is eight times as large."""
+GRANT = 1.25
+"""First exploration budget of a guess, in plain passes: 2 % of an answer of 64 tokens. A measured curve has none."""
 _MOST_LOG = 20.0  # of what is restored: a pass takes between a billionth of the guess and a billion times as long
 _LONGEST = 3600.0  # seconds of a pass; a longer time comes from a clock that jumped
 
@@ -57,7 +57,7 @@ class CostModel:
         self._seen = [0 if self.measured else -_STALE] * len(_SIZES)  # number of the last pass of each width
         self.passes = 0  # how many were recorded
         # How much time may be spent on passes of other widths to measure their cost, in plain passes.
-        self.exploration_budget = GRANT if self.measured else 8 * GRANT
+        self.exploration_budget = 0.0 if self.measured else GRANT
 
     def seconds(self, n: int, context: int) -> float:
         """Return the expected seconds of a pass over ``n`` tokens (the root included) at this context length."""
@@ -133,7 +133,7 @@ class CostModel:
         """Have all widths measured again: two passes in a row say that the machine has changed."""
         self._cov += _GUESSED_SHAPE**2 * _WALK
         self._seen = [self.passes - _STALE] * len(_SIZES)
-        self.exploration_budget = max(self.exploration_budget, 4 * GRANT)
+        self.exploration_budget = max(self.exploration_budget, GRANT)
 
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
         """Return widths not seen in the last 32 passes: half an octave beside the chosen one, or the least."""
