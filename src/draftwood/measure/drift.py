@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.api.learned import fresh, planner_of
 from draftwood.api.prompts import Prompt, as_ids
 from draftwood.api.setup import Setup
 from draftwood.contracts import Ended, Floats, Noise, Rule, RuleSession, Scores, Target, Verdict
@@ -145,12 +146,13 @@ def drift(
     drafters = settings.pop("drafters", "default") if other is None else "none"
     planner = settings.pop("planner", DEFAULT_PLANNER)
     setup = Setup(model, settings.pop("tokenizer", None), drafters, planner)
+    alone = planner_of(planner, fresh(setup.model), setup.tokenizer)  # what others learnt would change the trees
     request = setup.request(as_ids(prompt, setup.tokenizer), **settings)
     request.check(setup.target.capabilities)
     recording = _RecordingRule(rule if rule is not None and other is None else SampleAndMatch())
     reads = setup.target if other is None else _other_target(setup, other)
     with closing(_Reader(reads, request)) as reader:
-        for _ in decode(setup.target, setup.drafters, setup.planner, recording, [request]):
+        for _ in decode(setup.target, setup.drafters, alone, recording, [request]):
             while recording.decisions:  # between steps, when the target may be used for something else
                 token, row = recording.decisions.popleft()
                 plain, compared = (reader.row, row) if other is None else (row, reader.row)
