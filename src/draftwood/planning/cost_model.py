@@ -35,7 +35,7 @@ _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
 _CALM = 4  # of the passes that took about the expected time, only each fourth is learnt from
 _STALE = 32  # passes after which the cost of a width should be measured again
 GRANT = 1.25
-"""First exploration budget of a guess, in plain passes: 2 % of an answer of 64 tokens. A measured curve has none."""
+"""First exploration budget of a guess, in plain passes: 2 % of an answer of 64 tokens. A measured curve has 0."""
 _MOST_LOG = 20.0  # of what is restored: a pass takes between a billionth of the guess and a billion times as long
 _LONGEST = 3600.0  # seconds of a pass; a longer time comes from a clock that jumped
 
