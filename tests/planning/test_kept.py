@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from draftwood.drafters.load import load
@@ -142,6 +142,7 @@ def test_damaged_rates_are_the_priors(change):
 
 
 @given(st.lists(st.tuples(st.integers(1, 100), st.floats(1e-5, 10)), max_size=60))
+@example([(32, 1e-05), (1, 1.0), (17, 0.125)])
 def test_whatever_was_learnt_can_be_read_again(passes):
     learned = Learned(curve=CURVE)
     for width, seconds in passes:

@@ -30,7 +30,7 @@ _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of ot
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
-_WORTH = 1.01  # times the speed of plain decoding that a draft must promise to be scored
+_WORTH = 1.05  # times the speed of plain decoding that a draft must promise to be scored: none is worth a loss
 
 
 @dataclass(slots=True)
