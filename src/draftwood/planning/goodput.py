@@ -21,6 +21,7 @@ from draftwood.planning.cooldown import Cooldown
 from draftwood.planning.cost_model import CostModel
 from draftwood.planning.drafter_budget import DrafterBudget
 from draftwood.planning.learned import Learned
+from draftwood.planning.losses import Losses
 from draftwood.planning.ranking import Ranking
 
 MOST = 64  # most draft nodes of one request
@@ -30,7 +31,6 @@ _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of ot
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
-_WORTH = 1.05  # times the speed of plain decoding that a draft must promise to be scored: none is worth a loss
 
 
 @dataclass(slots=True)
@@ -62,10 +62,12 @@ class GoodputPlanner(TreePlanner):
         self._asking = False  # whether drafters are asked in this session's step
         self._budget = DrafterBudget()
         self._ab_tests: dict[str, ABTest] = {}  # of lookahead nodes, by the drafter's label
+        self._losses = Losses()
         self._choice: _Choice | None = None
 
     def open(self) -> Self:
         session = super().open()
+        session._losses = Losses()
         with self.learned.lock:
             session._reach = self._first_reach()
         return session
@@ -107,7 +109,7 @@ class GoodputPlanner(TreePlanner):
         # Lists: a pass empties the processor's caches, and each of numpy's functions is read from memory anew.
         rates = [some / seconds for some, seconds in zip(tokens, times, strict=True)]
         highest = max(rates)
-        best = rates.index(highest) if highest >= _WORTH * rates[0] else 0
+        best = rates.index(highest) if highest >= self._losses.demand * rates[0] else 0
         in_ab_test = [label for label, ab_test in self._ab_tests.items() if ab_test.on]
         self._budget.learn(states, rankings, times, best, apart=in_ab_test)
         count = self._explore(model, base, tokens, times, best)
@@ -171,6 +173,9 @@ class GoodputPlanner(TreePlanner):
                 return
             tokens = sum([1 + s.step.replayed + s.step.drafted + s.step.lookahead_scored for s in states])
             width = states[0].capabilities.filled(tokens)
+            if choice.count:
+                given = sum([len(s.step.emitted) for s in states]) / len(states)
+                self._losses.learn(given, choice.times[choice.count] / choice.times[0])
             choice.model.learn(width, choice.context, states[0].step.score_s)
             self._learn_lookahead(states)
 
