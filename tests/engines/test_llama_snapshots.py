@@ -220,7 +220,7 @@ def test_texts_without_drafts_and_waiting_tokens_share_a_pass(target, calls):
     sessions[1].keep([])
     del calls[:]
     target.score([(session, 9, CHAIN if i == 0 else NOTHING) for i, session in enumerate(sessions)])
-    assert calls == [(2, 2), (2, 1), "save", (6, 6)]
+    assert [call for call in calls if call not in ("copy", "paste")] == [(2, 2), "save", (6, 6), (2, 1)]
 
 
 def test_a_snapshot_that_the_library_refuses_is_made_good_by_reading(target, truth, monkeypatch):

@@ -29,8 +29,8 @@ FAMILIES = ["llama", "gemma3", "lfm2", "mamba", "mamba2", "jamba"]
 STATES = FAMILIES[2:]
 FILES = [(family, kind) for family in FAMILIES for kind in TYPES]
 QUICK = [
-    ("llama", "Q8_0"), ("llama", "Q4_1"), ("llama", "F32"), ("gemma3", "Q4_0"), ("lfm2", "Q8_0"), ("mamba", "Q4_1"),
-    ("mamba2", "F16"), ("jamba", "Q8_0"),
+    ("llama", "Q8_0"), ("llama", "Q4_1"), ("llama", "F32"), ("gemma3", "Q4_0"), ("lfm2", "Q8_0"),
+    ("mamba", "Q4_1"), ("mamba2", "F16"), ("jamba", "Q8_0"),
 ]  # fmt: skip
 NOTHING = TokenTree.empty()
 TEXT = np.random.default_rng(1).integers(0, VOCAB, 20).tolist()

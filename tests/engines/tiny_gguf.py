@@ -39,7 +39,7 @@ def write_gguf(
     template: str | None = TEMPLATE,
     pooling: bool = False,
 ) -> Path:
-    """Write a model of ``family`` (llama, gemma3, lfm2, mamba, mamba2, jamba), its matrices of the type ``kind``."""
+    """Write a model of ``family`` (llama, gemma3, lfm2, mamba, mamba2, jamba), matrices of the type ``kind``."""
     writer = GGUFWriter(path, family)
     writer.add_file_type(LlamaFileType["ALL_F32" if kind == "F32" else f"MOSTLY_{kind}"])
     _write_sizes(writer, family)

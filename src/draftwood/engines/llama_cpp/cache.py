@@ -121,7 +121,7 @@ class Cache:
                 self._lose(text)  # else a window would be saved as it stands at the last token
         states = [(text, text.length, before.state(text.home)) for text in self._texts if text.length]
         for text in self._texts:
-            text.snapshot = None
+            text.snapshot, text.pending = None, text.length > 0  # until it is written
             text.length, text.cells, text.leaves = 0, text.length, {}
         if after is before:
             before.clear()
@@ -132,7 +132,7 @@ class Cache:
         self._free = [sequence for sequence in range(after.trash) if sequence not in homes]
         for text, length, state in states:
             after.restore(text.home, state)
-            text.length = length
+            text.length, text.pending = length, False
         self._trash, self._has_holes = 0, False
 
     def start_over(self) -> None:
@@ -222,8 +222,9 @@ class Cache:
 
     def _lose(self, text: Branches) -> None:
         """Give up a pass that was not kept yet."""
-        text.lost, text.pending = True, False
+        text.lost = True
         self._shorten(text, text.length)
+        text.pending = False  # last: an interrupt before it is seen and mended
 
     def settle(self, sequence: int, first: int, *, occupied: bool) -> None:
         """Take a sequence off the positions from ``first`` on.
