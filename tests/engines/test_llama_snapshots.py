@@ -15,6 +15,7 @@ from draftwood.errors import CapabilityError, DraftwoodError
 from draftwood.testing import check_target
 from draftwood.testing.checks import run
 from draftwood.tree import TokenTree
+from tests.engines import tiny_gguf as files
 from tests.engines.llama_story import OneByOne
 from tests.engines.tiny_gguf import VOCAB
 
@@ -276,6 +277,31 @@ def test_right_and_wrong_drafts_are_sorted_out(target, nodes):
     assert drafted == plain
     assert len(steps) < 40
     assert sum(step.replayed for step in steps) > 0
+
+
+@pytest.mark.parametrize("family", ["lfm2", *FAMILIES])
+def test_scores_that_are_not_finite_stay_in_their_draft_and_their_text(tmp_path, family, monkeypatch):
+    own = files._tensors
+
+    def broken(*given):
+        found = own(*given)
+        found["token_embd.weight"][77] = np.inf
+        return found
+
+    monkeypatch.setattr(files, "_tensors", broken)
+    target = LlamaTarget(files.write_gguf(tmp_path / "broken.gguf", family=family), threads=1)
+    session = opened(target)
+    for chain in ([4, 77, 5], [4, 6]):
+        (scores,) = target.score([(session, 3, TokenTree.build(chain))])
+        broken_rows = [bool(np.isnan(scores.raw(row)).any()) for row in range(1 + len(chain))]
+        assert broken_rows == [77 in chain[:row] for row in range(1 + len(chain))]
+        session.keep([0])
+    session.close()
+    ((session, scores),) = target.open([[1, 77, 2]])
+    assert np.isnan(scores.raw(0)).any()
+    session.close()
+    ((session, scores),) = target.open([TEXT])
+    assert np.isfinite(scores.raw(0)).all()
 
 
 # --- the trial -----------------------------------------------------------------------------------------------

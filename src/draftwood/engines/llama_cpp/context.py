@@ -207,8 +207,8 @@ class Context:
         self.remove(sequence, length)
 
     def clear(self) -> None:
-        """Free all cells."""
-        self._library.llama_memory_clear(self._memory, False)
+        """Free all cells; states are zeroed, since a new text's is the old one times 0, and a NaN would stay."""
+        self._library.llama_memory_clear(self._memory, self.weights.is_recurrent)
 
 
 def _free(pointer: int, _: Weights) -> None:
