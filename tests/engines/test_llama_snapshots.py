@@ -215,6 +215,22 @@ def test_passes_lost_to_texts_that_share_one_are_kept_all_the_same(target, truth
         assert_says(target, truth, session)
 
 
+def test_drafts_that_are_rejected_in_turns_leave_the_other_texts_where_they_are(target, truth, calls):
+    """The cells that become free lie behind all others; else texts are written anew, to stay in order."""
+    sessions = [opened(target, TEXT[:n]) for n in (20, 3)]
+    for session in sessions:
+        assert_says(target, truth, session)
+        session.keep([0])
+    del calls[:]
+    for _ in range(12):
+        for session in sessions:
+            target.score([(session, 3, CHAIN)])
+            session.keep([0])
+    assert not {"copy", "paste"} & set(calls)
+    for session in sessions:
+        assert_says(target, truth, session)
+
+
 def test_texts_without_drafts_and_waiting_tokens_share_a_pass(target, calls):
     sessions = [opened(target, TEXT[:n]) for n in (20, 3, 5, 8)]
     target.score([(sessions[1], 3, CHAIN)])

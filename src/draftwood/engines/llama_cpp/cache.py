@@ -239,9 +239,12 @@ class Cache:
             self._context.copy(sequence, self._context.trash, first)
         self._context.remove(sequence, first)
 
-    def cut(self, text: Branches, length: int) -> None:
-        """Keep the first tokens of a text only, or none if the others must be read again."""
-        self._has_holes |= len(self._texts) > 1
+    def cut(self, text: Branches, length: int, *, ends_cache: bool = False) -> None:
+        """Keep the first tokens of a text only, or none if the others must be read again.
+
+        ``ends_cache``: behind those that go back to a snapshot lie none of other texts.
+        """
+        self._has_holes |= len(self._texts) > 1 and not (ends_cache and text.snapshot is not None)
         self._shorten(text, length)
         text.cells, text.pending, text.lost = text.length, False, False
 

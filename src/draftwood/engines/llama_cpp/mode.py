@@ -78,6 +78,7 @@ def modes(weights: Weights, threads: int, exact: bool | None, chosen: Settings |
         ours, own = replace(ours, rollback=_ROLLBACK), back
     elif weights.is_recurrent:
         saves = restores(weights, own)
+        ours = replace(ours, ordered=weights.is_hybrid)
     # Without flash attention a short trial may not show that one row and several round differently.
     never = exact is False or not own.flash_attention or (weights.is_recurrent and not (own.rollback or saves))
     behind = _SPLIT if chosen and not weights.is_recurrent else 0

@@ -30,8 +30,7 @@ class SnapshotSession(LlamaSession):
             self._catch_up()
 
     def rows(self, root: int, tree: TokenTree, *, is_last: bool) -> list[Row]:
-        del is_last
-        text = self.text
+        text, self._last_in = self.text, self._cache.passes + 1 if is_last else 0
         if len(tree) and text.snapshot is None:
             self._cache.save(text)
         ids = [*self._ids[text.length :], root, *tree.tokens.tolist()]
@@ -68,7 +67,7 @@ class SnapshotSession(LlamaSession):
         """Go back to what the cache held before the last pass, if it was not kept."""
         self._scored, text = None, self.text
         if text.pending or text.length > self.length:
-            self._cache.cut(text, self.length)
+            self._cache.cut(text, self.length, ends_cache=self._last_in == self._cache.passes)
         text.lost = False  # a pass that was lost is out of the cache
 
     def _catch_up(self) -> None:
