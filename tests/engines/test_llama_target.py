@@ -557,9 +557,9 @@ def test_an_interrupt_at_any_call_leaves_the_texts_whole(tiny_gguf, monkeypatch,
         assert len(target._mode.cache._texts) <= len(sessions), "no text is held by nobody"
         assert_goes_on(target, truth, *sessions, *sessions)
         if finished:
-            assert at > 1 or (family in STATES and call == "copy"), (
-                "the call is made, where a state does not forbid it"
-            )
+            never = {"copy"} if family in STATES else set()  # states are not shared
+            never |= {"clear"} if family.startswith("mamba") else set()  # nothing has to stay in order
+            assert at > 1 or call in never, "the call is made"
             break
 
 

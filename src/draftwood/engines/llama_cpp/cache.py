@@ -255,8 +255,8 @@ class Cache:
         length = min(text.length, length)
         if self._weights.is_recurrent or self.lacks(text, length):
             length = 0
-        text.snapshot = None
-        text.length = length  # first: an interrupt after it is seen and mended
+        text.snapshot, text.pending = None, True  # first: an interrupt after it is seen and mended
+        text.length = length
         text.leaves = {leaf: min(seen, length) for leaf, seen in text.leaves.items()}
         for sequence in (text.home, *text.leaves):
             self._context.remove(sequence, length or -1)
