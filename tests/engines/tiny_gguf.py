@@ -16,6 +16,8 @@ FEED = 128
 WINDOW = 8
 LONGEST = 4096  # tokens
 STATE, INNER, CONVOLVED = 16, 2 * WIDTH, 4  # of mamba; lfm2 convolves one less
+RANK, SCANS = 32, 8  # of mamba's and jamba's steps; heads of mamba2
+HYBRID = ("lfm2", "jamba")  # the first layer keeps a state, the second one keys and values
 
 SPECIAL = ("<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>")
 END = SPECIAL.index("</s>")
@@ -37,7 +39,7 @@ def write_gguf(
     template: str | None = TEMPLATE,
     pooling: bool = False,
 ) -> Path:
-    """Write a model of ``family`` (llama, gemma3, mamba or lfm2) whose matrices are of the type ``kind``."""
+    """Write a model of ``family`` (llama, gemma3, lfm2, mamba, mamba2, jamba), matrices of the type ``kind``."""
     writer = GGUFWriter(path, family)
     writer.add_file_type(LlamaFileType["ALL_F32" if kind == "F32" else f"MOSTLY_{kind}"])
     _write_sizes(writer, family)
@@ -63,17 +65,20 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(LAYERS)
     writer.add_layer_norm_rms_eps(1e-5)
-    if family == "mamba":
-        writer.add_feed_forward_length(0)
-        writer.add_head_count(0)
+    if family in ("mamba", "mamba2", "jamba"):
         writer.add_ssm_conv_kernel(CONVOLVED)
         writer.add_ssm_inner_size(INNER)
         writer.add_ssm_state_size(STATE)
-        writer.add_ssm_time_step_rank(STATE)
+        writer.add_ssm_time_step_rank(SCANS if family == "mamba2" else RANK)
+    if family == "mamba2":
+        writer.add_ssm_group_count(1)
+    if family in ("mamba", "mamba2"):
+        writer.add_feed_forward_length(0)
+        writer.add_head_count(0)
         return
     writer.add_feed_forward_length(FEED)
     writer.add_head_count(HEADS)
-    writer.add_head_count_kv([0, KV_HEADS] if family == "lfm2" else KV_HEADS)
+    writer.add_head_count_kv([0, KV_HEADS] if family in HYBRID else KV_HEADS)
     writer.add_key_length(HEAD)
     writer.add_value_length(HEAD)
     writer.add_rope_dimension_count(HEAD)
@@ -113,7 +118,8 @@ def _tensors(family: str, rng: np.random.Generator) -> dict[str, np.ndarray[Any,
     last = "token_embd_norm" if family == "lfm2" else "output_norm"
     found = {"token_embd": matrix(VOCAB, WIDTH), last: norm(), "output": matrix(VOCAB, WIDTH)}
     for number in range(LAYERS):
-        layer = _layer("convolution" if family == "lfm2" and not number else family, matrix, norm, rng)
+        kind = {"lfm2": "convolution", "jamba": "scan"}.get(family, family) if not number else family
+        layer = _layer(kind, matrix, norm, rng)
         found |= {f"blk.{number}.{name}": tensor for name, tensor in layer.items()}
     return {name if name.endswith(("ssm_a", "ssm_d")) else _weight(name): t for name, t in found.items()}
 
@@ -123,25 +129,17 @@ def _weight(name: str) -> str:
 
 
 def _layer(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:
-    if family == "mamba":
-        return {
-            "attn_norm": norm(),
-            "ssm_in": matrix(2 * INNER, WIDTH),
-            "ssm_conv1d": rng.normal(0, 0.5, (INNER, CONVOLVED)).astype(np.float32),
-            "ssm_conv1d.bias": norm(INNER),
-            "ssm_x": matrix(STATE + 2 * STATE, INNER),
-            "ssm_dt": matrix(INNER, STATE),
-            "ssm_dt.bias": norm(INNER) - 2,
-            "ssm_a": -rng.uniform(0.5, 2, (INNER, STATE)).astype(np.float32),
-            "ssm_d": norm(INNER),
-            "ssm_out": matrix(WIDTH, INNER),
-        }
+    if family.startswith("mamba"):
+        return _scan(family, matrix, norm, rng)
     feed = {
         "ffn_norm": norm(),
         "ffn_gate": matrix(FEED, WIDTH),
         "ffn_up": matrix(FEED, WIDTH),
         "ffn_down": matrix(WIDTH, FEED),
     }
+    if family == "scan":
+        norms = {"ssm_dt_norm": norm(RANK), "ssm_b_norm": norm(STATE), "ssm_c_norm": norm(STATE)}
+        return feed | _scan("mamba", matrix, norm, rng) | norms
     if family == "convolution":
         return feed | {
             "attn_norm": norm(),
@@ -163,8 +161,27 @@ def _layer(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dic
     return layer
 
 
+def _scan(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:
+    """A layer of mamba or mamba2."""
+    first = family == "mamba"
+    columns = INNER if first else INNER + 2 * STATE  # that are convolved
+    layer = {
+        "attn_norm": norm(),
+        "ssm_in": matrix(2 * INNER if first else INNER + columns + SCANS, WIDTH),
+        "ssm_conv1d": rng.normal(0, 0.5, (columns, CONVOLVED)).astype(np.float32),
+        "ssm_conv1d.bias": norm(columns),
+        "ssm_dt.bias": norm(INNER if first else SCANS) - 2,
+        "ssm_a": -rng.uniform(0.5, 2, (INNER, STATE) if first else (SCANS, 1)).astype(np.float32),
+        "ssm_d": norm(INNER) if first else norm(SCANS)[:, None],
+        "ssm_out": matrix(WIDTH, INNER),
+    }
+    if first:
+        return layer | {"ssm_x": matrix(RANK + 2 * STATE, INNER) / 4, "ssm_dt": matrix(INNER, RANK) / 4}
+    return layer | {"ssm_norm": norm(INNER)[None]}
+
+
 def _write_tensor(writer: GGUFWriter, name: str, tensor: Any, kind: GGMLQuantizationType) -> None:
-    if tensor.ndim == 1 or "conv" in name.split(".")[-2] or "ssm_a" in name or tensor.shape[1] % 32:
+    if tensor.ndim == 1 or "conv" in name.split(".")[-2] or len(tensor) == 1 or tensor.shape[1] % 32:
         kind = GGMLQuantizationType.F32
     if kind == GGMLQuantizationType.F32:
         writer.add_tensor(name, tensor)

@@ -43,9 +43,10 @@ class Toy(LlamaTarget):
         return len(self._mode.cache._texts)
 
 
-@pytest.fixture
-def target(tiny_gguf):
-    return Toy(tiny_gguf("llama", "Q8_0"))
+@pytest.fixture(params=["llama", "jamba"])
+def target(request, tiny_gguf):
+    """One that cuts its cache, and one that restores snapshots."""
+    return Toy(tiny_gguf(request.param, "Q8_0"))
 
 
 @pytest.fixture
@@ -54,7 +55,13 @@ def family_target(tiny_gguf):
 
 
 @pytest.mark.parametrize(
-    ("drafters", "family"), rest_is_slow(with_settings(("llama", "gemma3"), "llama"), *QUICK, ("same", "gemma3"))
+    ("drafters", "family"),
+    rest_is_slow(
+        with_settings(("llama", "gemma3", "mamba", "jamba"), "llama"),
+        *QUICK,
+        ("same", "gemma3"),
+        ("random", "mamba"),
+    ),
 )
 def test_law_1_and_3_the_text_is_the_plain_one(family_target, drafters, family):
     target = family_target(family)
@@ -74,7 +81,7 @@ def test_law_1_right_drafts_save_passes(target):
 @pytest.mark.parametrize("drafters", THREE_TOYS)
 def test_law_1_with_the_planner_that_users_have_and_with_one_that_scores_everything(target, drafters):
     truth = greedy_truth(target)
-    for planner in (GoodputPlanner(MOST), Everything(12)):
+    for planner in (GoodputPlanner(MOST), *[Everything(12)] * target.trees):  # the latter scores trees
         assert write(target, EVERY[drafters](target, GREEDY), planner).ids == truth
 
 
@@ -92,7 +99,7 @@ def test_law_5_after_every_step_the_cache_goes_on_as_a_fresh_one(target, drafter
     assert target.open_sessions == 0
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3"])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "mamba", "jamba"])
 def test_law_5_from_one_turn_to_the_next(family_target, family):
     target = family_target(family)
     with open_sequences(target, EVERY["same"](target, GREEDY), [Request(PROMPT, 30)], SampleAndMatch()) as (row,):

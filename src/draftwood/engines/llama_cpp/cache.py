@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +13,13 @@ from draftwood.contracts import Floats
 from draftwood.engines.llama_cpp.branches import Branches
 from draftwood.engines.llama_cpp.context import PASS, Context, Row, Settings
 from draftwood.engines.llama_cpp.reader import Reader
-from draftwood.engines.llama_cpp.scores import LlamaScores
+from draftwood.engines.llama_cpp.scores import LentScores, LlamaScores
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError
 
 _FIRST = 1024  # cells of a new cache; it doubles when they are full
-_LARGE = (
-    4 * _FIRST
-)  # from which on memory is given back after `_PATIENCE` texts in a row for which `_FIRST` would do
+# From which on memory is given back after `_PATIENCE` texts in a row for which `_FIRST` would do.
+_LARGE = 4 * _FIRST
 _PATIENCE = 4
 _FEW, _MANY = 64, 255  # sequences; the library takes 256, and more than 64 cost a little in every pass
 MOST_SESSIONS = 32  # beside which `_FEW` sequences leave enough for the branches of a tree
@@ -45,7 +43,7 @@ class Cache:
         self._texts: list[Branches] = []
         self._trash = 0  # cells that only keep the order of the others
         self._has_holes = False
-        self._lent: list[ref[LlamaScores]] = []
+        self._lent = LentScores()
         self._most = self._spared = 0  # cells needed since the cache was empty, and texts that needed few
         self.passes = 0  # so far
         self._reader = Reader(weights, settings)
@@ -65,7 +63,7 @@ class Cache:
         return text
 
     def _sequences(self, texts: int) -> int:
-        """How many sequences so many texts are given. In recurrent models each takes the memory of a state."""
+        """How many sequences so many texts are given; in recurrent models each takes a state's memory."""
         if self._weights.is_recurrent:
             return min(_MANY, 1 << (texts - 1).bit_length())
         return _FEW if texts <= MOST_SESSIONS else _MANY
@@ -91,11 +89,9 @@ class Cache:
         """Count a text that needs little or nothing of this cache; shrink it after several in a row."""
         self._spared += not self._texts
         if self._spared >= _PATIENCE and not self._texts and self._context.cells >= _LARGE:
-            self._own_scores()
-            before, self._context = (
-                self._context,
-                Context(self._weights, self._settings, _FIRST, self._context.trash),
-            )
+            self._lent.keep()
+            before = self._context
+            self._context = Context(self._weights, self._settings, _FIRST, before.trash)
             before.close()
             self._reader = Reader(self._weights, self._settings)
 
@@ -119,13 +115,13 @@ class Cache:
         wider = sequences or before.trash
         if (cells, wider) != (before.cells, before.trash):
             after = Context(self._weights, self._settings, cells, wider)
-            self._own_scores()
+            self._lent.keep()
         for text in self._texts:
             if text.pending:
-                text.lost, text.pending = True, False
-                self._shorten(text, text.length)  # a window would be saved as it stands at the last token
+                self._lose(text)  # else a window would be saved as it stands at the last token
         states = [(text, text.length, before.state(text.home)) for text in self._texts if text.length]
         for text in self._texts:
+            text.snapshot, text.pending = None, text.length > 0  # until it is written
             text.length, text.cells, text.leaves = 0, text.length, {}
         if after is before:
             before.clear()
@@ -136,7 +132,7 @@ class Cache:
         self._free = [sequence for sequence in range(after.trash) if sequence not in homes]
         for text, length, state in states:
             after.restore(text.home, state)
-            text.length = length
+            text.length, text.pending = length, False
         self._trash, self._has_holes = 0, False
 
     def start_over(self) -> None:
@@ -176,7 +172,7 @@ class Cache:
         """Give a function that reads so many tokens in parts; left by an exception, the text is as before."""
         before = text.length
         self.make_room(tokens)
-        self._own_scores()
+        self._lent.keep()
         elsewhere = self._reader.begin(self._context, text.home, before, tokens)
         try:
             if elsewhere is not None:
@@ -201,37 +197,34 @@ class Cache:
         wanted[-1] = True
         text.pending = True
         found = self._run(context, rows, wanted)
+        text.snapshot = None
         text.length, text.cells, text.pending = text.length + len(rows), text.cells + len(rows), False
-        return self._lend([found], context)[0]
+        return self._lent.add([found], context)[0]
 
-    def score(self, rows: Sequence[Row], ends: Sequence[int]) -> list[LlamaScores]:
-        """Compute a pass, for which `make_room` made room; returns the scores of the rows up to each end."""
-        scores = self._run(self._context, rows, _ALL[: len(rows)])
+    def score(self, rows: Sequence[Row], ends: Sequence[int], replayed: int = 0) -> list[LlamaScores]:
+        """Compute a pass, for which `make_room` made room; returns the scores of the rows up to each end, without
+        those of the first ``replayed`` rows."""
+        wanted = _ALL[: len(rows)] if not replayed else (np.arange(len(rows)) >= replayed).astype(np.int8)
+        scores = self._run(self._context, rows, wanted)
         parts = [scores] if len(ends) == 1 else np.split(scores, ends[:-1])
-        return self._lend(parts, self._context)
+        return self._lent.add(parts, self._context)
 
     def _run(self, context: Context, rows: Sequence[Row], wanted: NDArray[np.int8]) -> Floats:
-        self._own_scores()
+        self._lent.keep()
         self.passes += 1
         return context.run(rows, wanted)
-
-    def _lend(self, views: Sequence[Floats], context: Context) -> list[LlamaScores]:
-        """Make scores of views of the last pass, to be copied before the next one if somebody still holds them."""
-        found = [LlamaScores(view, context) for view in views]
-        self._lent += [ref(scores) for scores in found]
-        return found
-
-    def _own_scores(self) -> None:
-        for lent in self._lent:
-            if (scores := lent()) is not None:
-                scores.keep()
-        self._lent = []
 
     def lose_passes(self) -> None:
         """Give up all passes that were not kept yet: where texts with states share one, the library moves them."""
         for text in self._texts:
             if text.pending:
-                text.lost, text.pending = True, False
+                self._lose(text)
+
+    def _lose(self, text: Branches) -> None:
+        """Give up a pass that was not kept yet."""
+        text.lost = True
+        self._shorten(text, text.length)
+        text.pending = False  # last: an interrupt before it is seen and mended
 
     def settle(self, sequence: int, first: int, *, occupied: bool) -> None:
         """Take a sequence off the positions from ``first`` on.
@@ -246,21 +239,31 @@ class Cache:
             self._context.copy(sequence, self._context.trash, first)
         self._context.remove(sequence, first)
 
-    def cut(self, text: Branches, length: int) -> None:
-        """Keep the first tokens of a text only, or none if the others must be read again."""
-        self._has_holes |= len(self._texts) > 1
+    def cut(self, text: Branches, length: int, *, ends_cache: bool = False) -> None:
+        """Keep the first tokens of a text only, or none if the others must be read again.
+
+        ``ends_cache``: behind those that go back to a snapshot lie none of other texts.
+        """
+        self._has_holes |= len(self._texts) > 1 and not (ends_cache and text.snapshot is not None)
         self._shorten(text, length)
         text.cells, text.pending, text.lost = text.length, False, False
 
     def _shorten(self, text: Branches, length: int) -> None:
         """Take all sequences of a text off the positions from a length on, or off all where that cannot be."""
+        if text.length <= length and text.went_back(self._context):
+            return
         length = min(text.length, length)
         if self._weights.is_recurrent or self.lacks(text, length):
             length = 0
-        text.length = length  # first: an interrupt after it is seen and mended
+        text.snapshot, text.pending = None, True  # first: an interrupt after it is seen and mended
+        text.length = length
         text.leaves = {leaf: min(seen, length) for leaf, seen in text.leaves.items()}
         for sequence in (text.home, *text.leaves):
             self._context.remove(sequence, length or -1)
+
+    def save(self, text: Branches) -> None:
+        """Make a snapshot, from which `cut` takes a text back to the length that it has now."""
+        text.save(self._context)
 
     def lacks(self, text: Branches, length: int) -> bool:
         """Whether a token at a position would not see all of its window.

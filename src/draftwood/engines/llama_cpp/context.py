@@ -25,6 +25,8 @@ _LOG = logging.getLogger("draftwood")
 PASS = 256  # most tokens of a pass, prompts too: the scores of all of them take 50 MB at 49,152 tokens
 _FLOATS = c.POINTER(c.c_float)
 _FULL = 1  # what llama_decode returns where no cell is free
+WHOLE, RECURRENT = 0, 1
+"""Parts of a sequence's state: all of it, or what recurrent layers hold (a window's cells, where there is one)."""
 
 
 @dataclass(frozen=True)
@@ -184,22 +186,29 @@ class Context:
         """Return the first position that every layer still holds of a sequence; -1 if it is empty."""
         return int(self._library.llama_memory_seq_pos_min(self._memory, sequence))
 
-    def state(self, sequence: int) -> bytearray:
-        """Return what the cells of a sequence hold."""
-        size = self._library.llama_state_seq_get_size(self._pointer, sequence)
+    def state(self, sequence: int, part: int = WHOLE) -> bytearray:
+        """Return what the cells of a sequence hold; `RECURRENT`: only what does not grow with the text."""
+        size = self._library.llama_state_seq_get_size_ext(self._pointer, sequence, part)
         data = bytearray(size)
-        if self._library.llama_state_seq_get_data(self._pointer, _address(data), size, sequence) != size:
+        got = self._library.llama_state_seq_get_data_ext(self._pointer, _address(data), size, sequence, part)
+        if got != size:
             raise DraftwoodError("llama.cpp could not read its cache: open the text anew")
         return data
 
-    def restore(self, sequence: int, data: bytearray) -> None:
-        """Write what `state` gave to free cells, in the order of positions."""
-        if not self._library.llama_state_seq_set_data(self._pointer, _address(data), len(data), sequence):
+    def restore(self, sequence: int, data: bytearray, part: int = WHOLE) -> None:
+        """Write what `state` gave: to free cells, in the order of positions, or over the recurrent part."""
+        address = _address(data)
+        if not self._library.llama_state_seq_set_data_ext(self._pointer, address, len(data), sequence, part):
             raise DraftwoodError("llama.cpp could not write its cache back: open the text anew")
 
+    def go_back(self, sequence: int, data: bytearray, length: int) -> None:
+        """Take back all tokens behind the first ``length``, at which ``data`` was the recurrent part."""
+        self.restore(sequence, data, RECURRENT)
+        self.remove(sequence, length)
+
     def clear(self) -> None:
-        """Free all cells."""
-        self._library.llama_memory_clear(self._memory, False)
+        """Free all cells; states are zeroed, since a new text's is the old one times 0, and a NaN would stay."""
+        self._library.llama_memory_clear(self._memory, self.weights.is_recurrent)
 
 
 def _free(pointer: int, _: Weights) -> None:

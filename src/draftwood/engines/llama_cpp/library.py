@@ -91,8 +91,8 @@ _FUNCTIONS: tuple[tuple[Any, ...], ...] = (  # name, result, arguments
     ("decode", _I, _P, Batch), ("get_logits", _P, _P),
     ("memory_clear", None, _P, _B), ("memory_seq_rm", _B, _P, _I, _I, _I),
     ("memory_seq_cp", None, _P, _I, _I, _I, _I), ("memory_seq_pos_min", _I, _P, _I),
-    ("state_seq_get_size", _Z, _P, _I), ("state_seq_get_data", _Z, _P, _P, _Z, _I),
-    ("state_seq_set_data", _Z, _P, _P, _Z, _I),
+    ("state_seq_get_size_ext", _Z, _P, _I, _U), ("state_seq_get_data_ext", _Z, _P, _P, _Z, _I, _U),
+    ("state_seq_set_data_ext", _Z, _P, _P, _Z, _I, _U),
 )  # fmt: skip
 
 _LOGGED: deque[str] = deque(maxlen=50)  # what the library said last, for errors

@@ -9,7 +9,7 @@ from draftwood.contracts import Capabilities
 from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, Cache
 from draftwood.engines.llama_cpp.context import PASS, Settings, exact_settings
 from draftwood.engines.llama_cpp.library import CACHE_TYPES
-from draftwood.engines.llama_cpp.selftest import exact_width, refuse_unusable, rolls_back
+from draftwood.engines.llama_cpp.selftest import exact_width, refuse_unusable, restores, rolls_back
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError, UnknownNameError
 
@@ -20,22 +20,23 @@ _SPLIT = 512  # tokens of a text that flash attention splits among threads, for 
 class Mode:
     """``width`` is how many tokens of a pass are, bit by bit, passes over one token; 1: not known of any.
 
-    Where layers keep a state, `Settings.rollback` tokens of a pass can be taken back.
+    Where layers keep a state, `Settings.rollback` tokens of a pass can be taken back, or with ``saves_states`` a
+    snapshot of before the pass is restored.
     """
 
-    def __init__(self, weights: Weights, settings: Settings, width: int) -> None:
+    def __init__(self, weights: Weights, settings: Settings, width: int, *, saves_states: bool = False) -> None:
         self._weights, self.settings = weights, settings
         self.exact = width > 1
         self.widest = width if self.exact else PASS  # tokens of a pass, of all texts together
-        self.keeps_states = weights.is_recurrent
+        self.keeps_states, self.saves_states = weights.is_recurrent, saves_states
         most = min(self.widest, MOST_BRANCHES)
-        if self.keeps_states:
+        if self.keeps_states and not saves_states:
             most = min(most, 1 + settings.rollback)
         self.capabilities = Capabilities(
             vocab_size=weights.vocab_size,
             max_positions=weights.max_positions,
             trees=(self.exact or weights.is_float) and not self.keeps_states,
-            rollback="none" if most == 1 else "truncate",
+            rollback="none" if most == 1 else "snapshot" if saves_states else "truncate",
             batch=True,
             max_pass=most,
         )
@@ -72,18 +73,23 @@ def modes(weights: Weights, threads: int, exact: bool | None, chosen: Settings |
     if chosen:
         refuse_unusable(weights, chosen)
     ours = replace(own, ordered=True) if chosen else exact_settings(threads)
+    saves = False
     if weights.is_recurrent and rolls_back(weights, back := replace(own, rollback=_ROLLBACK)):
         ours, own = replace(ours, rollback=_ROLLBACK), back
+    elif weights.is_recurrent:
+        saves = restores(weights, own)
+        ours = replace(ours, ordered=weights.is_hybrid)
     # Without flash attention a short trial may not show that one row and several round differently.
-    never = exact is False or not own.flash_attention or (weights.is_recurrent and not own.rollback)
+    never = exact is False or not own.flash_attention or (weights.is_recurrent and not (own.rollback or saves))
     behind = _SPLIT if chosen and not weights.is_recurrent else 0
     width = 1 if never else exact_width(weights, ours, behind)
     if width > 1:
         left_open = exact is None and not chosen
-        return Mode(weights, ours, width), Mode(weights, own, 1) if left_open else None
+        long = Mode(weights, own, 1, saves_states=saves) if left_open else None
+        return Mode(weights, ours, width, saves_states=saves), long
     if exact:
         hint = ", or leave keys, values and flash_attention out" if chosen else ""
         raise CapabilityError(
             f"passes over {weights.path} cannot be exact: leave exact out, or take Q4_0 or Q8_0 weights{hint}"
         )
-    return Mode(weights, own, 1), None
+    return Mode(weights, own, 1, saves_states=saves), None

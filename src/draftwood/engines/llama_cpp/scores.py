@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -51,3 +53,23 @@ class LlamaScores:
 
     def hidden(self, layer: int) -> Any:
         raise CapabilityError(f"this target does not give hidden states (layer {layer} was asked for)")
+
+
+class LentScores:
+    """Scores that are views of the last pass, to be copied before the next one if somebody still holds them."""
+
+    def __init__(self) -> None:
+        self._held: list[ref[LlamaScores]] = []
+
+    def add(self, views: Sequence[Floats], owner: Any) -> list[LlamaScores]:
+        """Make scores of views."""
+        found = [LlamaScores(view, owner) for view in views]
+        self._held += [ref(scores) for scores in found]
+        return found
+
+    def keep(self) -> None:
+        """Copy those that are still held."""
+        for held in self._held:
+            if (scores := held()) is not None:
+                scores.keep()
+        self._held = []

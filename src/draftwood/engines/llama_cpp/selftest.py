@@ -11,7 +11,7 @@ import hashlib
 import numpy as np
 
 from draftwood.contracts import Floats
-from draftwood.engines.llama_cpp.context import Context, Row, Settings
+from draftwood.engines.llama_cpp.context import RECURRENT, Context, Row, Settings
 from draftwood.engines.llama_cpp.filling import READ, filled, token_at
 from draftwood.engines.llama_cpp.library import library
 from draftwood.engines.llama_cpp.weights import Weights
@@ -104,6 +104,54 @@ def _tried_rollback(weights: Weights, settings: Settings) -> bool:
     gaps = [np.abs(plain - after(length, width)).max(axis=1) for length in lengths]
     context.close()
     return all(np.isfinite(gap[i]) and gap.argmin() == i for i, gap in enumerate(gaps))
+
+
+def restores(weights: Weights, settings: Settings) -> bool:
+    """Whether drafts can be tried behind a snapshot of what layers keep; remembered between starts."""
+    key = trial_key("snapshot", weights, settings)
+    known = trials.remembered(key)
+    if known is None:
+        try:
+            known = int(_tried_snapshot(weights, settings))
+        except DraftwoodError:  # the library refused
+            known = 0
+        trials.remember(key, known)
+    return bool(known)
+
+
+def _tried_snapshot(weights: Weights, settings: Settings) -> bool:
+    """Compare a wide pass, and what follows it or a snapshot of before it, with passes over one token."""
+    context = Context(weights, settings, 2 * READ, 2)
+    one, width = np.ones(1, dtype=np.int8), READ // 2
+    text = [Row(token_at(i, weights), i, (0,)) for i in range(READ)]
+    rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ, READ + width + 1)]
+
+    def read() -> None:
+        context.clear()
+        context.run(text, np.eye(1, READ, READ - 1, dtype=np.int8)[0])
+
+    def alone(place: int) -> Floats:
+        return context.run([rows[place]], one)[0].copy()
+
+    read()
+    plain = np.stack([alone(place) for place in range(width + 1)])
+    read()
+    snapshot = context.state(0, RECURRENT)
+    together = context.run(rows[:width], np.ones(width, dtype=np.int8)).copy()
+    found = list(zip(range(width + 1), [*together, alone(width)], strict=True))
+    for waiting in (0, 1, width - 1):
+        context.go_back(0, snapshot, READ)
+        if waiting:
+            context.run(rows[:waiting], np.eye(1, waiting, waiting - 1, dtype=np.int8)[0])
+        found.append((waiting, alone(waiting)))
+    context.close()
+    return all(_is_nearest(scores, plain, place) for place, scores in found)
+
+
+def _is_nearest(scores: Floats, rows: Floats, place: int) -> bool:
+    """Whether scores are at most half as far from the row at a place as from any other."""
+    gaps = np.abs(rows - scores).max(axis=1)
+    return bool(np.isfinite(gaps).all() and 2 * gaps[place] <= np.delete(gaps, place).min())
 
 
 def trial_key(kind: str, weights: Weights, *settings: object) -> str:

@@ -19,8 +19,6 @@ class LlamaSession(CommittedText):
     Each leaf of a tree is a sequence of llama.cpp, and a node belongs to the sequences of all leaves below it.
     """
 
-    replay = 0
-
     def __init__(self, mode: Mode, lock: Any, text: Branches | None = None) -> None:
         super().__init__(lock)
         self.mode = mode
@@ -32,6 +30,11 @@ class LlamaSession(CommittedText):
         self._last_in = 0  # the number of that pass, if this text's rows were its last ones
 
     @property
+    def replay(self) -> int:
+        """Committed tokens that the next pass reads again."""
+        return 0
+
+    @property
     def capabilities(self) -> Capabilities:
         """What passes over this text can do, which may be less than what the target can."""
         return self.mode.capabilities
@@ -39,6 +42,11 @@ class LlamaSession(CommittedText):
     def commit(self, ids: Sequence[int]) -> None:
         """Take in text that the cache has read."""
         self._ids += map(int, ids)
+
+    def prepare(self, tree: TokenTree) -> None:
+        """Make the cache ready for a pass over a root and its tree."""
+        del tree
+        self.undo()
 
     def rows(self, root: int, tree: TokenTree, *, is_last: bool) -> list[Row] | None:
         """Return the rows of a pass over a root and its tree; None while too few sequences are free.
@@ -118,10 +126,15 @@ class LlamaSession(CommittedText):
         self._scored, text, length = None, self.text, len(self._ids)
         if text.pending or text.lost or text.length != length:
             self._cache.cut(text, length)
+        self._read_rest(PASS)
+
+    def _read_rest(self, part: int) -> None:
+        """Read what the cache lacks of the text, so many tokens per pass."""
+        text, length = self.text, len(self._ids)
         if text.length < length:
             with self._cache.reading(text, length - text.length) as read:
-                for start in range(text.length, length, PASS):
-                    read(self._ids[start : min(start + PASS, length)], False)
+                for start in range(text.length, length, part):
+                    read(self._ids[start : min(start + part, length)], False)
 
     @locked
     def truncate(self, length: int) -> None:

@@ -22,6 +22,7 @@ from draftwood.engines.llama_cpp.price import FREE, MOST, cheap_length
 from draftwood.engines.llama_cpp.rounding import EXACT, FAST
 from draftwood.engines.llama_cpp.scores import LlamaScores
 from draftwood.engines.llama_cpp.session import LlamaSession
+from draftwood.engines.llama_cpp.snapshots import SnapshotSession
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError
 from draftwood.models.profile_place import Setting
@@ -121,12 +122,16 @@ class LlamaTarget:
         self.weights.check_unchanged()
         sessions: list[LlamaSession] = []
         try:
-            sessions.extend(LlamaSession(self._mode_for(len(prompt) + reserve), self.lock) for prompt in prompts)
+            sessions.extend(self._session(len(prompt) + reserve) for prompt in prompts)
             return list(zip(sessions, self.extend(list(zip(sessions, prompts, strict=True)), watch), strict=True))
         except BaseException:
             for session in sessions:
                 session.close()
             raise
+
+    def _session(self, length: int) -> LlamaSession:
+        mode = self._mode_for(length)
+        return (SnapshotSession if mode.saves_states else LlamaSession)(mode, self.lock)
 
     def _mode_for(self, length: int) -> Mode:
         """Choose how to decode a text of at most this length: once, so that it does not change amid the text."""
@@ -179,14 +184,14 @@ class LlamaTarget:
         """One pass over the roots and trees of all requests; several where they need more than fits one."""
         for session, _, tree in requests:
             _refuse(session.capabilities, tree)
-            session.undo()
+            session.prepare(tree)
         if len(requests) == 1:
             return _one_pass(requests[0][0].mode, requests)
         found: dict[int, LlamaScores] = {}
         for mode in {id(session.mode): session.mode for session, _, _ in requests}.values():
             left = [i for i, (session, _, _) in enumerate(requests) if session.mode is mode]
             if mode.keeps_states:
-                left.sort(key=lambda i: len(requests[i][2]))  # texts without a draft share the first pass
+                left.sort(key=lambda i: _is_alone(requests[i]))  # the others share the first pass
             while left:
                 scores = _one_pass(mode, [requests[i] for i in left])
                 found |= zip(left, scores, strict=False)
@@ -202,10 +207,10 @@ def _refuse(can: Capabilities, tree: TokenTree) -> None:
 
 def _one_pass(mode: Mode, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
     """Score the first of these requests, as many as one pass takes."""
-    tokens = list(accumulate([1 + len(tree) for _, _, tree in requests]))
+    tokens = list(accumulate([session.replay + 1 + len(tree) for session, _, tree in requests]))
     fits = bisect_right(tokens, mode.widest)
-    if mode.keeps_states:  # they go back wrongly by tokens of a pass that other texts share
-        fits = min(fits, next((i for i, (_, _, tree) in enumerate(requests) if len(tree)), fits))
+    if mode.keeps_states:
+        fits = min(fits, next((i for i, request in enumerate(requests) if _is_alone(request)), fits))
     requests = requests[: max(1, fits)]
     if mode.keeps_states and len(requests) > 1:
         mode.cache.lose_passes()
@@ -222,4 +227,14 @@ def _one_pass(mode: Mode, requests: Sequence[tuple[LlamaSession, int, TokenTree]
         assert added is not None, "trees have no more leaves than a cache has sequences for"
         rows += added
         ends.append(len(rows))
-    return mode.cache.score(rows, ends)
+    return mode.cache.score(rows, ends, requests[0][0].replay)
+
+
+def _is_alone(request: tuple[LlamaSession, int, TokenTree]) -> bool:
+    """Whether a text that keeps a state takes a pass for itself.
+
+    With a draft it would go back wrongly by tokens of a pass that other texts share. With tokens to read again it
+    would save nothing: the library computes texts with unequal numbers of tokens one after another.
+    """
+    session, _, tree = request
+    return bool(len(tree) or session.replay)

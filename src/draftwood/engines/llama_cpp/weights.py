@@ -105,8 +105,12 @@ class Weights:
     @cached_property
     def is_recurrent(self) -> bool:
         """Whether layers keep a state from which tokens cannot be taken back."""
-        says = self._library
-        return bool(says.llama_model_is_recurrent(self.pointer) or says.llama_model_is_hybrid(self.pointer))
+        return self.is_hybrid or bool(self._library.llama_model_is_recurrent(self.pointer))
+
+    @cached_property
+    def is_hybrid(self) -> bool:
+        """Whether some layers keep a state, and others keys and values."""
+        return bool(self._library.llama_model_is_hybrid(self.pointer))
 
     @cached_property
     def is_float(self) -> bool:

@@ -1,0 +1,375 @@
+"""Drafts for models whose state llama.cpp cannot take back: it is saved before a pass, and restored."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import draftwood
+from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.engines.llama_cpp import mode, reader, selftest
+from draftwood.engines.llama_cpp.context import RECURRENT, Context, Row, Settings
+from draftwood.engines.llama_cpp.snapshots import MOST_WAITING
+from draftwood.engines.llama_cpp.target import LlamaTarget
+from draftwood.errors import CapabilityError, DraftwoodError
+from draftwood.testing import check_target
+from draftwood.testing.checks import run
+from draftwood.tree import TokenTree
+from tests.engines import tiny_gguf as files
+from tests.engines.llama_story import OneByOne
+from tests.engines.tiny_gguf import VOCAB
+
+FAMILIES = ("mamba", "mamba2", "jamba")
+NOTHING = TokenTree.empty()
+TEXT = np.random.default_rng(1).integers(0, VOCAB, 20).tolist()
+CHAIN = TokenTree.build([4, 5, 6, 7, 8])
+
+
+@pytest.fixture(autouse=True)
+def read_by_the_decoding_cache(monkeypatch):
+    """Long texts are read as short ones are, so that they equal plain decoding."""
+    monkeypatch.setattr(reader, "WORTH", 10**9)
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request):
+    return request.param
+
+
+@pytest.fixture
+def target(tiny_gguf, family):
+    return LlamaTarget(tiny_gguf(family, "Q8_0"), threads=1)
+
+
+@pytest.fixture
+def truth(tiny_gguf, family):
+    return OneByOne(LlamaTarget(tiny_gguf(family, "Q8_0"), threads=1))
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """``calls`` lists what the context is asked for: tokens and scored rows of passes, snapshots, restorations."""
+    made, own = [], {name: getattr(Context, name) for name in ("run", "state", "restore")}
+
+    def ran(self, rows, wanted):
+        made.append((len(rows), int(wanted.sum())))
+        return own["run"](self, rows, wanted)
+
+    def saved(self, sequence, part=0):
+        made.append("save" if part == RECURRENT else "copy")
+        return own["state"](self, sequence, part)
+
+    def restored(self, sequence, data, part=0):
+        made.append("restore" if part == RECURRENT else "paste")
+        return own["restore"](self, sequence, data, part)
+
+    for name, spy in {"run": ran, "state": saved, "restore": restored}.items():
+        monkeypatch.setattr(Context, name, spy)
+    return made
+
+
+def opened(target, text=TEXT):
+    ((session, _),) = target.open([text])
+    return session
+
+
+def assert_says(target, truth, session, tree=CHAIN, root=3):
+    """Every row of a pass is that of plain decoding, bit by bit."""
+    (scores,) = target.score([(session, root, tree)])
+    for row in range(1 + len(tree)):
+        text = [*session.ids, root, *tree.tokens[:row].tolist()]
+        assert np.array_equal(scores.raw(row), truth(text))
+
+
+def test_what_is_declared(target):
+    can = target.capabilities
+    assert (can.trees, can.rollback, can.batch, can.max_pass, target.exact) == (False, "snapshot", True, 24, True)
+    session = opened(target)
+    with pytest.raises(CapabilityError, match="chains of at most 23 tokens"):
+        target.score([(session, 1, TokenTree.build([2, 3], [-1, -1]))])
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "Q4_1"])
+def test_fulfils_the_contract_in_either_mode(tiny_gguf, family, kind):
+    for exact in (None, False):
+        check_target(LlamaTarget(tiny_gguf(family, kind), threads=1, exact=exact), prompt=TEXT, tolerance=0.1)
+
+
+def test_accepted_tokens_wait_and_the_next_pass_begins_with_them(target, truth, calls):
+    session = opened(target)
+    assert session.replay == 0
+    del calls[:]
+    target.score([(session, 3, CHAIN)])
+    session.keep([0, 1])
+    assert (session.replay, session.length) == (3, 23)
+    assert session.ids == [*TEXT, 3, 4, 5]
+    assert calls == ["save", (6, 6), "restore"]
+    del calls[:]
+    assert_says(target, truth, session)
+    assert calls[0] == (9, 6), "the snapshot is still that of this length"
+    session.keep([])
+    assert session.replay == 4
+    del calls[:]
+    target.score([(session, 9, NOTHING)])
+    session.keep([])
+    assert (session.replay, calls) == (0, [(5, 1)])
+    assert_says(target, truth, session)
+
+
+def test_nothing_is_restored_where_all_is_accepted_nor_saved_where_nothing_is_drafted(target, truth, calls):
+    session = opened(target)
+    del calls[:]
+    target.score([(session, 3, CHAIN)])
+    session.keep(range(5))
+    target.score([(session, 3, NOTHING)])
+    session.keep([])
+    assert (session.replay, calls) == (0, ["save", (6, 6), (1, 1)])
+    assert_says(target, truth, session)
+
+
+def test_so_many_wait_and_no_more(target, truth, calls):
+    session, most = opened(target), TokenTree.build(list(range(23)))
+    del calls[:]
+    for _ in range(MOST_WAITING):
+        target.score([(session, 3, CHAIN)])
+        session.keep([])
+    assert session.replay == MOST_WAITING
+    assert calls.count("save") == 1
+    target.score([(session, 3, CHAIN)])
+    session.keep([0])
+    assert session.replay == MOST_WAITING + 2
+    del calls[:]
+    assert_says(target, truth, session)
+    assert calls[:3] == [(MOST_WAITING + 2, 1), "save", (6, 6)]
+    session.keep([0])
+    del calls[:]
+    assert_says(target, truth, session, most)  # together they would be too many for an exact pass
+    assert calls[:3] == [(2, 1), "save", (24, 24)]
+    session.keep(range(23))
+    assert_says(target, truth, session)
+
+
+def test_a_pass_that_is_not_kept_is_undone(target, truth, calls):
+    session = opened(target)
+    target.score([(session, 9, CHAIN)])
+    del calls[:]
+    assert_says(target, truth, session)
+    assert calls[:2] == ["restore", (6, 6)]
+    session.keep([0])
+    target.score([(session, 9, NOTHING)])
+    del calls[:]
+    assert_says(target, truth, session)
+    assert calls[:2] == ["restore", (8, 6)], "also a pass over a root alone, where tokens waited"
+    session.keep(range(5))
+    target.score([(session, 9, NOTHING)])
+    assert_says(target, truth, session)  # nothing was saved: the text is read again
+
+
+def test_forks_and_cuts_while_tokens_wait(target, truth):
+    session = opened(target)
+    target.score([(session, 3, CHAIN)])
+    session.keep([0, 1, 2])
+    twin, cut = session.fork(), session.fork()
+    assert twin.replay == cut.replay == session.replay == 4
+    cut.truncate(21)
+    assert (cut.length, cut.replay) == (21, 1)
+    assert_says(target, truth, twin)
+    twin.keep([0])
+    assert_says(target, truth, cut)
+    cut.keep(range(5))
+    assert_says(target, truth, session)
+    late = session.fork()  # amid a pass
+    cut.truncate(5)
+    assert cut.length == 0
+    target.extend([(cut, TEXT[:5]), (session, [1, 2])])
+    for one in (session, twin, cut, late):
+        assert_says(target, truth, one)
+        one.close()
+
+
+def test_a_cache_that_is_written_anew_amid_a_pass(target, truth):
+    """Passes that were not kept are lost; with a snapshot nothing is read again but what is kept."""
+    session, other = opened(target), opened(target, TEXT[:3])
+    (scores,) = target.score([(session, 3, CHAIN)])
+    more = [opened(target, TEXT * 30) for _ in range(3)]  # more texts, and more cells, than there were
+    session.keep([0, 1])
+    assert session.ids == [*TEXT, 3, 4, 5]
+    assert session.replay == 3
+    assert np.array_equal(scores.raw(2), truth([*TEXT, 3, 4, 5]))
+    for one in (session, other, *more):
+        assert_says(target, truth, one)
+
+
+def test_passes_lost_to_texts_that_share_one_are_kept_all_the_same(target, truth):
+    sessions = [opened(target, TEXT[:n]) for n in (20, 3, 5, 8)]
+    target.score([(sessions[0], 3, CHAIN)])
+    target.score([(session, 9, NOTHING) for session in sessions[1:]])
+    sessions[0].keep([0])
+    assert sessions[0].replay == 2
+    for session in sessions[1:]:
+        session.keep([])
+    found = target.score([(session, 9, NOTHING) for session in sessions])
+    for session, scores in zip(sessions, found, strict=True):
+        assert np.array_equal(scores.raw(0), truth([*session.ids, 9]))
+        session.keep([])
+        assert_says(target, truth, session)
+
+
+def test_drafts_that_are_rejected_in_turns_leave_the_other_texts_where_they_are(target, truth, calls):
+    """The cells that become free lie behind all others; else texts are written anew, to stay in order."""
+    sessions = [opened(target, TEXT[:n]) for n in (20, 3)]
+    for session in sessions:
+        assert_says(target, truth, session)
+        session.keep([0])
+    del calls[:]
+    for _ in range(12):
+        for session in sessions:
+            target.score([(session, 3, CHAIN)])
+            session.keep([0])
+    assert not {"copy", "paste"} & set(calls)
+    for session in sessions:
+        assert_says(target, truth, session)
+
+
+def test_texts_without_drafts_and_waiting_tokens_share_a_pass(target, calls):
+    sessions = [opened(target, TEXT[:n]) for n in (20, 3, 5, 8)]
+    target.score([(sessions[1], 3, CHAIN)])
+    sessions[1].keep([])
+    del calls[:]
+    target.score([(session, 9, CHAIN if i == 0 else NOTHING) for i, session in enumerate(sessions)])
+    assert [call for call in calls if call not in ("copy", "paste")] == [(2, 2), "save", (6, 6), (2, 1)]
+
+
+def test_a_snapshot_that_the_library_refuses_is_made_good_by_reading(target, truth, monkeypatch):
+    session = opened(target)
+    target.score([(session, 3, CHAIN)])
+    with monkeypatch.context() as patch:
+
+        def refuses(*_):
+            raise DraftwoodError("no")
+
+        patch.setattr(Context, "go_back", refuses)
+        session.keep([0])
+    assert session.replay == 22
+    assert_says(target, truth, session)
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "F32"])
+def test_a_text_with_drafts_is_the_plain_one(tiny_gguf, family, kind):
+    target = LlamaTarget(tiny_gguf(family, kind), threads=1)
+    prompts = [TEXT * 3, TEXT[:5] * 4, TEXT]
+    for sampled in ({}, {"temperature": 1.0, "seed": 3}):
+        plain = draftwood.generate(target, prompts, max_new_tokens=40, drafters="none", **sampled)
+        for drafters in ("copy-and-recycle", "recycling"):
+            drafted = draftwood.generate(target, prompts, max_new_tokens=40, drafters=drafters, **sampled)
+            assert [one.ids for one in drafted] == [one.ids for one in plain]
+
+
+class Knows(BaseDrafter):
+    """Proposes an answer that it was told; every fourth token is wrong."""
+
+    name = "knows"
+
+    def __init__(self, answer):
+        self.answer = [(token + 1) % VOCAB if i % 4 == 3 else token for i, token in enumerate(answer)]
+
+    def open(self, prompt, noise):
+        return KnowsSession(prompt, self.answer)
+
+
+class KnowsSession(TextSession):
+    def __init__(self, prompt, answer):
+        super().__init__(prompt)
+        self._start, self._answer = len(prompt), answer
+
+    def draft(self, nodes, lookahead_nodes, accept_rates):
+        return TokenTree.build(self._answer[len(self.text) - self._start :][:nodes])
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 8])
+def test_right_and_wrong_drafts_are_sorted_out(target, nodes):
+    plain, _ = run(target, [], TEXT, limit=40)
+    drafted, steps = run(target, [Knows(plain)], TEXT, limit=40, nodes=nodes)
+    assert drafted == plain
+    assert len(steps) < 40
+    assert sum(step.replayed for step in steps) > 0
+
+
+@pytest.mark.parametrize("family", ["lfm2", *FAMILIES])
+def test_scores_that_are_not_finite_stay_in_their_draft_and_their_text(tmp_path, family, monkeypatch):
+    own = files._tensors
+
+    def broken(*given):
+        found = own(*given)
+        found["token_embd.weight"][77] = np.inf
+        return found
+
+    monkeypatch.setattr(files, "_tensors", broken)
+    target = LlamaTarget(files.write_gguf(tmp_path / "broken.gguf", family=family), threads=1)
+    session = opened(target)
+    for chain in ([4, 77, 5], [4, 6]):
+        (scores,) = target.score([(session, 3, TokenTree.build(chain))])
+        broken_rows = [bool(np.isnan(scores.raw(row)).any()) for row in range(1 + len(chain))]
+        assert broken_rows == [77 in chain[:row] for row in range(1 + len(chain))]
+        session.keep([0])
+    session.close()
+    ((session, scores),) = target.open([[1, 77, 2]])
+    assert np.isnan(scores.raw(0)).any()
+    session.close()
+    ((session, scores),) = target.open([TEXT])
+    assert np.isfinite(scores.raw(0)).all()
+
+
+# --- the trial -----------------------------------------------------------------------------------------------
+
+
+def tried(path):
+    return selftest._tried_snapshot(LlamaTarget(path, threads=1).weights, Settings(1))
+
+
+def test_snapshots_of_another_text_are_found_out(tiny_gguf, family, monkeypatch):
+    path = tiny_gguf(family, "Q8_0")
+    assert tried(path)
+
+    def wrong(self, sequence, data, length):
+        self.remove(sequence)
+        for position in range(length):
+            self.run([Row(9, position, (sequence,))], np.ones(1, dtype=np.int8))
+
+    monkeypatch.setattr(Context, "go_back", wrong)
+    assert not tried(path)
+
+
+def test_wide_passes_with_wrong_scores_are_found_out(tiny_gguf, family, monkeypatch):
+    """As if each token of a pass saw the state of before the pass."""
+    path, own = tiny_gguf(family, "Q8_0"), Context.run
+
+    def forgets(self, rows, wanted):
+        if len(rows) != 8:
+            return own(self, rows, wanted)
+        before = self.state(0)
+        found = []
+        for row in rows:
+            self.clear()
+            self.restore(0, before)
+            found.append(own(self, [row._replace(position=rows[0].position)], wanted[:1])[0].copy())
+        self.clear()
+        self.restore(0, before)
+        own(self, rows, wanted)
+        return np.stack(found)
+
+    monkeypatch.setattr(Context, "run", forgets)
+    assert not tried(path)
+
+
+def test_a_model_that_fails_the_trial_gets_no_drafts(tiny_gguf, family, monkeypatch):
+    monkeypatch.setattr(mode, "restores", lambda *_: False)
+    can = LlamaTarget(tiny_gguf(family, "Q8_0"), threads=1).capabilities
+    assert (can.rollback, can.max_pass) == ("none", 1)
+
+
+def test_the_trial_is_made_once(tiny_gguf, monkeypatch):
+    path = tiny_gguf("mamba", "Q8_0")
+    LlamaTarget(path, threads=1)
+    monkeypatch.setattr(selftest, "_tried_snapshot", lambda *_: pytest.fail("it is remembered"))
+    assert LlamaTarget(path, threads=1).capabilities.rollback == "snapshot"
