@@ -83,16 +83,20 @@ def bench(file: str) -> str:
     arms = [arm for arm in dict.fromkeys(arm for _, arm in found) if not arm.startswith(SERVER) and arm != PLAIN]
     speculates = any(arm.startswith(f"{SERVER}:") for _, arm in found)
     kinds.sort(key=lambda kind: -(found[kind, arms[0]]["speedup_unlooped"] or 0.0))
-    body = [
-        [kind, _pace(found.get((kind, SERVER))), *([_best(found, kind)] if speculates else []),
-         _pace(found[kind, PLAIN]), *(cell for arm in arms for cell in _drafted(found[kind, arm]))]
-        for kind in kinds
-    ]  # fmt: skip
+    serves = any(arm == SERVER for _, arm in found)
+
+    def line(kind: str) -> list[str]:
+        others = [_pace(found[kind, SERVER])] if serves else []
+        others += [_best(found, kind)] if speculates else []
+        own = [_pace(found[kind, PLAIN]), *(cell for arm in arms for cell in _drafted(found[kind, arm]))]
+        return [kind, *others, *own]
+
+    body = [line(kind) for kind in kinds]
     means = [geometric_mean(found[kind, arm]["speedup_unlooped"] or 1.0 for kind in kinds) for arm in arms]
-    before = [""] * (2 + speculates)
+    before = [""] * (1 + serves + speculates)
     body.append(["geometric mean", *before, *(cell for mean in means for cell in ("", f"**{number(mean)}**"))])
-    head = ["kind", "llama.cpp's server", *(["its best speculator"] if speculates else []), "draftwood plain",
-            *(cell for arm in arms for cell in (f"`{arm}`", "times plain"))]  # fmt: skip
+    head = ["kind", *(["llama.cpp's server"] if serves else []), *(["its best speculator"] if speculates else [])]
+    head += ["draftwood plain", *(cell for arm in arms for cell in (f"`{arm}`", "times plain"))]
     return _section(_about_bench(rows(file).header, list(found.values()), arms), head, body, file)
 
 

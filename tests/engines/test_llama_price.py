@@ -148,9 +148,11 @@ def test_the_limit_is_tried_once_and_remembered(tiny_gguf, tmp_path, monkeypatch
         assert price.cheap_length(weights, exact_settings(2), Settings(2)) == price._LENGTHS[1]
 
 
-def test_a_price_is_a_ratio_of_the_fastest():
-    ours, theirs = iter([9, 2, 3, 70, 2, 2, 3, 2, 2, 2]), iter([9, 1, 1, 5, 1, 1, 1, 1, 1, 1])
+def test_a_price_is_the_lower_quartile_of_turns():
+    ours, theirs = iter([9, *[2] * 11]), iter([9, *[1] * 9, 4, 4])
     assert price.price_of(lambda: next(ours), lambda: next(theirs)) == 1
+    ours, theirs = iter([9, *[1] * 4, *[70] * 7]), iter([1] * 12)
+    assert price.price_of(lambda: next(ours), lambda: next(theirs)) == 0, "in doubt it costs nothing"
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3"])

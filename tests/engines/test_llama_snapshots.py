@@ -51,9 +51,9 @@ def calls(monkeypatch):
     """``calls`` lists what the context is asked for: tokens and scored rows of passes, snapshots, restorations."""
     made, own = [], {name: getattr(Context, name) for name in ("run", "state", "restore")}
 
-    def ran(self, rows, wanted):
-        made.append((len(rows), int(wanted.sum())))
-        return own["run"](self, rows, wanted)
+    def ran(self, rows, scored=None):
+        made.append((len(rows), len(rows) if scored is None else scored))
+        return own["run"](self, rows, scored)
 
     def saved(self, sequence, part=0):
         made.append("save" if part == RECURRENT else "copy")
@@ -334,7 +334,7 @@ def test_snapshots_of_another_text_are_found_out(tiny_gguf, family, monkeypatch)
     def wrong(self, sequence, data, length):
         self.remove(sequence)
         for position in range(length):
-            self.run([Row(9, position, (sequence,))], np.ones(1, dtype=np.int8))
+            self.run([Row(9, position, (sequence,))])
 
     monkeypatch.setattr(Context, "go_back", wrong)
     assert not tried(path)
@@ -344,18 +344,18 @@ def test_wide_passes_with_wrong_scores_are_found_out(tiny_gguf, family, monkeypa
     """As if each token of a pass saw the state of before the pass."""
     path, own = tiny_gguf(family, "Q8_0"), Context.run
 
-    def forgets(self, rows, wanted):
+    def forgets(self, rows, scored=None):
         if len(rows) != 8:
-            return own(self, rows, wanted)
+            return own(self, rows, scored)
         before = self.state(0)
         found = []
         for row in rows:
             self.clear()
             self.restore(0, before)
-            found.append(own(self, [row._replace(position=rows[0].position)], wanted[:1])[0].copy())
+            found.append(own(self, [row._replace(position=rows[0].position)])[0].copy())
         self.clear()
         self.restore(0, before)
-        own(self, rows, wanted)
+        own(self, rows, scored)
         return np.stack(found)
 
     monkeypatch.setattr(Context, "run", forgets)

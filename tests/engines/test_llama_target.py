@@ -395,7 +395,7 @@ def test_a_model_that_goes_back_wrongly_is_found_out(tiny_gguf, monkeypatch):
     def wrong(self, sequence, first):
         self.remove(sequence)
         for position in range(first):
-            self.run([Row(9, position, (sequence,))], np.ones(1, dtype=np.int8))
+            self.run([Row(9, position, (sequence,))])
         return True
 
     monkeypatch.setattr(Context, "cut", wrong)

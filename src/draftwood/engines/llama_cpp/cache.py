@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
 from draftwood.engines.llama_cpp.branches import Branches
-from draftwood.engines.llama_cpp.context import PASS, Context, Row, Settings
+from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.reader import Reader
 from draftwood.engines.llama_cpp.scores import LentScores, LlamaScores
 from draftwood.engines.llama_cpp.weights import Weights
@@ -25,7 +24,6 @@ _FEW, _MANY = 64, 255  # sequences; the library takes 256, and more than 64 cost
 MOST_SESSIONS = 32  # beside which `_FEW` sequences leave enough for the branches of a tree
 MOST_BRANCHES = _FEW - MOST_SESSIONS
 _MOST_TEXTS = _MANY - MOST_BRANCHES
-_ALL = np.ones(PASS, dtype=np.int8)
 
 
 Read = Callable[[Sequence[int], bool], LlamaScores]
@@ -193,10 +191,8 @@ class Cache:
 
     def _read(self, context: Context, text: Branches, ids: Sequence[int], scored: bool) -> LlamaScores:
         rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
-        wanted = np.full(len(rows), scored, dtype=np.int8)
-        wanted[-1] = True
         text.pending = True
-        found = self._run(context, rows, wanted)
+        found = self._run(context, rows, len(rows) if scored else 1)
         text.snapshot = None
         text.length, text.cells, text.pending = text.length + len(rows), text.cells + len(rows), False
         return self._lent.add([found], context)[0]
@@ -204,15 +200,14 @@ class Cache:
     def score(self, rows: Sequence[Row], ends: Sequence[int], replayed: int = 0) -> list[LlamaScores]:
         """Compute a pass, for which `make_room` made room; returns the scores of the rows up to each end, without
         those of the first ``replayed`` rows."""
-        wanted = _ALL[: len(rows)] if not replayed else (np.arange(len(rows)) >= replayed).astype(np.int8)
-        scores = self._run(self._context, rows, wanted)
+        scores = self._run(self._context, rows, len(rows) - replayed)
         parts = [scores] if len(ends) == 1 else np.split(scores, ends[:-1])
         return self._lent.add(parts, self._context)
 
-    def _run(self, context: Context, rows: Sequence[Row], wanted: NDArray[np.int8]) -> Floats:
+    def _run(self, context: Context, rows: Sequence[Row], scored: int) -> Floats:
         self._lent.keep()
         self.passes += 1
-        return context.run(rows, wanted)
+        return context.run(rows, scored)
 
     def lose_passes(self) -> None:
         """Give up all passes that were not kept yet: where texts with states share one, the library moves them."""

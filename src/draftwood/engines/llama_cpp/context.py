@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
 from draftwood.engines.llama_cpp.library import BF16, CACHE_TYPES, F16, Batch, last_error, library
@@ -123,7 +122,7 @@ class Context:
         starts = self._sequences.ctypes.data + np.arange(PASS) * self._sequences.strides[0]
         self._starts = starts.astype(np.uint64)  # kept: the batch points to it
         # To write single numbers: several times faster than into arrays.
-        arrays: tuple[Any, ...] = (self._token, self._position, self._count, self._sequences)
+        arrays: tuple[Any, ...] = (self._token, self._position, self._count, self._sequences, self._wanted)
         self._cells = tuple(memoryview(array) for array in arrays)
         columns = (self._token, None, self._position, self._count, self._starts, self._wanted)
         self._batch = Batch(0, *(None if column is None else column.ctypes.data for column in columns))
@@ -138,19 +137,20 @@ class Context:
                 f"llama.cpp took other parameters than were given ({got}): install the pinned version"
             )
 
-    def run(self, rows: Sequence[Row], wanted: NDArray[np.int8]) -> Floats:
-        """Compute one pass; returns the scores float32[rows, vocab] of the rows that are wanted.
+    def run(self, rows: Sequence[Row], scored: int | None = None) -> Floats:
+        """Compute one pass; returns the scores float32[scored, vocab] of its last rows (None: of all).
 
         They are a view of the library's memory, overwritten by the next pass. Raises `DraftwoodError` where the
         pass fails; the cache is then as it was before.
         """
         n = len(rows)
-        tokens, positions, counts, members = self._cells
+        scored = n if scored is None else scored
+        tokens, positions, counts, members, wanted = self._cells
         for i, (token, position, sequences) in enumerate(rows):
+            wanted[i] = i >= n - scored
             tokens[i], positions[i], counts[i] = token, position, len(sequences)
             for j, sequence in enumerate(sequences):
                 members[i, j] = sequence
-        self._wanted[:n] = wanted
         self._batch.n_tokens = n
         status = self._library.llama_decode(self._pointer, self._batch)
         if status:
@@ -158,7 +158,7 @@ class Context:
             raise DraftwoodError(
                 f"llama.cpp could not compute a pass over {n} tokens ({why}): write a shorter text"
             )
-        return self._scores(int(np.count_nonzero(wanted)))
+        return self._scores(scored)
 
     def _scores(self, count: int) -> Floats:
         """Return a view of the library's memory, which it may move with each pass; views are made once."""

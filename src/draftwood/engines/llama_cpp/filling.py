@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.weights import Weights
 
@@ -30,7 +28,7 @@ def block_of(weights: Weights, settings: Settings) -> bytearray:
     """Return the state of `BLOCK` tokens."""
     context = Context(weights, settings, 2 * BLOCK, 2)
     rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ)]
-    context.run(rows, np.eye(1, READ, READ - 1, dtype=np.int8)[0])
+    context.run(rows, 1)
     for _ in range((BLOCK // READ).bit_length() - 1):
         _add(context, context.state(0))
     state = context.state(0)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from time import perf_counter
 
-import numpy as np
-
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.filling import READ, token_at
 from draftwood.engines.llama_cpp.selftest import trial_key
@@ -40,11 +38,11 @@ def _measured(weights: Weights, settings: Settings, widest: int) -> list[float]:
     """
     context = Context(weights, settings, READ + widest, 2)
     rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ + widest)]
-    context.run(rows[:READ], np.eye(1, READ, READ - 1, dtype=np.int8)[0])
+    context.run(rows[:READ], 1)
 
     def seconds(width: int) -> float:
         before = perf_counter()
-        context.run(rows[READ : READ + width], np.ones(width, dtype=np.int8))
+        context.run(rows[READ : READ + width])
         taken = perf_counter() - before
         context.remove(0, READ)
         return taken

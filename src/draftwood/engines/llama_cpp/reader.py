@@ -59,7 +59,7 @@ class Reader:
 
     def _is_convertible(self, empty: Context) -> bool:
         """Try with one token whether the cache is laid out as known here: some models keep no values."""
-        empty.run([Row(0, 0, (0,))], np.ones(1, dtype=np.int8))
+        empty.run([Row(0, 0, (0,))])
         found = convert_keys(empty.state(0), 1, self._weights.layers, back=False)
         empty.clear()
         return found

@@ -44,13 +44,13 @@ def tried_width(weights: Weights, settings: Settings, behind: int = 0) -> int:
     context = filled(weights, settings, behind, READ + most)
     rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ + most)]
     if not behind:
-        context.run(rows[:READ], np.eye(1, READ, READ - 1, dtype=np.int8)[0])
-    before, one, found = context.state(0), np.ones(1, dtype=np.int8), 1
-    alone = [context.run([row], one)[0].copy() for row in rows[READ:]]
+        context.run(rows[:READ], 1)
+    before, found = context.state(0), 1
+    alone = [context.run([row])[0].copy() for row in rows[READ:]]
     for width in _WIDTHS:
         context.remove(0)
         context.restore(0, before)
-        together = context.run(rows[READ : READ + width], np.ones(width, dtype=np.int8))
+        together = context.run(rows[READ : READ + width])
         if not np.array_equal(together, alone[:width]):
             break
         found = width
@@ -81,9 +81,9 @@ def _tried_rollback(weights: Weights, settings: Settings) -> bool:
     context = Context(weights, settings, 2 * READ, 2)
     if context.rollback < settings.rollback:
         return False
-    one, width = np.ones(1, dtype=np.int8), 1 + settings.rollback
+    width = 1 + settings.rollback
     rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ + width)]
-    context.run(rows[:READ], np.eye(1, READ, READ - 1, dtype=np.int8)[0])
+    context.run(rows[:READ], 1)
     before = context.state(0)
 
     def after(tokens: int, together: int) -> Floats:
@@ -92,12 +92,12 @@ def _tried_rollback(weights: Weights, settings: Settings) -> bool:
         context.restore(0, before)
         end = READ + tokens
         if together:
-            context.run(rows[READ : READ + together], np.ones(together, dtype=np.int8))
+            context.run(rows[READ : READ + together])
             if not context.cut(0, end):
                 return np.full((1, weights.vocab_size), np.inf, dtype=np.float32)
         for row in rows[READ:end] if not together else ():
-            context.run([row], one)
-        return context.run([Row(0, end, (0,))], one).copy()
+            context.run([row])
+        return context.run([Row(0, end, (0,))]).copy()
 
     lengths = range(1, width)
     plain = np.concatenate([after(length, 0) for length in lengths])
@@ -122,27 +122,27 @@ def restores(weights: Weights, settings: Settings) -> bool:
 def _tried_snapshot(weights: Weights, settings: Settings) -> bool:
     """Compare a wide pass, and what follows it or a snapshot of before it, with passes over one token."""
     context = Context(weights, settings, 2 * READ, 2)
-    one, width = np.ones(1, dtype=np.int8), READ // 2
+    width = READ // 2
     text = [Row(token_at(i, weights), i, (0,)) for i in range(READ)]
     rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ, READ + width + 1)]
 
     def read() -> None:
         context.clear()
-        context.run(text, np.eye(1, READ, READ - 1, dtype=np.int8)[0])
+        context.run(text, 1)
 
     def alone(place: int) -> Floats:
-        return context.run([rows[place]], one)[0].copy()
+        return context.run([rows[place]])[0].copy()
 
     read()
     plain = np.stack([alone(place) for place in range(width + 1)])
     read()
     snapshot = context.state(0, RECURRENT)
-    together = context.run(rows[:width], np.ones(width, dtype=np.int8)).copy()
+    together = context.run(rows[:width]).copy()
     found = list(zip(range(width + 1), [*together, alone(width)], strict=True))
     for waiting in (0, 1, width - 1):
         context.go_back(0, snapshot, READ)
         if waiting:
-            context.run(rows[:waiting], np.eye(1, waiting, waiting - 1, dtype=np.int8)[0])
+            context.run(rows[:waiting], 1)
         found.append((waiting, alone(waiting)))
     context.close()
     return all(_is_nearest(scores, plain, place) for place, scores in found)
