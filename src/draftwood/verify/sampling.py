@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Noise, Sampling
 from draftwood.errors import DraftwoodError, UsageError
-from draftwood.verify.noise import MAX_GUMBEL
+from draftwood.verify.noise import KeyedNoise
 
 Ids = NDArray[np.int64]
 
@@ -23,8 +23,6 @@ _OPEN = frozenset({"top_p", "min_p"})
 """Settings that may be None."""
 _FEW = 1024
 """Up to so many tokens the simple way is faster."""
-_CHUNK = 32768
-"""Tokens at a time, so that temporary arrays fit into a core's cache."""
 _MIN_TEMPERATURE = 1e-30
 """Below it, float32 scores overflow."""
 
@@ -78,7 +76,7 @@ def choose(row: Floats, sampling: Sampling, noise: Noise | None, position: int) 
     row : float32[vocab]
         Scores after repetition penalty and processors; -inf masks a token.
     noise
-        At most `MAX_GUMBEL`; not read, and may be None, when greedy.
+        Not read, and may be None, when greedy.
     position
         Index in the text of the token to choose; keys the noise.
 
@@ -96,7 +94,7 @@ def choose(row: Floats, sampling: Sampling, noise: Noise | None, position: int) 
     scores, ids = _support(row, sampling, f"at position {position}")
     if len(scores) == 1:
         return 0 if ids is None else int(ids[0])
-    if len(scores) > _FEW:
+    if len(scores) > _FEW and isinstance(noise, KeyedNoise):
         return _leader_of_many(scores, ids, noise, position)[1]
     return _leader(scores, np.arange(len(scores)) if ids is None else ids, noise, position)[1]
 
@@ -142,21 +140,12 @@ def _leader(scores: Floats, ids: Ids, noise: Noise, position: int) -> tuple[floa
     return float(totals[best]), int(ids[best])
 
 
-def _leader_of_many(scores: Floats, ids: Ids | None, noise: Noise, position: int) -> tuple[float, int]:
+def _leader_of_many(scores: Floats, ids: Ids | None, noise: KeyedNoise, position: int) -> tuple[float, int]:
     """Return the same as `_leader`, without computing the noise of tokens that cannot win."""
-    front = _largest(scores, 64)[:64]
-    leader = _leader(scores[front], _pick(ids, front), noise, position)
-    for start in range(0, len(scores), _CHUNK):
-        chunk = scores[start : start + _CHUNK]
-        # One float down: rounding must not lift the bound above a score that could still win.
-        bound = np.nextafter(np.float32(leader[0] - MAX_GUMBEL), np.float32(-np.inf))
-        rivals = np.flatnonzero(chunk >= bound)
-        if len(rivals) > len(chunk) // 3:  # the noise of a run of ids costs less per token
-            rivals = np.arange(len(chunk))
-        if len(rivals):
-            rival = _leader(chunk[rivals], _pick(ids, rivals + start), noise, position)
-            leader = max(leader, rival, key=lambda it: (it[0], -it[1]))
-    return leader
+    from draftwood.verify.contenders import contenders  # brings numba, so not before it is used
+
+    where = contenders(scores, ids, noise, position)
+    return _leader(scores[where], _pick(ids, where), noise, position)
 
 
 def _largest(scores: Floats, k: int) -> Ids:

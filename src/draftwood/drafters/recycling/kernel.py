@@ -18,6 +18,7 @@ from draftwood.drafters.recycling.evidence import BUCKETS, EDGES, GAPS, KINDS, L
 from draftwood.index.compiling import FLOATS, INTS, TABLE, compiled, inner
 from draftwood.index.frontier import CLASS, DEPTH, PARENT, TOKEN, bar, empty, offer, take
 from draftwood.index.hashing import mixed, place
+from draftwood.index.philox import four_words
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -59,13 +60,7 @@ def _bucket(edges: NDArray[np.float64], value: float) -> int:
 @inner
 def _gumbel(key: Longs, position: int, token: int) -> float:
     """Noise of a token as `verify.noise.KeyedNoise` makes it: Philox4x32-10, then -log(-log(u))."""
-    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    k0, k1 = np.uint64(key[0]), np.uint64(key[1])
-    c0, c1, c2, c3 = np.uint64(token >> 2), np.uint64(position), np.uint64(key[2]), np.uint64(0)
-    for _ in range(10):
-        p0, p1 = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
-        c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ k0, p1 & low, (p0 >> half) ^ c3 ^ k1, p0 & low
-        k0, k1 = (k0 + np.uint64(0x9E3779B9)) & low, (k1 + np.uint64(0xBB67AE85)) & low
+    c0, c1, c2, c3 = four_words(key, position, token >> 2)
     lane = token & 3
     word = c0 if lane == 0 else c1 if lane == 1 else c2 if lane == 2 else c3
     return -math.log(-math.log((word + 0.5) / 4294967296.0))

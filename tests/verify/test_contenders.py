@@ -1,0 +1,74 @@
+"""The few tokens that can win: among them is the one that comparing all of them chooses, ties included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.contracts import Sampling
+from draftwood.verify import contenders as kernel
+from draftwood.verify.contenders import contenders
+from draftwood.verify.noise import KeyedNoise
+from draftwood.verify.sampling import _leader, choose
+
+SEEDS = st.integers(0, 2**64 - 1)
+
+
+def same(row, ids, noise, position):
+    """Whether the contenders hold the winner of all; returns how many there are."""
+    every = np.arange(len(row)) if ids is None else ids
+    where = contenders(row, ids, noise, position)
+    assert (np.diff(where) > 0).all()
+    assert _leader(row[where], every[where], noise, position) == _leader(row, every, noise, position)
+    return len(where)
+
+
+@given(SEEDS, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.sampled_from([0.01, 1, 4, 30, 1e20, 1e38]))
+def test_the_winner_of_all_is_among_them(seed, sequence, position, spread):
+    rng = np.random.default_rng(seed % 1000)
+    row = (rng.normal(size=3000) / 5 * spread).astype(np.float32)
+    same(row, None, KeyedNoise(seed, sequence), position)
+    row[rng.random(3000) < 0.5] = -np.inf
+    row[7] = 0
+    same(row, None, KeyedNoise(seed, sequence), position)
+
+
+@given(SEEDS, st.integers(2, 5))
+def test_ties_and_some_ids_only(seed, levels):
+    rng = np.random.default_rng(seed % 1000)
+    row = rng.integers(levels, size=4000).astype(np.float32)
+    ids = np.flatnonzero(rng.random(50_000) < 0.08)[:4000]
+    same(row[: len(ids)], ids, KeyedNoise(seed), 11)
+
+
+@pytest.mark.parametrize("vocab", [1, 2, 5, 49_152, 262_144])
+def test_there_are_few(vocab):
+    row = np.random.default_rng(vocab).normal(size=vocab).astype(np.float32) * 3
+    assert same(row, None, KeyedNoise(3), 5) <= 60
+
+
+def test_more_than_can_be_listed_are_all(monkeypatch):
+    monkeypatch.setattr(kernel, "_MOST", 2)
+    row = np.linspace(0, 1, 2000, dtype=np.float32)
+    assert same(row, None, KeyedNoise(8), 5) == 2000
+
+
+def test_a_row_that_is_a_view_or_read_only_is_taken():
+    rows = np.random.default_rng(1).normal(size=(2000, 2)).astype(np.float32)
+    rows.flags.writeable = False
+    same(rows[:, 1], None, KeyedNoise(3), 5)
+
+
+class Own:
+    """Noise of somebody else, of which no kernel knows."""
+
+    temperature = 1.0
+
+    def gumbel(self, position, ids):
+        return np.where(ids == 1234, 50.0, 0.0)
+
+
+def test_other_noise_is_asked_for_every_token():
+    assert choose(np.zeros(5000, np.float32), Sampling(temperature=1.0), Own(), 3) == 1234
