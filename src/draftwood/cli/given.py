@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from draftwood.cli import early
 from draftwood.cli.options import DraftingFlags, Loading, ModelFlag, SourceFlags, WritingFlags, check_sources
 from draftwood.decoding.stopping import StopStrings
-from draftwood.models import learned_place
 
 if TYPE_CHECKING:
     from draftwood.decoding.request import Request
@@ -36,6 +35,8 @@ class Given(Loading, WritingFlags, SourceFlags, DraftingFlags, ModelFlag):
         from draftwood.planning.load import load as load_planner
 
         if not self.learned:
+            from draftwood.models import learned_place
+
             learned_place.switch(keep=False)
         names = check_sources(self.drafters, self.sources)
         load_planner(self.planner)

@@ -145,9 +145,10 @@ class Context:
         """
         n = len(rows)
         scored = n if scored is None else scored
+        first = n - scored
         tokens, positions, counts, members, wanted = self._cells
         for i, (token, position, sequences) in enumerate(rows):
-            wanted[i] = i >= n - scored
+            wanted[i] = 1 if i >= first else 0
             tokens[i], positions[i], counts[i] = token, position, len(sequences)
             for j, sequence in enumerate(sequences):
                 members[i, j] = sequence
