@@ -1,9 +1,14 @@
-"""Cooldown: stops asking all drafters for up to 16 steps when drafts save less time than asking takes."""
+"""Cooldown: stops asking all drafters for up to 16 steps when drafts save less time than asking takes.
+
+It is counted apart for steps in which the text repeats itself and for others: where copies begin, drafters are asked
+at once, and where nothing is to be copied, hardly ever.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from draftwood.contracts import State
 
@@ -11,6 +16,15 @@ _LONGEST = 16  # steps of the longest cooldown
 _IN_VAIN = 0.0025  # share of the decoding time that asking may take while drafts save nothing
 _KEEP, _KEEP_GAIN = 0.95, 0.9  # weights of earlier steps in the average overhead and in the average time saved
 _BURST = 16  # a step's saving is capped at this many times the cost of asking
+
+
+@dataclass(slots=True)
+class _Kind:
+    """The steps of one kind: seconds that drafts save on average, and steps without asking, planned and left."""
+
+    gain: float | None = None
+    pause: int = 0
+    left: int = 0
 
 
 class Cooldown:
@@ -21,16 +35,19 @@ class Cooldown:
     def __init__(self) -> None:
         self.overhead = 0.0
         self._unasked = 0.0
-        self._gain: float | None = None
-        self._pause = self._left = 0
+        self._kinds = _Kind(), _Kind()
+        self._now = self._kinds[0]
 
     @property
     def cost(self) -> float:
         """Seconds that asking the drafters adds to a step; 0 while nothing was measured."""
         return max(0.0, self.overhead - self._unasked)
 
-    def begin(self, states: Sequence[State], *, asked: bool) -> bool:
-        """Measure the last step, in which drafters were ``asked`` or not; return whether to ask them now."""
+    def begin(self, states: Sequence[State], *, asked: bool, repeating: bool = False) -> bool:
+        """Measure the last step, in which drafters were ``asked`` or not; return whether to ask them now.
+
+        ``repeating``: one of the texts repeats itself at this place.
+        """
         if states and not states[0].traced:  # writing a trace takes time that other steps do not take
             steps = [state.step for state in states]
             planning = [step.plan_s for step in steps]
@@ -39,20 +56,23 @@ class Cooldown:
                 self.overhead = _averaged(self.overhead, seconds)
             else:
                 self._unasked = _averaged(self._unasked, seconds)
-        self._left = max(0, self._left - 1)
-        return not self._left
+        self._now = now = self._kinds[repeating]
+        now.left = max(0, now.left - 1)
+        return not now.left
 
     def learn(self, gain: float, plain: float, *, keep_on: bool) -> None:
-        """Record that a draft saves ``gain`` seconds of a step (``plain``: a plain pass); may start a cooldown."""
+        """Record that a draft saves ``gain`` seconds of a step (``plain``: a plain pass); may start a cooldown of
+        steps like this one.
+        """
         if not self.cost:
             return
-        gain = min(gain, _BURST * self.cost)
-        self._gain = gain if self._gain is None else _KEEP_GAIN * self._gain + (1 - _KEEP_GAIN) * gain
-        if keep_on or self._gain >= self.cost:
-            self._pause = 0
+        now, gain = self._now, min(gain, _BURST * self.cost)
+        now.gain = gain if now.gain is None else _KEEP_GAIN * now.gain + (1 - _KEEP_GAIN) * gain
+        if keep_on or now.gain >= self.cost:
+            now.pause = 0
             return
-        self._pause = min(_LONGEST, max(1, 2 * self._pause), int(self.cost / (_IN_VAIN * plain)))
-        self._left = self._pause + 1 if self._pause else 0
+        now.pause = min(_LONGEST, max(1, 2 * now.pause), int(self.cost / (_IN_VAIN * plain)))
+        now.left = now.pause + 1 if now.pause else 0
 
 
 def _averaged(known: float, seconds: float) -> float:

@@ -23,12 +23,14 @@ from draftwood.planning.drafter_budget import DrafterBudget
 from draftwood.planning.learned import Learned
 from draftwood.planning.losses import Losses
 from draftwood.planning.ranking import Ranking
+from draftwood.planning.repeats import Repeats
 
 MOST = 64  # most draft nodes of one request
 
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
+_FEW = 4  # requests whose texts are looked at for repeats
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 
@@ -63,11 +65,12 @@ class GoodputPlanner(TreePlanner):
         self._budget = DrafterBudget()
         self._ab_tests: dict[str, ABTest] = {}  # of lookahead nodes, by the drafter's label
         self._losses = Losses()
+        self._repeats: dict[int, Repeats] = {}  # by the identity of the request
         self._choice: _Choice | None = None
 
     def open(self) -> Self:
         session = super().open()
-        session._losses = Losses()
+        session._losses, session._repeats = Losses(), {}
         with self.learned.lock:
             session._reach = self._first_reach()
         return session
@@ -81,8 +84,15 @@ class GoodputPlanner(TreePlanner):
     def wish(self, states: Sequence[State]) -> int:
         self._choice = None
         self._budget.begin()
-        self._asking = self._cooldown.begin(states, asked=self._asking)
+        self._asking = self._cooldown.begin(states, asked=self._asking, repeating=self._is_repeating(states))
         return min(self.most, int(self._reach)) if self._asking else 0
+
+    def _is_repeating(self, states: Sequence[State]) -> bool:
+        """Whether one of the texts repeats itself at its end; of many texts some would, so they are not looked at."""
+        if len(states) > _FEW:
+            return False
+        self._repeats = {id(state): self._repeats.get(id(state)) or Repeats() for state in states}
+        return any([self._repeats[id(state)].at_end_of(state.ids) for state in states])
 
     def ask_one(self, drafter: Any, state: State, nodes: int, lookahead_nodes: int) -> Ask:
         key = drafter.label
