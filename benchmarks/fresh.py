@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from math import exp, log
 from pathlib import Path
 from statistics import median
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
     header = {"row": "header", "verb": "fresh", "settings": settings, "provenance": bare(provenance(**settings))}
     rows = resumed(args.output, header)
     done = {(row["kind"], row["name"]) for row in rows}
-    with tempfile.TemporaryDirectory() as base, Appender(args.output) as file:
+    with tempfile.TemporaryDirectory() as base, closing(Appender(args.output)) as file:
         caches = {arm: folder(Path(base), arm) for arm in ARMS}
         for _, text in asked("summary", 1):
             answer(args, text, "known", caches["known"])

@@ -341,6 +341,8 @@ def test_a_turn_opens_only_the_drafter_that_is_new():
     first = setup.request(IDS, max_new_tokens=4, drafters=setup.predicting([3, 4]), seed=1)
     with setup.open([first]) as (row,):
         row.begin()
+        assert all(source.session is None for source in row.sources), "they are opened when the first token is out"
+        row.open_late()
         sessions = [source.session for source in row.sources]
         second = setup.request([*row.ids, 5], max_new_tokens=4, drafters=setup.predicting([4, 5]), seed=1)
         row.turn(second)

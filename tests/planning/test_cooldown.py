@@ -70,3 +70,18 @@ def test_seconds_of_a_traced_step_are_not_believed():
     rest, state = Cooldown(), FakeState(traced=True)
     steps(rest, 10, 0.0005, state)
     assert rest.overhead == 0.0
+
+
+def test_steps_in_which_the_text_repeats_itself_are_counted_apart():
+    """Copies pay and nothing else does: drafters are asked where the text repeats itself, hardly elsewhere."""
+    rest, state, asked = Cooldown(), FakeState(), {True: [], False: []}
+    was = True
+    for step in range(600):
+        repeating = step % 5 == 0
+        was = rest.begin([state], asked=was, repeating=repeating)
+        asked[repeating].append(was)
+        if was:
+            rest.learn(0.002 if repeating else 0.0, PLAIN, keep_on=False)
+        state.step.draft_s = ASKED if was else UNASKED
+    assert all(asked[True])
+    assert sum(asked[False][100:]) < 0.1 * len(asked[False][100:])

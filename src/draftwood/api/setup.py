@@ -105,7 +105,7 @@ class Setup:
     def open(self, requests: Sequence[Request]) -> AbstractContextManager[list[ActiveSequence]]:
         """Return a context with the opened sequences of these requests, on the model as it is now."""
         self.refresh()
-        return open_sequences(self.target, self.drafters, requests, SampleAndMatch())
+        return open_sequences(self.target, self.drafters, requests, SampleAndMatch(), late=True)
 
     def request(
         self, ids: Sequence[int], *, max_new_tokens: int | None = None, stop: str | Sequence[str] | None = None,

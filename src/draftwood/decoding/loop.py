@@ -87,6 +87,8 @@ def decode_sequences(
         yield from [sequence.ended() for sequence in live if sequence.leaves()]
         live = [sequence for sequence in live if sequence.finish is None]
         if live:
+            for sequence in live:
+                sequence.open_late()
             one_pass(target, session, live, clock)
             yield from [sequence.emission() for sequence in live]
     for sequence in listed:

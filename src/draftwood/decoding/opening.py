@@ -15,9 +15,12 @@ from draftwood.decoding.sequence import ActiveSequence
 
 @contextmanager
 def open_sequences(
-    target: Target, drafters: Sequence[Drafter], requests: Sequence[Request], rule: Rule
-) -> Iterator[list[ActiveSequence]]:
+    target: Target, drafters: Sequence[Drafter], requests: Sequence[Request], rule: Rule,
+    *, late: bool = False,
+) -> Iterator[list[ActiveSequence]]:  # fmt: skip
     """Read the prompts and open every session; all are closed on the way out, however it is left.
+
+    ``late``: the drafters' sessions are opened when the first tokens are out.
 
     Raises
     ------
@@ -33,7 +36,10 @@ def open_sequences(
     try:
         read_whole(target, sequences)
         for sequence in sequences:  # only now: if one raises, every session of the target is closed below
-            sequence.open_sources()
+            if late:
+                sequence.open_sources_later()
+            else:
+                sequence.open_sources()
         yield sequences
     finally:
         for sequence in sequences:

@@ -51,6 +51,7 @@ class ActiveSequence:
         self._session: TargetSession | None = None
         self._scores: Scores | None = None
         self._settled = False
+        self._opens_later = False
         self._cancelled = False
         self._read = 0
         self._reading = Reading()
@@ -260,6 +261,7 @@ class ActiveSequence:
         """
         request.check(self.capabilities)
         refuse_mismatch(self.capabilities, request.drafters or ())
+        self.open_late()
         started, prompt = perf_counter(), request.prompt
         common = common_prefix(self.ids, prompt)
         same_noise = (request.sampling, request.sequence) == (self.request.sampling, self.request.sequence)
@@ -287,8 +289,25 @@ class ActiveSequence:
             self._reading.show(self.sources)
         return len(prompt) - known + again
 
+    def open_sources_later(self) -> None:
+        """Let every drafter read the text once its first token is out: nobody waits for kernels to be loaded."""
+        self._opens_later = True
+
+    def open_late(self) -> None:
+        """Open the drafters that `open_sources_later` has put off."""
+        if self._opens_later:
+            written = self.ids[len(self.request.prompt) :]
+            self.ids = self.ids[: len(self.request.prompt)]
+            try:
+                self.open_sources()
+            finally:
+                self.ids += written
+            for source in self.sources:
+                source.begin_answer(written)
+
     def open_sources(self) -> None:
         """Let every drafter read the text."""
+        self._opens_later = False
         for source in self.sources:
             source.step = RunningSourceStep()
             source.open(list(self.ids), self.rule.noise)  # a copy: it may be written to

@@ -1,7 +1,7 @@
 """Cooldown: stops asking all drafters for up to 16 steps when drafts save less time than asking takes.
 
-It is counted apart for steps in which the text repeats itself and for others: where copies begin, drafters are asked
-at once, and where nothing is to be copied, hardly ever.
+It is counted apart for steps in which the text repeats itself and for others: where copies begin, drafters are
+asked at once, and where nothing is to be copied, hardly ever.
 """
 
 from __future__ import annotations

@@ -88,11 +88,11 @@ class GoodputPlanner(TreePlanner):
         return min(self.most, int(self._reach)) if self._asking else 0
 
     def _is_repeating(self, states: Sequence[State]) -> bool:
-        """Whether one of the texts repeats itself at its end; of many texts some would, so they are not looked at."""
+        """Whether one of the texts repeats itself at its end; of many texts one would nearly always."""
         if len(states) > _FEW:
             return False
         self._repeats = {id(state): self._repeats.get(id(state)) or Repeats() for state in states}
-        return any([self._repeats[id(state)].at_end_of(state.ids) for state in states])
+        return any(self._repeats[id(state)].at_end_of(state.ids) for state in states)
 
     def ask_one(self, drafter: Any, state: State, nodes: int, lookahead_nodes: int) -> Ask:
         key = drafter.label
