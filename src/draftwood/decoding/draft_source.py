@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, Ints, Needs, Noise
+from draftwood.drafters.base import BaseSession
 from draftwood.drafters.declaring import NOTHING, declared
 from draftwood.errors import IntegrityError
 from draftwood.step import RunningSourceStep
@@ -136,8 +137,12 @@ class DraftSource:
             return
         lessons, self._untold = self._untold, []
         session = self.session
+        by_tokens = getattr(type(session), "learn", None) is BaseSession.learn  # it goes by the tokens alone
 
         def learn() -> None:
+            if by_tokens:
+                session.extend([token for lesson in lessons for token in _emitted(lesson)])
+                return
             for lesson in lessons:
                 session.learn(lesson if isinstance(lesson, Feedback) else _plain_step(lesson, self.number))
 
@@ -230,6 +235,10 @@ class DraftSource:
             if session is not None:
                 with suppress(Exception):  # what it raises now was reported already
                     session.close()
+
+
+def _emitted(lesson: int | Feedback) -> Sequence[int]:
+    return lesson.emitted if isinstance(lesson, Feedback) else (lesson,)
 
 
 def _plain_step(token: int, source: int) -> Feedback:

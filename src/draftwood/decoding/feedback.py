@@ -27,6 +27,8 @@ def feedback(
     if not sources:
         return []
     tree, needs = plan.tree, [source.needs for source in sources]
+    if not len(tree) and not any(need.top_k or need.hidden or need.choice for need in needs):
+        return _unscored(sources, plan, verdict)
     most = max(need.top_k for need in needs)
     top_k = scores.top_k(most) if most else None
     shown = tree.locked()
@@ -46,6 +48,17 @@ def feedback(
         lesson = Feedback(shown, source.proposal, rows, verdict.path, verdict.emitted, choice, own, hidden, i)
         found.append(lesson)
     return found
+
+
+def _unscored(sources: Sequence[DraftSource], plan: Plan, verdict: Verdict) -> list[Feedback]:
+    """Do what `feedback` does where only the root was scored and nobody asks for more, as in half of all steps."""
+    choice = np.array(verdict.emitted[:1], dtype=np.int32)
+    for array in (choice, *plan.node_map):
+        array.flags.writeable = False
+    return [
+        Feedback(plan.tree, source.proposal, rows, (), verdict.emitted, choice, None, {}, number)
+        for number, (source, rows) in enumerate(zip(sources, plan.node_map, strict=True))
+    ]
 
 
 def _raw_choice(where: Ints, ids: Ints, probabilities: Floats, sampling: Sampling, noise: Noise | None) -> Ints:

@@ -90,7 +90,7 @@ class Rates:
         self.drift = 0.0  # in logits
         self.weight = WEIGHT  # of a prior, in labels
         self._lately = [0.0, 0.0, 0.0]  # right labels by the priors, right labels, variance of the former
-        self._logits = np.log(clipped / (1 - clipped))
+        self._odds = clipped / (1 - clipped)  # by the labels, without the drift
         self._accept_rates: Floats | None = None
 
     def state(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Rates:
     def accept_rates(self) -> Floats:
         """The rates believed now, float32[n_evidence], read-only."""
         if self._accept_rates is None:
-            self._accept_rates = (1 / (1 + np.exp(-self.drift - self._logits))).astype(np.float32)
+            self._accept_rates = (self._odds / (self._odds + math.exp(-self.drift))).astype(np.float32)
             self._accept_rates.flags.writeable = False  # drafters are handed this very array
         return self._accept_rates
 
@@ -145,7 +145,7 @@ class Rates:
         for which in classes:  # a loop, not arrays: few classes have new labels
             weight = self.weight + float(self.totals[which])
             rate = (self.weight * self._priors[which] + float(self.hits[which])) / weight
-            self._logits[which] = math.log(rate / (1 - rate))
+            self._odds[which] = rate / (1 - rate)
         self._accept_rates = None
 
     def _is_wrong(self, classes: list[int], right: int) -> bool:
