@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Self
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,9 @@ class TokenTree:
         Index of the parent node, -1 for children of the root.
     belief : float32[n]
         Probability that the target, having reached the parent, takes this token.
-    source : int16[n]
+    source : int32[n]
         Which drafter of the set proposed the node (its index in the set).
-    evidence : int16[n]
+    evidence : int32[n]
         The source's own small class of why it proposed the node; `NO_CLAIM` where it only passes through.
     draft_prob : float32[n]
         What a drafting model itself gave the token; NaN for other sources.
@@ -50,12 +50,17 @@ class TokenTree:
     tokens: Ints
     parents: Ints
     belief: Floats
-    source: NDArray[np.int16]
-    evidence: NDArray[np.int16]
+    source: NDArray[np.int32]
+    evidence: NDArray[np.int32]
     draft_prob: Floats
     lookahead: Bools
     is_chain: bool = field(default=False, compare=False)
     """Set where the maker knows that every node's parent is the one before it: derived views get cheap."""
+
+    vouched: ClassVar[bool] = False
+    """True of a tree from one of our kernels, which keep all rules of this class: nobody checks it again."""
+    by_rates: ClassVar[Floats | None] = None
+    """The accept rates from which a kernel has taken every node's belief, where it has."""
 
     @classmethod
     def build(
@@ -77,8 +82,8 @@ class TokenTree:
             ids,
             up,
             _spread(belief, n, np.float32),
-            np.full(n, source, dtype=np.int16),
-            _spread(evidence, n, np.int16),
+            np.full(n, source, dtype=np.int32),
+            _spread(evidence, n, np.int32),
             _spread(np.nan if draft_prob is None else draft_prob, n, np.float32),
             _spread(lookahead, n, np.bool_),
             is_chain=parents is None,
@@ -91,6 +96,14 @@ class TokenTree:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def __getattr__(self, name: str) -> Any:
+        """Cut a column of a `head` when it is first read; most of them never are."""
+        whole = self.__dict__.get("_whole")
+        if whole is None or name not in _COLUMNS:
+            raise AttributeError(f"a TokenTree has no attribute {name!r}")
+        column = self.__dict__[name] = getattr(whole, name)[: self.__dict__["_count"]]
+        return column
 
     def __repr__(self) -> str:
         return f"TokenTree(tokens={self.tokens.tolist()}, parents={self.parents.tolist()})"
@@ -143,7 +156,7 @@ class TokenTree:
     @property
     def distinct(self) -> bool:
         """Whether no two siblings are equal."""
-        return self.is_chain or len(set(zip(self.parents.tolist(), self.tokens.tolist(), strict=True))) == len(
+        return self.is_chain or self.vouched or len(set(zip(self.parents.tolist(), self.tokens.tolist(), strict=True))) == len(
             self
         )
 
@@ -194,9 +207,15 @@ class TokenTree:
 
     def head(self, count: int) -> TokenTree:
         """Return the tree of the first ``count`` nodes; its arrays are views."""
-        columns: dict[str, Any] = {name: getattr(self, name)[:count] for name in _COLUMNS}
-        is_chain = self.is_chain or columns["parents"].tolist() == list(range(-1, count - 1))
-        return TokenTree(**columns, is_chain=is_chain)
+        tree = object.__new__(TokenTree)
+        known = vars(self)
+        vars(tree).update(_whole=self, _count=count, is_chain=self.is_chain)
+        for name in ("vouched", "by_rates", "_locked"):
+            if name in known:
+                vars(tree)[name] = known[name]
+        if not self.is_chain and tree.parents.tolist() == list(range(-1, count - 1)):
+            vars(tree)["is_chain"] = True
+        return tree
 
     def seen_as_chain(self) -> TokenTree:
         """Return this tree, or an equal one with `is_chain` set if it is a chain and its maker did not say so."""
@@ -222,7 +241,9 @@ class TokenTree:
 
     def from_source(self, source: int) -> TokenTree:
         """Return the same tree, every node credited to ``source``."""
-        return dataclasses.replace(self, source=np.full(len(self), source, dtype=np.int16))
+        tree = object.__new__(TokenTree)
+        vars(tree).update(vars(self), source=constant(source, len(self)))
+        return tree
 
     def copy(self) -> Self:
         """Return an equal tree with arrays of its own, which nobody else writes into."""
@@ -231,6 +252,8 @@ class TokenTree:
 
     def locked(self) -> Self:
         """Return an equal tree with read-only arrays: this one if its are, else a copy."""
+        if "_locked" in vars(self):
+            return self
         writeable = [name for name in _COLUMNS if getattr(self, name).flags.writeable]
         return self.copy().lock() if writeable else self
 
@@ -238,11 +261,15 @@ class TokenTree:
         """Make the arrays read-only, as everything is that reaches a drafter; returns the tree itself."""
         for name in _COLUMNS:
             getattr(self, name).flags.writeable = False
+        vars(self)["_locked"] = True
         return self
 
     def check_integrity(self, vocab_size: int | None = None) -> None:
         """Raise `IntegrityError` if the arrays disagree with each other or with the rules above."""
         n = len(self)
+        if self.vouched:
+            _check_tokens(self.tokens.tolist(), vocab_size)
+            return
         for name, dtype in _COLUMNS.items():
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != (n,):
@@ -257,8 +284,7 @@ class TokenTree:
                 raise IntegrityError("is_chain is set, yet the parents are no chain")
         elif not all(-1 <= parent < node for node, parent in enumerate(parents)):
             raise IntegrityError("a parent must be -1 or come before its child")
-        if min(tokens) < 0 or (vocab_size is not None and max(tokens) >= vocab_size):
-            raise IntegrityError(f"token ids must lie in [0, {vocab_size or 'vocabulary'})")
+        _check_tokens(tokens, vocab_size)
         if not all(0 <= belief <= 1 for belief in self.belief.tolist()):
             raise IntegrityError("beliefs must be probabilities")
         if self.n_lookahead:
@@ -335,6 +361,19 @@ def _gather(
     )
 
 
+def _check_tokens(tokens: Sequence[int], vocab_size: int | None) -> None:
+    if tokens and (min(tokens) < 0 or (vocab_size is not None and max(tokens) >= vocab_size)):
+        raise IntegrityError(f"token ids must lie in [0, {vocab_size or 'vocabulary'})")
+
+
+@lru_cache(maxsize=512)
+def constant(value: int, n: int) -> Ints:
+    """Return int32[n], all ``value``, read-only: all trees share them."""
+    array = np.full(n, value, dtype=np.int32)
+    array.flags.writeable = False
+    return array
+
+
 def _spread(value: Any, n: int, dtype: type) -> NDArray[Any]:
     array: NDArray[Any] = np.asarray(value, dtype=dtype)
     return np.full(n, array, dtype=dtype) if array.ndim == 0 else array
@@ -344,8 +383,8 @@ _COLUMNS: dict[str, np.dtype[Any]] = {
     "tokens": np.dtype(np.int32),
     "parents": np.dtype(np.int32),
     "belief": np.dtype(np.float32),
-    "source": np.dtype(np.int16),
-    "evidence": np.dtype(np.int16),
+    "source": np.dtype(np.int32),
+    "evidence": np.dtype(np.int32),
     "draft_prob": np.dtype(np.float32),
     "lookahead": np.dtype(np.bool_),
 }

@@ -66,7 +66,7 @@ def some_tree(rng: Any) -> TokenTree:
         replace(tree, parents=np.empty(0, np.int32)),
         replace(tree, tokens=np.full(n, -far, np.int32)),
         replace(tree, tokens=np.full(n, 2**31 - 1, np.int32)),
-        replace(tree, evidence=np.full(n, 30000, np.int16)),
+        replace(tree, evidence=np.full(n, 30000, np.int32)),
         replace(tree, belief=np.empty(0, np.float32)),
         replace(tree, lookahead=np.ones(n, np.bool_)),
         *[tree] * 5,

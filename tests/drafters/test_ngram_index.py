@@ -36,8 +36,10 @@ def state(cursor: Cursor) -> tuple[int, int, int]:
 
 
 def grown(index: NgramIndex, cursor: Cursor, nodes: int, depth: int, frequent: int) -> list[tuple[int, ...]]:
-    columns, belief = index.grow(cursor, RATES, nodes, depth, frequent)
+    columns, (belief, reached) = index.grow(cursor, RATES, nodes, depth, frequent)
     assert (belief == RATES[columns[2]]).all()
+    above = np.append(reached, 1)[columns[1]]
+    np.testing.assert_allclose(reached, belief * above, rtol=1e-6)
     return [tuple(node) for node in columns.T.tolist()]
 
 
@@ -48,6 +50,21 @@ def test_the_tree_is_the_naive_twins(texts: list[list[int]], nodes: int, depth: 
     if texts[-1]:
         expected = twin.grow(texts[-1][-REACH:], state(cursor), RATES.tolist(), nodes, depth, frequent)
         assert grown(index, cursor, nodes, depth, frequent) == expected
+
+
+@given(documents, st.lists(st.lists(st.integers(0, 500), max_size=70), max_size=12))
+@settings(max_examples=60)
+def test_new_text_is_read_as_the_tree_is_grown(texts: list[list[int]], pieces: list[list[int]]) -> None:
+    one, here, _ = read(texts)
+    other, there, _ = read(texts)
+    for piece in pieces:
+        other.read(piece, there)
+        expected = other.grow(there, RATES, 16, 8, FREQUENT)
+        found = one.grow(here, RATES, 16, 8, FREQUENT, piece)
+        assert all((a == b).all() for a, b in zip(found, expected, strict=True))
+        assert state(here) == state(there)
+        assert here.tail.tolist() == there.tail.tolist()
+        assert one.text.tolist() == other.text.tolist()
 
 
 def edited(rng: np.random.Generator) -> tuple[list[int], list[int]]:

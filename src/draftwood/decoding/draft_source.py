@@ -96,10 +96,10 @@ class DraftSource:
             tree = tree.locked()  # what it keeps of its own it may go on writing into
             tree.check_integrity(vocab_size)
             if len(tree):
-                evidence, classes = tree.evidence.tolist(), len(self.declared.prior)
-                if min(evidence) < (0 if base_tree is None else NO_CLAIM) or max(evidence) >= classes:
-                    raise IntegrityError(f"evidence classes must lie in [0, {classes}), the length of the prior")
-                self._own = None if min(evidence) >= 0 else tree.evidence != NO_CLAIM
+                if base_tree is not None or not tree.vouched:
+                    self._check_evidence(tree, NO_CLAIM if base_tree is not None else 0)
+                else:
+                    self._own = None
                 self.step.match_length = int(session.match_length)
             self.proposal = tree
 
@@ -110,6 +110,12 @@ class DraftSource:
             through = 0 if self._own is None else len(self._own) - np.count_nonzero(self._own)
             self.step.proposed = len(self.proposal) - self.proposal.n_lookahead - int(through)
         return self.proposal
+
+    def _check_evidence(self, tree: TokenTree, least: int) -> None:
+        evidence, classes = tree.evidence.tolist(), len(self.declared.prior)
+        if min(evidence) < least or max(evidence) >= classes:
+            raise IntegrityError(f"evidence classes must lie in [0, {classes}), the length of the prior")
+        self._own = None if min(evidence) >= 0 else tree.evidence != NO_CLAIM
 
     @property
     def can_wait(self) -> bool:

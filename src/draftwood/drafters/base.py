@@ -84,7 +84,7 @@ def read_rates(module_file: str) -> Floats:
 
 
 def draft_tree(
-    tokens: NDArray[np.int32], evidence: NDArray[np.int16], belief: Floats,
+    tokens: NDArray[np.int32], evidence: NDArray[np.int32], belief: Floats,
     parents: NDArray[np.int32] | None = None,
 ) -> TokenTree:  # fmt: skip
     """Return a tree of draft nodes, a chain without ``parents``; columns that all such trees share are cached.
@@ -92,19 +92,46 @@ def draft_tree(
     The given arrays become the tree's own, and read-only.
     """
     chain, source, nan, drafts = _shared(len(tokens))
-    is_chain = parents is None or bool((parents == chain).all())
+    is_chain = parents is None or parents.tolist() == chain.tolist()
     up = chain if parents is None else parents
     for array in (tokens, up, belief, evidence):
         array.flags.writeable = False
     return TokenTree(tokens, up, belief, source, evidence, nan, drafts, is_chain=is_chain)
 
 
+def grown_tree(
+    columns: NDArray[np.int32], belief: Floats, accept_rates: Floats | None = None, reached: Floats | None = None
+) -> TokenTree:
+    """Return the tree that one of our kernels has grown; the arrays become the tree's own, and read-only.
+
+    Parameters
+    ----------
+    columns
+        Tokens, parents and evidence classes, int32[3 or more, n], which keep all rules of a `TokenTree`.
+    belief
+        Of each node, float32[n]; looked up in ``accept_rates``, if these are given.
+    reached
+        Probability that each node is reached and right, float32[n]; computed where it is not given.
+    """
+    chain, source, nan, drafts = _shared(len(belief))
+    columns.flags.writeable = belief.flags.writeable = False
+    parents = columns[1]
+    known = {"path_belief": reached} if reached is not None else {}
+    tree = object.__new__(TokenTree)
+    vars(tree).update(
+        known, tokens=columns[0], parents=parents, belief=belief, source=source, evidence=columns[2],
+        draft_prob=nan, lookahead=drafts, is_chain=parents.tolist() == chain.tolist(), n_lookahead=0,
+        vouched=True, by_rates=accept_rates, _locked=True,
+    )  # fmt: skip
+    return tree
+
+
 @lru_cache(maxsize=256)
-def _shared(n: int) -> tuple[NDArray[np.int32], NDArray[np.int16], Floats, NDArray[np.bool_]]:
+def _shared(n: int) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, NDArray[np.bool_]]:
     """Columns for n nodes: parents of a chain, source 0, unknown draft probability, no lookahead nodes."""
     columns = (
         np.arange(-1, n - 1, dtype=np.int32),
-        np.zeros(n, dtype=np.int16),
+        np.zeros(n, dtype=np.int32),
         np.full(n, np.nan, dtype=np.float32),
         np.zeros(n, dtype=np.bool_),
     )

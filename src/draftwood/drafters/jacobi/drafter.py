@@ -39,7 +39,7 @@ PRIOR = fixed_rates(
 )
 """Acceptance rate per evidence class, ``STATES`` of each place: the first two places measured on 45 answers of
 SmolLM2, the others estimated, since the guesses before them were accepted too seldom."""
-_PLACE = STATES * np.searchsorted(PLACES, np.arange(1, LONGEST + 1)).astype(np.int16)
+_PLACE = STATES * np.searchsorted(PLACES, np.arange(1, LONGEST + 1)).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class JacobiSession(AnswerSession):
         if self._drafter.sliding or not self._guesses:
             self._fill()
         n = min(nodes, len(self._guesses))
-        evidence = _PLACE[:n] + np.array(self._states[:n], dtype=np.int16)
+        evidence = _PLACE[:n] + np.array(self._states[:n], dtype=np.int32)
         return draft_tree(np.array(self._guesses[:n], dtype=np.int32), evidence, accept_rates[evidence])
 
     def _fill(self) -> None:

@@ -62,12 +62,12 @@ def check_sizes(drafter: BaseDrafter) -> None:
         drafter.check_range(option, 1, most)
 
 
-def classes(matched: int, count: int) -> NDArray[np.int16]:
-    """Return the classes of a chain of ``count`` tokens that copies from one occurrence, int16[count]."""
+def classes(matched: int, count: int) -> NDArray[np.int32]:
+    """Return the classes of a chain of ``count`` tokens that copies from one occurrence, int32[count]."""
     return _BY_MATCH[matched : matched + count]
 
 
-_BY_MATCH = (np.searchsorted(FLOORS, np.arange(2049), side="right") - 1).astype(np.int16)
+_BY_MATCH = (np.searchsorted(FLOORS, np.arange(2049), side="right") - 1).astype(np.int32)
 
 
 class FollowerSession(TextSession):
@@ -98,7 +98,7 @@ class FollowerSession(TextSession):
                 count, made, match = chains.look(self._buffer, self._length, order, trust, out)
                 if count >= self._rules.min_hits:
                     self.match_length = match
-                    evidence = out[2, :made].astype(np.int16)
+                    evidence = out[2, :made].astype(np.int32)
                     parents = None if self._rules.newest else out[1, :made]
                     return draft_tree(out[0, :made], evidence, trust[evidence], parents)
         return TokenTree.empty()

@@ -35,7 +35,7 @@ class ReferenceSession(TextSession):
     llama.cpp's history is the text without its last token.
     """
 
-    _evidence: NDArray[np.int16]  # class of each token of the longest proposal
+    _evidence: NDArray[np.int32]  # class of each token of the longest proposal
 
     def begin(self) -> None:
         """The text was read as a prompt."""
@@ -92,7 +92,7 @@ def newest(text: Ints, pattern: Ints, first: int, last: int) -> int:
 class FaithfulSimple(ReferenceSession):
     """``ngram-simple``: without state, searching the whole text at every draft."""
 
-    def __init__(self, prompt: Sequence[int], n: int, evidence: NDArray[np.int16]) -> None:
+    def __init__(self, prompt: Sequence[int], n: int, evidence: NDArray[np.int32]) -> None:
         self._n, self._m, self._evidence = n, len(evidence), evidence
         super().__init__(prompt)
 
@@ -133,7 +133,7 @@ class Key:
 class FaithfulMap(ReferenceSession):
     """``ngram-map-k4v`` of one text; without ``min_hits`` it counts no values and is ``ngram-map-k``."""
 
-    def __init__(self, prompt: Sequence[int], n: int, evidence: NDArray[np.int16], min_hits: int | None) -> None:
+    def __init__(self, prompt: Sequence[int], n: int, evidence: NDArray[np.int32], min_hits: int | None) -> None:
         self._n, self._m, self._evidence = n, len(evidence), evidence
         self._min_hits = None if min_hits is None else min_hits & 0xFFFF  # llama.cpp stores it in 16 bits
         self._hashes = np.zeros(HASHES, dtype=np.int32)

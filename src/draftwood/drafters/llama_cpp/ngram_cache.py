@@ -170,7 +170,7 @@ class _Session(TextSession):
         if n < 1 or self._length < 2 or not len(found := self._propose(n)):
             return TokenTree.empty()
         self.match_length = int(found[0, 2])
-        evidence = found[:, 1].astype(np.int16)
+        evidence = found[:, 1].astype(np.int32)
         return draft_tree(found[:, 0].copy(), evidence, accept_rates[evidence])
 
     def fork(self) -> Self:

@@ -228,10 +228,10 @@ class FaithfulMod(ReferenceSession):
             self._bad = self._inserted = 0
 
 
-def classes(run: int, count: int) -> NDArray[np.int16]:
+def classes(run: int, count: int) -> NDArray[np.int32]:
     """Return the classes of a chain's first ``count`` tokens after ``run`` tokens that the pool predicted."""
     row = sum(run >= floor for floor in RUNS) - 1
-    return _BY_DEPTH[:count] + np.int16(row * len(DEPTHS))
+    return _BY_DEPTH[:count] + np.int32(row * len(DEPTHS))
 
 
-_BY_DEPTH = (np.searchsorted(DEPTHS, np.arange(1, 1025), side="right") - 1).astype(np.int16)
+_BY_DEPTH = (np.searchsorted(DEPTHS, np.arange(1, 1025), side="right") - 1).astype(np.int32)

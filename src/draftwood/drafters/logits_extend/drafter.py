@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Needs, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, fixed_rates
+from draftwood.drafters.base import BaseDrafter, TextSession, fixed_rates, grown_tree
 from draftwood.tree import TokenTree
 
 RANKS = (1, 2, 4)  # upper bounds (inclusive) of the classes of ranks; one more class follows
@@ -100,9 +100,8 @@ class LogitsExtendSession(TextSession):
                 heappop(heap)
         if not tree:
             return TokenTree.empty()
-        tokens, parents, evidence = np.array(tree, dtype=np.int32).T.copy()
-        classes = evidence.astype(np.int16)
-        return draft_tree(tokens, classes, accept_rates[classes], parents)
+        columns = np.array(tree, dtype=np.int32).T.copy()
+        return grown_tree(columns, accept_rates[columns[2]], accept_rates)
 
     def _branches(self) -> list[tuple[list[int], int, int]]:
         """Tokens of each branch, the first evidence class of its rank and probability, the reason of its root."""

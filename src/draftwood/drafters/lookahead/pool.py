@@ -92,7 +92,7 @@ class Pool:
             parent, depth, worth = len(tree), depth + 1, -negative
             tree.append((token, above, which))
         tokens, parents, evidence = np.array(tree, dtype=np.int32).T.copy()
-        classes = evidence.astype(np.int16)
+        classes = evidence.astype(np.int32)
         return draft_tree(tokens, classes, accept_rates[classes], parents)
 
     def copy(self) -> Self:

@@ -71,5 +71,5 @@ class Statistics:
 
 
 def _tree(index: NgramIndex, cursor: Cursor, nodes: int, accept_rates: Floats, first_class: int) -> TokenTree:
-    columns, belief = index.grow(cursor, accept_rates, nodes, _LONGEST, MAX_FREQUENT)
-    return draft_tree(columns[0], (columns[2] + first_class).astype(np.int16), belief, columns[1])
+    columns, chances = index.grow(cursor, accept_rates, nodes, _LONGEST, MAX_FREQUENT)
+    return draft_tree(columns[0], columns[2] + np.int32(first_class), chances[0], columns[1])

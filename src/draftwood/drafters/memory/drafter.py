@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import DraftTexts, Feedback, Floats, Ints, Noise, Share, Takes, TokenFile
-from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree
+from draftwood.drafters.base import AnswerSession, BaseDrafter, grown_tree
 from draftwood.drafters.memory.memory import TOKENS, Memory
 from draftwood.drafters.memory.namespace import Namespace
 from draftwood.drafters.memory.shared import KeptMemory, shared_memory
@@ -168,9 +168,9 @@ class MemorySession(AnswerSession):
         self.match_length = self._reader.match_length
         if found is None:
             return TokenTree.empty()
-        columns, belief = found
+        columns, chances = found
         self._places = columns[3]
-        return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
+        return grown_tree(columns, chances[0], accept_rates, chances[1])
 
     def learn(self, feedback: Feedback) -> None:
         super().learn(feedback)

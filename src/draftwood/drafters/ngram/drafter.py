@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from draftwood.contracts import DraftTexts, Floats, Noise, Takes
-from draftwood.drafters.base import BaseDrafter, BaseSession, draft_tree, read_rates
+from draftwood.drafters.base import BaseDrafter, BaseSession, grown_tree, read_rates
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -75,26 +75,36 @@ class NgramSession(BaseSession):
     def __init__(self, drafter: NgramDrafter, index: NgramIndex, cursor: Cursor) -> None:
         self._drafter, self._index, self._cursor = drafter, index, cursor
         self._start = len(index)
+        self._new: list[int] = []  # committed tokens that the index has not read: the next draft reads them
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        drafter = self._drafter
-        columns, belief = self._index.grow(self._cursor, accept_rates, nodes, drafter.length, drafter.frequent)
-        self.match_length = self._cursor.match_length
-        return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
+        drafter, cursor, new = self._drafter, self._cursor, self._new
+        columns, chances = self._index.grow(cursor, accept_rates, nodes, drafter.length, drafter.frequent, new)
+        self._new = []
+        self.match_length = cursor.match_length
+        return grown_tree(columns, chances[0], accept_rates, chances[1])
 
     def extend(self, ids: Sequence[int]) -> None:
-        self._index.read(ids, self._cursor)
+        self._new += ids
+        if len(self._new) > self._index.at_once:
+            self._read()
+
+    def _read(self) -> None:
+        new, self._new = self._new, []
+        self._index.read(new, self._cursor)
 
     def truncate(self, length: int) -> None:
+        self._read()
         if self._start + length < len(self._index):
             kept = self._index.text[self._start : self._start + max(0, length)].copy()
             self._index, self._cursor = self._drafter.begun.copy(), type(self._cursor)()
             self._index.read(kept, self._cursor)
 
     def fork(self) -> NgramSession:
+        self._read()
         twin = NgramSession(self._drafter, self._index.copy(), self._cursor.copy())
         twin._start = self._start
         return twin
 
     def close(self) -> None:
-        self._index, self._cursor, self._start = type(self._index)(), type(self._cursor)(), 0
+        self._index, self._cursor, self._start, self._new = type(self._index)(), type(self._cursor)(), 0, []

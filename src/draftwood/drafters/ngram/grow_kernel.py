@@ -83,22 +83,43 @@ def _reach(accept_rates: Floats) -> NDArray[np.float64]:
     return reach
 
 
-@compiled(f"i8({_LISTS}, i8[::1], i4[::1], {FLOATS}, UniTuple(i8, 2), i4[:,::1], f4[::1])")
-def grow(
-    index: Lists, cursor: Longs, tail: Ints, accept_rates: Floats, limits: tuple[int, int], out: Ints,
-    belief: Floats,
-) -> int:  # fmt: skip
-    """Grow a tree behind ``tail``, likeliest first; returns how many nodes it has.
+@inner
+def _read(index: Lists, cursor: Longs, window: Ints, known: int, end: int) -> bool:
+    """Read ``window[known:end]`` into the index, which the cursor follows; False, and nothing is read, where there
+    may be too little room."""
+    new = end - known
+    if index[4][READ] + new > len(index[0]) or 2 * (index[4][DISTINCT] + new) > len(index[3]):
+        return False
+    tail, work = window[:end], np.empty((CANDIDATES, WORK), np.int64)
+    for m in range(known + 1, end + 1):
+        before = index[4][READ]
+        append(index, tail[m - 1])
+        follow(index, tail, m, before, cursor, work)
+    return True
 
-    ``limits``: its depth, and how many of the most frequent tokens are candidates everywhere. ``out`` and
-    ``belief`` are the arrays that `NgramIndex.grow` returns. A node gets no children where even a match longer by
-    one would come too late.
+
+@compiled(f"i8({_LISTS}, i8[::1], i4[::1], UniTuple(i8, 4), {FLOATS}, i4[:,::1], f4[:,::1])")
+def grow(
+    index: Lists, cursor: Longs, window: Ints, limits: tuple[int, int, int, int], accept_rates: Floats, out: Ints,
+    chances: Floats,
+) -> int:  # fmt: skip
+    """Read new text and grow a tree behind it, likeliest first; returns how many nodes it has.
+
+    ``limits``: how many tokens of the ``window`` are known, where the new ones behind them end, the depth of the
+    tree, and how many of the most frequent tokens are candidates everywhere. The window's last tokens are moved to
+    its beginning. Where there may be too little room in the index, -1 is returned and nothing is changed. ``out``
+    and ``chances`` are the arrays that `NgramIndex.grow` returns. A node gets no children where even a match
+    longer by one would come too late.
     """
-    depth, frequent = limits
-    m, nodes = len(tail), out.shape[1]
+    known, m, depth, frequent = limits
+    if m > known and not _read(index, cursor, window, known, m):
+        return -1
+    nodes = out.shape[1]
     path = np.empty(m + depth, np.int32)
     for i in range(m):
-        path[i] = tail[i]
+        path[i] = window[i]
+    for i in range(max(0, m - REACH), m):
+        window[i - max(0, m - REACH)] = window[i]
     work, reach = np.empty((CANDIDATES, WORK), np.int64), _reach(accept_rates)
     order, chance, entries = empty(nodes, COLUMNS)
     place, age, run, length = cursor[PLACE], cursor[AGE], cursor[RUN], REACH
@@ -121,9 +142,11 @@ def grow(
         if slot < 0:
             size = node
             break
-        out[3, node], belief[node] = entries[slot, SOURCE], accept_rates[entries[slot, CLASS]]
+        likely, below = chance[slot], entries[slot, DEPTH]
+        out[3, node], chances[0, node] = entries[slot, SOURCE], accept_rates[entries[slot, CLASS]]
+        chances[1, node] = likely
         place, age, run = entries[slot, GOES], entries[slot, AGED], entries[slot, RAN]
-        length, likely, below = entries[slot, LENGTH], chance[slot], entries[slot, DEPTH]
+        length = entries[slot, LENGTH]
         parent = at = node
         for back in range(below):
             path[m + below - 1 - back] = out[0, at]

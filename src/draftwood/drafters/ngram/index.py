@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ MOST_NODES = 1024  # most nodes of one tree
 FOLLOWED = 64
 """Tokens at the end of what is read that a cursor follows, at 2 microseconds each: enough to find its place."""
 
+_AT_ONCE = 64  # new tokens, at most, that the call of a kernel reads which grows the next draft
+
 _NOWHERE = np.array([-1, 0, 0, 0], dtype=np.int64)  # the cursor of nobody
 _ROOM = 1024  # tokens at first
 
@@ -29,8 +31,19 @@ class Cursor:
     """Where a text that is being written follows an index, and the text's last tokens."""
 
     def __init__(self) -> None:
-        self.tail: Ints = np.empty(0, dtype=np.int32)  # the last committed tokens, at most 32
+        self.window = np.empty(REACH + _AT_ONCE, dtype=np.int32)  # begins with the last committed tokens
+        self.size = 0  # how many they are: at most `REACH`
         self.state = np.array([-1, 0, 0, 0], dtype=np.int64)  # see `draftwood.drafters.ngram.kernel`
+
+    @property
+    def tail(self) -> Ints:
+        """The last committed tokens; a view."""
+        return self.window[: self.size]
+
+    @tail.setter
+    def tail(self, text: Ints) -> None:
+        self.size = min(len(text), REACH)
+        self.window[: self.size] = text[len(text) - self.size :]
 
     @property
     def match_length(self) -> int:
@@ -42,6 +55,12 @@ class Cursor:
         twin.tail, twin.state = self.tail, self.state.copy()
         return twin
 
+    def take_in(self, ids: Sequence[int]) -> int:
+        """Put a few new tokens behind the last ones, for a kernel to read; returns where they end."""
+        end = self.size + len(ids)
+        self.window[self.size : end] = ids
+        return end
+
 
 class NgramIndex:
     """Where the last 1, 2 or 4 tokens occurred before, for a text that only grows at its end.
@@ -50,6 +69,8 @@ class NgramIndex:
     and takes what follows as candidates; further candidates come from following the last copy behind a difference,
     and from the 12 most frequent tokens. All of it costs the same at any length of the text.
     """
+
+    at_once: ClassVar[int] = _AT_ONCE
 
     def __init__(self, ids: Sequence[int] | NDArray[Any] = ()) -> None:
         self._allocate(max(_ROOM, len(ids)))
@@ -78,7 +99,7 @@ class NgramIndex:
         tail, known = _joined(cursor or Cursor(), ids)
         self._read(tail, known, cursor)
         if cursor is not None:
-            cursor.tail = _end(tail)
+            cursor.tail = tail
 
     def _read(self, tail: Ints, known: int, cursor: Cursor | None = None) -> None:
         """Read ``tail[known:]``; -1 ends a document."""
@@ -90,7 +111,7 @@ class NgramIndex:
         """Let the cursor of another text follow what it says."""
         tail, known = _joined(cursor, ids)
         self._advance(cursor, tail, known, own=False)
-        cursor.tail = _end(tail)
+        cursor.tail = tail
 
     def end_document(self) -> None:
         """Let no match cross this place."""
@@ -133,23 +154,35 @@ class NgramIndex:
             self._rebuild(self.text[: max(length, 0)].copy(), length)
 
     def grow(
-        self, cursor: Cursor, accept_rates: Floats, nodes: int, depth: int, frequent: int
-    ) -> tuple[Ints, Floats]:
-        """Grow the tree of what may follow the cursor's text, likeliest first by ``accept_rates``
-        (float32[CLASSES]).
+        self, cursor: Cursor, accept_rates: Floats, nodes: int, depth: int, frequent: int,
+        new: Sequence[int] = (),
+    ) -> tuple[Ints, Floats]:  # fmt: skip
+        """Read ``new`` text, which the cursor follows, and grow the tree of what may come then, likeliest first
+        by ``accept_rates`` (float32[CLASSES]).
 
         It has at most 1024 nodes; the ``frequent`` (at most 12) most frequent tokens are candidates everywhere.
         Returns int32[4, n]: tokens, parents (-1: the root), evidence classes, and where in `text` the token stands
-        that each is a copy of (-1: it is only frequent); and their accept rates, float32[n].
+        that each is a copy of (-1: it is only frequent); and float32[2, n]: their accept rates, and how likely
+        each is reached and right.
         """
         accept_rates = for_kernel(accept_rates, CLASSES)
         nodes = min(nodes, MOST_NODES)  # time grows with their square
         depth, frequent = min(depth, nodes), min(frequent, FREQUENT)
-        if nodes < 1 or depth < 1 or not len(cursor.tail):
-            return np.empty((4, 0), dtype=np.int32), np.empty(0, dtype=np.float32)
-        out, belief = np.empty((4, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
-        n = grow(self._lists, cursor.state, cursor.tail, accept_rates, (depth, frequent), out, belief)
-        return out[:, :n], belief[:n]
+        if nodes < 1 or depth < 1 or not (cursor.size or new):
+            self.read(new, cursor)
+            return np.empty((4, 0), dtype=np.int32), np.empty((2, 0), dtype=np.float32)
+        out, chances = np.empty((4, nodes), dtype=np.int32), np.empty((2, nodes), dtype=np.float32)
+        n = -1
+        if len(new) <= _AT_ONCE and min(new, default=0) >= 0:
+            end = cursor.take_in(new)
+            limits = cursor.size, end, depth, frequent
+            n = grow(self._lists, cursor.state, cursor.window, limits, accept_rates, out, chances)
+            cursor.size = cursor.size if n < 0 else min(REACH, end)
+        if n < 0:
+            self.read(new, cursor)
+            limits = cursor.size, cursor.size, depth, frequent
+            n = grow(self._lists, cursor.state, cursor.window, limits, accept_rates, out, chances)
+        return out[:, :n], chances[:, :n]
 
     def copy(self) -> Self:
         twin = object.__new__(type(self))
@@ -166,7 +199,3 @@ def _joined(cursor: Cursor, ids: Sequence[int] | NDArray[Any]) -> tuple[Ints, in
         raise UsageError("token ids must not be negative")
     return np.concatenate((cursor.tail, new)), len(cursor.tail)
 
-
-def _end(tail: Ints) -> Ints:
-    """Return the last `REACH` tokens; of a long text a copy, so that it is not kept."""
-    return tail[-REACH:] if len(tail) <= 4 * REACH else tail[-REACH:].copy()

@@ -108,7 +108,7 @@ class ParrotSession(AnswerSession):
         self.match_length = int(self._out[0, 0]) if n else 0
         if not n:
             return TokenTree.empty()
-        evidence = self._out[1, :n].astype(np.int16)
+        evidence = self._out[1, :n].astype(np.int32)
         tokens = self._buffer[self._length : self._length + n].copy()
         return draft_tree(tokens, evidence, accept_rates[evidence])
 

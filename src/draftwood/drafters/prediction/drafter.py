@@ -103,7 +103,7 @@ class PredictionSession(AnswerSession):
         self.match_length = int(self._state[self._fields.MATCH])
         if not n:
             return TokenTree.empty()
-        evidence = out[2, :n].astype(np.int16)
+        evidence = out[2, :n].astype(np.int32)
         return draft_tree(out[0, :n].copy(), evidence, accept_rates[evidence], out[1, :n].copy())
 
     def learn(self, feedback: Feedback) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, read_rates
+from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, grown_tree, read_rates
 from draftwood.drafters.recycling.evidence import GREEDY, LONGEST, OFF_PATH, ON_PATH, PROMPT, K, Limits
 from draftwood.drafters.recycling.static import BY_RANK, fill
 from draftwood.errors import UsageError
@@ -104,7 +104,7 @@ class RecyclingSession(TextSession):
             noise=self._noise,
             limits=Limits(len(self.text), drafter.length, drafter.longest),
         )
-        return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
+        return grown_tree(columns, belief)
 
     def _static(self, nodes: int, accept_rates: Floats) -> TokenTree:
         length = len(self.text)
@@ -117,7 +117,7 @@ class RecyclingSession(TextSession):
             return list(zip(columns[0].tolist(), columns[2].tolist(), strict=True))
 
         tree = np.array(fill(ranked, nodes), dtype=np.int32).reshape(-1, 3).T.copy()
-        evidence = tree[2].astype(np.int16)
+        evidence = tree[2].astype(np.int32)
         return draft_tree(tree[0], evidence, accept_rates[evidence], tree[1])
 
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from draftwood.contracts import Floats, Noise
-from draftwood.drafters.base import BaseDrafter, BaseSession, draft_tree, fixed_rates, read_rates
+from draftwood.drafters.base import BaseDrafter, BaseSession, draft_tree, fixed_rates, grown_tree, read_rates
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
@@ -84,7 +84,7 @@ class SuffixSession(BaseSession):
         if chain:
             # Class of a node by how many tokens match before it; entry 0, of no match, is never read.
             matches = np.arange(FLOORS[-1] + self._length)
-            self._classes = (np.searchsorted(FLOORS, matches, side="right") - 1).astype(np.int16)
+            self._classes = (np.searchsorted(FLOORS, matches, side="right") - 1).astype(np.int32)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         drafter = self._drafter
@@ -98,7 +98,7 @@ class SuffixSession(BaseSession):
         columns, belief = self._automaton.grow(
             accept_rates, min(nodes, MOST_NODES), depth=depth, branches=drafter.branches, least=drafter.min_match
         )
-        return draft_tree(columns[0], columns[2].astype(np.int16), belief, columns[1])
+        return grown_tree(columns, belief, accept_rates)
 
     def _chain(self, match: int, end: int, n: int, accept_rates: Floats) -> TokenTree:
         first = match if match < FLOORS[-1] else FLOORS[-1]
