@@ -156,8 +156,10 @@ class TokenTree:
     @property
     def distinct(self) -> bool:
         """Whether no two siblings are equal."""
-        return self.is_chain or self.vouched or len(set(zip(self.parents.tolist(), self.tokens.tolist(), strict=True))) == len(
-            self
+        return (
+            self.is_chain
+            or self.vouched
+            or len(set(zip(self.parents.tolist(), self.tokens.tolist(), strict=True))) == len(self)
         )
 
     @cached_property
@@ -219,7 +221,7 @@ class TokenTree:
 
     def seen_as_chain(self) -> TokenTree:
         """Return this tree, or an equal one with `is_chain` set if it is a chain and its maker did not say so."""
-        if self.is_chain or self.parents.tolist() != list(range(-1, len(self) - 1)):
+        if self.is_chain or self.vouched or self.parents.tolist() != list(range(-1, len(self) - 1)):
             return self
         return dataclasses.replace(self, is_chain=True)
 
@@ -307,7 +309,7 @@ def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
         Per given tree, where each of its nodes went.
     """
     if len(trees) == 1 and trees[0].distinct:
-        return trees[0].seen_as_chain(), [np.arange(len(trees[0]), dtype=np.int32)]
+        return trees[0].seen_as_chain(), [ascending(len(trees[0]))]
     place: dict[tuple[int, int], int] = {}
     first: list[tuple[int, int]] = []  # (tree, node) whose arrays a merged node takes
     parents: list[int] = []
@@ -370,6 +372,14 @@ def _check_tokens(tokens: Sequence[int], vocab_size: int | None) -> None:
 def constant(value: int, n: int) -> Ints:
     """Return int32[n], all ``value``, read-only: all trees share them."""
     array = np.full(n, value, dtype=np.int32)
+    array.flags.writeable = False
+    return array
+
+
+@lru_cache(maxsize=256)
+def ascending(nodes: int) -> Ints:
+    """Return int32[nodes], from 0 on, read-only: all trees share them."""
+    array = np.arange(nodes, dtype=np.int32)
     array.flags.writeable = False
     return array
 

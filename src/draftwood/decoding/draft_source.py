@@ -87,29 +87,30 @@ class DraftSource:
         self.catch_up()
         if self.session is None:
             return self.proposal
-
-        def propose() -> None:
+        try:
             if base_tree is None:
                 tree = session.draft(ask.nodes, ask.lookahead_nodes, ask.accept_rates)
             else:
                 tree = session.branch(base_tree, ask.nodes, ask.lookahead_nodes, ask.accept_rates)
             tree = tree.locked()  # what it keeps of its own it may go on writing into
             tree.check_integrity(vocab_size)
+            self._own = None
             if len(tree):
                 if base_tree is not None or not tree.vouched:
                     self._check_evidence(tree, NO_CLAIM if base_tree is not None else 0)
-                else:
-                    self._own = None
                 self.step.match_length = int(session.match_length)
             self.proposal = tree
-
-        self._guarded("draft()", propose)
-        self.step.draft_s = perf_counter() - started
-        self.step.calls, self.step.asked = 1, ask.nodes
-        if len(self.proposal):
-            through = 0 if self._own is None else len(self._own) - np.count_nonzero(self._own)
-            self.step.proposed = len(self.proposal) - self.proposal.n_lookahead - int(through)
+        except Exception as error:
+            self._disable("draft()", error)
+        self._record_draft(ask, perf_counter() - started)
         return self.proposal
+
+    def _record_draft(self, ask: Ask, seconds: float) -> None:
+        step, tree = self.step, self.proposal
+        step.draft_s, step.calls, step.asked = seconds, 1, ask.nodes
+        if count := len(tree):
+            through = 0 if self._own is None else len(self._own) - np.count_nonzero(self._own)
+            step.proposed = count - tree.n_lookahead - int(through)
 
     def _check_evidence(self, tree: TokenTree, least: int) -> None:
         evidence, classes = tree.evidence.tolist(), len(self.declared.prior)
@@ -228,19 +229,22 @@ class DraftSource:
         try:
             call()
         except Exception as error:
-            log.warning(
-                "drafter %r failed in %s and is off for this request: %s: %s",
-                self.declared.name or type(self.drafter).__name__,
-                what,
-                type(error).__name__,
-                error,
-                exc_info=log.isEnabledFor(logging.DEBUG),
-            )
-            self.step.failed = True
-            session, self.session = self.session, None
-            if session is not None:
-                with suppress(Exception):  # what it raises now was reported already
-                    session.close()
+            self._disable(what, error)
+
+    def _disable(self, what: str, error: Exception) -> None:
+        log.warning(
+            "drafter %r failed in %s and is off for this request: %s: %s",
+            self.declared.name or type(self.drafter).__name__,
+            what,
+            type(error).__name__,
+            error,
+            exc_info=log.isEnabledFor(logging.DEBUG),
+        )
+        self.step.failed = True
+        session, self.session = self.session, None
+        if session is not None:
+            with suppress(Exception):  # what it raises now was reported already
+                session.close()
 
 
 def _emitted(lesson: int | Feedback) -> Sequence[int]:

@@ -145,7 +145,10 @@ class TreePlanner(ABC):
         """Return the tree with learnt acceptance rates in place of those that the drafter claims."""
         if drafter is None or not len(tree):
             return tree
-        belief = self.learned.beliefs.accept_rates(drafter, greedy=state.greedy)[tree.evidence]
+        accept_rates = self.learned.beliefs.accept_rates(drafter, greedy=state.greedy)
+        if tree.by_rates is accept_rates:
+            return tree
+        belief = accept_rates[tree.evidence]
         if drafter.needs.base_tree:
             belief = np.where(tree.evidence == NO_CLAIM, np.float32(0), belief)
         return tree if belief.tobytes() == tree.belief.tobytes() else replace(tree, belief=belief)
@@ -168,7 +171,7 @@ class TreePlanner(ABC):
             by_rates: dict[int, tuple[Declaration, bool, list[Feedback]]] = {}  # drafters of one label share rates
             for state, lessons in zip(states, feedback, strict=True):
                 for drafter, lesson in zip(state.drafters, lessons, strict=True) if lessons else ():
-                    if drafter:
+                    if drafter and len(lesson.proposal):
                         key = id(beliefs.rates(drafter, greedy=state.greedy))
                         by_rates.setdefault(key, (drafter, state.greedy, []))[2].append(lesson)
                 for policy in self.policies:

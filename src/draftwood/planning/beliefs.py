@@ -84,9 +84,10 @@ class Rates:
     """
 
     def __init__(self, prior: Floats) -> None:
+        # Lists, since a step's few labels are counted one by one.
         clipped = np.clip(prior.astype(np.float64), 1e-4, 1 - 1e-4)
         self._priors: list[float] = clipped.tolist()
-        self.hits, self.totals = np.zeros((2, len(prior)))  # labels that were right and all, older ones less
+        self.hits, self.totals = [0.0] * len(prior), [0.0] * len(prior)  # labels that were right, and all
         self.drift = 0.0  # in logits
         self.weight = WEIGHT  # of a prior, in labels
         self._lately = [0.0, 0.0, 0.0]  # right labels by the priors, right labels, variance of the former
@@ -95,10 +96,8 @@ class Rates:
 
     def state(self) -> dict[str, Any]:
         """Return what labels have taught, JSON-ready, for `restored`; not the drift, which follows one text."""
-        some = np.flatnonzero(self.totals > _LEAST).tolist()
-        counts = [
-            [which, round(float(self.hits[which]), 3), round(float(self.totals[which]), 3)] for which in some
-        ]
+        both = enumerate(zip(self.hits, self.totals, strict=True))
+        counts = [[which, round(hits, 3), round(total, 3)] for which, (hits, total) in both if total > _LEAST]
         return {"priors": _digest(self._priors), "weight": self.weight, "counts": counts}
 
     @classmethod
@@ -110,13 +109,14 @@ class Rates:
             counts = np.array(state["counts"] if fits else [], dtype=np.float64).reshape(-1, 3)
         except (KeyError, TypeError, ValueError):
             return rates
-        which, hits, totals = counts[:, 0].astype(np.intp), counts[:, 1], counts[:, 2]
+        hits, totals = counts[:, 1], counts[:, 2]
         in_range = (counts[:, 0] >= 0) & (counts[:, 0] < len(prior))
         if not len(counts) or not (in_range & (hits >= 0) & (hits <= totals) & (totals <= 1 / (1 - KEEP))).all():
             return rates
         rates.weight = state["weight"]
-        rates.hits[which], rates.totals[which] = hits, totals
-        rates._settle(which.tolist())
+        for which, hit, total in counts.tolist():
+            rates.hits[int(which)], rates.totals[int(which)] = hit, total
+        rates._settle(counts[:, 0].astype(np.intp).tolist())
         return rates
 
     @property
@@ -129,22 +129,23 @@ class Rates:
 
     def learn(self, classes: list[int], right: list[bool]) -> None:
         """Learn the labels of one pass: the evidence class of each node, and whether it was right."""
-        accept_rates, surprise = self.accept_rates, 0.0
+        hits, totals, surprise, fade = self.hits, self.totals, 0.0, math.exp(-self.drift)
         for which, hit in zip(classes, right, strict=True):
-            surprise += hit - float(accept_rates[which])
-            self.hits[which] = KEEP * self.hits[which] + hit
-            self.totals[which] = KEEP * self.totals[which] + 1
+            odds = float(self._odds[which])
+            surprise += hit - odds / (odds + fade)
+            hits[which] = KEEP * hits[which] + hit
+            totals[which] = KEEP * totals[which] + 1
         touched: Iterable[int] = set(classes)
         if self.weight == WEIGHT and self._is_wrong(classes, sum(right)):
-            self.weight, touched = LIGHT, np.flatnonzero(self.totals).tolist()
+            self.weight, touched = LIGHT, [which for which, total in enumerate(totals) if total]
         self._settle(touched)
         self.drift = min(_LIMIT, max(-_LIMIT, FADE * (self.drift + RATE * surprise)))
 
     def _settle(self, classes: Iterable[int]) -> None:
         """Compute the rates of classes anew from their labels."""
         for which in classes:  # a loop, not arrays: few classes have new labels
-            weight = self.weight + float(self.totals[which])
-            rate = (self.weight * self._priors[which] + float(self.hits[which])) / weight
+            weight = self.weight + self.totals[which]
+            rate = (self.weight * self._priors[which] + self.hits[which]) / weight
             self._odds[which] = rate / (1 - rate)
         self._accept_rates = None
 

@@ -94,15 +94,16 @@ def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Se
     """Return how many seconds longer this step's expected tokens take without the drafter that ``mine`` marks."""
     rows = len(rankings)
     if rows == 1 and all(mine[0]):  # nobody else drafts: without it the pass would be plain
-        return float((1 + rankings[0].worth[:best].sum()) * times[0] - times[best])
+        return (1 + sum(rankings[0].worth[:best])) * times[0] - times[best]
     every, others = [], []
     for own, ranking in zip(mine, rankings, strict=True):
         kept = np.zeros(len(ranking.tree) + 1, dtype=np.bool_)
         for is_mine, places in zip(own, ranking.node_map, strict=True):
             if not is_mine:
                 kept[places] = True
-        every.append(ranking.worth)
-        others.append(ranking.worth[kept[ranking.order]])
+        worth = np.array(ranking.worth)
+        every.append(worth)
+        others.append(worth[kept[ranking.order]])
     all_worth, worth = (-np.sort(-np.concatenate(some)) for some in (every, others))
     tokens = np.cumsum(np.concatenate(((float(rows),), worth)))[: len(times)]
     without = (np.array(times[: len(tokens)]) / tokens).min()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from draftwood.contracts import State
 from draftwood.errors import UsageError
 from draftwood.planning.base import Policy, TreePlanner
@@ -38,7 +36,7 @@ class FixedPlanner(TreePlanner):
         return self.nodes
 
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:  # noqa: ARG002
-        return [min(self.nodes, int(np.count_nonzero(r.worth >= self.floor))) for r in rankings]
+        return [min(self.nodes, sum([worth >= self.floor for worth in r.worth])) for r in rankings]
 
     def trace(self, state: State, ranking: Ranking, count: int, rows: int) -> dict[str, Any]:
         return super().trace(state, ranking, count, rows) | {"nodes": self.nodes, "floor": self.floor}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Self
 
 import numpy as np
@@ -244,9 +244,9 @@ def _stairs(capabilities: Capabilities, most: int) -> list[int]:
 def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[list[float], NDArray[np.intp] | None]:
     """Return the probabilities of all requests' candidates, best first, and the index of each one's request."""
     if len(rankings) == 1:
-        return rankings[0].worth[:most].tolist(), None
+        return rankings[0].worth[:most], None
     every = [r.worth[:most] for r in rankings]
-    worth = np.concatenate(every)
+    worth = np.array(list(chain.from_iterable(every)))
     order = np.argsort(-worth, kind="stable")
     owner = np.repeat(np.arange(len(rankings)), [len(some) for some in every])[order]
     return worth[order].tolist(), owner

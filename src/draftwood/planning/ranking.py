@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from operator import ge
 
 import numpy as np
 
-from draftwood.contracts import Floats, Ints, Plan, State
-from draftwood.tree import TokenTree, merge
+from draftwood.contracts import Ints, Plan, State
+from draftwood.tree import TokenTree, ascending, merge
 
 
 def depth_limit(state: State) -> int:
@@ -30,10 +31,11 @@ class Ranking:
     tree: TokenTree  # all proposals, merged
     node_map: tuple[Ints, ...]  # per drafter, the index in ``tree`` of each of its nodes
     order: Ints  # draft nodes that may be scored, parents first; without tree passes those of the best chain
-    worth: Floats  # probability of each to be reached and accepted
+    worth: list[float]  # probability of each to be reached and accepted
     depth: int  # limits of the pass: depth of the tree, and number of nodes
     room: int
     n_lookahead: int  # lookahead nodes that may be scored: none on a target without trees
+    in_order: bool = False  # whether ``order`` is that of the nodes in ``tree``
 
     def cut(self, nodes: int) -> Plan:
         """Return the plan of the first ``nodes`` candidates, with lookahead nodes behind them as far as there is
@@ -42,14 +44,14 @@ class Ranking:
         tree, kept = self.tree, self.order[: max(0, nodes)]
         if self.n_lookahead:
             kept = self._with_lookahead(kept)
-        if len(kept) == len(tree):
-            return Plan(tree, self.node_map)
         count = len(kept)
+        if count == len(tree):
+            return Plan(tree, self.node_map)
         if not count:
-            return Plan(TokenTree.empty(), tuple(_pruned(len(row)) for row in self.node_map))
+            return Plan(TokenTree.empty(), tuple([_pruned(len(row)) for row in self.node_map]))
+        if self.in_order and not self.n_lookahead:  # a drafter that grows its tree best first
+            return Plan(tree.head(count), tuple([_cut(row, count) for row in self.node_map]))
         kept = np.sort(kept)
-        if kept[-1] == count - 1:  # a drafter that grows its tree best first proposes nodes in this order
-            return Plan(tree.head(count), tuple(np.where(row < count, row, -1) for row in self.node_map))
         place = np.full(len(tree) + 1, -1, dtype=np.int32)
         place[kept] = np.arange(len(kept), dtype=np.int32)
         return Plan(tree.take(kept), tuple(place[row] for row in self.node_map))
@@ -71,24 +73,44 @@ class Ranking:
 def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
     """Merge one request's proposals (a tree per drafter of its set) and order the nodes by path probability."""
     depth, room = depth_limit(state), node_limit(state)
-    if not any(len(p) for p in proposals):
+    speaking = [i for i, proposal in enumerate(proposals) if len(proposal)]
+    if not speaking:
         return replace(nothing_ranked(len(proposals)), depth=depth, room=room)
-    stamped = [p.from_source(i) if i or p.source.any() else p for i, p in enumerate(proposals)]
-    tree, rows = merge(stamped)
-    worth = tree.path_belief
-    if tree.is_chain and not tree.n_lookahead:
-        order = _first(min(len(tree), depth, room))
-    elif not state.capabilities.trees:
-        order = tree.best_chain()[: min(depth, room)]
-    else:
-        order = _best_first(tree, depth)[:room]
+    tree, rows = merge([_credited(proposals[i], i) for i in speaking])
+    node_map = [_NONE] * len(proposals)
+    for i, row in zip(speaking, rows, strict=True):
+        node_map[i] = row
     n_lookahead = tree.n_lookahead if state.capabilities.trees else 0
-    return Ranking(tree, tuple(rows), order, worth[order], depth, room, n_lookahead)
+    worth = tree.path_belief.tolist()
+    most = min(len(tree), depth, room)
+    # A drafter that grows its tree best first proposes nodes in this order; none is deeper than their number.
+    if not tree.n_lookahead and (
+        tree.is_chain
+        or (state.capabilities.trees and len(tree) <= depth and all(map(ge, worth, islice(worth, 1, None))))
+    ):
+        return Ranking(
+            tree, tuple(node_map), ascending(most), worth[:most], depth, room, n_lookahead, in_order=True
+        )
+    order = _best_first(tree, depth)[:room] if state.capabilities.trees else tree.best_chain()[: min(depth, room)]
+    worth = [worth[node] for node in order.tolist()]
+    return Ranking(tree, tuple(node_map), order, worth, depth, room, n_lookahead)
 
 
-@lru_cache(maxsize=256)
-def _first(nodes: int) -> Ints:
-    return _read_only(np.arange(nodes, dtype=np.int32))
+def _credited(proposal: TokenTree, source: int) -> TokenTree:
+    as_made = proposal.vouched or not proposal.source.any()
+    return proposal if as_made and not source else proposal.from_source(source)
+
+
+def _cut(row: Ints, count: int) -> Ints:
+    """Return ``row`` where all nodes from ``count`` on are pruned."""
+    return _first_of(len(row), count) if row is ascending(len(row)) else np.where(row < count, row, -1)
+
+
+@lru_cache(maxsize=1024)
+def _first_of(nodes: int, count: int) -> Ints:
+    row = np.arange(nodes, dtype=np.int32)
+    row[count:] = -1
+    return _read_only(row)
 
 
 @lru_cache(maxsize=256)
@@ -104,7 +126,7 @@ def _read_only(array: Ints) -> Ints:
 @lru_cache
 def nothing_ranked(drafters: int) -> Ranking:
     """Return the ranking of a step in which no drafter proposes anything."""
-    return Ranking(TokenTree.empty(), (_NONE,) * drafters, _NONE, _NO_WORTH, 0, 0, 0)
+    return Ranking(TokenTree.empty(), (_NONE,) * drafters, _NONE, [], 0, 0, 0)
 
 
 @lru_cache
@@ -114,15 +136,9 @@ def nothing_planned(drafters: int) -> Plan:
 
 
 def _best_first(tree: TokenTree, depth: int) -> Ints:
-    if len(tree) <= depth and not tree.n_lookahead:
-        worth = tree.path_belief.tolist()
-        if all(map(ge, worth, worth[1:])):  # a drafter that grows its tree best first proposes nodes in this order
-            return _first(len(tree))
-        return np.argsort(-tree.path_belief, kind="stable").astype(np.int32)  # stable: parents before children
     drafts = np.flatnonzero(~tree.lookahead & (tree.depth <= depth)).astype(np.int32)
-    return drafts[np.argsort(-tree.path_belief[drafts], kind="stable")]
+    return drafts[np.argsort(-tree.path_belief[drafts], kind="stable")]  # stable: parents before children
 
 
 _NONE: Ints = np.empty(0, dtype=np.int32)
-_NO_WORTH: Floats = np.empty(0, dtype=np.float32)
-_NONE.flags.writeable = _NO_WORTH.flags.writeable = False  # all steps share them
+_NONE.flags.writeable = False  # all steps share it

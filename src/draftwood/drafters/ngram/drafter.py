@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from draftwood.contracts import DraftTexts, Floats, Noise, Takes
 from draftwood.drafters.base import BaseDrafter, BaseSession, grown_tree, read_rates
 from draftwood.tree import TokenTree

@@ -198,4 +198,3 @@ def _joined(cursor: Cursor, ids: Sequence[int] | NDArray[Any]) -> tuple[Ints, in
     if len(new) and (min(new.tolist()) if few else new.min()) < 0:
         raise UsageError("token ids must not be negative")
     return np.concatenate((cursor.tail, new)), len(cursor.tail)
-
