@@ -169,6 +169,16 @@ class TokenTree:
         has_child[self.parents] = True  # -1 lands on the spare last place
         return np.flatnonzero(~has_child[:-1]).astype(np.int32)
 
+    @property
+    def longest(self) -> int:
+        """Draft nodes on the longest branch."""
+        if self.is_chain or self.n_lookahead:
+            return len(self) if not self.n_lookahead else int(self.depth[~self.lookahead].max(initial=0))
+        depth: list[int] = []
+        for parent in self.parents.tolist():
+            depth.append(1 + depth[parent] if parent >= 0 else 1)
+        return max(depth, default=0)
+
     def positions(self, root_position: int) -> Ints:
         """Positions of root and nodes in the text, int32[n + 1]; the root sits at ``root_position``."""
         return np.concatenate(([0], self.depth)).astype(np.int32) + np.int32(root_position)
@@ -183,7 +193,7 @@ class TokenTree:
 
     @cached_property
     def _children(self) -> dict[tuple[int, int], int]:
-        keep = range(len(self)) if not self.lookahead.any() else np.flatnonzero(~self.lookahead).tolist()
+        keep = range(len(self)) if not self.n_lookahead else np.flatnonzero(~self.lookahead).tolist()
         tokens, parents = self.tokens.tolist(), self.parents.tolist()
         found: dict[tuple[int, int], int] = {}
         for node in keep:
@@ -196,7 +206,9 @@ class TokenTree:
             below = node + 1
             if below == len(self):
                 return -1
-            return below if self.tokens[below] == token and not self.lookahead[below] else -1
+            return (
+                below if self.tokens[below] == token and not (self.n_lookahead and self.lookahead[below]) else -1
+            )
         return self._children.get((node, token), -1)
 
     def take(self, nodes: NDArray[Any]) -> TokenTree:
@@ -215,6 +227,8 @@ class TokenTree:
         for name in ("vouched", "by_rates", "_locked"):
             if name in known:
                 vars(tree)[name] = known[name]
+        if known.get("n_lookahead") == 0:
+            vars(tree)["n_lookahead"] = 0
         if not self.is_chain and tree.parents.tolist() == list(range(-1, count - 1)):
             vars(tree)["is_chain"] = True
         return tree
@@ -338,7 +352,7 @@ def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
                     first[spot], belief[spot], lookahead[spot] = (which, node), trust, is_lookahead
             row.append(spot)
         rows.append(np.asarray(row, dtype=np.int32))
-    return (_gather(trees, first, parents, lookahead) if first else TokenTree.empty()), rows
+    return (_gather(trees, first, parents, lookahead).lock() if first else TokenTree.empty()), rows
 
 
 def _gather(
@@ -368,20 +382,21 @@ def _check_tokens(tokens: Sequence[int], vocab_size: int | None) -> None:
         raise IntegrityError(f"token ids must lie in [0, {vocab_size or 'vocabulary'})")
 
 
+def sealed(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an equal array of one dimension that nobody can make writable: for what all trees share."""
+    return np.frombuffer(array.tobytes(), dtype=array.dtype)
+
+
 @lru_cache(maxsize=512)
 def constant(value: int, n: int) -> Ints:
     """Return int32[n], all ``value``, read-only: all trees share them."""
-    array = np.full(n, value, dtype=np.int32)
-    array.flags.writeable = False
-    return array
+    return sealed(np.full(n, value, dtype=np.int32))
 
 
 @lru_cache(maxsize=256)
 def ascending(nodes: int) -> Ints:
     """Return int32[nodes], from 0 on, read-only: all trees share them."""
-    array = np.arange(nodes, dtype=np.int32)
-    array.flags.writeable = False
-    return array
+    return sealed(np.arange(nodes, dtype=np.int32))
 
 
 def _spread(value: Any, n: int, dtype: type) -> NDArray[Any]:

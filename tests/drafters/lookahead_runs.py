@@ -17,6 +17,7 @@ def steps_of(target, drafters, prompt, planner, steps, limit=400):
         (first,) = next(written).tokens
         yield row.sources[0].session, first
         for _, emission in zip(range(steps), written, strict=False):
+            row.sources[0].catch_up()
             yield row.sources[0].session, emission
 
 

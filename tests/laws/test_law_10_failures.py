@@ -461,7 +461,7 @@ def test_what_a_drafter_writes_into_its_proposal_later_changes_no_text(sampling)
 
 
 class Burglar(RandomDrafter):
-    """Makes what is read-only writable again, and fills it with what is no token."""
+    """Makes what is read-only writable again, where numpy lets it, and fills it with what is no token."""
 
     name = "burglar"
     needs = Needs(base_tree=True)
@@ -490,4 +490,5 @@ def test_a_drafter_that_breaks_into_what_is_read_only_changes_no_text(others):
     for drafters in ([Burglar(8), *load(others)], [*load(others), Burglar(8)]):
         written = write(target, drafters, 8)
         assert written.ids == greedy_truth(target)
-        assert not any(own.failed for step in written.steps for own in step.by_source)
+        innocent = [i for i, drafter in enumerate(drafters) if not isinstance(drafter, Burglar)]
+        assert not any(step.by_source[i].failed for step in written.steps for i in innocent)

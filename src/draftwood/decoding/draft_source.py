@@ -144,10 +144,9 @@ class DraftSource:
             return
         lessons, self._untold = self._untold, []
         session = self.session
-        by_tokens = getattr(type(session), "learn", None) is BaseSession.learn  # it goes by the tokens alone
 
         def learn() -> None:
-            if by_tokens:
+            if getattr(session.learn, "__func__", None) is BaseSession.learn:  # it goes by the tokens alone
                 session.extend([token for lesson in lessons for token in _emitted(lesson)])
                 return
             for lesson in lessons:
@@ -160,7 +159,7 @@ class DraftSource:
         if self.session is None:
             return
         started = perf_counter()
-        if not len(lesson.tree) and self._learns_from_tokens:
+        if not len(lesson.tree) and not self.needs.hidden:
             self.learn_later((lesson,))
         else:
             self.catch_up()
@@ -277,4 +276,4 @@ def _base_tree(trees: Sequence[TokenTree]) -> TokenTree:
     drafts = [
         tree.take(np.flatnonzero(~tree.lookahead)) if tree.n_lookahead else tree for tree in trees if len(tree)
     ]
-    return (merge(drafts)[0].copy() if drafts else TokenTree.empty()).lock()
+    return merge(drafts)[0] if drafts else _EMPTY

@@ -81,8 +81,12 @@ def record(step: RunningStep, tree: TokenTree, verdict: Verdict) -> None:
     step.emitted, step.finish = verdict.emitted, verdict.finish
     step.lookahead_scored = tree.n_lookahead
     step.drafted, step.accepted = len(tree) - step.lookahead_scored, len(verdict.path)
-    step.depth = step.drafted if tree.is_chain else int(tree.depth[~tree.lookahead].max(initial=0))
-    credit = tree.source[list(verdict.path)].tolist() if verdict.path else []
+    step.depth = tree.longest
+    if not verdict.path:
+        step.sources = (MODEL,) * len(verdict.emitted)
+        return
+    sources = tree.source.tolist()
+    credit = [sources[node] for node in verdict.path]
     step.sources = (*credit, *[MODEL] * (len(verdict.emitted) - len(credit)))
 
 

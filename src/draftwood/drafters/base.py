@@ -24,7 +24,7 @@ from draftwood.contracts import (
     TokenFile,
 )
 from draftwood.errors import UsageError
-from draftwood.tree import TokenTree
+from draftwood.tree import TokenTree, constant, sealed
 
 
 class BaseDrafter(ABC):
@@ -67,6 +67,9 @@ class BaseDrafter(ABC):
         value = getattr(self, option)
         if value is not None and not low <= value <= high:
             raise UsageError(f"{self.name}: {option} must lie between {low} and {high}, not {value}")
+
+
+_FEW = 64  # tokens
 
 
 def fixed_rates(rates: ArrayLike) -> Floats:
@@ -114,7 +117,12 @@ def grown_tree(
         Probability that each node is reached and right, float32[n]; computed where it is not given.
     """
     chain, source, nan, drafts = _shared(len(belief))
-    columns.flags.writeable = belief.flags.writeable = False
+    for array in (columns, belief):
+        if array.flags.writeable:
+            (
+                array if array.base is None else array.base
+            ).flags.writeable = False  # so no view of it can be unlocked
+            array.flags.writeable = False
     parents = columns[1]
     known = {"path_belief": reached} if reached is not None else {}
     tree = object.__new__(TokenTree)
@@ -126,18 +134,20 @@ def grown_tree(
     return tree
 
 
+def chain_parents(n: int) -> NDArray[np.int32]:
+    """Return the parents of a chain of n nodes, read-only."""
+    return _shared(n)[0]
+
+
 @lru_cache(maxsize=256)
 def _shared(n: int) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, NDArray[np.bool_]]:
     """Columns for n nodes: parents of a chain, source 0, unknown draft probability, no lookahead nodes."""
-    columns = (
-        np.arange(-1, n - 1, dtype=np.int32),
-        np.zeros(n, dtype=np.int32),
-        np.full(n, np.nan, dtype=np.float32),
-        np.zeros(n, dtype=np.bool_),
+    return (
+        sealed(np.arange(-1, n - 1, dtype=np.int32)),
+        constant(0, n),
+        sealed(np.full(n, np.nan, dtype=np.float32)),
+        sealed(np.zeros(n, dtype=np.bool_)),
     )
-    for column in columns:
-        column.flags.writeable = False
-    return columns
 
 
 def best_nodes(tree: TokenTree, nodes: int) -> TokenTree:
@@ -198,7 +208,10 @@ class TextSession(BaseSession):
             self._buffer = bigger
         new = self._buffer[self._length : end]
         new[:] = ids
-        if len(new) and new.min() < 0:  # for kernels, negative numbers are the ends of texts
+        few = len(ids) < _FEW  # then Python's own function is faster
+        if (
+            len(new) and (min(ids) if few else new.min()) < 0
+        ):  # for kernels, negative numbers are the ends of texts
             raise UsageError("token ids must not be negative")
         self._length = end
 

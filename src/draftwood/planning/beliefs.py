@@ -90,8 +90,9 @@ class Rates:
         self.hits, self.totals = [0.0] * len(prior), [0.0] * len(prior)  # labels that were right, and all
         self.drift = 0.0  # in logits
         self.weight = WEIGHT  # of a prior, in labels
-        self._lately = [0.0, 0.0, 0.0]  # right labels by the priors, right labels, variance of the former
-        self._odds = clipped / (1 - clipped)  # by the labels, without the drift
+        self._lately = 0.0, 0.0, 0.0  # right labels by the priors, right labels, variance of the former
+        self._odds: list[float] = (clipped / (1 - clipped)).tolist()  # by the labels, without the drift
+        self._odds_array = np.array(self._odds)
         self._accept_rates: Floats | None = None
 
     def state(self) -> dict[str, Any]:
@@ -123,16 +124,15 @@ class Rates:
     def accept_rates(self) -> Floats:
         """The rates believed now, float32[n_evidence], read-only."""
         if self._accept_rates is None:
-            self._accept_rates = (self._odds / (self._odds + math.exp(-self.drift))).astype(np.float32)
+            self._accept_rates = (self._odds_array / (self._odds_array + math.exp(-self.drift))).astype(np.float32)
             self._accept_rates.flags.writeable = False  # drafters are handed this very array
         return self._accept_rates
 
     def learn(self, classes: list[int], right: list[bool]) -> None:
         """Learn the labels of one pass: the evidence class of each node, and whether it was right."""
-        hits, totals, surprise, fade = self.hits, self.totals, 0.0, math.exp(-self.drift)
+        hits, totals, odds, surprise, fade = self.hits, self.totals, self._odds, 0.0, math.exp(-self.drift)
         for which, hit in zip(classes, right, strict=True):
-            odds = float(self._odds[which])
-            surprise += hit - odds / (odds + fade)
+            surprise += hit - odds[which] / (odds[which] + fade)
             hits[which] = KEEP * hits[which] + hit
             totals[which] = KEEP * totals[which] + 1
         touched: Iterable[int] = set(classes)
@@ -146,16 +146,18 @@ class Rates:
         for which in classes:  # a loop, not arrays: few classes have new labels
             weight = self.weight + self.totals[which]
             rate = (self.weight * self._priors[which] + self.hits[which]) / weight
-            self._odds[which] = rate / (1 - rate)
+            self._odds[which] = self._odds_array[which] = rate / (1 - rate)
         self._accept_rates = None
 
     def _is_wrong(self, classes: list[int], right: int) -> bool:
         """Whether recent labels were right less than a third as often as the priors say, beyond chance."""
-        priors = [self._priors[which] for which in classes]
-        promised = sum(priors)
-        variance = promised - sum(p * p for p in priors)
-        self._lately = [_RECENT * a + b for a, b in zip(self._lately, (promised, right, variance), strict=True)]
         promised, came, variance = self._lately
+        promised, came, variance = _RECENT * promised, _RECENT * came + right, _RECENT * variance
+        for which in classes:
+            prior = self._priors[which]
+            promised += prior
+            variance += prior - prior * prior
+        self._lately = promised, came, variance
         return 3 * came < promised and promised - came > WRONG * math.sqrt(variance)
 
 

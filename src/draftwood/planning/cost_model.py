@@ -33,6 +33,7 @@ _MOST_NOISE = 0.15  # on a machine that other programs use, by the passes so far
 _KEEP_NOISE = 0.97  # weight of earlier passes in that
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
 _CALM = 4  # of the passes that took about the expected time, only each fourth is learnt from
+_UNNOTICED = 0.002  # the table of all widths is made anew where one may have changed by more
 _STALE = 32  # passes after which the cost of a width should be measured again
 GRANT = 1.25
 """First exploration budget of a guess, in plain passes: 2 % of an answer of 64 tokens. A measured curve has 0."""
@@ -53,6 +54,7 @@ class CostModel:
         self._doubted = 0.0  # logarithm of measured over expected seconds of the last pass, if it was clipped
         self._at, self._base = -1, np.empty(0)  # the table's context in units of 32 tokens, and the curve there
         self._table: Doubles | None = None
+        self._moved = 0.0  # at most so far has any width's logarithm moved since the table was made
         self._times: list[float] | None = None  # the same numbers
         self._seen = [0 if self.measured else -_STALE] * len(_SIZES)  # number of the last pass of each width
         self.passes = 0  # how many were recorded
@@ -64,8 +66,8 @@ class CostModel:
         return self._curve.seconds(n, context) * math.exp(self._correction(n))
 
     def table(self, widest: int, context: int) -> Doubles:
-        """Return the expected seconds of each width, float64[widest + 1], never falling and kept: do not write to
-        it.
+        """Return the expected seconds of each width to 0.2 %, float64[widest + 1], never falling and kept: do not
+        write to it.
         """
         if context >> 5 != self._at or len(self._base) <= widest:
             self._at = context >> 5
@@ -74,6 +76,7 @@ class CostModel:
         if self._table is None:
             table = self._base * np.exp(_hats(len(self._base) - 1) @ self._log)
             self._table, self._times = np.minimum.accumulate(table[::-1])[::-1], None
+            self._moved = 0.0
         return self._table[: widest + 1]
 
     def times(self, least: int, widest: int, context: int) -> list[float]:
@@ -105,13 +108,15 @@ class CostModel:
         bound = _CLIP * math.sqrt(variance)
         clipped = min(bound, max(-bound, surprise))
         self._log += reach * (clipped / variance)
+        self._moved += abs(clipped) / variance * max(map(abs, reach.tolist()))
         self._cov -= np.outer(reach, reach / variance)
         self._cov *= _FORGET
         self._cov += _DRIFT
         if self._doubted * surprise > self._doubted**2 / 2:
             self._change()
         self._doubted = 0.0
-        self._table = None
+        if self._moved > _UNNOTICED:
+            self._table = None
         if clipped != surprise:
             self._doubt(n, hat, surprise)
 

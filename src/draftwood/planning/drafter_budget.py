@@ -55,13 +55,13 @@ class DrafterBudget:
         + 1]): the pass's seconds by the number of candidates scored, of which it will score ``best``.
         """
         costs: dict[str, float] = {}
+        plain = times[0]
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
-                if drafter is not None and own.calls and (label := drafter.label) not in apart:
-                    costs[label] = costs.get(label, 0.0) + own.draft_s
-        plain = times[0]
+                if own.calls and drafter is not None:
+                    costs[drafter.label] = costs.get(drafter.label, 0.0) + own.draft_s
         for label, cost in costs.items():
-            if label not in self._accounts and cost < NOTICEABLE * plain:
+            if (cost < NOTICEABLE * plain and label not in self._accounts) or label in apart:
                 continue
             mine = [[d is not None and d.label == label for d in state.drafters] for state in states]
             account = self._accounts.setdefault(label, _Account())

@@ -11,7 +11,7 @@ from operator import ge
 import numpy as np
 
 from draftwood.contracts import Ints, Plan, State
-from draftwood.tree import TokenTree, ascending, merge
+from draftwood.tree import TokenTree, ascending, constant, merge, sealed
 
 
 def depth_limit(state: State) -> int:
@@ -48,7 +48,7 @@ class Ranking:
         if count == len(tree):
             return Plan(tree, self.node_map)
         if not count:
-            return Plan(TokenTree.empty(), tuple([_pruned(len(row)) for row in self.node_map]))
+            return Plan(TokenTree.empty(), tuple([constant(-1, len(row)) for row in self.node_map]))
         if self.in_order and not self.n_lookahead:  # a drafter that grows its tree best first
             return Plan(tree.head(count), tuple([_cut(row, count) for row in self.node_map]))
         kept = np.sort(kept)
@@ -110,17 +110,7 @@ def _cut(row: Ints, count: int) -> Ints:
 def _first_of(nodes: int, count: int) -> Ints:
     row = np.arange(nodes, dtype=np.int32)
     row[count:] = -1
-    return _read_only(row)
-
-
-@lru_cache(maxsize=256)
-def _pruned(nodes: int) -> Ints:
-    return _read_only(np.full(nodes, -1, dtype=np.int32))
-
-
-def _read_only(array: Ints) -> Ints:
-    array.flags.writeable = False
-    return array
+    return sealed(row)
 
 
 @lru_cache
@@ -140,5 +130,4 @@ def _best_first(tree: TokenTree, depth: int) -> Ints:
     return drafts[np.argsort(-tree.path_belief[drafts], kind="stable")]  # stable: parents before children
 
 
-_NONE: Ints = np.empty(0, dtype=np.int32)
-_NONE.flags.writeable = False  # all steps share it
+_NONE: Ints = ascending(0)

@@ -182,6 +182,7 @@ class NgramIndex:
             self.read(new, cursor)
             limits = cursor.size, cursor.size, depth, frequent
             n = grow(self._lists, cursor.state, cursor.window, limits, accept_rates, out, chances)
+        out.flags.writeable = chances.flags.writeable = False
         return out[:, :n], chances[:, :n]
 
     def copy(self) -> Self:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, grown_tree, read_rates
+from draftwood.drafters.base import BaseDrafter, TextSession, chain_parents, draft_tree, grown_tree, read_rates
 from draftwood.drafters.recycling.evidence import GREEDY, LONGEST, OFF_PATH, ON_PATH, PROMPT, K, Limits
 from draftwood.drafters.recycling.static import BY_RANK, fill
 from draftwood.errors import UsageError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from draftwood.drafters.recycling.table import RecycledTable
 
 PRIOR = read_rates(__file__)
+_ROOT_ALONE = np.array([ON_PATH], dtype=np.uint8)  # kinds of the rows of a plain pass
 
 
 @dataclass(frozen=True)
@@ -132,17 +133,14 @@ class RecyclingSession(TextSession):
     def learn(self, feedback: Feedback) -> None:
         if feedback.top_k is not None:
             ids, probabilities = feedback.top_k
-            kinds = np.full(len(ids), OFF_PATH, dtype=np.uint8)
-            kinds[[0, *(1 + node for node in feedback.path)]] = ON_PATH
-            rows = np.argsort(kinds, kind="stable")  # accepted ones last: for one context the last row stays
-            self._table.record(
-                self.text[-LONGEST:],
-                (feedback.tree.tokens, feedback.tree.parents),
-                (rows.astype(np.int32) - 1, kinds[rows]),
-                ids[rows],
-                probabilities[rows],
-                longest=self._drafter.longest,
-            )
+            kinds = _ROOT_ALONE
+            if len(ids) > 1:
+                kinds = np.full(len(ids), OFF_PATH, dtype=np.uint8)
+                for node in (-1, *feedback.path):
+                    kinds[1 + node] = ON_PATH
+            tree = feedback.tree.tokens, feedback.tree.parents
+            rows = chain_parents(len(ids)), kinds
+            self._table.record(self.text[-LONGEST:], tree, rows, ids, probabilities, longest=self._drafter.longest)
         super().learn(feedback)
 
     def fork(self) -> Self:

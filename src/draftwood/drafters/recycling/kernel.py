@@ -131,6 +131,7 @@ def record(
     top: tuple[Ints, Floats], longest: int,
 ) -> bool:  # fmt: skip
     """Write the best next tokens of rows behind their last 1 to ``longest`` tokens; see `RecycledTable.record`.
+    Rows of a higher kind are written later.
 
     ``scored``: nodes and kinds; ``top``: tokens and probabilities. False, and nothing is written, where the arrays
     do not belong together.
@@ -141,8 +142,9 @@ def record(
     keys, ids, marks, stamps = places
     context = np.empty(LONGEST, np.int32)
     width = min(K, best.shape[1])
-    for row in range(len(best)):
-        if not chances[row, 0] > 0:
+    for turn in range(KINDS * len(best)):
+        row, kind = turn % len(best), turn // len(best)
+        if scored[1][row] != kind or not chances[row, 0] > 0:
             continue
         known = min(longest, _context(tail, tree[0], tree[1], scored[0][row], context))
         head[CLOCK] += 1

@@ -36,10 +36,11 @@ class NaiveRecycled:
         rows: tuple[Sequence[int], Sequence[int]], best: Sequence[Sequence[int]],
         chances: Sequence[Sequence[float]], *, longest: int = LONGEST,
     ) -> None:  # fmt: skip
-        """Write rows; of two for one context the later one stays."""
+        """Write rows; of two for one context that of the higher kind stays, of equal kinds the later one."""
         tokens, parents = tree
         nodes, kinds = rows
-        for node, kind, ids, probabilities in zip(nodes, kinds, best, chances, strict=True):
+        rows_by_kind = sorted(zip(nodes, kinds, best, chances, strict=True), key=lambda row: row[1])
+        for node, kind, ids, probabilities in rows_by_kind:
             text: list[int] = []
             while node >= 0:
                 text.insert(0, tokens[node])

@@ -36,7 +36,8 @@ class RecycledTable:
         self, tail: Ints, tree: tuple[Ints, Ints], rows: tuple[Ints, NDArray[np.uint8]], best: Ints,
         chances: Floats, *, longest: int = LONGEST,
     ) -> None:  # fmt: skip
-        """Write rows of best next tokens; of two for one context the later one stays.
+        """Write rows of best next tokens; of two for one context that of the higher kind stays, of equal kinds the
+        later one.
 
         ``tail`` are the last tokens of the text, of which three count; ``tree`` the tokens and parents (-1: the
         text's end) of a tree behind it, parents first. ``rows``: behind which node each row stands, int32[m], and
