@@ -198,11 +198,11 @@ def test_the_head_is_what_take_gives_of_the_first_nodes(tree, data):
 
 
 @given(tree=trees(), source=st.integers(0, 9))
-def test_from_source_changes_the_source_and_nothing_else(tree, source):
-    other = tree.from_source(source)
+def test_crediting_changes_the_source_and_nothing_else(tree, source):
+    other = tree.credited_to(source)
     other.check_integrity()
     assert other.source.tolist() == [source] * len(tree)
-    assert same(other.from_source(0), tree)
+    assert same(other.credited_to(0), tree)
     assert other.is_chain == tree.is_chain
 
 

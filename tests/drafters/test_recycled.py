@@ -159,7 +159,7 @@ def test_what_the_stem_says_too_is_the_tables_unless_the_stem_is_surer(trust, cl
     )
     assert columns[0].tolist() == [2]
     assert (columns[2][0] != NO_CLAIM) == claimed
-    assert belief.tolist() == [max(trust, 0.5)]
+    assert belief.tolist() == [0.5 if claimed else 0.0], "what it does not claim is no belief of its own"
 
 
 def test_of_two_rows_for_one_context_the_later_one_stays():

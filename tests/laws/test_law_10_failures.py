@@ -301,7 +301,7 @@ def test_a_source_number_that_is_not_its_own_is_corrected():
 
     class Impostor(SameDrafter):
         def propose(self, text, nodes, lookahead_nodes, noise):
-            return super().propose(text, nodes, lookahead_nodes, noise).from_source(41)
+            return super().propose(text, nodes, lookahead_nodes, noise).credited_to(41)
 
     target = ToyTarget()
     for drafters in ([Impostor(target)], [RaisingDrafter(), Impostor(target)]):

@@ -22,7 +22,7 @@ def lesson(proposal, path, emitted, choice, rows=None, tree=None, source=0):
 
 def merged(*trees):
     """The trees as sources 0, 1, ... of a set, merged, and per source the rows."""
-    return merge([tree.from_source(i) for i, tree in enumerate(trees)])
+    return merge([tree.credited_to(i) for i, tree in enumerate(trees)])
 
 
 def test_only_nodes_whose_parent_was_accepted_are_labels():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -40,7 +42,7 @@ def kept_by_the_oracle(tree: TokenTree, nodes: int, depth: int, room: int) -> se
 @given(state=STATES, proposals=PROPOSALS, nodes=st.integers(0, 12))
 def test_the_likeliest_are_kept_within_every_limit(state, proposals, nodes):
     plan = merge_and_cut(state, proposals, nodes)
-    merged, _ = merge([tree.from_source(i) for i, tree in enumerate(proposals)])
+    merged, _ = merge([tree.credited_to(i) for i, tree in enumerate(proposals)])
     plan.tree.check_integrity(3)
     assert set(texts(plan.tree)) == kept_by_the_oracle(merged, nodes, state.remaining - 1, state.max_pass - 1)
     assert len(plan.tree) - plan.tree.n_lookahead <= nodes
@@ -97,11 +99,11 @@ def test_of_equal_nodes_the_parent_comes_first(seed, depth):
     tree = TokenTree.build(list(range(200)), up, belief=belief.tolist())
     ranking = rank(FakeState(remaining=depth + 1), [tree])
     seen = {-1}
-    for node in ranking.order.tolist():
+    for node in ranking.order:
         assert up[node] in seen, "a parent comes before its child"
         seen.add(node)
     assert len(seen) == 1 + np.count_nonzero(tree.depth <= depth)
-    for node, after in zip(ranking.order[:-1].tolist(), ranking.order[1:].tolist(), strict=True):
+    for node, after in pairwise(ranking.order):
         likely, less = tree.path_belief[node], tree.path_belief[after]
         assert likely > less or (likely == less and node < after), "of equals the earlier"
 
@@ -146,7 +148,7 @@ def test_probes_too_stay_within_the_depth_limit():
 def test_a_target_of_chains_gets_the_best_chain(proposals, nodes, remaining, max_pass):
     state = FakeState(remaining=remaining, trees=False, max_pass=max_pass)
     plan = merge_and_cut(state, proposals, nodes)
-    merged, _ = merge([tree.from_source(i) for i, tree in enumerate(proposals)])
+    merged, _ = merge([tree.credited_to(i) for i, tree in enumerate(proposals)])
     best = merged.best_chain()
     assert plan.tree.is_chain
     assert not plan.tree.lookahead.any()

@@ -15,8 +15,9 @@ from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, In
 from draftwood.drafters.base import BaseSession
 from draftwood.drafters.declaring import NOTHING, declared
 from draftwood.errors import IntegrityError
+from draftwood.index.merging import merged
 from draftwood.step import RunningSourceStep
-from draftwood.tree import NO_CLAIM, TokenTree, merge
+from draftwood.tree import NO_CLAIM, TokenTree
 
 log = logging.getLogger("draftwood")
 
@@ -276,4 +277,4 @@ def _base_tree(trees: Sequence[TokenTree]) -> TokenTree:
     drafts = [
         tree.take(np.flatnonzero(~tree.lookahead)) if tree.n_lookahead else tree for tree in trees if len(tree)
     ]
-    return merge(drafts)[0] if drafts else _EMPTY
+    return merged(drafts)[0] if drafts else _EMPTY

@@ -125,13 +125,11 @@ def grown_tree(
             array.flags.writeable = False
     parents = columns[1]
     known = {"path_belief": reached} if reached is not None else {}
-    tree = object.__new__(TokenTree)
-    vars(tree).update(
-        known, tokens=columns[0], parents=parents, belief=belief, source=source, evidence=columns[2],
-        draft_prob=nan, lookahead=drafts, is_chain=parents.tolist() == chain.tolist(), n_lookahead=0,
-        vouched=True, by_rates=accept_rates, _locked=True,
+    return TokenTree.vouched_for(
+        tokens=columns[0], parents=parents, belief=belief, source=source, evidence=columns[2], draft_prob=nan,
+        lookahead=drafts, is_chain=parents.tolist() == chain.tolist(), n_lookahead=0, by_rates=accept_rates,
+        **known,
     )  # fmt: skip
-    return tree
 
 
 def chain_parents(n: int) -> NDArray[np.int32]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -93,8 +94,8 @@ def _settle(account: _Account, cost: float, gain: float, plain: float) -> None:
 def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Sequence[float], best: int) -> float:
     """Return how many seconds longer this step's expected tokens take without the drafter that ``mine`` marks."""
     rows = len(rankings)
-    if rows == 1 and all(mine[0]):  # nobody else drafts: without it the pass would be plain
-        return (1 + sum(rankings[0].worth[:best])) * times[0] - times[best]
+    if rows == 1:
+        return _gain_of_one(mine[0], rankings[0], times, best)
     every, others = [], []
     for own, ranking in zip(mine, rankings, strict=True):
         kept = np.zeros(len(ranking.tree) + 1, dtype=np.bool_)
@@ -103,8 +104,20 @@ def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Se
                 kept[places] = True
         worth = np.array(ranking.worth)
         every.append(worth)
-        others.append(worth[kept[ranking.order]])
+        others.append(worth[kept[list(ranking.order)]])
     all_worth, worth = (-np.sort(-np.concatenate(some)) for some in (every, others))
     tokens = np.cumsum(np.concatenate(((float(rows),), worth)))[: len(times)]
     without = (np.array(times[: len(tokens)]) / tokens).min()
     return float((rows + all_worth[:best].sum()) * without - times[best])
+
+
+def _gain_of_one(mine: Sequence[bool], ranking: Ranking, times: Sequence[float], best: int) -> float:
+    """Do what `_gain` does for one request, on lists."""
+    others: set[int] = set()
+    for is_mine, places in zip(mine, ranking.node_map, strict=True):
+        if not is_mine:
+            others.update(places.tolist())
+    worth = [chance for node, chance in zip(ranking.order, ranking.worth, strict=True) if node in others]
+    tokens = accumulate(worth, initial=1.0)
+    without = min([seconds / some for seconds, some in zip(times, tokens, strict=False)])
+    return (1 + sum(ranking.worth[:best])) * without - times[best]

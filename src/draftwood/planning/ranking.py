@@ -11,7 +11,8 @@ from operator import ge
 import numpy as np
 
 from draftwood.contracts import Ints, Plan, State
-from draftwood.tree import TokenTree, ascending, constant, merge, sealed
+from draftwood.index.merging import merged
+from draftwood.tree import TokenTree, ascending, constant, sealed
 
 
 def depth_limit(state: State) -> int:
@@ -30,7 +31,9 @@ class Ranking:
 
     tree: TokenTree  # all proposals, merged
     node_map: tuple[Ints, ...]  # per drafter, the index in ``tree`` of each of its nodes
-    order: Ints  # draft nodes that may be scored, parents first; without tree passes those of the best chain
+    order: Sequence[
+        int
+    ]  # draft nodes that may be scored, parents first; without tree passes those of the best chain
     worth: list[float]  # probability of each to be reached and accepted
     depth: int  # limits of the pass: depth of the tree, and number of nodes
     room: int
@@ -51,12 +54,12 @@ class Ranking:
             return Plan(TokenTree.empty(), tuple([constant(-1, len(row)) for row in self.node_map]))
         if self.in_order and not self.n_lookahead:  # a drafter that grows its tree best first
             return Plan(tree.head(count), tuple([_cut(row, count) for row in self.node_map]))
-        kept = np.sort(kept)
-        place = np.full(len(tree) + 1, -1, dtype=np.int32)
-        place[kept] = np.arange(len(kept), dtype=np.int32)
-        return Plan(tree.take(kept), tuple(place[row] for row in self.node_map))
+        kept = sorted(kept)
+        place = np.full(len(tree), -1, dtype=np.int32)
+        place[kept] = ascending(count)
+        return Plan(tree.take(kept), tuple([place[row] for row in self.node_map]))
 
-    def _with_lookahead(self, kept: Ints) -> Ints:
+    def _with_lookahead(self, kept: Sequence[int]) -> list[int]:
         tree = self.tree
         keep = np.zeros(len(tree) + 1, dtype=np.bool_)
         keep[-1] = True  # the root, reached through parent -1
@@ -67,7 +70,8 @@ class Ranking:
             if left and keep[tree.parents[node]]:
                 keep[node] = True
                 left -= 1
-        return np.flatnonzero(keep[:-1]).astype(np.int32)
+        found: list[int] = np.flatnonzero(keep[:-1]).tolist()
+        return found
 
 
 def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
@@ -76,7 +80,7 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
     speaking = [i for i, proposal in enumerate(proposals) if len(proposal)]
     if not speaking:
         return replace(nothing_ranked(len(proposals)), depth=depth, room=room)
-    tree, rows = merge([_credited(proposals[i], i) for i in speaking])
+    tree, rows = merged([proposals[i] for i in speaking], speaking)
     node_map = [_NONE] * len(proposals)
     for i, row in zip(speaking, rows, strict=True):
         node_map[i] = row
@@ -88,17 +92,14 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
         tree.is_chain
         or (state.capabilities.trees and len(tree) <= depth and all(map(ge, worth, islice(worth, 1, None))))
     ):
-        return Ranking(
-            tree, tuple(node_map), ascending(most), worth[:most], depth, room, n_lookahead, in_order=True
-        )
-    order = _best_first(tree, depth)[:room] if state.capabilities.trees else tree.best_chain()[: min(depth, room)]
-    worth = [worth[node] for node in order.tolist()]
+        return Ranking(tree, tuple(node_map), range(most), worth[:most], depth, room, n_lookahead, in_order=True)
+    order = (
+        _best_first(tree, worth, depth)[:room]
+        if state.capabilities.trees
+        else tree.best_chain().tolist()[: min(depth, room)]
+    )
+    worth = [worth[node] for node in order]
     return Ranking(tree, tuple(node_map), order, worth, depth, room, n_lookahead)
-
-
-def _credited(proposal: TokenTree, source: int) -> TokenTree:
-    as_made = proposal.vouched or not proposal.source.any()
-    return proposal if as_made and not source else proposal.from_source(source)
 
 
 def _cut(row: Ints, count: int) -> Ints:
@@ -116,7 +117,7 @@ def _first_of(nodes: int, count: int) -> Ints:
 @lru_cache
 def nothing_ranked(drafters: int) -> Ranking:
     """Return the ranking of a step in which no drafter proposes anything."""
-    return Ranking(TokenTree.empty(), (_NONE,) * drafters, _NONE, [], 0, 0, 0)
+    return Ranking(TokenTree.empty(), (_NONE,) * drafters, (), [], 0, 0, 0)
 
 
 @lru_cache
@@ -125,9 +126,12 @@ def nothing_planned(drafters: int) -> Plan:
     return Plan(TokenTree.empty(), (_NONE,) * drafters)
 
 
-def _best_first(tree: TokenTree, depth: int) -> Ints:
-    drafts = np.flatnonzero(~tree.lookahead & (tree.depth <= depth)).astype(np.int32)
-    return drafts[np.argsort(-tree.path_belief[drafts], kind="stable")]  # stable: parents before children
+def _best_first(tree: TokenTree, worth: Sequence[float], depth: int) -> list[int]:
+    """Return the draft nodes of at most this depth, likeliest first, of equals parents first."""
+    drafts: Sequence[int] = range(len(tree))
+    if tree.n_lookahead or len(tree) > depth:
+        drafts = np.flatnonzero(~tree.lookahead & (tree.depth <= depth)).tolist()
+    return sorted(drafts, key=worth.__getitem__, reverse=True)
 
 
 _NONE: Ints = ascending(0)

@@ -105,7 +105,7 @@ class RecyclingSession(TextSession):
             noise=self._noise,
             limits=Limits(len(self.text), drafter.length, drafter.longest),
         )
-        return grown_tree(columns, belief)
+        return grown_tree(columns, belief, accept_rates)
 
     def _static(self, nodes: int, accept_rates: Floats) -> TokenTree:
         length = len(self.text)

@@ -268,7 +268,7 @@ def grow(
     ``base_tree``: int32[4, s], tokens and parents of others' drafts with room for two rows more, and their belief;
     -1 is returned where the parents make no tree. ``limits``: tokens before the next one, depth, longest context.
     Written to ``tree``: tokens, parents, evidence (-1 where only the base tree proposes a node), int32[3, nodes];
-    belief.
+    belief (0 there).
     """
     length, depth, longest = limits
     columns, (out, belief) = base_tree[0], tree
@@ -293,7 +293,7 @@ def grow(
         slot = take(order, entries, out, node)
         if slot < 0:
             return node
-        belief[node] = own[slot]
+        belief[node] = own[slot] if entries[slot, CLASS] != NO_CLAIM else 0.0
         parent, below, likely = node, entries[slot, DEPTH], chance[slot]
         child = columns[2, entries[slot, _CHILD]] if entries[slot, _CHILD] >= 0 else -1
     return nodes

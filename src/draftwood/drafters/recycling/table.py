@@ -76,8 +76,8 @@ class RecycledTable:
         ``base_tree`` too.
 
         ``accept_rates`` float32[CLASSES]; ``nodes`` is at most 1024; ``noise`` is what tokens will be
-        chosen with. Returns int32[3, n]: tokens, parents (-1: the root), evidence
-        classes; and their accept rates.
+        chosen with. Returns int32[3, n]: tokens, parents (-1: the root), evidence classes (-1 where only the base
+        tree proposes a node); and their accept rates, 0 there.
         """
         accept_rates = for_kernel(accept_rates, CLASSES)
         nodes = min(nodes, 1024)  # time grows with their square
