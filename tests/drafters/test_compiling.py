@@ -171,6 +171,52 @@ def test_a_damaged_file_is_compiled_anew(package):
     assert ask(package, 1) == (21, 1)
 
 
+def test_a_file_that_was_damaged_anywhere_is_compiled_anew(package):
+    """Zeros where a disk lost a block, or the end missing: machine code like that would end the process."""
+    ask(package, 1)
+    for share, cut in ((0.2, False), (0.5, False), (0.9, False), (0.5, True)):
+        for file in package.rglob("*.nbc"):
+            whole = bytearray(file.read_bytes())
+            place = int(share * len(whole))
+            if cut:
+                del whole[place:]
+            else:
+                whole[place : place + 64] = bytes(64)
+            file.write_bytes(whole)
+        assert ask(package, 1) == (21, 0)
+        assert ask(package, 1) == (21, 1)
+
+
+def test_a_disk_that_is_full_costs_one_line(package):
+    """Two kernels, one line, and both work."""
+    (package / "helper_of_a_test.py").write_text(HELPER.format(added=1, times=2))
+    second = KERNEL.replace("answer", "second").replace("helped(number)", "helped(number) + 1")
+    (package / "kernel_of_a_test.py").write_text(KERNEL + second)
+    full = (
+        "import errno, os, logging, sys\n"
+        "from numba.core.caching import IndexDataCacheFile as F\n"
+        "def save(*_): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "F.save = save\n"
+        "logging.basicConfig(stream=sys.stdout, format='%(levelname)s %(message)s')\n"
+        "from draftwood.index.kernel_of_a_test import answer, second; print(answer(10), second(10))"
+    )
+    warning, answers = run(full, PYTHONPATH=str(package.parent.parent)).splitlines()
+    assert warning.startswith("WARNING compiled drafters are not kept (No space left on device)")
+    assert answers == "21 22"
+
+
+def test_compiling_is_told_and_loading_is_not(package):
+    helper = package / "helper_of_a_test.py"
+    helper.write_text(HELPER.format(added=1, times=2))
+    told = (
+        "import logging, sys; logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='%(message)s'); "
+        "import draftwood.index.kernel_of_a_test"
+    )
+    path = str(package.parent.parent)
+    assert run(told, PYTHONPATH=path) == "compiling kernel_of_a_test.answer"
+    assert run(told, PYTHONPATH=path) == ""
+
+
 def test_where_the_package_cannot_be_written_to_another_folder_is_used(package, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     assert ask(package, 1, NUMBA_CACHE_DIR=str(elsewhere)) == (21, 0)

@@ -8,10 +8,11 @@ no other thread changes its arrays while it runs.
 from __future__ import annotations
 
 import hashlib
+import logging
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -21,6 +22,7 @@ from numba import config, njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
+from numba.core.serialize import dumps
 from numba.core.types import Integer, int64
 from numba.core.types.misc import unliteral
 
@@ -29,6 +31,9 @@ TABLE = "Array(int32, 2, 'C', readonly=True)"
 FLOATS = "Array(float32, 1, 'C', readonly=True)"
 """Types of arrays that a kernel only reads: these take read-only arrays and writable ones, without a copy."""
 
+_LOG = logging.getLogger("draftwood.compiling")
+
+_FORMAT = 2  # of the compiled files
 _KEPT = 3  # compiled versions of one kernel that stay on disk, the newest: of branches that take turns, say
 _OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}  # no checks for division by 0, no entry for C
 
@@ -68,8 +73,11 @@ def compiled(signature: str, *, reorder: bool = False) -> Callable[[Any], Any]:
 
     def compile_now(function: Any) -> Any:
         kernel = njit(**_OPTIONS, fastmath={"reassoc", "contract"} if reorder else False)(function)
-        with suppress(RuntimeError):  # numba finds no folder that it may write to: compile anew in every process
+        try:
             kernel._cache = _Cache(function, reorder)
+        except RuntimeError:  # numba finds no folder that it may write to
+            _LOG.info("compiling %s", function.__qualname__)
+            _not_kept("no folder can be written to")
         kernel.compile(signature)
         kernel.disable_compile()
         KERNELS.append(kernel)
@@ -83,7 +91,7 @@ KERNELS: list[Any] = []  # every kernel that this process has imported
 
 def stamp(function: Any, *options: object) -> str:
     """Digest of a kernel's code and constants as loaded, helpers in other modules included."""
-    parts: list[object] = [np.__version__, config.BOUNDSCHECK, config.OPT, _OPTIONS, options]
+    parts: list[object] = [_FORMAT, np.__version__, config.BOUNDSCHECK, config.OPT, _OPTIONS, options]
     waiting, seen = [function], set()
     while waiting:
         found = waiting.pop()
@@ -103,8 +111,30 @@ def stamp(function: Any, *options: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
+@cache
+def _not_kept(reason: str) -> None:
+    """Warn once that the next process must compile again."""
+    logging.getLogger("draftwood").warning(
+        "compiled drafters are not kept (%s), so each start takes seconds longer: name a folder for them in "
+        "NUMBA_CACHE_DIR",
+        reason,
+    )
+
+
 class _Files(CompileResultCacheImpl):
-    """numba's names for the files of one kernel, with the kernel's stamp in them."""
+    """numba's files of one kernel: its stamp is in their names, a checksum in their content."""
+
+    def reduce(self, data: Any) -> Any:
+        """Return what is saved of a compiled kernel."""
+        whole = dumps(super().reduce(data))
+        return hashlib.sha256(whole).digest(), whole
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """Return the compiled kernel; damaged machine code would end the process."""
+        digest, whole = payload
+        if hashlib.sha256(whole).digest() != digest:
+            raise ValueError("damaged")
+        return super().rebuild(target_context, pickle.loads(whole))
 
     def __init__(self, reorder: bool, function: Any) -> None:
         self._stamp = stamp(function, reorder)
@@ -124,17 +154,24 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load the compiled kernel; None where it is not there or damaged, so that it is compiled."""
+        found = None
         try:
-            return super().load_overload(sig, target_context)
-        except (OSError, EOFError, pickle.UnpicklingError):
+            found = super().load_overload(sig, target_context)
+        except Exception:  # damaged files raise what their bytes happen to mean
             with suppress(OSError):
                 self.flush()
-            return None
+        if found is None:
+            _LOG.info("compiling %s", self._impl.kernel)
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save the compiled kernel and remove the oldest versions; on a full disk do without."""
-        with suppress(OSError):
+        try:
             super().save_overload(sig, data)
+        except OSError as error:
+            _not_kept(error.strerror or str(error))
+            return
+        with suppress(OSError):
             folder = Path(self.cache_path)
             versions = sorted(folder.glob(f"{self._impl.kernel}-*.nbi"), key=lambda path: -path.stat().st_mtime)
             for version in versions[_KEPT:]:
