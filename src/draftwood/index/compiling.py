@@ -26,7 +26,7 @@ TABLE = "Array(int32, 2, 'C', readonly=True)"
 FLOATS = "Array(float32, 1, 'C', readonly=True)"
 """Types of arrays that a kernel only reads: these take read-only arrays and writable ones, without a copy."""
 
-_FORMAT = 3  # of what is compiled and how
+_FORMAT = 4  # of what is compiled and how
 KERNELS: list[Any] = []
 """Every kernel that this process has imported."""
 

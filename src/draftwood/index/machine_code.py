@@ -24,6 +24,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from draftwood.errors import FileFormatError
 from draftwood.files.paths import whole_file
 from draftwood.index.arguments import all_fit, kinds_of
@@ -40,7 +42,8 @@ class MachineCode(NamedTuple):
 
     code: bytes  # an object file
     entry: str  # name of the function that Python calls
-    environments: Sequence[str]  # names of variables that point to objects of numba, one per function
+    # Names of variables that point to numba's objects, one per function, and the types of arrays that these hold.
+    environments: Sequence[tuple[str, Sequence[str]]]
 
 
 class Kernel:
@@ -202,7 +205,8 @@ def _linked(function: Any, found: MachineCode) -> Any:
     engine.add_object_file(llvm.ObjectFileRef.from_data(found.code))
     engine.finalize_object()
     environments = [functions.Environment({"__name__": function.__module__}) for _ in found.environments]
-    for name, environment in zip(found.environments, environments, strict=True):
+    for (name, types), environment in zip(found.environments, environments, strict=True):
+        environment.consts.extend(map(np.dtype, types))
         if address := engine.get_global_value_address(name):
             ctypes.c_void_p.from_address(address).value = id(environment)
     module, entry = ModuleType(function.__module__), engine.get_function_address(found.entry)

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
+import numpy as np
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.registry import CPUDispatcher
@@ -124,10 +125,14 @@ class _Files(CompileResultCacheImpl):
     def _keep(self, parts: Any) -> None:
         """Keep the machine code too, where nothing but the code is needed to run it."""
         (_, kind, data), described, environment, *_, others = parts
-        if kind == "object" and not any(one.consts for one in (environment, *others)):
-            names = [described.env_name, *(one.env_name for one in others)]
-            code = MachineCode(data[0], described.llvm_cpython_wrapper_name, names)
-            save(self._function, self._stamp, code)
+        held = {described.env_name: environment.consts} | {one.env_name: one.consts for one in others}
+        if kind == "object" and all(isinstance(one, np.dtype) for consts in held.values() for one in consts):
+            environments = [(name, [one.str for one in consts]) for name, consts in held.items()]
+            save(
+                self._function,
+                self._stamp,
+                MachineCode(data[0], described.llvm_cpython_wrapper_name, environments),
+            )
 
     def __init__(self, stamp: str, function: Any) -> None:
         self._stamp, self._function = stamp, function
