@@ -49,6 +49,12 @@ MATCHED, FOLLOWED, BY_COUNT = LENGTHS_TOLD * 3 * 6 * 4, (2 * SHIFT + 1) * 4 * 3,
 CLASSES = MATCHED + FOLLOWED + BY_COUNT
 """Evidence classes: of matches, of the cursor alone, of frequent tokens; see `.drafter`."""
 
+_LENGTH_CLASS = np.searchsorted((1, 2, 3, 4, 6, 9, 16, 32), np.arange(REACH + 2), side="right") - 1
+_GAP = np.searchsorted((1, 3), np.arange(LENGTHS_TOLD), side="right")
+_NEAR = np.array([1] * (BEHIND - 3) + [2] * 3 + [3] + [2] * (LOST - 1) + [1] * (AHEAD - LOST))
+"""Classes by the length of a match, by how many classes it is behind the longest, and by its place from 8 before the
+cursor to 63 behind it."""
+
 
 @inner
 def _mix(h: np.uint64, token: int) -> np.uint64:
@@ -115,9 +121,9 @@ def append(index: Lists, token: int) -> None:
 
 
 @inner
-def _common(text: Ints, place: int, tail: Ints, m: int) -> int:
-    """How many tokens before ``place`` equal the last ones of ``tail[:m]``."""
-    most = min(REACH, min(m, place))
+def _common(text: Ints, place: int, tail: Ints, m: int, most: int) -> int:
+    """How many tokens before ``place`` equal the last ones of ``tail[:m]``; it stops at ``most``."""
+    most = min(most, min(m, place))
     length = 0
     while length < most and text[place - 1 - length] == tail[m - 1 - length]:
         length += 1
@@ -141,7 +147,7 @@ def _occurrences(index: Lists, tail: Ints, m: int, places: Longs, lengths: Longs
         for _ in range(WALK):
             if place < 0 or wanted == 0:
                 break
-            length = _common(text, place, tail, m)
+            length = _common(text, place, tail, m, min(longer, REACH))
             if length >= size:
                 wanted -= 1
                 if length < longer:  # longer ones were among those of the order before
@@ -155,49 +161,49 @@ def _occurrences(index: Lists, tail: Ints, m: int, places: Longs, lengths: Longs
 @inner
 def _nearby(index: Lists, tail: Ints, m: int, cursor: int, places: Longs, lengths: Longs, found: int) -> int:
     """Add the first occurrences of the last token around the cursor: a copy that skipped text goes on there."""
-    text, n = index[0], index[4][READ]
-    wanted = NEARBY
-    for place in range(max(1, cursor - BEHIND), min(n, cursor + AHEAD) if cursor >= 0 else 0):
-        if text[place - 1] != tail[m - 1]:
-            continue
-        i = 0
-        while i < found and places[i] != place:
-            i += 1
-        if i == found:
-            places[found], lengths[found] = place, _common(text, place, tail, m)
-            found += 1
-        wanted -= 1
-        if wanted == 0:
-            break
+    text, n, last = index[0], index[4][READ], tail[m - 1]
+    first, end = max(1, cursor - BEHIND), min(n, cursor + AHEAD)
+    if cursor < 0 or end <= first:
+        return found
+    before = text[first - 1 : end - 1]
+    hits = 0
+    for i in range(len(before)):  # with vector instructions; a search that may stop has none
+        hits += before[i] == last
+    if hits == 1 and first <= cursor < end and text[cursor - 1] == last:  # as while a copy is followed
+        first = cursor
+    hits = min(hits, NEARBY)
+    place = first
+    while hits > 0:
+        if text[place - 1] == last:
+            hits -= 1
+            i = 0
+            while i < found and places[i] != place:
+                i += 1
+            if i == found:
+                places[found], lengths[found] = place, _common(text, place, tail, m, REACH)
+                found += 1
+        place += 1
     return found
 
 
 @inner
 def _near_class(off: int) -> int:
-    return 3 if off == 0 else 2 if -4 < off < LOST else 1 if -BEHIND <= off < AHEAD else 0
+    return _NEAR[off + BEHIND] if -BEHIND <= off < AHEAD else np.int64(0)
 
 
 @inner
 def length_class(length: int) -> int:
     """Class of a match of 1 or more tokens, 0 to 7."""
-    if length <= 4:
-        return length - 1
-    return 3 if length == 5 else 4 if length <= 8 else 5 if length <= 15 else 6 if length <= 31 else 7
+    return _LENGTH_CLASS[length]
 
 
 @inner
 def _match_class(length: int, longest: int, count: int, total: int, near: int) -> int:
-    gap = length_class(longest) - length_class(length)
-    gap = 0 if gap == 0 else 1 if gap <= 2 else 2
-    if count == total:
-        share = 0 if total == 1 else 1
-    elif 100 * count >= 60 * total:
-        share = 2
-    elif 100 * count >= 30 * total:
-        share = 3
-    else:
-        share = 4 if 100 * count >= 12 * total else 5
-    return ((length_class(length) * 3 + gap) * 6 + share) * 4 + near
+    # Sums of comparisons: the processor would guess branches wrongly, which takes longer than all of this.
+    known, share = _LENGTH_CLASS[length], 100 * count
+    rarer = np.int64(2) + (share < 60 * total) + (share < 30 * total) + (share < 12 * total)
+    shared = rarer if count != total else np.int64(total != 1)
+    return ((known * 3 + _GAP[_LENGTH_CLASS[longest] - known]) * 6 + shared) * 4 + near
 
 
 @inner

@@ -1,0 +1,73 @@
+"""Arrays of many sessions for one call of a kernel: by address, since their number differs from step to step.
+
+numba takes arrays one by one or in tuples, and compiles anew for each length of a tuple. So each session keeps an
+`ArrayRow`: the addresses and shapes of its arrays. A kernel is given the rows' own addresses, one number per session,
+and turns them into arrays again by `numbers_at`, `ints_at` and `longs_at`.
+
+Why this is safe: an `ArrayRow` holds the very arrays that it names, so what they lie in is not freed while the row
+lives; the caller holds the sessions, and they their rows, until the kernel returns; and a kernel keeps Python's global
+lock, so no other thread replaces an array meanwhile. `ArrayRow.at` is called before each kernel and notices arrays
+that were replaced. Kernels write to arrays that their session owns, never to read-only ones. Imports numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import is_
+from typing import Any
+
+import numpy as np
+from numba import carray, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from draftwood.index.compiling import part
+
+
+class ArrayRow:
+    """Where the arrays of one session are: per array its address, then its shape, all int64."""
+
+    def __init__(self) -> None:
+        self._arrays: tuple[NDArray[Any], ...] = ()
+        self._numbers = np.empty(0, dtype=np.int64)
+        self._address = 0
+
+    def at(self, *arrays: NDArray[Any]) -> int:
+        """Return the address of this row, which names these arrays; each is contiguous and writable."""
+        if len(arrays) != len(self._arrays) or not all(map(is_, arrays, self._arrays)):
+            if not all(array.flags.carray for array in arrays):
+                raise ValueError("a kernel finds contiguous, aligned and writable arrays only by their address")
+            numbers = [number for array in arrays for number in (_address(array), *array.shape)]
+            self._arrays, self._numbers = arrays, np.array(numbers, dtype=np.int64)
+            self._address = _address(self._numbers)
+        return self._address
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _pointer_to(kind: Any) -> Callable[[int], Any]:
+    @intrinsic
+    def pointer(typing: Any, address: Any) -> Any:  # noqa: ARG001 - numba hands it over
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(kind)(types.int64), generate
+
+    return pointer
+
+
+_to_int32, _to_int64 = _pointer_to(types.int32), _pointer_to(types.int64)
+
+
+@part
+def ints_at(address: int, shape: Any) -> NDArray[np.int32]:
+    """Return the int32 array of this shape, a tuple, at an address of an `ArrayRow`."""
+    return carray(_to_int32(address), shape)
+
+
+@part
+def longs_at(address: int, shape: Any) -> NDArray[np.int64]:
+    """Return the int64 array of this shape, a tuple, at an address of an `ArrayRow`, or the row itself."""
+    return carray(_to_int64(address), shape)
