@@ -1,4 +1,4 @@
-"""Drafts for all texts of a pass: drafters that can are asked once for all, by `draft_many`, the others one by one."""
+"""Drafts for all texts of a pass: drafters that have `draft_many` are asked once, the others text by text."""
 
 from __future__ import annotations
 

@@ -296,6 +296,7 @@ def propose(sources: Sequence[DraftSource], asks: Sequence[Ask], vocab_size: int
 
 
 def base_tree_of(trees: Sequence[TokenTree]) -> TokenTree:
+    """Return the drafts of these trees as one tree, behind which others may go on."""
     drafts = [
         tree.take(np.flatnonzero(~tree.lookahead)) if tree.n_lookahead else tree for tree in trees if len(tree)
     ]

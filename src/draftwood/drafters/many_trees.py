@@ -43,20 +43,10 @@ def grown_trees(
             continue
         begin, end = end, end + count
         up, source, nan, drafts = shared_columns(count)
-        trees.append(
-            TokenTree.vouched_for(
-                tokens=tokens[begin:end],
-                parents=up if chain else parents[begin:end],
-                belief=belief[begin:end],
-                source=source,
-                evidence=evidence[begin:end],
-                draft_prob=nan,
-                lookahead=drafts,
-                is_chain=chain == 1,
-                n_lookahead=0,
-                by_rates=accept_rates,
-                path_belief=reached[begin:end],
-                highest=highest,
-            )  # fmt: skip
-        )
+        tree = TokenTree.vouched_for(
+            tokens=tokens[begin:end], parents=up if chain else parents[begin:end], belief=belief[begin:end],
+            source=source, evidence=evidence[begin:end], draft_prob=nan, lookahead=drafts, is_chain=chain == 1,
+            n_lookahead=0, by_rates=accept_rates, path_belief=reached[begin:end], highest=highest,
+        )  # fmt: skip
+        trees.append(tree)
     return trees

@@ -1,13 +1,13 @@
 """Arrays of many sessions for one call of a kernel: by address, since their number differs from step to step.
 
-numba takes arrays one by one or in tuples, and compiles anew for each length of a tuple. So each session keeps an
-`ArrayRow`: the addresses and shapes of its arrays. A kernel is given the rows' own addresses, one number per session,
-and turns them into arrays again by `numbers_at`, `ints_at` and `longs_at`.
+numba takes arrays one by one or in tuples, and compiles anew for each length of a tuple. So each session keeps
+an `ArrayRow`: the addresses and shapes of its arrays. A kernel is given the addresses of the rows, a number per
+session, and makes arrays of them again by `ints_at` and `longs_at`.
 
-Why this is safe: an `ArrayRow` holds the very arrays that it names, so what they lie in is not freed while the row
-lives; the caller holds the sessions, and they their rows, until the kernel returns; and a kernel keeps Python's global
-lock, so no other thread replaces an array meanwhile. `ArrayRow.at` is called before each kernel and notices arrays
-that were replaced. Kernels write to arrays that their session owns, never to read-only ones. Imports numba.
+Why this is safe: an `ArrayRow` holds the very arrays that it names, so their memory is not freed while the row
+lives; the caller holds the sessions, and they their rows, until the kernel returns; a kernel keeps Python's
+global lock, so no other thread replaces an array meanwhile. `ArrayRow.at`, called before each kernel, notices
+arrays that were replaced. Kernels write only to arrays that belong to the session. Imports numba.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class NgramDrafter(BaseDrafter):
     ) -> Sequence[TokenTree]:
         from draftwood.drafters.ngram.many import draft_many
 
-        return draft_many(sessions, nodes, accept_rates)
+        return draft_many(NgramSession, sessions, nodes, accept_rates)
 
     @cached_property
     def begun(self) -> NgramIndex:

@@ -52,8 +52,8 @@ CLASSES = MATCHED + FOLLOWED + BY_COUNT
 _LENGTH_CLASS = np.searchsorted((1, 2, 3, 4, 6, 9, 16, 32), np.arange(REACH + 2), side="right") - 1
 _GAP = np.searchsorted((1, 3), np.arange(LENGTHS_TOLD), side="right")
 _NEAR = np.array([1] * (BEHIND - 3) + [2] * 3 + [3] + [2] * (LOST - 1) + [1] * (AHEAD - LOST))
-"""Classes by the length of a match, by how many classes it is behind the longest, and by its place from 8 before the
-cursor to 63 behind it."""
+"""Classes by the length of a match, by how many classes it is behind the longest, and by its place, from 8 before
+the cursor to 63 behind it."""
 
 
 @inner
@@ -187,12 +187,12 @@ def _nearby(index: Lists, tail: Ints, m: int, cursor: int, places: Longs, length
 
 
 @inner
-def _near_class(off: int) -> int:
+def _near_class(off: int) -> np.int64:
     return _NEAR[off + BEHIND] if -BEHIND <= off < AHEAD else np.int64(0)
 
 
 @inner
-def length_class(length: int) -> int:
+def length_class(length: int) -> np.int64:
     """Class of a match of 1 or more tokens, 0 to 7."""
     return _LENGTH_CLASS[length]
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from draftwood.contracts import Floats
 from draftwood.drafters.many_trees import grown_trees
-from draftwood.drafters.ngram.drafter import NgramSession
 from draftwood.drafters.ngram.index import MOST_NODES, NgramIndex
 from draftwood.drafters.ngram.kernel import CLASSES, FREQUENT, REACH
 from draftwood.drafters.ngram.many_kernel import grow_many
@@ -22,13 +21,20 @@ from draftwood.tree import TokenTree
 _ALONE = (0, 0, 0, 0)  # a row of the kernel that it skips
 
 
-def draft_many(sessions: Sequence[Any], nodes: Sequence[int], accept_rates: Floats) -> list[TokenTree]:
-    """Return what each session's own `draft` would return; all are sessions of one drafter."""
-    drafter = sessions[0]._drafter
+def draft_many(
+    kind: type, sessions: Sequence[Any], nodes: Sequence[int], accept_rates: Floats
+) -> list[TokenTree]:  # fmt: skip
+    """Return what each session's own `draft` would return.
+
+    All are sessions of one drafter; those that are not of this very class draft alone.
+    """
+    drafter = next((session._drafter for session in sessions if type(session) is kind), None)
+    if drafter is None:
+        return [session.draft(wanted, 0, accept_rates) for session, wanted in zip(sessions, nodes, strict=True)]
     rates = for_kernel(accept_rates, CLASSES)
     rows, new, most = array("q"), array("i"), 0
     for session, wanted in zip(sessions, nodes, strict=True):
-        if not _fits(session, wanted):
+        if not _fits(kind, session, wanted):
             rows.extend(_ALONE)
             continue
         waiting, cursor = session._new, session._cursor
@@ -54,14 +60,14 @@ def draft_many(sessions: Sequence[Any], nodes: Sequence[int], accept_rates: Floa
     return trees
 
 
-def _fits(session: Any, wanted: int) -> bool:
+def _fits(kind: type, session: Any, wanted: int) -> bool:
     """Whether the kernel can draft for this session; else it drafts alone."""
-    if type(session) is not NgramSession or not 0 < wanted <= MOST_NODES:
+    if type(session) is not kind or not 0 < wanted <= MOST_NODES or len(session._new) > NgramIndex.at_once:
         return False
-    return (session._cursor.size or session._new) and len(session._new) <= NgramIndex.at_once
+    return bool(session._cursor.size or session._new)
 
 
-def _row_of(session: NgramSession) -> int:
+def _row_of(session: Any) -> int:
     row = session._places
     if row is None:
         row = session._places = ArrayRow()

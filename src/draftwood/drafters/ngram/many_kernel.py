@@ -14,8 +14,8 @@ from draftwood.index.frontier import empty
 Floats = NDArray[np.float32]
 
 SESSION, KNOWN, NEW, NODES = range(4)
-"""Columns of ``rows``: the address of an `ArrayRow` of text, links, buckets, tokens, head, cursor and window; how many
-tokens of the window are known; how many are new; nodes wanted."""
+"""Columns of ``rows``: the address of an `ArrayRow` of text, links, buckets, tokens, head, cursor and window; how
+many tokens of the window are known; how many are new; nodes wanted."""
 
 COUNT, MATCH, CHAIN = range(3)
 """Columns of ``found``: nodes of the tree, -1 where there may be too little room in the index (nothing is changed
@@ -30,8 +30,8 @@ def grow_many(
 ) -> None:
     """Do for each row what `grow` does.
 
-    ``new``: the new tokens of all rows, in their order; ``limits``: depth, and how many frequent tokens. The trees are
-    written one behind the other, in the columns that `grow` writes.
+    ``new``: the new tokens of all rows, in their order; ``limits``: depth, and how many frequent tokens. The trees
+    are written one behind the other, in the columns that `grow` writes.
     """
     depth, frequent = limits
     most, room = 1, 1
