@@ -24,6 +24,9 @@ from draftwood.tree import TokenTree
 MANY = [
     "ngram",
     "ngram:length=3:frequent=2",
+    "suffix",
+    "suffix:min_match=2:factor=1:offset=1",
+    "suffix:branches=1",
 ]
 COLUMNS = "tokens", "parents", "belief", "source", "evidence", "draft_prob", "lookahead", "path_belief"
 

@@ -24,7 +24,7 @@ def grown_trees(
     columns
         Tokens, parents and evidence classes of all trees, one behind the other, int32[3 or more, n].
     chances
-        Each node's accept rate, and how likely it is reached and right, float32[2, n].
+        Each node's accept rate, and how likely it is reached and right, float32[2, n]; the latter may be missing.
     counts
         Nodes of each tree; one with none, or a negative number, is empty.
     chains
@@ -32,7 +32,8 @@ def grown_trees(
     """
     for array in (columns, chances):
         array.flags.writeable = False
-    tokens, parents, evidence, belief, reached = *columns[:3], *chances
+    tokens, parents, evidence, belief = *columns[:3], chances[0]
+    reached = chances[1] if len(chances) > 1 else None
     size = sum([count for count in counts if count > 0])
     known = tokens[:size]
     highest = int(known.max()) if size and known.min() >= 0 else None
@@ -46,7 +47,9 @@ def grown_trees(
         tree = TokenTree.vouched_for(
             tokens=tokens[begin:end], parents=up if chain else parents[begin:end], belief=belief[begin:end],
             source=source, evidence=evidence[begin:end], draft_prob=nan, lookahead=drafts, is_chain=chain == 1,
-            n_lookahead=0, by_rates=accept_rates, path_belief=reached[begin:end], highest=highest,
+            n_lookahead=0, by_rates=accept_rates, highest=highest,
         )  # fmt: skip
+        if reached is not None:
+            vars(tree)["path_belief"] = reached[begin:end]
         trees.append(tree)
     return trees
