@@ -54,7 +54,7 @@ def advance(index: Lists, old: Ints, cursor: Longs, tail: Ints, known: int, own:
     The cursor follows the last ``followed`` of them. Returns how much of ``tail`` is known now: reading stops
     where the table of tokens is half full. The rows of ``old``, such a table, are first moved to the index's own.
     """
-    tokens, work = index[3], np.empty((CANDIDATES, WORK), np.int64)
+    tokens, work = index[3], np.empty((WORK, CANDIDATES), np.int64)
     for row in range(len(old)):
         if old[row, 0] >= 0:
             place = row_of(tokens, old[row, 0])
@@ -98,7 +98,7 @@ def read_window(index: Lists, cursor: Longs, window: Ints, known: int, end: int)
     new = end - known
     if index[4][READ] + new > len(index[0]) or 2 * (index[4][DISTINCT] + new) > len(index[3]):
         return False
-    tail, work = window[:end], np.empty((CANDIDATES, WORK), np.int64)
+    tail, work = window[:end], np.empty((WORK, CANDIDATES), np.int64)
     for m in range(known + 1, end + 1):
         before = index[4][READ]
         append(index, tail[m - 1])
@@ -139,10 +139,10 @@ def grow_tree(
             if node == 0:
                 longest = matched
             for c in range(k):
-                slot = offer(order, chance, room, likely * accept_rates[work[c, CLASS]])
+                slot = offer(order, chance, room, likely * accept_rates[work[CLASS, c]])
                 if slot >= 0:
                     for column in range(COLUMNS):
-                        entries[slot, column] = work[c, column]
+                        entries[slot, column] = work[column, c]
                     entries[slot, PARENT], entries[slot, DEPTH] = parent, below + 1
         slot = take(order, entries, out, node)
         if slot < 0:
@@ -180,7 +180,7 @@ def grow(
     nodes = out.shape[1]
     path, work, reach = (
         np.empty(m + depth, np.int32),
-        np.empty((CANDIDATES, WORK), np.int64),
+        np.empty((WORK, CANDIDATES), np.int64),
         reach_of(accept_rates),
     )
     order, chance, entries = empty(nodes, COLUMNS)

@@ -124,9 +124,9 @@ def append(index: Lists, token: int) -> None:
 def _common(text: Ints, place: int, tail: Ints, m: int, most: int) -> int:
     """How many tokens before ``place`` equal the last ones of ``tail[:m]``; it stops at ``most``."""
     most = min(most, min(m, place))
-    length = 0
-    while length < most and text[place - 1 - length] == tail[m - 1 - length]:
-        length += 1
+    length, one, other = 0, np.uint64(place - 1), np.uint64(m - 1)  # no sign, so none is looked for
+    while length < most and text[one] == tail[other]:
+        length, one, other = length + 1, one - np.uint64(1), other - np.uint64(1)
     return length
 
 
@@ -217,24 +217,24 @@ def _follow_class(shift: int, age: int, run: int) -> int:
 def _known(work: Longs, k: int, token: int) -> int:
     """Row of this token among the first ``k`` candidates, or ``k``."""
     c = 0
-    while c < k and work[c, TOKEN] != token:
+    while c < k and work[TOKEN, c] != token:
         c += 1
     return c
 
 
 @inner
 def _point(work: Longs, row: int, place: int, age: int, run: int) -> None:
-    work[row, GOES], work[row, AGED], work[row, RAN] = place, age, run
+    work[GOES, row], work[AGED, row], work[RAN, row] = place, age, run
 
 
 @inner
 def candidates(index: Lists, tail: Ints, m: int, place: int, age: int, run: int, work: Longs) -> tuple[int, int]:
     """What followed the occurrences of the end of ``tail[:m]``; returns how many tokens, and the longest match."""
     text, n = index[0], index[4][READ]
-    places, lengths = work[:, PLACES], work[:, LENGTHS]
+    places, lengths = work[PLACES], work[LENGTHS]
     occurrences = _occurrences(index, tail, m, places, lengths)
     occurrences = _nearby(index, tail, m, place, places, lengths, occurrences)
-    total = work[:, TOTALS]  # occurrences of each length, then of at least it
+    total = work[TOTALS]  # occurrences of each length, then of at least it
     for length in range(REACH + 2):
         total[length] = 0
     k, longest = 0, 0
@@ -248,23 +248,23 @@ def candidates(index: Lists, tail: Ints, m: int, place: int, age: int, run: int,
         c = _known(work, k, token)
         if c == k:
             k += 1
-            work[c, TOKEN], work[c, LENGTH], work[c, NEAR] = token, 0, 0
-        if length > work[c, LENGTH]:
-            work[c, LENGTH], work[c, COUNT], work[c, SOURCE] = length, 0, at
-        if length == work[c, LENGTH]:
-            work[c, COUNT] += 1
-            work[c, SOURCE] = max(work[c, SOURCE], at)
+            work[TOKEN, c], work[LENGTH, c], work[NEAR, c] = token, 0, 0
+        if length > work[LENGTH, c]:
+            work[LENGTH, c], work[COUNT, c], work[SOURCE, c] = length, 0, at
+        if length == work[LENGTH, c]:
+            work[COUNT, c] += 1
+            work[SOURCE, c] = max(work[SOURCE, c], at)
         if place >= 0:
-            work[c, NEAR] = max(work[c, NEAR], _near_class(at - place))
+            work[NEAR, c] = max(work[NEAR, c], _near_class(at - place))
     for length in range(REACH, -1, -1):
         total[length] += total[length + 1]
     for c in range(k):
-        length = work[c, LENGTH]
-        work[c, CLASS] = _match_class(length, longest, work[c, COUNT], total[length], work[c, NEAR])
-        if 0 <= place < n and text[place] == work[c, TOKEN]:
+        length = work[LENGTH, c]
+        work[CLASS, c] = _match_class(length, longest, work[COUNT, c], total[length], work[NEAR, c])
+        if 0 <= place < n and text[place] == work[TOKEN, c]:
             _point(work, c, place + 1, 0, run + 1)
         elif length + 1 >= ANCHOR:
-            _point(work, c, work[c, SOURCE] + 1, 0, length + 1)
+            _point(work, c, work[SOURCE, c] + 1, 0, length + 1)
         else:
             _point(work, c, place + 1 if place >= 0 else -1, age + 1, run)
     return k, longest
@@ -278,7 +278,7 @@ def more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequ
     for place in range(max(1, cursor - SHIFT), min(n, cursor + SHIFT + 1) if cursor >= 0 else 0):
         if text[place] >= 0 and _known(work, k, text[place]) == k:
             kind = _follow_class(place - cursor, age, run)
-            work[k, TOKEN], work[k, CLASS], work[k, SOURCE], work[k, LENGTH] = text[place], kind, place, 0
+            work[TOKEN, k], work[CLASS, k], work[SOURCE, k], work[LENGTH, k] = text[place], kind, place, 0
             _point(work, k, place + 1, 0 if place == cursor else 1, run)
             k += 1
     for rank in range(frequent):
@@ -287,7 +287,7 @@ def more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequ
             break
         if _known(work, k, token) == k:
             kind = MATCHED + FOLLOWED + rank + (0 if matched else FREQUENT)
-            work[k, TOKEN], work[k, CLASS], work[k, SOURCE], work[k, LENGTH] = token, kind, -1, 0
+            work[TOKEN, k], work[CLASS, k], work[SOURCE, k], work[LENGTH, k] = token, kind, -1, 0
             _point(work, k, cursor + 1 if cursor >= 0 else -1, age + 1, run)
             k += 1
     return k
@@ -300,7 +300,7 @@ def follow(index: Lists, tail: Ints, m: int, n: int, cursor: Longs, work: Longs)
     if 0 <= place < n and text[place] == token:
         cursor[PLACE], cursor[AGE], cursor[RUN] = place + 1, 0, cursor[RUN] + 1
         return
-    places, lengths = work[:, PLACES], work[:, LENGTHS]
+    places, lengths = work[PLACES], work[LENGTHS]
     best, at = 0, -1
     for i in range(_occurrences(index, tail, m, places, lengths)):
         if (lengths[i], places[i]) > (best, at) and text[places[i]] >= 0:

@@ -37,7 +37,7 @@ def grow_many(
     most, room = 1, 1
     for row in range(len(rows)):
         most, room = max(most, rows[row, NODES]), max(room, rows[row, KNOWN] + rows[row, NEW])
-    path, work = np.empty(room + min(depth, most), np.int32), np.empty((CANDIDATES, WORK), np.int64)
+    path, work = np.empty(room + min(depth, most), np.int32), np.empty((WORK, CANDIDATES), np.int64)
     order, chance, entries = empty(most, COLUMNS)
     scratch, (out, chances) = (path, work, order, chance, entries), trees
     tree, likely = np.empty((4, most), np.int32), np.empty((2, most), np.float32)
