@@ -18,7 +18,7 @@ from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import load
 from draftwood.drafters.ngram.drafter import NgramDrafter, NgramSession
 from draftwood.step import RunningSourceStep, RunningStep
-from draftwood.testing import ToyTarget
+from draftwood.testing import ToyTarget, check_drafter
 from draftwood.tree import TokenTree
 
 MANY = [
@@ -144,6 +144,8 @@ class OneSession(TextSession):
     match_length = 3
 
     def draft(self, nodes, lookahead_nodes, accept_rates):
+        if not len(self.text) or not nodes:
+            return TokenTree.empty()
         if self.text[0] == 7:
             raise RuntimeError("this text is at fault")
         return TokenTree.build([int(self.text[0])])
@@ -165,7 +167,7 @@ class Together(BaseDrafter):
         return OneSession(prompt)
 
     def draft_many(self, sessions, nodes, lookahead_nodes, accept_rates):
-        return self.answer([int(session.text[0]) for session in sessions])
+        return self.answer([int(session.text[0]) if len(session.text) else -1 for session in sessions])
 
 
 def asks_of(texts, nodes=4):
@@ -191,6 +193,14 @@ def test_a_drafter_is_asked_once_and_the_record_is_complete():
     assert {(step.calls, step.asked, step.proposed, step.match_length) for step in steps} == {(1, 4, 2, 3)}
     assert len({step.draft_s for step in steps}) == 1, "all share the call's time"
     assert 0 < sum(step.draft_s for step in steps) <= sum(text.step.draft_s for text in texts)
+
+
+def test_a_drafter_that_proposes_other_trees_together_is_told():
+    check_drafter(Together(lambda firsts: [TokenTree.build([token] if token >= 0 else []) for token in firsts]))
+    with pytest.raises(AssertionError, match="one tree per session"):
+        check_drafter(Together(lambda _: []))
+    with pytest.raises(AssertionError, match="what its draft"):
+        check_drafter(Together(lambda firsts: [TokenTree.build([5]) for _ in firsts]))
 
 
 def test_few_texts_are_asked_one_by_one():

@@ -22,13 +22,13 @@ _ALONE = (0, 0, 0, 0)  # a row of the kernel that it skips
 
 
 def draft_many(
-    kind: type, sessions: Sequence[Any], nodes: Sequence[int], accept_rates: Floats
+    kind: Any, sessions: Sequence[Any], nodes: Sequence[int], accept_rates: Floats
 ) -> list[TokenTree]:  # fmt: skip
     """Return what each session's own `draft` would return.
 
     All are sessions of one drafter; those that are not of this very class draft alone.
     """
-    drafter = next((session._drafter for session in sessions if type(session) is kind), None)
+    drafter = next((session._drafter for session in sessions if session.__class__ is kind), None)
     if drafter is None:
         return [session.draft(wanted, 0, accept_rates) for session, wanted in zip(sessions, nodes, strict=True)]
     rates = for_kernel(accept_rates, CLASSES)
@@ -60,9 +60,9 @@ def draft_many(
     return trees
 
 
-def _fits(kind: type, session: Any, wanted: int) -> bool:
+def _fits(kind: Any, session: Any, wanted: int) -> bool:
     """Whether the kernel can draft for this session; else it drafts alone."""
-    if type(session) is not kind or not 0 < wanted <= MOST_NODES or len(session._new) > NgramIndex.at_once:
+    if session.__class__ is not kind or not 0 < wanted <= MOST_NODES or len(session._new) > NgramIndex.at_once:
         return False
     return bool(session._cursor.size or session._new)
 

@@ -20,19 +20,19 @@ _ALONE = (0, 0, 0, 0, 0)  # a row of the kernel that it skips
 
 
 def draft_many(
-    kind: type, sessions: Sequence[Any], nodes: Sequence[int], accept_rates: Floats
+    kind: Any, sessions: Sequence[Any], nodes: Sequence[int], accept_rates: Floats
 ) -> list[TokenTree]:  # fmt: skip
     """Return what each session's own `draft` would return.
 
     All are sessions of one drafter; those that are not of this very class, or copy a chain, draft alone.
     """
-    drafter = next((session._drafter for session in sessions if type(session) is kind), None)
+    drafter = next((session._drafter for session in sessions if session.__class__ is kind), None)
     if drafter is None or drafter.branches == 1:
         return [session.draft(wanted, 0, accept_rates) for session, wanted in zip(sessions, nodes, strict=True)]
     rates = for_kernel(accept_rates, CLASSES)
     rows, most = array("q"), 0
     for session, wanted in zip(sessions, nodes, strict=True):
-        row = _row_of(session, wanted) if type(session) is kind else _ALONE
+        row = _row_of(session, wanted) if session.__class__ is kind else _ALONE
         rows.extend(row)
         most += row[3]
     table, found = np.array(rows, dtype=np.int64).reshape(-1, 5), np.empty((len(nodes), 2), dtype=np.int64)
