@@ -32,7 +32,8 @@ CORE = tuple(room for layer in LAYERS[:4] for room in layer)
 
 PACKAGES = {
     "numpy": ("",),
-    "numba": ("index", "drafters", "engines.top_k_kernel"),
+    "numba": ("index.numba_compiling",),
+    "llvmlite": ("index.machine_code",),
     "torch": ("engines.transformers", "models", "cli.info"),  # the last asks it what this machine can do
     "transformers": ("engines.transformers", "models"),
     "accelerate": ("engines.transformers",),
@@ -61,7 +62,7 @@ PACKAGES = {
 
 AT_ONCE = {
     "numpy": ("",),
-    "numba": ("index", "drafters", "engines.top_k_kernel"),
+    "numba": ("index.numba_compiling",),
     "torch": ("engines.transformers",),
     "rich": ("cli",),
     "typer": ("cli",),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from draftwood.drafters.suffix import kernel
+from draftwood.index.numba_compiling import helper
 
 
 def check_integrity(automaton):
     """States, edges and text agree; time grows with the square of the text."""
+    find_slot = helper(kernel.find_slot)
     n, clones, used, length, _ = automaton._head.tolist()
     states, edges, text = automaton._states, automaton._edges, automaton.text
 
@@ -34,7 +36,7 @@ def check_integrity(automaton):
             owner, label, target, following = edges[edge].tolist()
             ends = int(states[target, kernel.LAST])
             assert owner == state, f"state {state}: an edge of another state"
-            assert kernel.find_slot(edges, state, label) == edge, f"state {state}: an edge cannot be found again"
+            assert find_slot(edges, state, label) == edge, f"state {state}: an edge cannot be found again"
             assert text[ends] == label, f"state {state}: an edge leads to another token"
             continues = (text[ends - size : ends] == string).all() and size_of(target) > size
             assert continues, f"state {state}: an edge leads to a string that does not continue it"

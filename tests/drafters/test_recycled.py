@@ -15,6 +15,7 @@ from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, _gumbel
 from draftwood.drafters.recycling.naive import NaiveRecycled
 from draftwood.drafters.recycling.table import RecycledTable
 from draftwood.errors import IntegrityError
+from draftwood.index.numba_compiling import helper
 from draftwood.tree import NO_CLAIM, TokenTree, merge
 from draftwood.verify.noise import KeyedNoise
 
@@ -257,7 +258,7 @@ def test_with_noise_the_first_is_what_the_row_would_choose_there():
 def test_the_kernel_makes_the_noise_of_the_rule(seed, sequence, position, tokens):
     noise = KeyedNoise(seed, sequence)
     key = np.array(noise.key, dtype=np.int64)
-    made = [_gumbel(key, position, token) for token in tokens]
+    made = [helper(_gumbel)(key, position, token) for token in tokens]
     assert made == pytest.approx(noise.gumbel(position, np.array(tokens)).tolist(), rel=0, abs=1e-12)
 
 

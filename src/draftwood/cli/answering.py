@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Self
 
 from draftwood.cli import screen
+from draftwood.cli.compiling_note import CompilingNote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -107,9 +108,11 @@ class Waiting:
     def until_first(self, pieces: Iterable[Piece], tokens: int | None = None) -> Iterator[Piece]:
         """Yield the pieces; before the first one a prompt of so many tokens is read (None: unknown)."""
         self._what, self._tokens, self._before = "reading", tokens, self._read
-        for piece in pieces:
-            self.__exit__()
-            yield piece
+        with CompilingNote() as note:
+            for piece in pieces:
+                self.__exit__()
+                note.wipe()
+                yield piece
 
     def __rich__(self) -> str:
         """Return what the line says; called for every frame."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import logging
 import os
@@ -70,6 +71,7 @@ def main() -> None:
     _open_closed()
     code = run(sys.argv[1:])
     _abandon()
+    gc.freeze()  # else Python looks for garbage among all of torch before it exits, for a second
     sys.exit(code)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, wraps
@@ -151,6 +152,7 @@ class Loading(_MachineFlags, ModelFlag):
         how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags) if flag.name != "pack"}
         with screen.busy(f"loading {self.model}"):
             loaded = models.load(self.model, **how)
+        gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected
         if hasattr(loaded[0], "capabilities"):  # a target, which needs no preparing
             if not self.pack:
                 raise UsageError(f"--no-pack is for transformers, and llama.cpp runs {self.model}: leave it out")

@@ -1,7 +1,7 @@
 """The kernel behind `Scores.top_k` on a CPU: the best tokens of rows of scores, and their probabilities.
 
 One sweep for the largest score of each block of tokens, one for the sum of exponentials; torch's calls alone take
-longer behind a narrow pass. Importing this module imports numba and compiles, or loads from the cache.
+longer behind a narrow pass. Importing this module loads kernels.
 """
 
 from __future__ import annotations

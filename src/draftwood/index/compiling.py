@@ -1,93 +1,59 @@
-"""Compiles kernels when their module is imported, and keeps the result on disk. Imports numba.
+"""Marks kernels. They are compiled when their module is imported, by numba, and the result is kept on disk.
 
-numba's own cache looks only at a kernel's source file and would miss a change in a helper of another module. Here
-the compiled file's name holds a digest of all code in it. A kernel holds Python's global lock (no ``nogil``), so
-no other thread changes its arrays while it runs.
+A kernel that is on disk already is loaded without numba (`draftwood.index.machine_code`), which takes
+milliseconds; numba's import alone takes half a second. The file's name holds a digest of all code in the kernel,
+helpers in other modules included. A kernel holds Python's global lock, so no other thread changes its arrays while
+it runs.
 """
 
 from __future__ import annotations
 
 import hashlib
-import pickle
+import os
 from collections.abc import Callable
-from contextlib import suppress
-from functools import cached_property, partial
-from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
-from numba import config, njit
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
-from numba.core.dispatcher import Dispatcher
-from numba.core.registry import CPUDispatcher
-from numba.core.types import Integer, int64
-from numba.core.types.misc import unliteral
+
+from draftwood.index import machine_code
+from draftwood.index.marks import Mark
+from draftwood.index.marks import inner as inner
+from draftwood.index.marks import part as part
 
 INTS = "Array(int32, 1, 'C', readonly=True)"
 TABLE = "Array(int32, 2, 'C', readonly=True)"
 FLOATS = "Array(float32, 1, 'C', readonly=True)"
 """Types of arrays that a kernel only reads: these take read-only arrays and writable ones, without a copy."""
 
-_KEPT = 3  # compiled versions of one kernel that stay on disk, the newest: of branches that take turns, say
-_OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}  # no checks for division by 0, no entry for C
-
-
-class _Helper(CPUDispatcher):
-    """A helper of kernels, compiled once for integers of all sizes: numba would do so for each, and for each
-    constant. Python cannot enter what is compiled for kernels: calls from there, by tests, enter a twin.
-    """
-
-    def get_call_template(self, args: Any, kws: Any) -> Any:
-        return super().get_call_template(tuple(_widened(unliteral(kind)) for kind in args), kws)
-
-    def __call__(self, *args: Any) -> Any:
-        return self._twin(*args)
-
-    @cached_property
-    def _twin(self) -> Any:
-        return njit(**_OPTIONS)(self.py_func)
-
-
-def _widened(kind: Any) -> Any:
-    narrow = isinstance(kind, Integer) and getattr(kind, "bitwidth", 64) < 64
-    return int64 if narrow else kind
-
-
-def inner(function: Any) -> Any:
-    """Mark what only kernels call; without an entry for Python it takes a third less time to compile."""
-    return _Helper(function, targetoptions={"nopython": True, "no_cpython_wrapper": True, **_OPTIONS})
-
-
-part = njit(**_OPTIONS, inline="always")
-"""Mark a piece of one kernel that is put into it before that is compiled: it takes no time of its own."""
+_FORMAT = 3  # of what is compiled and how
+KERNELS: list[Any] = []
+"""Every kernel that this process has imported."""
 
 
 def compiled(signature: str, *, reorder: bool = False) -> Callable[[Any], Any]:
-    """Compile a kernel for one signature, or load it from disk; ``reorder`` lets sums use whole vectors."""
+    """Load a kernel for one signature, or compile it; ``reorder`` lets sums use whole vectors."""
 
-    def compile_now(function: Any) -> Any:
-        kernel = njit(**_OPTIONS, fastmath={"reassoc", "contract"} if reorder else False)(function)
-        with suppress(RuntimeError):  # numba finds no folder that it may write to: compile anew in every process
-            kernel._cache = _Cache(function, reorder)
-        kernel.compile(signature)
-        kernel.disable_compile()
+    def load(function: Any) -> Any:
+        kernel = machine_code.load(function, signature, stamp(function, reorder))
+        if kernel is None:
+            from draftwood.index.numba_compiling import compile_kernel
+
+            kernel = compile_kernel(function, signature, stamp(function, reorder), reorder=reorder)
         KERNELS.append(kernel)
         return kernel
 
-    return compile_now
-
-
-KERNELS: list[Any] = []  # every kernel that this process has imported
+    return load
 
 
 def stamp(function: Any, *options: object) -> str:
     """Digest of a kernel's code and constants as loaded, helpers in other modules included."""
-    parts: list[object] = [np.__version__, config.BOUNDSCHECK, config.OPT, _OPTIONS, options]
+    settings = sorted(pair for pair in os.environ.items() if pair[0].startswith("NUMBA_") and pair[0] != _FOLDER)
+    parts: list[object] = [_FORMAT, np.__version__, settings, options]
     waiting, seen = [function], set()
     while waiting:
         found = waiting.pop()
-        found = found.py_func if isinstance(found, Dispatcher) else found
+        found = found.py_func if isinstance(found, Mark) else found
         if isinstance(found, FunctionType):
             if found not in seen:
                 seen.add(found)
@@ -103,40 +69,4 @@ def stamp(function: Any, *options: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-class _Files(CompileResultCacheImpl):
-    """numba's names for the files of one kernel, with the kernel's stamp in them."""
-
-    def __init__(self, reorder: bool, function: Any) -> None:
-        self._stamp = stamp(function, reorder)
-        super().__init__(function)
-
-    def get_filename_base(self, fullname: str, abiflags: str) -> Any:
-        self.kernel = fullname
-        return super().get_filename_base(f"{fullname}-{self._stamp}", abiflags)
-
-
-class _Cache(FunctionCache):
-    """The files of one kernel. Several processes may use them at once: a file is replaced whole or not at all."""
-
-    def __init__(self, function: Any, reorder: bool) -> None:
-        self._impl_class = partial(_Files, reorder)
-        super().__init__(function)
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load the compiled kernel; None where it is not there or damaged, so that it is compiled."""
-        try:
-            return super().load_overload(sig, target_context)
-        except (OSError, EOFError, pickle.UnpicklingError):
-            with suppress(OSError):
-                self.flush()
-            return None
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Save the compiled kernel and remove the oldest versions; on a full disk do without."""
-        with suppress(OSError):
-            super().save_overload(sig, data)
-            folder = Path(self.cache_path)
-            versions = sorted(folder.glob(f"{self._impl.kernel}-*.nbi"), key=lambda path: -path.stat().st_mtime)
-            for version in versions[_KEPT:]:
-                for file in folder.glob(f"{version.stem}.*"):
-                    file.unlink()  # who is about to load it compiles it anew
+_FOLDER = "NUMBA_CACHE_DIR"  # says where compiled kernels are kept, not what they are

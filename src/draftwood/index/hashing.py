@@ -1,4 +1,4 @@
-"""Hash functions that several kernels share. Importing this module imports numba."""
+"""Hash functions that several kernels share. Importing this module loads kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel behind `draftwood.index.merging.merged`. Imports numba."""
+"""The kernel behind `draftwood.index.merging.merged`. Loads kernels."""
 
 from __future__ import annotations
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 import numpy as np
 
+from draftwood.index.loaded import are_loaded
 from draftwood.tree import Ints, TokenTree, merge
 
-_KERNEL = "draftwood.index.compiling"  # loaded by every drafter that has a kernel
 _MOST = 256  # nodes: the kernel's time grows with their square
 _TREES = 3
 _NOTHING = TokenTree.empty()
@@ -17,7 +16,7 @@ _NOTHING = TokenTree.empty()
 
 def merged(trees: Sequence[TokenTree], credit: Sequence[int] | None = None) -> tuple[TokenTree, list[Ints]]:
     """Return what `draftwood.tree.merge` returns, every tree's nodes credited to the source in ``credit``."""
-    if len(trees) > 1 and len(trees) <= _TREES and _KERNEL in sys.modules and sum(map(len, trees)) <= _MOST:
+    if len(trees) > 1 and len(trees) <= _TREES and are_loaded() and sum(map(len, trees)) <= _MOST:
         return _by_kernel(trees, tuple(credit) if credit is not None else (-1,) * _TREES)
     if credit is not None:
         trees = [tree.credited_to(source) for tree, source in zip(trees, credit, strict=True)]

@@ -23,7 +23,7 @@ from draftwood.models.catalogue import DEFAULT_MODEL
 from draftwood.models.engine import LLAMA_CPP, choose
 from draftwood.models.hub import first_line, hub_answers
 from draftwood.models.machine import cores
-from draftwood.models.quiet import quiet_transformers
+from draftwood.models.quiet import quiet_transformers, uncollected
 
 if TYPE_CHECKING:
     import torch
@@ -106,13 +106,14 @@ def load(
         what = "exact" if exact is not None else "gpu_layers"
         raise UsageError(f"{what} is for GGUF files, and {name} is loaded by transformers: leave it out")
     _require_packages()
-    with importing_torch(threads):
-        import torch
-    if threads is not None:
-        torch.set_num_threads(threads)
-    target = _device(None if device is None else str(device))
-    with quiet_transformers():
-        model, tokenizer = _read(place, dtype)
+    with uncollected():
+        with importing_torch(threads):
+            import torch
+        if threads is not None:
+            torch.set_num_threads(threads)
+        target = _device(None if device is None else str(device))
+        with quiet_transformers():
+            model, tokenizer = _read(place, dtype)
     rows = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
         raise VocabularyError(

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.contracts import Declaration, Drafter, Feedback, Floats
 from draftwood.drafters.declaring import declared
+from draftwood.index.loaded import are_loaded
 from draftwood.tree import NO_CLAIM
 
 WEIGHT = 30.0  # A class's prior counts as much as this many labels
@@ -124,7 +126,7 @@ class Rates:
     def accept_rates(self) -> Floats:
         """The rates believed now, float32[n_evidence], read-only."""
         if self._accept_rates is None:
-            self._accept_rates = (self._odds_array / (self._odds_array + math.exp(-self.drift))).astype(np.float32)
+            self._accept_rates = _accept_rates(self._odds_array, math.exp(-self.drift))
             self._accept_rates.flags.writeable = False  # drafters are handed this very array
         return self._accept_rates
 
@@ -168,6 +170,16 @@ def _name(label: str, greedy: bool) -> str:
 
 def _digest(priors: Sequence[float]) -> str:
     return hashlib.sha256(repr([round(p, 6) for p in priors]).encode()).hexdigest()[:16]
+
+
+def _accept_rates(odds: NDArray[np.float64], fade: float) -> Floats:
+    if not are_loaded():
+        return (odds / (odds + fade)).astype(np.float32)
+    from draftwood.planning import kernel
+
+    rates = np.empty(len(odds), dtype=np.float32)
+    kernel.accept_rates(odds, fade, rates)
+    return rates
 
 
 def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:

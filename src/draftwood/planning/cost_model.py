@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.index.loaded import are_loaded
 from draftwood.planning.cost_curve import CostCurve
 
 Doubles = NDArray[np.float64]
@@ -74,8 +75,7 @@ class CostModel:
             self._base = self._curve.many(np.arange(max(128, 2 * widest)), context & ~31)
             self._table = None
         if self._table is None:
-            table = self._base * np.exp(_hats(len(self._base) - 1) @ self._log)
-            self._table, self._times = np.minimum.accumulate(table[::-1])[::-1], None
+            self._table, self._times = _seconds_by_width(self._base, self._log), None
             self._moved = 0.0
         return self._table[: widest + 1]
 
@@ -210,6 +210,17 @@ def _hats(widest: int) -> Doubles:
         places = np.minimum(np.log2(np.maximum(np.arange(max(128, 2 * widest) + 1), 1)), _OCTAVES - 1)
         _HATS[:] = [np.maximum(0, 1 - np.abs(places[:, None] - np.arange(_OCTAVES)))]
     return _HATS[0][: widest + 1]
+
+
+def _seconds_by_width(curve: Doubles, log: Doubles) -> Doubles:
+    hats = _hats(len(curve) - 1)
+    if not are_loaded():
+        return np.minimum.accumulate((curve * np.exp(hats @ log))[::-1])[::-1]
+    from draftwood.planning import kernel
+
+    table = np.empty(len(curve))
+    kernel.seconds_by_width(curve, hats, log, table)
+    return table
 
 
 _SIZES = [1, *(w << k for k in range(_OCTAVES) for w in (2, 3))]

@@ -1,4 +1,4 @@
-"""The kernel behind sampling: which tokens can have the largest score plus noise. Importing it imports numba.
+"""The kernel behind sampling: which tokens can have the largest score plus noise. Importing it loads kernels.
 
 Of 49,152 tokens a handful are left, so that the noise of all the others, two logarithms each, is never computed.
 Whoever calls it compares these few exactly: the token that is chosen is the one that comparing all would choose.

@@ -142,7 +142,7 @@ def _leader(scores: Floats, ids: Ids, noise: Noise, position: int) -> tuple[floa
 
 def _leader_of_many(scores: Floats, ids: Ids | None, noise: KeyedNoise, position: int) -> tuple[float, int]:
     """Return the same as `_leader`, without computing the noise of tokens that cannot win."""
-    from draftwood.verify.contenders import contenders  # brings numba, so not before it is used
+    from draftwood.verify.contenders import contenders  # loads kernels, so not before it is used
 
     where = contenders(scores, ids, noise, position)
     return _leader(scores[where], _pick(ids, where), noise, position)

@@ -90,7 +90,7 @@ class Corpus:
 
     def match(self, context: Sequence[int] | NDArray[Any], most: int = 32) -> Match:
         """Find the longest suffix of ``context``, of at most ``most`` tokens, that occurs within a document."""
-        from draftwood.drafters.corpus.kernel import grow  # brings numba
+        from draftwood.drafters.corpus.kernel import grow  # loads kernels
 
         pattern = np.array(context[-most:] if most else (), dtype=np.int32)
         # The length and interval of each part's longest suffix are found by growing a tree without nodes.

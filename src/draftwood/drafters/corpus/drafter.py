@@ -87,7 +87,7 @@ class CorpusSession(TextSession):
     """One text, whose end is looked up at every draft."""
 
     def __init__(self, drafter: CorpusDrafter, prompt: Sequence[int]) -> None:
-        from draftwood.drafters.corpus.kernel import grow  # imports numba, so only when needed
+        from draftwood.drafters.corpus.kernel import grow  # loads kernels, so only when needed
 
         self._drafter, self._grow = drafter, grow
         self._parts = [part for corpus in drafter.corpora for part in corpus.parts]

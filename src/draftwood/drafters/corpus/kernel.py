@@ -1,4 +1,4 @@
-"""The kernels behind `Corpus`. Importing this module imports numba and compiles.
+"""The kernels behind `Corpus`. Importing this module loads kernels.
 
 A corpus is read through a suffix array (Manber and Myers, "Suffix arrays: a new method for on-line string
 searches", 1993): all places of the text, sorted by what stands there. The occurrences of a pattern are an interval

@@ -74,7 +74,7 @@ class FollowerSession(TextSession):
     """One text, its n-grams linked as it grows; the time of a draft does not depend on its length."""
 
     def __init__(self, rules: Rules, prompt: Sequence[int]) -> None:
-        from draftwood.drafters.llama_cpp.ngram_chain_kernel import NgramChains  # imports numba
+        from draftwood.drafters.llama_cpp.ngram_chain_kernel import NgramChains  # loads kernels
 
         self._rules = rules
         rows = max(_OCCURRENCES, min(rules.min_hits, 1 << 16) + 1)

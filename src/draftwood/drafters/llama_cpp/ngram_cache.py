@@ -149,7 +149,7 @@ class NgramCacheDrafter(BaseDrafter):
         return self._shared.write(path, tokenizer)
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
-        self._shared.build()  # imports numba, so only when needed
+        self._shared.build()  # loads kernels, so only when needed
         if self.faithful:
             return FaithfulSession(self, self._shared.take_slot(), prompt)
         return NgramCacheSession(self, new_counts(), prompt)

@@ -32,7 +32,7 @@ class Slot:
 
 
 def new_counts() -> NgramCounts:
-    """Return counts for one text; imports numba, so only when needed."""
+    """Return counts for one text; loads kernels, so only when needed."""
     from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
 
     return NgramCounts()

@@ -1,7 +1,7 @@
 """The kernels that find where a text's last tokens occurred before, and grow a tree out of those places.
 
 The n-grams of the text are kept in chains of equal hash, each position linked to the one before it, as in the
-dictionaries of LZ77 compressors (Deutsch, "DEFLATE", RFC 1951, section 4). Importing this module imports numba.
+dictionaries of LZ77 compressors (Deutsch, "DEFLATE", RFC 1951, section 4). Importing this module loads kernels.
 """
 
 from __future__ import annotations

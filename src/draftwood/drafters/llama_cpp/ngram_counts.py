@@ -1,6 +1,6 @@
 """How often each token followed each n-gram of one to four tokens, and what three levels of such counts propose.
 
-Source: the n-gram cache of llama.cpp. Importing this module imports numba.
+Source: the n-gram cache of llama.cpp. Importing this module loads kernels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kernels behind `NgramCounts`. Importing this module imports numba and compiles, or loads from the cache.
+"""The kernels behind `NgramCounts`. Importing this module loads kernels.
 
 Layout
 ------

@@ -1,4 +1,4 @@
-"""A hashed map from n tokens to the one after them, of constant size. Importing this module imports numba.
+"""A hashed map from n tokens to the one after them, of constant size. Importing this module loads kernels.
 
 Source: ``ngram-mod`` of llama.cpp (ggml-org/llama.cpp, common/ngram-mod.h), whose slots and multiplier these are.
 """

@@ -95,7 +95,7 @@ class LookaheadSession(TextSession):
         self.window = Window(drafter.window, drafter.ngram, **options)
         self.collected: Pool | Statistics
         if drafter.statistics:
-            from draftwood.drafters.lookahead.statistics import Statistics  # imports numba, so only when needed
+            from draftwood.drafters.lookahead.statistics import Statistics  # loads kernels, so only when needed
 
             self.collected = Statistics(read_text=drafter.prompt)
         else:

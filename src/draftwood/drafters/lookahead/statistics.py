@@ -1,4 +1,4 @@
-"""Back-off statistics of the n-grams of lookahead decoding and of the text. Importing this imports numba."""
+"""Back-off statistics of the n-grams of lookahead decoding and of the text. Importing this loads kernels."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class MemoryReader:
             return found
 
     def _follow(self, space: Namespace, text: Ints) -> Cursor:
-        from draftwood.drafters.ngram.index import Cursor  # imports numba, which a filled memory has done already
+        from draftwood.drafters.ngram.index import Cursor  # loads kernels, as a filled memory has done
 
         if self._cursor is None or self._generation != space.generation:
             self._cursor, self._generation = Cursor(), space.generation

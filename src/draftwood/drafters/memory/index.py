@@ -1,4 +1,4 @@
-"""An `NgramIndex` of many documents, which can be blanked again. Importing this module imports numba."""
+"""An `NgramIndex` of many documents, which can be blanked again. Importing this module loads kernels."""
 
 from __future__ import annotations
 

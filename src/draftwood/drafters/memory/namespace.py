@@ -138,6 +138,6 @@ class Namespace:
 
 
 def _new_index(room: int) -> DocumentIndex:
-    from draftwood.drafters.memory.index import DocumentIndex  # brings numba, so not before it is used
+    from draftwood.drafters.memory.index import DocumentIndex  # loads kernels, so not before it is used
 
     return DocumentIndex(room)

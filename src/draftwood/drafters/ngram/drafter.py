@@ -49,7 +49,7 @@ class NgramDrafter(BaseDrafter):
         return replace(self, context=(*self.context, *texts.context))
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> NgramSession:
-        from draftwood.drafters.ngram.index import Cursor  # imports numba, so only when needed
+        from draftwood.drafters.ngram.index import Cursor  # loads kernels, so only when needed
 
         session = NgramSession(self, self.begun.copy(), Cursor())
         session.extend(prompt)

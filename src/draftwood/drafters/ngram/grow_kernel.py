@@ -1,4 +1,4 @@
-"""Reads text into an `NgramIndex` and grows the tree of what may follow. Imports numba and compiles."""
+"""Reads text into an `NgramIndex` and grows the tree of what may follow. Loads kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel behind `NgramIndex` reads and finds. Imports numba. An *occurrence* is named by the place of the
+"""What the kernel behind `NgramIndex` reads and finds. Loads kernels. An *occurrence* is named by the place of the
 token that follows it::
 
     text    int32[room]         the tokens; -1 ends a document, which no match crosses

@@ -75,7 +75,7 @@ class ParrotSession(AnswerSession):
     """One text after its context, and the counts of what followed in both, up to the answer."""
 
     def __init__(self, drafter: ParrotDrafter, prompt: Sequence[int]) -> None:
-        from draftwood.drafters.parrot import kernel  # imports numba, so only when needed
+        from draftwood.drafters.parrot import kernel  # loads kernels, so only when needed
 
         self._drafter, self._kernel = drafter, kernel
         self._out = np.empty((2, drafter.length), dtype=np.int32)

@@ -1,6 +1,6 @@
 """The kernel behind the drafter ``parrot``: how often which token followed each context of a text.
 
-Importing this module imports numba and compiles, or loads from the cache.
+Importing this module loads kernels.
 
 One int32 row of ``table``, a hash table, per context that occurred: WHERE it ended last in the text (-1: a free
 row), its SIZE in tokens, how often it was followed by a token (TOTAL), the token that followed most often, the

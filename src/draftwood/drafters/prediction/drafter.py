@@ -60,7 +60,7 @@ class PredictionDrafter(BaseDrafter):
     @cached_property
     def expected(self) -> Expected:
         """The texts, indexed at the first use; shared by all sessions."""
-        from draftwood.drafters.prediction.alignment import Expected  # imports numba, so only when needed
+        from draftwood.drafters.prediction.alignment import Expected  # loads kernels, so only when needed
 
         return Expected([np.asarray(text, dtype=np.int64) for text in self.texts])
 

@@ -68,7 +68,7 @@ class RecyclingDrafter(BaseDrafter):
         return self.context if self.tree == "grown" else 1
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> RecyclingSession:
-        from draftwood.drafters.recycling.table import RecycledTable  # imports numba, so only when needed
+        from draftwood.drafters.recycling.table import RecycledTable  # loads kernels, so only when needed
 
         if not self.keep:
             return RecyclingSession(self, RecycledTable(), prompt, noise)

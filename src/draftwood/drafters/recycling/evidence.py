@@ -1,4 +1,4 @@
-"""Evidence classes of recycled tokens; apart from the kernels, since those import numba."""
+"""Evidence classes of recycled tokens; apart from the kernels, since those take time to load."""
 
 from __future__ import annotations
 

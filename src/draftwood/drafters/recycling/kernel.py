@@ -1,4 +1,4 @@
-"""The kernels behind ``recycling``: best next tokens per context, and the tree grown from them. Imports numba.
+"""The kernels behind ``recycling``: best next tokens per context, and the tree grown from them. Loads kernels.
 
 The table has groups of `WAYS` places. A place holds a context's ``keys`` uint64 (0: free), its best next tokens
 ``ids`` int32[K] (-1: none), their ``marks`` uint8[K + 1] (a probability each, then the kind of row) and ``stamps``

@@ -1,5 +1,5 @@
 """Suffix automaton over token ids, online (Blumer et al., 1985; for drafting: SAM Decoding, arXiv 2411.10666).
-Imports numba.
+Loads kernels.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class SuffixDrafter(BaseDrafter):
         return PRIOR if self.branches == 1 else TREE_PRIOR
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> SuffixSession:
-        from draftwood.drafters.suffix.automaton import SuffixAutomaton  # imports numba, so only when needed
+        from draftwood.drafters.suffix.automaton import SuffixAutomaton  # loads kernels, so only when needed
 
         return SuffixSession(self, SuffixAutomaton(prompt))
 

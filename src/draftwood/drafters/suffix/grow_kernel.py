@@ -1,4 +1,4 @@
-"""The kernel that grows a tree over a `SuffixAutomaton`. Importing this module imports numba and compiles.
+"""The kernel that grows a tree over a `SuffixAutomaton`. Importing this module loads kernels.
 
 A state's transitions are the different tokens that followed its strings, so a walk over them is prediction by
 partial matching (Cleary and Witten, 1984) with unbounded contexts. Evidence classes, for a candidate behind a

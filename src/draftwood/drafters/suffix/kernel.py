@@ -1,5 +1,4 @@
-"""The kernel behind `SuffixAutomaton`, after Blumer et al. (1985). Imports numba and compiles, or loads from the
-cache.
+"""The kernel behind `SuffixAutomaton`, after Blumer et al. (1985). Importing this loads kernels.
 
 A state stands for the substrings that end at the same set of places. Reading token number ``i`` (from 1) makes
 *prefix state* ``i``; splitting a state makes *clone* ``-1, -2, ...``; 0 is the root, the empty string. One int32

@@ -46,7 +46,7 @@ class LlamaScores:
         return np.asarray(array, dtype=np.float32)
 
     def top_k(self, k: int) -> tuple[Ints, Floats]:
-        from draftwood.engines.top_k_kernel import best_of_rows  # brings numba, so not before it is used
+        from draftwood.engines.top_k_kernel import best_of_rows  # loads kernels, so not before it is used
 
         with self._lock:
             return best_of_rows(self._rows, min(k, self._rows.shape[1]))

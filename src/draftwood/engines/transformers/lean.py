@@ -40,7 +40,7 @@ class LeanDecoder:
         self._head = _product((parts.head,), packing)
         self._blocks = [_Block(layer, parts, packing) for layer in parts.layers]
         if packing is not None:
-            packing.settle()
+            packing.finish()
 
     @torch.inference_mode()
     def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 from types import MappingProxyType
 from typing import Any, TypeGuard
 
@@ -25,6 +27,9 @@ _MADV_COLLAPSE = 25
 _WORTH = 32 << 20
 """Total bytes below which address translations, and mostly the memory itself, stay in the processor's caches."""
 
+_YOUNG = 60.0
+"""Seconds in which copies stay on small pages: moving them takes as long as it saves in 2,000 narrow passes."""
+
 _BATCH = 16  # width for which oneDNN is asked to lay the weights out; other widths run on the same layout
 
 Content = tuple[int, ...]
@@ -32,13 +37,15 @@ Content = tuple[int, ...]
 
 
 class Packing:
-    """Makes products over packed copies of weights and remembers their sources; call `settle` after the last.
+    """Makes products over packed copies of weights and remembers their sources; call `finish` after the last.
     ``kept`` has copies made before (`copies` of another packing), to be used for weights of the same content."""
 
     def __init__(self, kept: Mapping[Content, Tensor] = MappingProxyType({})) -> None:
         self._kept = kept
         self.copies: dict[Content, Tensor] = {}
         self._sources: dict[int, tuple[Tensor, int]] = {}
+        self._small: list[Tensor] = []  # copies for which large pages were not asked yet
+        self._made = monotonic()
 
     def product(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Callable[[Tensor], Tensor]:
         """Return ``x -> linear(x, weight, bias)`` over one copy of all weights [out, in]; no bias counts as
@@ -83,16 +90,26 @@ class Packing:
         """Stop checking weights that were released: they are empty now."""
         self._sources = {key: known for key, known in self._sources.items() if known[0].numel()}
 
-    def settle(self) -> None:
-        """Ask for huge pages for the new copies, where torch tells their addresses."""
-        place, size = torch.ops.mkldnn.data_ptr, torch.ops.mkldnn._nbytes
-        fresh = [copy for content, copy in self.copies.items() if content not in self._kept]
+    def digests(self) -> list[int]:
+        """Return the digests of all sources, sorted."""
+        return sorted(before for _, before in self._sources.values())
+
+    def finish(self) -> None:
+        """Let go of the copies that were made before."""
+        self._small = [copy for content, copy in self.copies.items() if content not in self._kept]
         self._kept = {}
+
+    def settle(self) -> None:
+        """Ask for large pages for new copies that have lived for a minute, in a thread of its own."""
+        if not self._small or monotonic() - self._made < _YOUNG:
+            return
+        place, size = torch.ops.mkldnn.data_ptr, torch.ops.mkldnn._nbytes
+        small, self._small = self._small, []
         try:
-            blocks = [(place(copy), size(copy)) for copy in fresh]
+            blocks = [(place(copy), size(copy)) for copy in small]
         except (AttributeError, RuntimeError):  # internals of torch's compiler, without a published interface
             return
-        collapse(blocks)
+        threading.Thread(target=collapse, args=(blocks,), name="draftwood-pages", daemon=True).start()
 
 
 def digest(tensor: Tensor) -> int:
@@ -131,7 +148,7 @@ def pack(
     with torch.no_grad():
         for parent, name, child in layers:
             parent._modules[name] = ReplacedLinear(child, packing)
-    packing.settle()
+    packing.finish()
     return packing
 
 

@@ -55,7 +55,7 @@ class TorchScores:
     def top_k(self, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         k = min(k, self._logits.shape[-1])
         if self._rows is not None and len(self._rows) <= _NARROW:
-            from draftwood.engines.top_k_kernel import best_of_rows  # brings numba, so not before it is used
+            from draftwood.engines.top_k_kernel import best_of_rows  # loads kernels, so not before it is used
 
             return best_of_rows(self._rows, k)
         with torch.inference_mode():

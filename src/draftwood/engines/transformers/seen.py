@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
@@ -188,20 +189,25 @@ def _code_trait(code: CodeType | None) -> bytes:
     return hashlib.sha256(repr((facts, code.co_flags, code.co_argcount)).encode()).digest()
 
 
+_INSTRUCTIONS = ("ONEDNN_", "DNNL_", "ATEN_", "MKL_")
+"""Beginnings of variables of the environment that change which instructions torch uses."""
+
 _VERSIONED = ("draftwood", "torch", "transformers", "peft", "accelerate", "numpy")
 
 
 def trial_key(model: Any, *, packed: bool) -> str | None:
     """Return the key of a model's trial, or None where the model holds code of unknown effect. It covers the
     model's `traits`, packing, versions of the libraries, code of this engine, processor, instruction set, device
-    and threads, but not the values of weights: the brief trial at each start finds a way that fails with some."""
+    and threads, and variables that choose their instructions, but not the values of weights: with those that were
+    not tried yet, a brief trial finds a way that fails."""
     known = traits(model)
     if known is None:
         return None
     device = model.get_input_embeddings().weight.device.type
     versions = [(name, getattr(sys.modules.get(name), "__version__", None)) for name in _VERSIONED]
     runs = (machine(device), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())
-    facts = (known.hex(), packed, _engine(), sys.version, versions, runs)
+    asked = sorted((name, value) for name, value in os.environ.items() if name.startswith(_INSTRUCTIONS))
+    facts = (known.hex(), packed, _engine(), sys.version, versions, runs, asked)
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 

@@ -28,15 +28,20 @@ _SIZE = 24
 
 
 def agreeing(
-    make: Callable[[], T], model: Any, *, brief: bool = False, one_thread: bool = False
-) -> tuple[T | None, str]:
-    """Make a target and try it; None, and the reason, where its scores are not the model's or it raises. ``brief``
-    compares only the last node's scores of each pass. With ``one_thread`` the trial runs on one, which changes
-    scores by less than rounding; the target is made, and its weights packed, on all threads."""
-    threads = torch.get_num_threads()
+    make: Callable[[], T], model: Any, known: Callable[[T], bool] = lambda _: False, *, brief: bool = False,
+    one_thread: Callable[[], bool] = lambda: False,
+) -> tuple[T | None, str]:  # fmt: skip
+    """Make a target and try it; None, and the reason, where its scores are not the model's or it raises. A target
+    that is ``known`` to be right is not tried. ``brief`` compares only the last node's scores of each pass. If
+    ``one_thread`` says so, the trial runs on one, which changes scores by less than rounding; the target is made,
+    and its weights packed, on all threads."""
+    threads, alone = torch.get_num_threads(), False
     try:
         target = make()
-        if one_thread:
+        if known(target):
+            return target, ""
+        alone = one_thread()
+        if alone:
             torch.set_num_threads(1)
         if _agrees(target, _Own(model, brief=brief)):
             return target, ""
@@ -44,7 +49,7 @@ def agreeing(
     except Exception as error:  # whatever a model's code raises when it is run in a way it was not written for
         reason = f"{type(error).__name__}: {error}"
     finally:
-        if one_thread:
+        if alone:
             torch.set_num_threads(threads)
     log.debug("a way to run %s fails: %s", type(model).__name__, reason)
     return None, reason

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -134,6 +135,8 @@ def shared_target(model: Any) -> OurTarget:
         made = _made.get(model)
         packing = None if made is None else made.target.packing
         if made is not None and made.seen.is_unchanged() and (packing is None or packing.is_current()):
+            if packing is not None:
+                packing.settle()
             return made.target
         if model in _released:
             raise UsageError("this model was changed after its weights were released: load it again")
@@ -167,7 +170,8 @@ def _content(tensor: Tensor) -> int:
 
 def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> OurTarget:
     """Make a target of the first of `ways` that passes the self-test, and remember it by `trial_key`: a way that
-    this process tried needs no trial, one that an earlier process found only a brief one."""
+    this process tried needs no trial, nor does the lean pass over weights that an earlier process tried it with;
+    another way that an earlier process found needs only a brief one."""
     refuse_unsupported(model)
     if any(weight.numel() == 0 for weight in model.parameters()):
         raise UsageError("this model is a copy of a model that was released, or shares its modules: load it again")
@@ -176,17 +180,18 @@ def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> Our
     if key in _passed:
         with suppress(Exception):  # short of memory, say: then another way may do
             return found[_passed[key]]()
-    one_thread = _one_thread_is_better()
     order = [(index, False) for index in range(len(found))]
     before = None if key is None else trials.remembered(key)
     if before is not None and before < len(found):
         order.insert(0, (before, True))
     reason = ""
     for index, brief in order:
-        target, reason = agreeing(found[index], model, brief=brief, one_thread=one_thread)
+        known = partial(_was_tried, model, key, index)
+        target, reason = agreeing(found[index], model, known, brief=brief, one_thread=_one_thread_is_better)
         if target is not None:
             if key is not None:
                 _remember(key, index, in_file=not brief)
+                _remember_weights(model, key, index, target)
             return target
     raise UnsupportedModelError(
         f"no way that we know to run {type(model).__name__} behind a cache gives its own scores, so drafts "
@@ -212,6 +217,27 @@ def _remember(key: str, way: int, *, in_file: bool) -> None:
     _passed[key] = way
     if in_file:
         trials.remember(key, way)
+
+
+def _was_tried(model: Any, key: str | None, way: int, target: OurTarget) -> bool:
+    """Whether an earlier process tried this target with these very weights, and it gave the model's scores."""
+    place = None if key is None else _weights_key(model, key, target)
+    return place is not None and trials.remembered(place) == way
+
+
+def _remember_weights(model: Any, key: str, way: int, target: OurTarget) -> None:
+    place = _weights_key(model, key, target)
+    if place is not None and trials.remembered(place) != way:
+        trials.remember(place, way)
+
+
+def _weights_key(model: Any, key: str, target: OurTarget) -> str | None:
+    """Return the key of a trial with these weights, bit for bit. None but for the lean pass on packed weights: its
+    code and its numbers are all that its scores come from, and other ways run code of the model's."""
+    if not (isinstance(target, TransformersTarget) and target.owns_weights) or target.packing is None:
+        return None
+    facts = (key, target.packing.digests(), contents(model, target))
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 def _one_thread_is_better() -> bool:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import trees
 
 import draftwood.index.compiling  # noqa: F401 - as any drafter with a kernel does
 from draftwood.index.merge_kernel import TREES
 from draftwood.index.merging import merged
 from draftwood.tree import TokenTree, merge
+from tests.helpers import trees
 
 COLUMNS = ("tokens", "parents", "belief", "source", "evidence", "draft_prob", "lookahead")
 

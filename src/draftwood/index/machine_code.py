@@ -1,0 +1,212 @@
+"""Kernels from disk without numba, whose import and start take half a second: LLVM's loader takes 40 ms.
+
+The machine code that numba makes of a kernel calls Python, libc, and a few functions of three extension modules
+of numba. These are loaded by themselves here. numba promises none of it, so this is done on systems and versions
+where our tests have seen it work; elsewhere, and if the environment says ``DRAFTWOOD_KERNELS=numba``, numba does
+the work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import logging
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from draftwood.errors import FileFormatError
+from draftwood.files.paths import whole_file
+from draftwood.index.arguments import all_fit, kinds_of
+
+_LOG = logging.getLogger("draftwood.compiling")
+_DIGEST = hashlib.sha256().digest_size
+_TRIED = ("0.68.",)  # versions of numba
+_EXTENSIONS = ("_helperlib", "core/runtime/_nrt_python", "_dynfunc")
+_KEPT = 3  # versions of one kernel that stay on disk, the newest: of branches that take turns, say
+
+
+class MachineCode(NamedTuple):
+    """What numba has made of one kernel."""
+
+    code: bytes  # an object file
+    entry: str  # name of the function that Python calls
+    environments: Sequence[str]  # names of variables that point to objects of numba, one per function
+
+
+class Kernel:
+    """A kernel that is called as numba would call it, arguments checked."""
+
+    def __init__(self, function: Any, signature: str, entry: Any) -> None:
+        self.py_func, self.__name__, self.signatures = function, function.__name__, [signature]
+        self._kinds, self._entry = kinds_of(signature), entry
+
+    def __call__(self, *arguments: Any) -> Any:
+        if len(arguments) != len(self._kinds) or not all_fit(self._kinds, arguments):
+            raise TypeError(f"the kernel {self.__name__} does not take these arguments: {self.signatures[0]}")
+        return self._entry(*arguments)
+
+
+def load(function: Any, signature: str, stamp: str) -> Kernel | None:
+    """Return a kernel whose machine code for this processor is on disk; else None."""
+    if not is_supported():
+        return None
+    try:
+        found = _read(function, stamp)
+        return None if found is None else Kernel(function, signature, _linked(function, found))
+    except Exception as error:  # whatever another version of LLVM, or of numba's modules, does differently
+        _LOG.info("the machine code of %s cannot be used: %s", function.__qualname__, error)
+        return None
+
+
+def _read(function: Any, stamp: str) -> MachineCode | None:
+    for folder in _folders(function):
+        with suppress(OSError):
+            whole = (folder / _name(function, stamp)).read_bytes()
+            content = whole[_DIGEST:]
+            if hashlib.sha256(content).digest() == whole[:_DIGEST]:  # damaged machine code would end the process
+                header, _, code = content.partition(b"\n")
+                return MachineCode(code, *json.loads(header))
+    return None
+
+
+def save(function: Any, stamp: str, found: MachineCode) -> None:
+    """Keep a kernel's machine code for the next process; where that is impossible, do without."""
+    if not is_supported():
+        return
+    content = json.dumps([found.entry, list(found.environments)]).encode() + b"\n" + found.code
+    for folder in _folders(function):
+        path = folder / _name(function, stamp)
+        if path.exists():
+            return
+        with suppress(OSError, FileFormatError):
+            with whole_file(path) as beside:
+                beside.write_bytes(hashlib.sha256(content).digest() + content)
+            _prune(folder, function)
+            return
+
+
+def _prune(folder: Path, function: Any) -> None:
+    versions = sorted(folder.glob(f"{_stem(function)}-*.kernel"), key=lambda path: -path.stat().st_mtime)
+    for version in versions[_KEPT:]:
+        version.unlink(missing_ok=True)  # who is about to load it compiles it anew
+
+
+def _stem(function: Any) -> str:
+    return f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}"
+
+
+def _name(function: Any, stamp: str) -> str:
+    return f"{_stem(function)}-{stamp}-{_machine()}.kernel"
+
+
+def _folders(function: Any) -> list[Path]:
+    """Where machine code is looked for, and kept if possible, in this order."""
+    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
+        return [Path(chosen)]
+    beside = Path(function.__code__.co_filename).parent / "__pycache__"
+    if own := os.environ.get("DRAFTWOOD_CACHE"):
+        return [beside, Path(own) / "kernels"]
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - works without a home
+    return [beside, Path(cache) / "draftwood" / "kernels"]
+
+
+@cache
+def is_supported() -> bool:
+    """Whether machine code can be run without numba here."""
+    tried_system = sys.platform == "linux" and platform.machine() == "x86_64"
+    asked = [name for name in os.environ if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR"]
+    if not tried_system or sys.implementation.name != "cpython" or asked:
+        return False
+    if os.environ.get("DRAFTWOOD_KERNELS") == "numba":
+        return False
+    return _numba_version().startswith(_TRIED) and all(_extension_file(name) for name in _EXTENSIONS)
+
+
+@cache
+def _numba_folder() -> Path | None:
+    spec = find_spec("numba")
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+
+
+@cache
+def _numba_version() -> str:
+    """Read numba's version from its file: package metadata take 60 ms."""
+    folder = _numba_folder()
+    with suppress(OSError, IndexError):
+        text = (folder / "_version.py").read_text(encoding="utf-8") if folder else ""
+        return text.split('"version": "')[1].split('"')[0]
+    return ""
+
+
+def _extension_file(name: str) -> Path | None:
+    folder = _numba_folder()
+    paths = [folder / f"{name}{suffix}" for suffix in EXTENSION_SUFFIXES] if folder else []
+    return next((path for path in paths if path.exists()), None)
+
+
+@cache
+def _machine() -> str:
+    """Digest of what machine code depends on besides the kernel: processor, Python, numba."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    processor = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    parts = *processor, sys.version, _numba_version(), llvmlite.__version__
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+
+
+def _extension(name: str) -> Any:
+    full = f"numba.{name.replace('/', '.')}"
+    if full in sys.modules:
+        return sys.modules[full]
+    loader = ExtensionFileLoader(full, str(_extension_file(name)))
+    spec = spec_from_file_location(full, str(_extension_file(name)), loader=loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@cache
+def _linker() -> tuple[Any, Any]:
+    """Return the engine that links machine code, and numba's module that makes functions of it."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    helpers, runtime, functions = (_extension(name) for name in _EXTENSIONS)
+    for name, address in helpers.c_helpers.items():
+        llvm.add_symbol(f"numba_{name}", address)
+    for name, address in runtime.c_helpers.items():
+        llvm.add_symbol(name.removeprefix("_") if name.startswith("_") else f"NRT_{name}", address)
+    triple = llvm.get_process_triple()
+    machine = llvm.Target.from_triple(triple).create_target_machine(jit=True)
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(f'target triple = "{triple}"'), machine), functions
+
+
+def _linked(function: Any, found: MachineCode) -> Any:
+    """Return what Python calls."""
+    import llvmlite.binding as llvm
+
+    engine, functions = _linker()
+    engine.add_object_file(llvm.ObjectFileRef.from_data(found.code))
+    engine.finalize_object()
+    environments = [functions.Environment({"__name__": function.__module__}) for _ in found.environments]
+    for name, environment in zip(found.environments, environments, strict=True):
+        if address := engine.get_global_value_address(name):
+            ctypes.c_void_p.from_address(address).value = id(environment)
+    module, entry = ModuleType(function.__module__), engine.get_function_address(found.entry)
+    owned = (engine, *environments)
+    return functions.make_function(
+        module, function.__name__, function.__doc__ or "", entry, environments[0], owned
+    )

@@ -1,0 +1,45 @@
+"""What a terminal shows while drafters are compiled: a note behind the text, gone with the next word."""
+
+from __future__ import annotations
+
+import logging
+
+LOGGER = logging.getLogger("draftwood.compiling")
+NOTE = "compiling the drafters, once on this machine"
+
+
+def compiling(monkeypatch):
+    """Let drafters say twice that they are compiled when they are opened."""
+    from draftwood.drafters.ngram.drafter import NgramDrafter
+
+    opened = NgramDrafter.open
+
+    def told(self, *given):
+        LOGGER.info("compiling a")
+        LOGGER.info("compiling b")
+        return opened(self, *given)
+
+    monkeypatch.setattr(NgramDrafter, "open", told)
+
+
+def test_on_a_terminal_the_note_comes_behind_the_first_word_and_goes(draftwood, tiny, monkeypatch):
+    compiling(monkeypatch)
+    ran = draftwood("generate", "a b a b", "-m", tiny, "--max-new-tokens", "4", "--raw", terminal=True)
+    assert ran.code == 0
+    assert ran.out.count(NOTE) == 1
+    first, _, rest = ran.out.partition("\x1b7")
+    assert first
+    note, _, text = rest.partition("\x1b8\x1b[J")
+    assert NOTE in note
+    assert text
+    assert not LOGGER.handlers
+    assert LOGGER.level == logging.NOTSET
+
+
+def test_into_a_file_only_the_text_goes(draftwood, tiny, monkeypatch):
+    compiling(monkeypatch)
+    ran = draftwood("generate", "a b a b", "-m", tiny, "--max-new-tokens", "4", "--raw")
+    assert NOTE not in ran.out + ran.err
+    monkeypatch.setenv("NO_COLOR", "1")
+    ran = draftwood("generate", "a b a b", "-m", tiny, "--max-new-tokens", "4", "--raw", terminal=True)
+    assert NOTE not in ran.out + ran.err
