@@ -7,21 +7,18 @@ session, and makes arrays of them again by `ints_at` and `longs_at`.
 Why this is safe: an `ArrayRow` holds the very arrays that it names, so their memory is not freed while the row
 lives; the caller holds the sessions, and they their rows, until the kernel returns; a kernel keeps Python's
 global lock, so no other thread replaces an array meanwhile. `ArrayRow.at`, called before each kernel, notices
-arrays that were replaced. Kernels write only to arrays that belong to the session. Imports numba.
+arrays that were replaced. Kernels write only to arrays that belong to the session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import is_
 from typing import Any
 
 import numpy as np
-from numba import carray, types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import part
+from draftwood.index.marks import array_at
 
 
 class ArrayRow:
@@ -47,27 +44,11 @@ def _address(array: NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _pointer_to(kind: Any) -> Callable[[int], Any]:
-    @intrinsic
-    def pointer(typing: Any, address: Any) -> Any:  # noqa: ARG001 - numba hands it over
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-        return types.CPointer(kind)(types.int64), generate
-
-    return pointer
+@array_at("int32")
+def ints_at(address: int, shape: Any) -> Any:
+    """Return the int32 array of this shape, a tuple, at an address in an `ArrayRow`; only within kernels."""
 
 
-_to_int32, _to_int64 = _pointer_to(types.int32), _pointer_to(types.int64)
-
-
-@part
-def ints_at(address: int, shape: Any) -> NDArray[np.int32]:
-    """Return the int32 array of this shape, a tuple, at an address of an `ArrayRow`."""
-    return carray(_to_int32(address), shape)
-
-
-@part
-def longs_at(address: int, shape: Any) -> NDArray[np.int64]:
-    """Return the int64 array of this shape, a tuple, at an address of an `ArrayRow`, or the row itself."""
-    return carray(_to_int64(address), shape)
+@array_at("int64")
+def longs_at(address: int, shape: Any) -> Any:
+    """Return the int64 array of this shape, a tuple, at such an address, or at that of an `ArrayRow` itself."""

@@ -1,4 +1,4 @@
-"""Reads new text into many `NgramIndex`es and grows a tree over each, in one call. Imports numba and compiles."""
+"""Reads new text into many `NgramIndex`es and grows a tree over each, in one call.."""
 
 from __future__ import annotations
 

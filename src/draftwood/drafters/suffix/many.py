@@ -1,4 +1,4 @@
-"""Drafts of drafter ``suffix`` for many texts in one call of a kernel. Imports numba."""
+"""Drafts of drafter ``suffix`` for many texts in one call of a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grows a tree over each of many suffix automata in one call. Imports numba and compiles."""
+"""Grows a tree over each of many suffix automata in one call.."""
 
 from __future__ import annotations
 
