@@ -17,11 +17,11 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
+from numba import carray, njit, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
-from numba.core.types import CPointer, Integer, int64
+from numba.core.types import Integer, int64
 from numba.core.types.misc import unliteral
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
@@ -72,7 +72,7 @@ def helper(mark: Mark) -> Any:
 
 def _array_at(dtype: str) -> Any:
     """Return what makes an array of an address and a shape; see `draftwood.index.addresses`."""
-    pointer_type = CPointer(from_dtype(np.dtype(dtype)))
+    pointer_type = types.CPointer(from_dtype(np.dtype(dtype)))
 
     @intrinsic
     def pointer(typing: Any, address: Any) -> Any:  # noqa: ARG001 - numba hands it over
