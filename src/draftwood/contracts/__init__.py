@@ -5,6 +5,7 @@ A pass over a tree gives ``1 + len(tree)`` rows of scores: row 0 for the root (t
 """
 
 from draftwood.contracts.drafter import (
+    BatchDrafter,
     Brancher,
     Drafter,
     DraftSession,
@@ -23,6 +24,7 @@ from draftwood.contracts.target import Capabilities, Floats, Ints, Scores, Targe
 
 __all__ = [
     "Ask",
+    "BatchDrafter",
     "Brancher",
     "Capabilities",
     "Declaration",

@@ -230,6 +230,25 @@ class Drafter(Protocol):
         ...
 
 
+class BatchDrafter(Drafter, Protocol):
+    """What a drafter may have besides, to be asked once for all texts that share a pass."""
+
+    def draft_many(
+        self,
+        sessions: Sequence[Any],
+        nodes: Sequence[int],
+        lookahead_nodes: Sequence[int],
+        accept_rates: Floats,
+    ) -> Sequence[TokenTree]:
+        """Return one tree per session of this drafter: what its `DraftSession.draft` would return.
+
+        ``nodes`` and ``lookahead_nodes`` are given per session. Afterwards each session's ``match_length`` is that
+        of its tree. Where this raises, nothing may have changed: all sessions are asked one by one then, in this
+        step and later. Drafters with `Needs.base_tree` are always asked one by one.
+        """
+        ...
+
+
 Share = Callable[[Any], Any]
 """``share(thing)``: a copy of it (``thing.copy()``), the same copy for all drafters that share the thing."""
 

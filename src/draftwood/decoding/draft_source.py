@@ -50,6 +50,7 @@ class DraftSource:
         self.session: DraftSession | None = None
         self.proposal = _EMPTY
         self.step = RunningSourceStep()
+        self.draft_many: Any = getattr(drafter, "draft_many", None)  # None once it has failed, too
         self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
         self._untold: list[int | Feedback] = []  # what it has not learnt yet: tokens of plain steps, lessons
         self._guarded("what it declares", self._declare)
@@ -80,31 +81,52 @@ class DraftSource:
 
         ``base_tree`` is what the other drafters propose, for a drafter that extends it.
         """
-        self.proposal = _EMPTY
-        session: Any = self.session
-        if session is None or ask.nodes + ask.lookahead_nodes == 0:
+        if not self.is_asked(ask):
             return self.proposal
         started = perf_counter()
         self.catch_up()
-        if self.session is None:
+        session: Any = self.session
+        if session is None:
             return self.proposal
         try:
             if base_tree is None:
                 tree = session.draft(ask.nodes, ask.lookahead_nodes, ask.accept_rates)
             else:
                 tree = session.branch(base_tree, ask.nodes, ask.lookahead_nodes, ask.accept_rates)
-            tree = tree.locked()  # what it keeps of its own it may go on writing into
-            tree.check_integrity(vocab_size)
-            self._own = None
-            if len(tree):
-                if base_tree is not None or not tree.vouched:
-                    self._check_evidence(tree, NO_CLAIM if base_tree is not None else 0)
-                self.step.match_length = int(session.match_length)
-            self.proposal = tree
+            self._take(tree, vocab_size, NO_CLAIM if base_tree is not None else 0)
         except Exception as error:
             self._disable("draft()", error)
         self._record_draft(ask, perf_counter() - started)
         return self.proposal
+
+    def is_asked(self, ask: Ask) -> bool:
+        """Begin the step; whether there is somebody to ask for something."""
+        self.proposal = _EMPTY
+        return self.session is not None and ask.nodes + ask.lookahead_nodes > 0
+
+    def receive(self, tree: TokenTree, ask: Ask, vocab_size: int, seconds: float) -> TokenTree:
+        """Take, as its proposal, a tree from a call for many sessions, of which its share was so many seconds.
+
+        Returns what `draft` would return.
+        """
+        try:
+            self._take(tree, vocab_size, 0)
+        except Exception as error:
+            self._disable("draft_many()", error)
+        self._record_draft(ask, seconds)
+        return self.proposal
+
+    def _take(self, tree: TokenTree, vocab_size: int, least: int) -> None:
+        """Check a tree whose evidence classes begin at ``least``, and make it the proposal."""
+        tree = tree.locked()  # what it keeps of its own it may go on writing into
+        tree.check_integrity(vocab_size)
+        self._own = None
+        if len(tree):
+            if least < 0 or not tree.vouched:
+                self._check_evidence(tree, least)
+            session: Any = self.session
+            self.step.match_length = int(session.match_length)
+        self.proposal = tree
 
     def _record_draft(self, ask: Ask, seconds: float) -> None:
         step, tree = self.step, self.proposal
@@ -267,13 +289,14 @@ def propose(sources: Sequence[DraftSource], asks: Sequence[Ask], vocab_size: int
             last.append(i)
         else:
             trees[i] = source.draft(ask, vocab_size)
-    base_tree = _base_tree(trees) if last else None
+    base_tree = base_tree_of(trees) if last else None
     for i in last:
         trees[i] = sources[i].draft(asks[i], vocab_size, base_tree)
     return trees
 
 
-def _base_tree(trees: Sequence[TokenTree]) -> TokenTree:
+def base_tree_of(trees: Sequence[TokenTree]) -> TokenTree:
+    """Return the drafts of these trees as one tree, behind which others may go on."""
     drafts = [
         tree.take(np.flatnonzero(~tree.lookahead)) if tree.n_lookahead else tree for tree in trees if len(tree)
     ]

@@ -12,6 +12,7 @@ from time import perf_counter
 
 from draftwood.contracts import Drafter, Planner, PlannerSession, Rule, Target
 from draftwood.decoding.arrivals import Arrivals, Entrance, FixedArrivals
+from draftwood.decoding.draft_many import draft_all
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Emission, Request
 from draftwood.decoding.sequence import ActiveSequence
@@ -103,7 +104,7 @@ def one_pass(
     started = clock()
     asks = planner.ask(live)
     asked = clock()
-    proposals = [sequence.draft(ask) for sequence, ask in zip(live, asks, strict=True)]
+    proposals = draft_all(live, asks)
     drafted = clock()
     plans = planner.plan(live, proposals)
     planned = clock()

@@ -186,15 +186,18 @@ class ActiveSequence:
 
     def draft(self, asks: Sequence[Ask]) -> list[TokenTree]:
         """Ask every source; what breaks the contract counts as a failure, never as text."""
-        self._settled = False
         started = perf_counter()
-        by_source = tuple(s.step for s in self.sources)
-        self.step = RunningStep(self._index, len(self.ids), replayed=self.session.replay, by_source=by_source)
-        self._index += 1
-        vocab = self.capabilities.vocab_size
-        trees = propose(self.sources, asks, vocab)
+        self.begin_step()
+        trees = propose(self.sources, asks, self.capabilities.vocab_size)
         self.step.draft_s = perf_counter() - started
         return trees
+
+    def begin_step(self) -> None:
+        """Begin the record of a step; `commit` ends it."""
+        self._settled = False
+        by_source = tuple([s.step for s in self.sources])
+        self.step = RunningStep(self._index, len(self.ids), replayed=self.session.replay, by_source=by_source)
+        self._index += 1
 
     def commit(self, plan: Plan, scores: Scores, again: Callable[[], Scores] | None = None) -> list[Feedback]:
         """Let the rule decide, keep what it accepted, tell the sources; returns the feedback per source.

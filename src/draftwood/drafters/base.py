@@ -94,7 +94,7 @@ def draft_tree(
 
     The given arrays become the tree's own, and read-only.
     """
-    chain, source, nan, drafts = _shared(len(tokens))
+    chain, source, nan, drafts = shared_columns(len(tokens))
     is_chain = parents is None or parents.tolist() == chain.tolist()
     up = chain if parents is None else parents
     for array in (tokens, up, belief, evidence):
@@ -116,7 +116,7 @@ def grown_tree(
     reached
         Probability that each node is reached and right, float32[n]; computed where it is not given.
     """
-    chain, source, nan, drafts = _shared(len(belief))
+    chain, source, nan, drafts = shared_columns(len(belief))
     for array in (columns, belief):
         if array.flags.writeable:
             (
@@ -134,11 +134,11 @@ def grown_tree(
 
 def chain_parents(n: int) -> NDArray[np.int32]:
     """Return the parents of a chain of n nodes, read-only."""
-    return _shared(n)[0]
+    return shared_columns(n)[0]
 
 
 @lru_cache(maxsize=256)
-def _shared(n: int) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, NDArray[np.bool_]]:
+def shared_columns(n: int) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, NDArray[np.bool_]]:
     """Columns for n nodes: parents of a chain, source 0, unknown draft probability, no lookahead nodes."""
     return (
         sealed(np.arange(-1, n - 1, dtype=np.int32)),

@@ -17,12 +17,14 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import carray, njit, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.core.types import Integer, int64
 from numba.core.types.misc import unliteral
+from numba.extending import intrinsic
+from numba.np.numpy_support import from_dtype
 
 from draftwood.index.machine_code import MachineCode, save
 from draftwood.index.marks import Mark
@@ -56,6 +58,8 @@ def _widened(kind: Any) -> Any:
 
 def helper(mark: Mark) -> Any:
     """Return what numba compiles into kernels; without an entry for Python it takes a third less time."""
+    if mark.dispatcher is None and mark.array_of:
+        mark.dispatcher = _array_at(mark.array_of)
     if mark.dispatcher is None:
         function = _with_dispatchers(mark.py_func)
         if mark.is_part:
@@ -64,6 +68,24 @@ def helper(mark: Mark) -> Any:
             options = {"nopython": True, "no_cpython_wrapper": True, **_OPTIONS}
             mark.dispatcher = _Helper(function, targetoptions=options)
     return mark.dispatcher
+
+
+def _array_at(dtype: str) -> Any:
+    """Return what makes an array of an address and a shape; see `draftwood.index.addresses`."""
+    pointer_type = types.CPointer(from_dtype(np.dtype(dtype)))
+
+    @intrinsic
+    def pointer(typing: Any, address: Any) -> Any:  # noqa: ARG001 - numba hands it over
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return pointer_type(int64), generate
+
+    @njit(**_OPTIONS, inline="always")
+    def array(address: Any, shape: Any) -> Any:
+        return carray(pointer(address), shape)
+
+    return array
 
 
 def _with_dispatchers(function: Any) -> Any:

@@ -45,6 +45,8 @@ def check_drafter(drafter: Drafter, *, vocab_size: int = 8, prompt: Sequence[int
     assert min(needs.top_k, needs.lookahead_nodes) >= 0, "needs are not negative"
     assert needs.top_k or not needs.prompt, "with needs.prompt, needs.top_k says how many tokens"
     _check_session(drafter, vocab_size, prompt)
+    if hasattr(drafter, "draft_many"):
+        _check_many(drafter, prompt)
     for sampling in (Sampling(), Sampling(temperature=1.0, seed=3)):
         target = ToyTarget(vocab_size=vocab_size, order=2)
         plain, _ = run(target, [], prompt, sampling=sampling)
@@ -53,6 +55,21 @@ def check_drafter(drafter: Drafter, *, vocab_size: int = 8, prompt: Sequence[int
             assert drafted == plain, f"the text changed with {nodes} nodes: the drafter saw or leaked something"
             assert not any(s.by_source[0].failed for s in steps), "the drafter raised or broke the contract"
         assert target.open_sessions == 0, "every session was closed"
+
+
+def _check_many(drafter: Any, prompt: Sequence[int]) -> None:
+    """Check that sessions which are asked together propose what each would alone."""
+    nodes, rates = (7, 1, 3), np.array(drafter.prior)
+    sessions = [drafter.open(list(prompt)[:end], None) for end in (len(prompt), 0, len(prompt) // 2)]
+    alone = [session.fork().draft(some, 0, rates) for session, some in zip(sessions, nodes, strict=True)]
+    together = drafter.draft_many(sessions, nodes, (0,) * len(nodes), rates)
+    assert len(together) == len(sessions), "draft_many() returns one tree per session"
+    for one, other in zip(together, alone, strict=True):
+        for column in ("tokens", "parents", "evidence", "lookahead"):
+            same = getattr(one, column).tolist() == getattr(other, column).tolist()
+            assert same, "draft_many() proposes for each session what its draft() proposes"
+    for session in sessions:
+        session.close()
 
 
 def _check_session(drafter: Drafter, vocab_size: int, prompt: Sequence[int]) -> None:

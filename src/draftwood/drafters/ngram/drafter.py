@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from draftwood.contracts import DraftTexts, Floats, Noise, Takes
 from draftwood.drafters.base import BaseDrafter, BaseSession, grown_tree, read_rates
@@ -55,6 +55,13 @@ class NgramDrafter(BaseDrafter):
         session.extend(prompt)
         return session
 
+    def draft_many(
+        self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int], accept_rates: Floats
+    ) -> Sequence[TokenTree]:
+        from draftwood.drafters.ngram.many import draft_many
+
+        return draft_many(NgramSession, sessions, nodes, accept_rates)
+
     @cached_property
     def begun(self) -> NgramIndex:
         """Index of the further texts, built once; each request continues a copy of it."""
@@ -73,6 +80,7 @@ class NgramSession(BaseSession):
     def __init__(self, drafter: NgramDrafter, index: NgramIndex, cursor: Cursor) -> None:
         self._drafter, self._index, self._cursor = drafter, index, cursor
         self._start = len(index)
+        self._places: Any = None  # where its arrays are, once it was asked with others: an `ArrayRow`
         self._new: list[int] = []  # committed tokens that the index has not read: the next draft reads them
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
@@ -106,3 +114,4 @@ class NgramSession(BaseSession):
 
     def close(self) -> None:
         self._index, self._cursor, self._start, self._new = type(self._index)(), type(self._cursor)(), 0, []
+        self._places = None

@@ -49,6 +49,12 @@ MATCHED, FOLLOWED, BY_COUNT = LENGTHS_TOLD * 3 * 6 * 4, (2 * SHIFT + 1) * 4 * 3,
 CLASSES = MATCHED + FOLLOWED + BY_COUNT
 """Evidence classes: of matches, of the cursor alone, of frequent tokens; see `.drafter`."""
 
+_LENGTH_CLASS = np.searchsorted((1, 2, 3, 4, 6, 9, 16, 32), np.arange(REACH + 2), side="right") - 1
+_GAP = np.searchsorted((1, 3), np.arange(LENGTHS_TOLD), side="right")
+_NEAR = np.array([1] * (BEHIND - 3) + [2] * 3 + [3] + [2] * (LOST - 1) + [1] * (AHEAD - LOST))
+"""Classes by the length of a match, by how many classes it is behind the longest, and by its place, from 8 before
+the cursor to 63 behind it."""
+
 
 @inner
 def _mix(h: np.uint64, token: int) -> np.uint64:
@@ -115,12 +121,12 @@ def append(index: Lists, token: int) -> None:
 
 
 @inner
-def _common(text: Ints, place: int, tail: Ints, m: int) -> int:
-    """How many tokens before ``place`` equal the last ones of ``tail[:m]``."""
-    most = min(REACH, min(m, place))
-    length = 0
-    while length < most and text[place - 1 - length] == tail[m - 1 - length]:
-        length += 1
+def _common(text: Ints, place: int, tail: Ints, m: int, most: int) -> int:
+    """How many tokens before ``place`` equal the last ones of ``tail[:m]``; it stops at ``most``."""
+    most = min(most, min(m, place))
+    length, one, other = 0, np.uint64(place - 1), np.uint64(m - 1)  # no sign, so none is looked for
+    while length < most and text[one] == tail[other]:
+        length, one, other = length + 1, one - np.uint64(1), other - np.uint64(1)
     return length
 
 
@@ -141,7 +147,7 @@ def _occurrences(index: Lists, tail: Ints, m: int, places: Longs, lengths: Longs
         for _ in range(WALK):
             if place < 0 or wanted == 0:
                 break
-            length = _common(text, place, tail, m)
+            length = _common(text, place, tail, m, min(longer, REACH))
             if length >= size:
                 wanted -= 1
                 if length < longer:  # longer ones were among those of the order before
@@ -155,49 +161,49 @@ def _occurrences(index: Lists, tail: Ints, m: int, places: Longs, lengths: Longs
 @inner
 def _nearby(index: Lists, tail: Ints, m: int, cursor: int, places: Longs, lengths: Longs, found: int) -> int:
     """Add the first occurrences of the last token around the cursor: a copy that skipped text goes on there."""
-    text, n = index[0], index[4][READ]
-    wanted = NEARBY
-    for place in range(max(1, cursor - BEHIND), min(n, cursor + AHEAD) if cursor >= 0 else 0):
-        if text[place - 1] != tail[m - 1]:
-            continue
-        i = 0
-        while i < found and places[i] != place:
-            i += 1
-        if i == found:
-            places[found], lengths[found] = place, _common(text, place, tail, m)
-            found += 1
-        wanted -= 1
-        if wanted == 0:
-            break
+    text, n, last = index[0], index[4][READ], tail[m - 1]
+    first, end = max(1, cursor - BEHIND), min(n, cursor + AHEAD)
+    if cursor < 0 or end <= first:
+        return found
+    before = text[first - 1 : end - 1]
+    hits = 0
+    for i in range(len(before)):  # with vector instructions; a search that may stop has none
+        hits += before[i] == last
+    if hits == 1 and first <= cursor < end and text[cursor - 1] == last:  # as while a copy is followed
+        first = cursor
+    hits = min(hits, NEARBY)
+    place = first
+    while hits > 0:
+        if text[place - 1] == last:
+            hits -= 1
+            i = 0
+            while i < found and places[i] != place:
+                i += 1
+            if i == found:
+                places[found], lengths[found] = place, _common(text, place, tail, m, REACH)
+                found += 1
+        place += 1
     return found
 
 
 @inner
-def _near_class(off: int) -> int:
-    return 3 if off == 0 else 2 if -4 < off < LOST else 1 if -BEHIND <= off < AHEAD else 0
+def _near_class(off: int) -> np.int64:
+    return _NEAR[off + BEHIND] if -BEHIND <= off < AHEAD else np.int64(0)
 
 
 @inner
-def length_class(length: int) -> int:
+def length_class(length: int) -> np.int64:
     """Class of a match of 1 or more tokens, 0 to 7."""
-    if length <= 4:
-        return length - 1
-    return 3 if length == 5 else 4 if length <= 8 else 5 if length <= 15 else 6 if length <= 31 else 7
+    return _LENGTH_CLASS[length]
 
 
 @inner
 def _match_class(length: int, longest: int, count: int, total: int, near: int) -> int:
-    gap = length_class(longest) - length_class(length)
-    gap = 0 if gap == 0 else 1 if gap <= 2 else 2
-    if count == total:
-        share = 0 if total == 1 else 1
-    elif 100 * count >= 60 * total:
-        share = 2
-    elif 100 * count >= 30 * total:
-        share = 3
-    else:
-        share = 4 if 100 * count >= 12 * total else 5
-    return ((length_class(length) * 3 + gap) * 6 + share) * 4 + near
+    # Sums of comparisons: the processor would guess branches wrongly, which takes longer than all of this.
+    known, share = _LENGTH_CLASS[length], 100 * count
+    rarer = np.int64(2) + (share < 60 * total) + (share < 30 * total) + (share < 12 * total)
+    shared = rarer if count != total else np.int64(total != 1)
+    return ((known * 3 + _GAP[_LENGTH_CLASS[longest] - known]) * 6 + shared) * 4 + near
 
 
 @inner
@@ -211,24 +217,24 @@ def _follow_class(shift: int, age: int, run: int) -> int:
 def _known(work: Longs, k: int, token: int) -> int:
     """Row of this token among the first ``k`` candidates, or ``k``."""
     c = 0
-    while c < k and work[c, TOKEN] != token:
+    while c < k and work[TOKEN, c] != token:
         c += 1
     return c
 
 
 @inner
 def _point(work: Longs, row: int, place: int, age: int, run: int) -> None:
-    work[row, GOES], work[row, AGED], work[row, RAN] = place, age, run
+    work[GOES, row], work[AGED, row], work[RAN, row] = place, age, run
 
 
 @inner
 def candidates(index: Lists, tail: Ints, m: int, place: int, age: int, run: int, work: Longs) -> tuple[int, int]:
     """What followed the occurrences of the end of ``tail[:m]``; returns how many tokens, and the longest match."""
     text, n = index[0], index[4][READ]
-    places, lengths = work[:, PLACES], work[:, LENGTHS]
+    places, lengths = work[PLACES], work[LENGTHS]
     occurrences = _occurrences(index, tail, m, places, lengths)
     occurrences = _nearby(index, tail, m, place, places, lengths, occurrences)
-    total = work[:, TOTALS]  # occurrences of each length, then of at least it
+    total = work[TOTALS]  # occurrences of each length, then of at least it
     for length in range(REACH + 2):
         total[length] = 0
     k, longest = 0, 0
@@ -242,23 +248,23 @@ def candidates(index: Lists, tail: Ints, m: int, place: int, age: int, run: int,
         c = _known(work, k, token)
         if c == k:
             k += 1
-            work[c, TOKEN], work[c, LENGTH], work[c, NEAR] = token, 0, 0
-        if length > work[c, LENGTH]:
-            work[c, LENGTH], work[c, COUNT], work[c, SOURCE] = length, 0, at
-        if length == work[c, LENGTH]:
-            work[c, COUNT] += 1
-            work[c, SOURCE] = max(work[c, SOURCE], at)
+            work[TOKEN, c], work[LENGTH, c], work[NEAR, c] = token, 0, 0
+        if length > work[LENGTH, c]:
+            work[LENGTH, c], work[COUNT, c], work[SOURCE, c] = length, 0, at
+        if length == work[LENGTH, c]:
+            work[COUNT, c] += 1
+            work[SOURCE, c] = max(work[SOURCE, c], at)
         if place >= 0:
-            work[c, NEAR] = max(work[c, NEAR], _near_class(at - place))
+            work[NEAR, c] = max(work[NEAR, c], _near_class(at - place))
     for length in range(REACH, -1, -1):
         total[length] += total[length + 1]
     for c in range(k):
-        length = work[c, LENGTH]
-        work[c, CLASS] = _match_class(length, longest, work[c, COUNT], total[length], work[c, NEAR])
-        if 0 <= place < n and text[place] == work[c, TOKEN]:
+        length = work[LENGTH, c]
+        work[CLASS, c] = _match_class(length, longest, work[COUNT, c], total[length], work[NEAR, c])
+        if 0 <= place < n and text[place] == work[TOKEN, c]:
             _point(work, c, place + 1, 0, run + 1)
         elif length + 1 >= ANCHOR:
-            _point(work, c, work[c, SOURCE] + 1, 0, length + 1)
+            _point(work, c, work[SOURCE, c] + 1, 0, length + 1)
         else:
             _point(work, c, place + 1 if place >= 0 else -1, age + 1, run)
     return k, longest
@@ -272,7 +278,7 @@ def more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequ
     for place in range(max(1, cursor - SHIFT), min(n, cursor + SHIFT + 1) if cursor >= 0 else 0):
         if text[place] >= 0 and _known(work, k, text[place]) == k:
             kind = _follow_class(place - cursor, age, run)
-            work[k, TOKEN], work[k, CLASS], work[k, SOURCE], work[k, LENGTH] = text[place], kind, place, 0
+            work[TOKEN, k], work[CLASS, k], work[SOURCE, k], work[LENGTH, k] = text[place], kind, place, 0
             _point(work, k, place + 1, 0 if place == cursor else 1, run)
             k += 1
     for rank in range(frequent):
@@ -281,7 +287,7 @@ def more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequ
             break
         if _known(work, k, token) == k:
             kind = MATCHED + FOLLOWED + rank + (0 if matched else FREQUENT)
-            work[k, TOKEN], work[k, CLASS], work[k, SOURCE], work[k, LENGTH] = token, kind, -1, 0
+            work[TOKEN, k], work[CLASS, k], work[SOURCE, k], work[LENGTH, k] = token, kind, -1, 0
             _point(work, k, cursor + 1 if cursor >= 0 else -1, age + 1, run)
             k += 1
     return k
@@ -294,7 +300,7 @@ def follow(index: Lists, tail: Ints, m: int, n: int, cursor: Longs, work: Longs)
     if 0 <= place < n and text[place] == token:
         cursor[PLACE], cursor[AGE], cursor[RUN] = place + 1, 0, cursor[RUN] + 1
         return
-    places, lengths = work[:, PLACES], work[:, LENGTHS]
+    places, lengths = work[PLACES], work[LENGTHS]
     best, at = 0, -1
     for i in range(_occurrences(index, tail, m, places, lengths)):
         if (lengths[i], places[i]) > (best, at) and text[places[i]] >= 0:
