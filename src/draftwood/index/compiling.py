@@ -20,6 +20,7 @@ import numpy as np
 from numba import config, njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
 from numba.core.registry import CPUDispatcher
 from numba.core.types import Integer, int64
 from numba.core.types.misc import unliteral
@@ -87,7 +88,10 @@ def stamp(function: Any, *options: object) -> str:
     waiting, seen = [function], set()
     while waiting:
         found = waiting.pop()
-        found = found.py_func if isinstance(found, Dispatcher) else found
+        if isinstance(found, Dispatcher):
+            found = found.py_func
+        elif isinstance(found, _Intrinsic):
+            found = found._defn
         if isinstance(found, FunctionType):
             if found not in seen:
                 seen.add(found)

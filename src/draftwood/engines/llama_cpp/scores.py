@@ -49,7 +49,7 @@ class LlamaScores:
         from draftwood.engines.top_k_kernel import best_of_rows  # brings numba, so not before it is used
 
         with self._lock:
-            return best_of_rows(self._rows, min(k, self._rows.shape[1]))
+            return best_of_rows(self._rows.view(np.int32), min(k, self._rows.shape[1]))
 
     def hidden(self, layer: int) -> Any:
         raise CapabilityError(f"this target does not give hidden states (layer {layer} was asked for)")
