@@ -27,11 +27,6 @@ class LlamaScores:
         with self._lock:
             self._rows, self._owner = self._rows.copy(), None
 
-    def last(self) -> LlamaScores:
-        """Return the scores of the last row."""
-        with self._lock:
-            return self if len(self._rows) == 1 else LlamaScores(self._rows[-1:].copy())
-
     def argmax(self, row: int) -> int:
         with self._lock:
             scores = self._rows[row]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from draftwood.errors import CapabilityError
 
-WATCHED = 256  # most tokens of a reading pass that is watched: the scores of each take up to a megabyte
+WATCHED = 256  # most tokens of a reading pass whose scores somebody wants: those of each take up to a megabyte
 
 _ROWS = 64  # rows whose best tokens a graphics card searches at a time, which bounds the memory for copies
 
@@ -36,6 +36,10 @@ class TorchScores:
 
     def raw(self, row: int) -> Tensor:
         return self._logits[row].float()
+
+    def first(self, rows: int) -> TorchScores:
+        """Return the scores of so many rows."""
+        return TorchScores(self._logits[:rows])
 
     def last(self) -> TorchScores:
         """Return the scores of the last row, without keeping the others in memory."""
