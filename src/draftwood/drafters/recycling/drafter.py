@@ -137,8 +137,10 @@ class RecyclingSession(TextSession):
 
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
         new, self._new = self._new, self._length
-        following = self.text[new + 1 :, None]  # before the rows, so that those stay where both tell of a context
-        self._record(new, following, np.full(following.shape, _FOLLOWS, dtype=np.float32))
+        following = np.full((max(0, self._length - new - 1), 2), -1, dtype=np.int32)
+        following[:, 0] = self.text[new + 1 :]
+        chances = np.broadcast_to(np.array((_FOLLOWS, 1 - _FOLLOWS), dtype=np.float32), following.shape)
+        self._record(new, following, chances)  # before the rows, which stay where both tell of a context
         self._record(first, ids, probabilities)
 
     def _record(self, first: int, ids: Ints, probabilities: Floats) -> None:
