@@ -1,8 +1,8 @@
 """The kernels behind ``recycling``: best next tokens per context, and the tree grown from them. Imports numba.
 
 The table has groups of `WAYS` places. A place holds a context's ``keys`` uint64 (0: free), its best next tokens
-``ids`` int32[K] (-1: none; with a mark below 255: all others, which are not known), their ``marks`` uint8[K + 1] (a
-probability each, then the kind of row) and ``stamps`` int32, the clock when it was written: in a full group the
+``ids`` int32[K] (-1: none; with a mark below 255: all others, which are not known), their ``marks`` uint8[K + 1]
+(a probability each, then the kind of row) and ``stamps`` int32, the clock when it was written: in a full group the
 oldest goes. Contexts with one key (2**-64) cost a draft, never a text.
 """
 
