@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from draftwood.index.compiling import TABLE, compiled, inner, part
 
-Bits = NDArray[np.int32] | NDArray[np.uint16]
 BLOCK = 256  # tokens; a row of 49,152 takes 11 microseconds with AVX-512, by blocks of 128 13, of 512 as long
 _HALVES = "Array(uint16, 2, 'C', readonly=True)"
 _ALL = np.int32(0x7FFFFFFF)
@@ -156,12 +155,3 @@ def top_k(words: NDArray[np.int32], ids: NDArray[np.int32], chances: NDArray[np.
 def top_k_of_halves(words: NDArray[np.uint16], ids: NDArray[np.int32], chances: NDArray[np.float32]) -> None:
     """The same for the bits of bfloat16 scores, the upper halves of float32."""
     _top_k(words, ids, chances)
-
-
-def best_of_rows(bits: Bits, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return ids and probabilities of the ``k`` best tokens of each row, as `Scores.top_k` says, of the bits of
-    float32 scores (int32) or bfloat16 scores (uint16)."""
-    words = np.ascontiguousarray(bits)
-    ids, probabilities = np.empty((len(bits), k), dtype=np.int32), np.empty((len(bits), k), dtype=np.float32)
-    (top_k if words.dtype == np.int32 else top_k_of_halves)(words, ids, probabilities)
-    return ids, probabilities

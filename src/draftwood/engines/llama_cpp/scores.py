@@ -10,6 +10,7 @@ from weakref import ref
 import numpy as np
 
 from draftwood.contracts import Floats, Ints
+from draftwood.engines.top_k import best_of_rows
 from draftwood.errors import CapabilityError
 
 
@@ -41,8 +42,6 @@ class LlamaScores:
         return np.asarray(array, dtype=np.float32)
 
     def top_k(self, k: int) -> tuple[Ints, Floats]:
-        from draftwood.engines.top_k_kernel import best_of_rows  # brings numba, so not before it is used
-
         with self._lock:
             return best_of_rows(self._rows.view(np.int32), min(k, self._rows.shape[1]))
 

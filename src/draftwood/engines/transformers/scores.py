@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from draftwood.engines.top_k import Bits, best_of_rows
 from draftwood.errors import CapabilityError
 
 WATCHED = 256  # most tokens of a reading pass whose scores somebody wants: those of each take up to a megabyte
@@ -53,9 +54,7 @@ class TorchScores:
     def top_k(self, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         k = min(k, self._logits.shape[-1])
         if self._on_cpu:
-            from draftwood.engines.top_k_kernel import best_of_rows  # brings numba, so not before it is used
-
-            return best_of_rows(_words(self._logits), k)
+            return best_of_rows(_bits(self._logits), k)
         with torch.inference_mode():
             parts = [_best(some.float(), k) for some in self._logits.split(_ROWS)]
             ids, probabilities = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -65,11 +64,12 @@ class TorchScores:
         raise CapabilityError(f"this target does not give hidden states (layer {layer} was asked for)")
 
 
-def _words(logits: Tensor) -> NDArray[np.int32] | NDArray[np.uint16]:
+def _bits(logits: Tensor) -> Bits:
     """Bits of float32, or of bfloat16 as they are: converting them would take as long as the search."""
     if logits.dtype == torch.bfloat16:
         return logits.view(torch.int16).numpy().view(np.uint16)
-    return logits.float().numpy().view(np.int32)
+    numbers = logits if logits.dtype == torch.float32 else logits.float()
+    return numbers.numpy().view(np.int32)
 
 
 def _best(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
