@@ -138,9 +138,8 @@ class TransformersTarget:
             logits = self._run(all_rows, [part.ids for part in parts], np.concatenate(rows))
             for part, scores in zip(parts, logits.split([len(part.rows) for part in parts]), strict=True):
                 session = texts[part.text][0]
-                last[part.text] = scores[-1]
+                last[part.text] = scores[-1] if watch is None else scores[-1].clone()  # not a view that keeps all
                 if watch is not None and part.wanted:
-                    last[part.text] = scores[-1].clone()  # a view would keep all of them in memory
                     positions = session.length + part.rows[: part.wanted]
                     watch[part.text].show(positions, TorchScores(scores[: part.wanted]))
                 session.commit(part.ids)
