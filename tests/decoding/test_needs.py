@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from draftwood.api.setup import affordable
 from draftwood.contracts import Needs, Sampling
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.prompt_scores import last_of_each
 from draftwood.decoding.request import Request
 from draftwood.drafters import load
 from draftwood.drafters.base import BaseDrafter, TextSession
@@ -87,6 +88,62 @@ def test_each_request_of_a_batch_sees_the_top_k_of_its_own_prompt(k):
     for request, one, session in zip(requests, written, drafter.sessions, strict=True):
         right(target, list(request.prompt), session.rows, min(k, 8), range(len(request.prompt)))
         assert one.ids == greedy_truth(target, request.prompt, request.limit)
+
+
+@dataclass(frozen=True, eq=False)
+class FrugalDrafter(ObservingDrafter):
+    """Lets reading take half as long again."""
+
+    @property
+    def needs(self):
+        return Needs(top_k=self.k, prompt=True, prompt_cost=0.5)
+
+
+class CostlyTarget(ToyTarget):
+    """A target that scores a row in twice the time of reading a token."""
+
+    row_cost = 2.0
+    shown = 0
+
+    @property
+    def capabilities(self):
+        return replace(super().capabilities, row_cost=self.row_cost)
+
+    def look(self, ids, positions, sees, at):
+        self.shown += len(at)
+        return super().look(ids, positions, sees, at)
+
+
+def shown(drafter):
+    """What it was shown, without the rows that were not scored."""
+    return {place: row for place, row in drafter.sessions[0].rows.items() if row[1][0] > 0}
+
+
+@pytest.mark.parametrize(
+    ("row_cost", "places"),
+    [(2.0, [9, 10, 11]), (0.01, [4, 7, 8, 9, 10, 11]), (0.0, [4, 7, 8, 9, 10, 11]), (1e6, [11])],
+)
+def test_who_is_frugal_sees_the_last_rows_of_the_latest_tokens(row_cost, places):
+    text = [1, 2, 3, 1, 4, 1, 2, 3, 5, 2, 6, 1]
+    target, drafter = CostlyTarget(), FrugalDrafter()
+    target.row_cost = row_cost
+    write(target, [drafter], prompt=text, limit=1)
+    assert target.shown == len(places) + 1  # the last row is scored for its own sake
+    right(target, text, shown(drafter), 3, places)
+
+
+def test_who_wants_all_rows_shows_them_to_the_frugal_too():
+    frugal, drafter = FrugalDrafter(), ObservingDrafter()
+    write(CostlyTarget(), [frugal, drafter], prompt=PROMPT)
+    assert list(shown(frugal)) == list(shown(drafter)) == list(range(len(PROMPT)))
+
+
+@pytest.mark.parametrize("most", [0, 0.5, 1, 2.7, 4, np.inf])
+def test_last_rows_against_a_naive_search(most):
+    for text in ([5], [5, 5, 5], [1, 2, 3, 1], list(PROMPT)):
+        naive = [i for i, token in enumerate(text) if token not in text[i + 1 :]]
+        found = last_of_each(text, most)
+        assert found.tolist() == naive[-int(max(1, min(most, 99))) :]
 
 
 def test_each_drafter_gets_as_many_as_it_asked_for():

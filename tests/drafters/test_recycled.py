@@ -42,6 +42,8 @@ def records(draw):
     k = draw(st.integers(1, VOCAB))
     best = [draw(st.permutations(range(VOCAB)))[:k] for _ in range(rows)]
     chances = [sorted(draw(st.lists(CHANCE, min_size=k, max_size=k)), reverse=True) for _ in range(rows)]
+    for row in draw(st.sets(st.integers(0, rows - 1), max_size=rows)):
+        best[row][-1] = -1 if k > 1 else best[row][-1]  # tokens that are not known
     broken = draw(st.sets(st.integers(0, rows - 1), max_size=2))
     for row in broken:
         chances[row] = [float("nan")] * k

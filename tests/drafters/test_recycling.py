@@ -13,6 +13,7 @@ from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
 from draftwood.drafters.recycling.drafter import PRIOR, RecyclingDrafter
 from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K
+from draftwood.drafters.recycling.evidence import PROMPT as READ
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import ToyTarget, check_drafter
@@ -83,6 +84,35 @@ def test_rows_of_the_prompt_are_learnt_in_whatever_pieces_they_come(cut):
     pieces.observe(cut, ids[cut:], shares[cut:])
     assert next_tokens(whole) == next_tokens(pieces) == {1: (3, 0), 2: (3, 0)}
     assert whole.draft(16, 0, RATES).tokens.tolist() == pieces.draft(16, 0, RATES).tokens.tolist()
+
+
+def test_of_rows_that_were_not_scored_the_text_tells_the_next_token():
+    session = RecyclingDrafter().open([1, 2, 3, 1, 4, 2], None)
+    ids, shares = np.zeros((6, 2), dtype=np.int32), np.zeros((6, 2), dtype=np.float32)
+    ids[3], shares[3] = [7, 8], [0.5, 0.3]  # after the second 1
+    session.observe(0, ids, shares)
+    assert next_tokens(session) == {3: (1, READ)}  # the end has no next token: the first 2 tells
+    session.truncate(4)
+    assert next_tokens(session) == {7: (3, READ), 8: (3, READ)}
+    session.truncate(2)
+    assert next_tokens(session) == {3: (2, READ)}
+    session.extend([9, 1])
+    assert next_tokens(session) == {7: (1, READ), 8: (1, READ)}
+    session.extend([6, 5])  # another turn
+    session.observe(4, ids[:2], shares[:2])
+    session.truncate(5)
+    assert next_tokens(session) == {5: (3, READ)}
+
+
+def test_what_was_written_is_not_taken_for_text_that_was_read():
+    session = RecyclingDrafter().open([1, 2], None)
+    session.learn(taught(TokenTree.empty(), (), [3], [[3, 9]], [[0.6, 0.2]]))
+    session.extend([4, 5])
+    session.observe(3, np.array([[8]], dtype=np.int32), np.array([[0.9]], dtype=np.float32))
+    session.truncate(2)
+    assert next_tokens(session) == {3: (2, ON_PATH), 9: (2, ON_PATH)}
+    session.extend([4])
+    assert next_tokens(session) == {8: (1, READ)}
 
 
 def test_with_context_of_one_it_tells_places_by_the_last_token_alone():

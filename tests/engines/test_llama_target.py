@@ -15,6 +15,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 import draftwood
+from draftwood.contracts import Watch
 from draftwood.engines.llama_cpp import cache, mode, reader, selftest
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.target import LlamaTarget
@@ -174,16 +175,24 @@ def test_prompts_are_read_in_parts(tiny_gguf, family, length):
 def test_watching_sees_each_token_once(target, truth):
     text, seen = TEXT * 16, []
 
-    def watch(position, scores):
+    def note(positions, scores):
         ids, _ = scores.top_k(1)
-        seen.extend((position + i, scores.raw(i)) for i in range(len(ids)))
+        assert len(ids) == len(positions)
+        seen.extend((place, scores.raw(i)) for i, place in enumerate(positions.tolist()))
 
-    ((session, scores),) = target.open([text], watch=[watch])
+    ((session, scores),) = target.open([text], watch=[Watch(note)])
     assert [position for position, _ in seen] == list(range(len(text)))
     for position in (0, 64, 255, 256, len(text) - 1):
         assert np.array_equal(seen[position][1], truth(text[: position + 1]))
     assert np.array_equal(scores.raw(0), seen[-1][1])
     assert_goes_on(target, truth, session)
+    for wanted in ([], [0], [5, 255, 256, 257, 300], [7, len(text) - 1]):
+        seen.clear()
+        ((session, scores),) = target.open([text], watch=[Watch(note, np.array(wanted, dtype=np.int64))])
+        assert [position for position, _ in seen] == wanted
+        assert all(np.array_equal(row, truth(text[: position + 1])) for position, row in seen)
+        assert np.array_equal(scores.raw(0), truth(text))
+        assert_goes_on(target, truth, session)
 
 
 def test_texts_that_are_read_elsewhere_go_on_exactly(target, tiny_gguf):
@@ -484,10 +493,11 @@ def test_a_token_outside_the_vocabulary_leaves_all_texts_as_they_were(target, tr
 def test_an_error_of_a_watcher_leaves_the_text_as_it_was(target, truth):
     ((session, _),) = target.open([TEXT])
 
-    def fails(position, scores):
-        if position > 200:
+    def fail(positions, scores):
+        if positions[0] > 200:
             raise ValueError("I have seen enough")
 
+    fails = Watch(fail)
     with pytest.raises(ValueError, match="enough"):
         target.extend([(session, TEXT * 30)], watch=[fails])
     assert session.ids == [*TEXT, *TEXT * 30][: session.length]

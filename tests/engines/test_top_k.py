@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from draftwood.engines.transformers.scores import TorchScores
+from draftwood.engines.transformers.scores import TorchScores, _best
 from draftwood.testing import NumpyScores
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -25,8 +25,16 @@ def naive(logits, k):
 
 def check(logits, k):
     scores = TorchScores(logits)
-    ids, probabilities = scores.top_k(k)
     best, wanted = naive(logits, k)
+    ids, probabilities = scores.top_k(k)
+    assert ids.tolist() == best.tolist()  # on a CPU the lowest id comes first on every tie
+    alike(scores, logits, (ids, probabilities), best, wanted)
+    others, shares = _best(logits.float(), min(k, logits.shape[1]))  # as on a graphics card
+    alike(scores, logits, (others.to(torch.int32).numpy(), shares.numpy()), best, wanted)
+
+
+def alike(scores, logits, found, best, wanted):
+    (ids, probabilities), k = found, best.shape[1]
     shape = (len(logits), min(k, logits.shape[1]))
     assert ids.shape == probabilities.shape == shape
     assert (ids.dtype, probabilities.dtype) == (np.int32, np.float32)
@@ -62,6 +70,12 @@ def test_they_are_those_of_sorting_everything(rows, vocab, k, dtype, levels, see
 def test_the_first_is_the_argmax_where_everything_is_tied(values):
     values[:, 599] = 1.0
     check(torch.from_numpy(values), 1)
+
+
+@given(arrays(np.float32, (2, 600), elements=st.sampled_from([0.0, -0.0, np.float32(-1)])))
+def test_both_zeros_are_a_tie(values):
+    for dtype in DTYPES:
+        check(torch.from_numpy(values).to(dtype), 3)
 
 
 @pytest.mark.parametrize("vocab", [7, 128 * 40, 128 * 40 + 5])

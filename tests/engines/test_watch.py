@@ -1,4 +1,4 @@
-"""Who asks sees the scores of text while it is read: all of them, once, as a whole forward pass gives them."""
+"""Who asks sees scores of text while it is read: those wanted, once, as a whole forward pass gives them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import DynamicCache
 
+from draftwood.contracts import Watch
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.plugin.cache import ContinuedTarget
 from draftwood.engines.transformers.target import TransformersTarget
@@ -24,16 +25,18 @@ TOLERANCE = 15 * RECURRENT
 class Seen:
     """Notes what it is shown."""
 
-    def __init__(self):
+    def __init__(self, wanted=None):
         self.rows, self.calls = {}, 0
+        self.watch = Watch(self.note, None if wanted is None else np.array(wanted, dtype=np.int64))
 
-    def __call__(self, first, scores):
+    def note(self, positions, scores):
         self.calls += 1
         ids, probabilities = scores.top_k(3)
-        for row in range(len(ids)):
-            assert first + row not in self.rows, "each token comes once"
+        assert len(positions) == len(ids) > 0
+        for row, place in enumerate(positions.tolist()):
+            assert place not in self.rows, "each token comes once"
             raw = np.array(scores.numpy(scores.raw(row)))
-            self.rows[first + row] = raw
+            self.rows[place] = raw
             assert ids[row].tolist() == np.argsort(-raw, kind="stable")[:3].tolist()
             assert probabilities[row] == pytest.approx(
                 np.exp(raw - raw.max())[ids[row]] / np.exp(raw - raw.max()).sum()
@@ -93,7 +96,7 @@ def test_all_rows_of_every_prompt_are_shown(kind):
     target, own = KINDS[kind]()
     prompts = [some(30), some(1, 1), some(17, 2)]
     watches = [Seen() for _ in prompts]
-    opened = target.open(prompts, watch=watches)
+    opened = target.open(prompts, watch=[seen.watch for seen in watches])
     for (session, scores), prompt, seen in zip(opened, prompts, watches, strict=True):
         seen.check(own, prompt, range(len(prompt)))
         assert np.abs(scores.numpy(scores.raw(0)) - seen.rows[len(prompt) - 1]).max() == 0
@@ -107,7 +110,7 @@ def test_what_is_read_later_is_shown_and_nothing_else(kind):
     ((session, _),) = target.open([text])
     for step, count in enumerate((5, 1, 26)):
         more, seen = some(count, step), Seen()
-        (scores,) = target.extend([(session, more)], [seen])
+        (scores,) = target.extend([(session, more)], [seen.watch])
         text = text + more
         seen.check(own, text, range(len(text) - count, len(text)))
         assert np.abs(scores.numpy(scores.raw(0)) - own(text)[-1]).max() < TOLERANCE
@@ -116,14 +119,49 @@ def test_what_is_read_later_is_shown_and_nothing_else(kind):
     session.keep([0])
     text = [*text, 5, 1]
     seen = Seen()
-    target.extend([(session, [7, 8])], [seen])
+    target.extend([(session, [7, 8])], [seen.watch])
     seen.check(own, [*text, 7, 8], range(len(text), len(text) + 2))
     session.truncate(9)
     assert session.length == (0 if kind == "arena with windows" else 9)
     text, known, seen = [*text[:9], 4, 4, 4], session.length, Seen()
-    target.extend([(session, text[known:])], [seen])
+    target.extend([(session, text[known:])], [seen.watch])
     seen.check(own, text, range(known, 12))
     session.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_wanted_rows_are_shown(kind):
+    target, own = KINDS[kind]()
+    prompts, wanted = [some(30), some(1, 1), some(17, 2)], ([0, 11, 12, 13, 28], [], [16])
+    watches = [Seen(rows) for rows in wanted]
+    opened = target.open(prompts, watch=[seen.watch for seen in watches])
+    for (session, scores), prompt, seen, rows in zip(opened, prompts, watches, wanted, strict=True):
+        seen.check(own, prompt, rows)
+        assert np.abs(scores.numpy(scores.raw(0)) - own(prompt)[-1]).max() < TOLERANCE
+        session.close()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "native step by step"])
+def test_of_text_read_later_wanted_rows_are_shown(kind):
+    target, own = KINDS[kind]()
+    text, seen = some(40), Seen([3, 9, 10, 25, 39, 99])
+    ((session, _),) = target.open([text[:10]])
+    (scores,) = target.extend([(session, text[10:])], [seen.watch])
+    seen.check(own, text, [10, 25, 39])
+    assert np.abs(scores.numpy(scores.raw(0)) - own(text)[-1]).max() < TOLERANCE
+    session.close()
+
+
+@pytest.mark.parametrize("kind", ["arena", "native with states"])
+def test_a_long_text_of_which_little_is_wanted_comes_at_once(kind):
+    target, own = KINDS[kind]()
+    wanted = [*range(100), *range(200, 355), 398, 399]  # one more than fit a pass
+    for rows, calls in ((wanted[:-1], 1), (wanted, 2), ([399], 1)):
+        text, seen = some(400), Seen(rows)
+        ((session, _),) = target.open([text], watch=[seen.watch])
+        assert seen.calls == calls
+        seen.check(own, text, rows)
+        session.close()
 
 
 def test_pieces_that_are_only_read_again_are_not_shown():
@@ -132,7 +170,7 @@ def test_pieces_that_are_only_read_again_are_not_shown():
     ((session, _),) = target.open([text])
     session.truncate(28)  # 12 tokens in a pass: two pieces and a part of the third are known
     seen = Seen()
-    target.extend([(session, [4, 4])], [seen])
+    target.extend([(session, [4, 4])], [seen.watch])
     seen.check(own, [*text[:28], 4, 4], range(28, 30))
     assert seen.calls == 1
 
@@ -141,7 +179,7 @@ def test_pieces_that_are_only_read_again_are_not_shown():
 def test_long_texts_come_in_pieces(kind):
     target, own = KINDS[kind]()
     text, seen = some(300), Seen()
-    ((session, _),) = target.open([text], watch=[seen])
+    ((session, _),) = target.open([text], watch=[seen.watch])
     assert seen.calls == 2
     seen.check(own, text, range(300))
     session.close()
@@ -149,9 +187,10 @@ def test_long_texts_come_in_pieces(kind):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "native step by step"])
 def test_a_watch_that_raises_leaves_a_session_that_goes_on(kind):
-    def interrupted(first, scores):
+    def interrupt(positions, scores):
         raise KeyboardInterrupt
 
+    interrupted = Watch(interrupt)
     target, own = KINDS[kind]()
     with pytest.raises(KeyboardInterrupt):
         target.open([some(30), some(3)], watch=[interrupted] * 2)
@@ -173,7 +212,7 @@ def test_rows_of_a_given_cache_are_not_shown():
     with torch.no_grad():
         model(torch.tensor(prompts)[:, :12], past_key_values=cache, use_cache=True)
     watches = [Seen(), Seen()]
-    for session, _ in ContinuedTarget(target, cache, [0, 0]).open(prompts, watch=watches):
+    for session, _ in ContinuedTarget(target, cache, [0, 0]).open(prompts, watch=[seen.watch for seen in watches]):
         session.close()
     for prompt, seen in zip(prompts, watches, strict=True):
         seen.check(own, prompt, range(12, 20))
@@ -182,11 +221,11 @@ def test_rows_of_a_given_cache_are_not_shown():
 def test_the_scores_of_the_last_row_hold_no_others():
     model = tiny.build("llama")
     target = TransformersTarget(model)
-    for session, scores in target.open([some(30), some(40)], watch=[Seen(), Seen()]):
+    for session, scores in target.open([some(30), some(40)], watch=[Seen().watch, Seen().watch]):
         assert scores.raw(0).untyped_storage().size() == 64 * 4
         session.close()
 
 
 def test_nothing_to_read_is_refused_with_a_watch_too():
     with pytest.raises(PromptError, match="empty"):
-        TransformersTarget(tiny.build("llama")).open([[]], watch=[Seen()])
+        TransformersTarget(tiny.build("llama")).open([[]], watch=[Seen().watch])

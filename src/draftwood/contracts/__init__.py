@@ -20,7 +20,16 @@ from draftwood.contracts.drafter import (
 )
 from draftwood.contracts.planner import Ask, Declaration, Plan, Planner, PlannerSession, State
 from draftwood.contracts.rule import Ended, Noise, Processor, Rule, RuleSession, Sampling, Verdict
-from draftwood.contracts.target import Capabilities, Floats, Ints, Scores, Target, TargetSession, Watch
+from draftwood.contracts.target import (
+    Capabilities,
+    Floats,
+    Ints,
+    Positions,
+    Scores,
+    Target,
+    TargetSession,
+    Watch,
+)
 
 __all__ = [
     "Ask",
@@ -40,6 +49,7 @@ __all__ = [
     "Plan",
     "Planner",
     "PlannerSession",
+    "Positions",
     "Processor",
     "PromptWatcher",
     "Rule",

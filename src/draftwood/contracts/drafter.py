@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Protocol
 
 from draftwood.contracts.rule import Noise
@@ -23,6 +24,10 @@ class Needs:
         Hidden states of these layers.
     prompt
         The ``top_k`` of the prompt's rows too, and of later turns that the target reads: `PromptWatcher`.
+    prompt_cost
+        By how much that may lengthen the reading, as a share of it: then only the last row of each token is
+        scored, of the latest tokens, as many as `Capabilities.row_cost` allows, and the others have probability 0.
+        By default all rows are.
     lookahead_nodes
         At least this many lookahead nodes in one pass; the target must score trees, in passes large enough.
     choice
@@ -34,6 +39,7 @@ class Needs:
     top_k: int = 0
     hidden: tuple[int, ...] = ()
     prompt: bool = False
+    prompt_cost: float = inf
     lookahead_nodes: int = 0
     choice: bool = False
     base_tree: bool = False
@@ -192,8 +198,9 @@ class PromptWatcher(Protocol):
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
         """Take in the best tokens after each of the committed tokens from position ``first`` on.
 
-        ``ids`` int32[n, k] and ``probabilities`` float32[n, k], as in `Feedback.top_k`. Called after `open` or
-        `extend`, several times for a long text; tokens that were cached already are left out.
+        ``ids`` int32[n, k] and ``probabilities`` float32[n, k], as in `Feedback.top_k`; a row that was not scored
+        has probabilities 0. Called after `open` or `extend`, several times for a long text; tokens that were
+        cached already are left out.
         """
         ...
 

@@ -14,6 +14,7 @@ from draftwood.tree import TokenTree
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
+Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,9 @@ class Capabilities:
         Layers whose hidden states `Scores.hidden` gives.
     max_pass
         Most tokens of one scoring pass, the root included.
+    row_cost
+        What the scores of one more token of text that is read cost, as a share of reading the token; 0: nothing,
+        or it is not known.
     widths
         Sizes to which passes are padded, ascending: up to the next size, more tokens cost nothing. Passes larger
         than the last size, and all passes where this is empty, are not padded.
@@ -52,6 +56,7 @@ class Capabilities:
     top_k: bool = True
     hidden: tuple[int, ...] = ()
     max_pass: int = 1 << 16
+    row_cost: float = 0.0
     widths: tuple[int, ...] = ()
 
     def filled(self, tokens: int) -> int:
@@ -89,12 +94,29 @@ class Scores(Protocol):
         ...
 
 
-Watch = Callable[[int, Scores], None]
-"""``watch(position, scores)``: sees the scores of text while the target reads it, one call per chunk, in order.
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Who is to see scores of text while a target reads it.
 
-``position`` is that of the token of row 0; the rows are consecutive tokens, and must be read before the call
-returns. Each token given to `Target.open` or `Target.extend` comes once, but for those that were cached already.
-"""
+    Attributes
+    ----------
+    show
+        ``show(positions, scores)``, once per pass over such tokens, in order: row ``i`` belongs to the token at
+        ``positions[i]`` of the text. The rows must be read before the call returns.
+    wanted
+        Positions of the tokens, ascending; None: of all. Each token given to `Target.open` or `Target.extend` that
+        is among them comes once, but for those that were cached already.
+    """
+
+    show: Callable[[Positions, Scores], None]
+    wanted: Positions | None = None
+
+    def among(self, first: int, count: int) -> Positions:
+        """Return which of ``count`` tokens from position ``first`` on are wanted, counted from ``first``."""
+        if self.wanted is None:
+            return np.arange(count)
+        low, high = np.searchsorted(self.wanted, (first, first + count))
+        return self.wanted[low:high] - first
 
 
 class TargetSession(Protocol):
@@ -147,8 +169,8 @@ class Target(Protocol):
     ) -> Sequence[tuple[TargetSession, Scores]]:
         """Read the prompts; per prompt a session and the scores of its last token as row 0.
 
-        ``reserve`` is how many more tokens per prompt the caller expects to commit. ``watch`` holds one function
-        per prompt; with it, the scores of all tokens that are read are computed.
+        ``reserve`` is how many more tokens per prompt the caller expects to commit. ``watch`` holds one `Watch`
+        per prompt; with it, the scores of the tokens that it wants are computed too.
         """
         ...
 

@@ -8,7 +8,7 @@ from time import perf_counter
 
 from draftwood.contracts import Drafter, Rule, Target
 from draftwood.decoding.capability_check import refuse_mismatch
-from draftwood.decoding.prompt_scores import unseen
+from draftwood.decoding.prompt_scores import UNSEEN
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
 
@@ -57,7 +57,7 @@ def read_whole(target: Target, sequences: Sequence[ActiveSequence]) -> None:
     started = perf_counter()
     watches = [sequence.watch() for sequence in sequences]
     # Where nobody asks for it, a target need not know of it.
-    asked = {"watch": [watch or unseen for watch in watches]} if any(watches) else {}
+    asked = {"watch": [watch or UNSEEN for watch in watches]} if any(watches) else {}
     requests = [sequence.request for sequence in sequences]
     reserve = max((r.limit for r in requests), default=0)
     opened = target.open([r.prompt for r in requests], reserve=reserve, **asked)

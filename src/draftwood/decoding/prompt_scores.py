@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from draftwood.contracts import Floats, Ints, Needs, Scores, Watch
+import numpy as np
+
+from draftwood.contracts import Capabilities, Floats, Ints, Needs, Positions, Scores, Watch
 from draftwood.decoding.draft_source import DraftSource
 
 
@@ -13,20 +15,31 @@ class Reading:
 
     def __init__(self) -> None:
         self._k = 0
+        self._wanted: Positions | None = None
         self._seen: list[tuple[int, Ints, Floats]] = []
 
-    def begin(self, needs: Sequence[Needs], *, go_on: bool = False) -> Watch | None:
-        """Return who is to see the scores of text about to be read; None where no drafter asks for them.
-
-        ``go_on`` keeps what the prompt's earlier pieces have shown.
-        """
-        self._k = max((need.top_k for need in needs if need.prompt), default=0)
+    def begin(
+        self, needs: Sequence[Needs], can: Capabilities, text: Sequence[int], first: int, *, go_on: bool = False
+    ) -> Watch | None:
+        """Return who is to see scores of a text about to be read from position ``first`` on; None where no drafter
+        asks for them. ``go_on``: it is the next piece of the same text, of which other pieces have been shown."""
+        asking = [need for need in needs if need.prompt]
+        self._k = max((need.top_k for need in asking), default=0)
         if not go_on:
             self._seen = []  # an interrupted reading may have left some
-        return self._take if self._k else None
+            self._wanted = None
+            share = max((need.prompt_cost for need in asking), default=0.0)
+            if self._k and share < np.inf:
+                most = share * (len(text) - first) / can.row_cost if can.row_cost else np.inf
+                self._wanted = first + last_of_each(text[first:], most)
+        return Watch(self._take, self._wanted) if self._k else None
 
-    def _take(self, first: int, scores: Scores) -> None:
+    def _take(self, positions: Positions, scores: Scores) -> None:
         ids, probabilities = scores.top_k(self._k)
+        first, rows = int(positions[0]), int(positions[-1] - positions[0]) + 1
+        if rows > len(positions):
+            found, (ids, probabilities) = (ids, probabilities), _empty(rows, ids.shape[1])
+            ids[positions - first], probabilities[positions - first] = found
         ids.flags.writeable = probabilities.flags.writeable = False  # several drafters see them
         self._seen.append((first, ids, probabilities))
 
@@ -38,5 +51,24 @@ class Reading:
                 source.observe(first, ids, probabilities)
 
 
-def unseen(first: int, scores: Scores) -> None:
-    """Watch for a request whose drafters have not asked, beside one whose have."""
+def last_of_each(text: Sequence[int], most: float) -> Positions:
+    """Return the last position of each token of a text, ascending: of the latest ``most`` tokens, at least one.
+
+    Of the rows behind one token, drafters that learn from them use the last one in the first place.
+    """
+    ids = np.asarray(text)[::-1]
+    _, back = np.unique(ids, return_index=True)
+    found = np.sort(len(ids) - 1 - back)
+    return found[max(0, len(found) - int(max(1, min(most, len(found))))) :]
+
+
+def _empty(rows: int, k: int) -> tuple[Ints, Floats]:
+    return np.zeros((rows, k), dtype=np.int32), np.zeros((rows, k), dtype=np.float32)
+
+
+def _ignore(positions: Positions, scores: Scores) -> None:
+    """Take nothing in."""
+
+
+UNSEEN = Watch(_ignore, np.empty(0, dtype=np.int64))
+"""For a request whose drafters have not asked, beside one whose have."""

@@ -133,7 +133,11 @@ class ActiveSequence:
 
     def watch(self) -> Watch | None:
         """Return who is to see the scores of text about to be read; None where no drafter asks for them."""
-        return self._reading.begin([source.needs for source in self.sources], go_on=self._read > 0)
+        return self._watch(self.request.prompt)
+
+    def _watch(self, text: Sequence[int], first: int = 0) -> Watch | None:
+        needs = [source.needs for source in self.sources]
+        return self._reading.begin(needs, self.capabilities, text, first, go_on=self._read > 0)
 
     def cancel(self) -> None:
         """Let the text end before the next pass, with ``finish == "cancelled"``; any thread may call it."""
@@ -276,7 +280,7 @@ class ActiveSequence:
         self.ids = self.ids[:known]  # an interrupt while reading must not leave ids that the cache no longer holds
         new = self._engage(request.drafters) if request.drafters is not None else []
         self._read = 0
-        watch = self.watch()
+        watch = self._watch(prompt, known)
         (self._scores,) = self._target.extend([(self.session, prompt[known:])], None if watch is None else [watch])
         self.prefill_s, self._read = perf_counter() - started, len(prompt)
         self._start(request)

@@ -53,7 +53,9 @@ def stamp(function: Any, *options: object) -> str:
     waiting, seen = [function], set()
     while waiting:
         found = waiting.pop()
-        found = found.py_func if isinstance(found, Mark) else found
+        if isinstance(found, Mark):
+            parts += [found.is_part, found.array_of]
+            found = found.py_func
         if isinstance(found, FunctionType):
             if found not in seen:
                 seen.add(found)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.contracts import Drafter, DraftSession, Sampling, Scores, Target
+from draftwood.contracts import Drafter, DraftSession, Positions, Sampling, Scores, Target, Watch
 from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.planning.fixed import FixedPlanner
@@ -134,11 +134,11 @@ def _observe(session: Any, drafter: Drafter, vocab_size: int, prompt: Sequence[i
     assert hasattr(session, "observe"), "sessions of a drafter with needs.prompt have observe()"
     k = drafter.needs.top_k
 
-    def show(first: int, scores: Scores) -> None:
+    def show(positions: Positions, scores: Scores) -> None:
         ids, probabilities = scores.top_k(k)
-        session.observe(first, (ids + shift) % vocab_size, probabilities)
+        session.observe(int(positions[0]), (ids + shift) % vocab_size, probabilities)
 
-    for opened, _ in ToyTarget(vocab_size=vocab_size, order=2).open([list(prompt)], watch=[show]):
+    for opened, _ in ToyTarget(vocab_size=vocab_size, order=2).open([list(prompt)], watch=[Watch(show)]):
         opened.close()
 
 

@@ -139,10 +139,12 @@ class ToyTarget:
         if session.length + len(ids) > self.max_positions:
             raise PromptError("the text is longer than the toy's positions: shorten the prompt")
         session.append(ids)
-        at = session.positions[-1 if watch is None else -len(ids) :]
+        new = session.positions[-len(ids) :]
+        wanted = new[:0] if watch is None else watch.among(int(new[0]), len(ids))
+        at = new[[*wanted, -1]]
         scores = self.look(session.tokens, session.positions, session.positions[None, :] <= at[:, None], at)
-        if watch is not None:
-            watch(int(at[0]), NumpyScores(scores))
+        if watch is not None and len(wanted):
+            watch.show(at[:-1].astype(np.int64), NumpyScores(scores[:-1]))
         return NumpyScores(scores[-1:])
 
     def score(self, requests: Sequence[tuple[ToySession, int, TokenTree]]) -> list[NumpyScores]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession, chain_parents, draft_tree, grown_tree, read_rates
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
 PRIOR = read_rates(__file__)
 _ROOT_ALONE = np.array([ON_PATH], dtype=np.uint8)  # kinds of the rows of a plain pass
 
+_COST = 1 / 12
+"""Of reading a prompt. With copies beside it, 23 % of the rows of recorded answers' prompts gave 0.4 % more (16
+nodes) and 0.5 % fewer tokens per pass (48) than all of them."""
+
+_FOLLOWS = 0.5
+"""Probability that a prompt's next token counts with where its row was not scored. Alone, at 16 nodes, recycling
+from 23 % of the rows gives 2.79 tokens per pass, without the next tokens 2.0, and 2.43 from all rows."""
+
 
 @dataclass(frozen=True)
 class RecyclingDrafter(BaseDrafter):
@@ -34,7 +43,8 @@ class RecyclingDrafter(BaseDrafter):
     length
         Longest branch that it proposes.
     prompt
-        Learn from the prompt too; reading it then takes longer, since the scores of all its tokens are computed.
+        Learn from the prompt too: which token follows which, and of the last row of each token, as far as reading
+        it takes up to a twelfth longer, what the model would have said.
     tree
         ``grown`` by acceptance rates, also from the other drafters' proposals, or the paper's ``static`` tree,
         filled by the last token alone.
@@ -60,7 +70,7 @@ class RecyclingDrafter(BaseDrafter):
 
     @property
     def needs(self) -> Needs:
-        return Needs(top_k=K, prompt=self.prompt, base_tree=self.tree == "grown")
+        return Needs(top_k=K, prompt=self.prompt, prompt_cost=_COST, base_tree=self.tree == "grown")
 
     @property
     def longest(self) -> int:
@@ -83,6 +93,7 @@ class RecyclingSession(TextSession):
     def __init__(
         self, drafter: RecyclingDrafter, table: RecycledTable, prompt: Sequence[int], noise: Noise | None
     ) -> None:
+        self._new = 0  # where the text begins that was read last, until its rows are shown
         super().__init__(prompt)
         self._drafter, self._table = drafter, table
         self._noise = GREEDY
@@ -121,13 +132,30 @@ class RecyclingSession(TextSession):
         evidence = tree[2].astype(np.int32)
         return draft_tree(tree[0], evidence, accept_rates[evidence], tree[1])
 
+    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        self._new = self._length
+        super().extend(ids)
+
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
+        new, self._new = self._new, self._length
+        following = np.full((max(0, self._length - new - 1), 2), -1, dtype=np.int32)
+        following[:, 0] = self.text[new + 1 :]
+        chances = np.broadcast_to(np.array((_FOLLOWS, 1 - _FOLLOWS), dtype=np.float32), following.shape)
+        self._record(new, following, chances)  # before the rows, which stay where both tell of a context
+        self._record(first, ids, probabilities)
+
+    def _record(self, first: int, ids: Ints, probabilities: Floats) -> None:
+        """Write the best tokens after each of the text's tokens from position ``first`` on."""
         rows = np.arange(len(ids), dtype=np.int32)
-        kinds = np.full(len(ids), PROMPT, dtype=np.uint8)
         text = self.text[first : first + len(ids)]
-        tail = self.text[max(0, first - LONGEST) : first]
+        known = np.flatnonzero(probabilities[:, 0] > 0)
         self._table.record(
-            tail, (text, rows - 1), (rows, kinds), ids, probabilities, longest=self._drafter.longest
+            self.text[max(0, first - LONGEST) : first],
+            (text, rows - 1),
+            (rows[known], np.full(len(known), PROMPT, dtype=np.uint8)),
+            ids[known],
+            probabilities[known],
+            longest=self._drafter.longest,
         )
 
     def learn(self, feedback: Feedback) -> None:

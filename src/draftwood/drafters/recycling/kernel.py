@@ -1,9 +1,9 @@
 """The kernels behind ``recycling``: best next tokens per context, and the tree grown from them. Loads kernels.
 
 The table has groups of `WAYS` places. A place holds a context's ``keys`` uint64 (0: free), its best next tokens
-``ids`` int32[K] (-1: none), their ``marks`` uint8[K + 1] (a probability each, then the kind of row) and ``stamps``
-int32, the clock when it was written: in a full group the oldest goes. Contexts with one key (2**-64) cost a draft,
-never a text.
+``ids`` int32[K] (-1: none; with a mark below 255: all others, which are not known), their ``marks`` uint8[K + 1]
+(a probability each, then the kind of row) and ``stamps`` int32, the clock when it was written: in a full group the
+oldest goes. Contexts with one key (2**-64) cost a draft, never a text.
 """
 
 from __future__ import annotations
@@ -176,8 +176,9 @@ def _classes(ids: Ints, marks: Bytes, noise: Noise, position: int, out: Ints) ->
     score = np.full(K, -np.inf)
     best, second = -np.inf, -np.inf
     for rank in range(K):
-        if ids[rank] >= 0:
-            score[rank] = _gumbel(key, position, ids[rank]) - marks[rank] / (16.0 * temperature)
+        if ids[rank] >= 0 or marks[rank] < 255:
+            drawn = _gumbel(key, position, ids[rank]) if ids[rank] >= 0 else 0.0  # unknown of unknown tokens
+            score[rank] = drawn - marks[rank] / (16.0 * temperature)
             best, second = max(best, score[rank]), max(second, min(best, score[rank]))
     for rank in range(K):
         before = 0

@@ -47,7 +47,8 @@ class NaiveRecycled:
                 node = parents[node]
             text = [*tail, *text]
             if probabilities[0] > 0:
-                row = [(token, _kept(p)) for token, p in zip(ids, probabilities, strict=True)][:K]
+                pairs = list(zip(ids, probabilities, strict=True))[:K]
+                row = [(token, _kept(p)) for token, p in pairs if token >= 0 or _kept(p) > _kept(0)]
                 for size in range(1, min(longest, len(text)) + 1):
                     self._rows[tuple(text[-size:])] = (kind, row)
 
@@ -87,7 +88,8 @@ class NaiveRecycled:
             first = ((size - 1) * KINDS + kind) * K * BUCKETS
             own = _greedy(row) if noise is None else _sampled(row, *noise, position)
             for (token, _), place in zip(row, own, strict=True):
-                found.setdefault(token, first + place)
+                if token >= 0:
+                    found.setdefault(token, first + place)
         return found
 
 
@@ -102,7 +104,8 @@ def _greedy(row: Row) -> list[int]:
 
 def _sampled(row: Row, gumbel: Gumbel, temperature: float, position: int) -> list[int]:
     """Classes by the order that the noise of the place gives, and the gap to the best, of the best to the next."""
-    scores = [log(chance) / temperature + gumbel(position, token) for token, chance in row]
+    noises = [gumbel(position, token) if token >= 0 else 0.0 for token, _ in row]  # -1: tokens not known
+    scores = [log(chance) / temperature + noise for (_, chance), noise in zip(row, noises, strict=True)]
     ranked = sorted(scores, reverse=True)
     ahead = ranked[0] - ranked[1] if len(ranked) > 1 else inf
     gaps = [ranked[0] - score if score < ranked[0] else ahead for score in scores]

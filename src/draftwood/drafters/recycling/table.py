@@ -42,7 +42,8 @@ class RecycledTable:
         ``tail`` are the last tokens of the text, of which three count; ``tree`` the tokens and parents (-1: the
         text's end) of a tree behind it, parents first. ``rows``: behind which node each row stands, int32[m], and
         its kind, uint8[m]: `PROMPT`, `OFF_PATH` or `ON_PATH`. ``best`` and ``chances`` [m, k] are tokens and
-        probabilities, best first, of which eight count; a row whose first probability is 0 is left out. Contexts
+        probabilities, best first, of which eight count; behind the tokens one -1 may stand, for all that are not
+        known, with their probability; a row whose first probability is 0 is left out. Contexts
         of up to ``longest`` tokens are written. Where the arrays do not belong together, nothing is written and
         `IntegrityError` is raised.
         """

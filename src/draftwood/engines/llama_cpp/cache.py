@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from draftwood.contracts import Floats
+from draftwood.contracts import Floats, Positions
 from draftwood.engines.llama_cpp.branches import Branches
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.reader import Reader
@@ -26,8 +26,9 @@ MOST_BRANCHES = _FEW - MOST_SESSIONS
 _MOST_TEXTS = _MANY - MOST_BRANCHES
 
 
-Read = Callable[[Sequence[int], bool], LlamaScores]
-"""``read(ids, scored)`` appends tokens to a text; returns the scores of the last one, or of all of them."""
+NONE: Positions = np.empty(0, dtype=np.int64)
+Read = Callable[[Sequence[int], Positions], tuple[LlamaScores, LlamaScores]]
+"""``read(ids, wanted)`` appends tokens to a text; returns the scores of those wanted, and of the last one."""
 
 
 class Cache:
@@ -189,13 +190,16 @@ class Cache:
             if elsewhere is not None:
                 elsewhere.clear()  # nothing of a text stays behind
 
-    def _read(self, context: Context, text: Branches, ids: Sequence[int], scored: bool) -> LlamaScores:
+    def _read(
+        self, context: Context, text: Branches, ids: Sequence[int], wanted: Positions
+    ) -> tuple[LlamaScores, LlamaScores]:
         rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
         text.pending = True
-        found = self._run(context, rows, len(rows) if scored else 1)
+        found = self._run(context, rows, 1, [row for row in wanted.tolist() if row < len(rows) - 1])
         text.snapshot = None
         text.length, text.cells, text.pending = text.length + len(rows), text.cells + len(rows), False
-        return self._lent.add([found], context)[0]
+        shown, last = self._lent.add([found[: len(wanted)], found[-1:]], context)
+        return shown, last
 
     def score(self, rows: Sequence[Row], ends: Sequence[int], replayed: int = 0) -> list[LlamaScores]:
         """Compute a pass, for which `make_room` made room; returns the scores of the rows up to each end, without
@@ -204,10 +208,10 @@ class Cache:
         parts = [scores] if len(ends) == 1 else np.split(scores, ends[:-1])
         return self._lent.add(parts, self._context)
 
-    def _run(self, context: Context, rows: Sequence[Row], scored: int) -> Floats:
+    def _run(self, context: Context, rows: Sequence[Row], scored: int, also: Sequence[int] = ()) -> Floats:
         self._lent.keep()
         self.passes += 1
-        return context.run(rows, scored)
+        return context.run(rows, scored, also)
 
     def lose_passes(self) -> None:
         """Give up all passes that were not kept yet: where texts with states share one, the library moves them."""

@@ -137,8 +137,9 @@ class Context:
                 f"llama.cpp took other parameters than were given ({got}): install the pinned version"
             )
 
-    def run(self, rows: Sequence[Row], scored: int | None = None) -> Floats:
-        """Compute one pass; returns the scores float32[scored, vocab] of its last rows (None: of all).
+    def run(self, rows: Sequence[Row], scored: int | None = None, also: Sequence[int] = ()) -> Floats:
+        """Compute one pass; returns the scores float32[n, vocab] of the rows ``also``, then those of its last
+        ``scored`` rows (None: of all).
 
         They are a view of the library's memory, overwritten by the next pass. Raises `DraftwoodError` where the
         pass fails; the cache is then as it was before.
@@ -152,6 +153,8 @@ class Context:
             tokens[i], positions[i], counts[i] = token, position, len(sequences)
             for j, sequence in enumerate(sequences):
                 members[i, j] = sequence
+        for i in also:
+            wanted[i] = 1
         self._batch.n_tokens = n
         status = self._library.llama_decode(self._pointer, self._batch)
         if status:
@@ -159,7 +162,7 @@ class Context:
             raise DraftwoodError(
                 f"llama.cpp could not compute a pass over {n} tokens ({why}): write a shorter text"
             )
-        return self._scores(scored)
+        return self._scores(scored + len(also))
 
     def _scores(self, count: int) -> Floats:
         """Return a view of the library's memory, which it may move with each pass; views are made once."""

@@ -81,7 +81,7 @@ _FUNCTIONS: tuple[tuple[Any, ...], ...] = (  # name, result, arguments
     *((f"model_{name}", _I, _P) for name in ("n_ctx_train", "n_embd", "n_layer", "n_swa")),
     *((f"model_{name}", _B, _P) for name in ("has_encoder", "has_decoder", "is_recurrent", "is_hybrid",
                                               "is_diffusion")),
-    ("model_size", c.c_uint64, _P), ("model_desc", _I, _P, c.c_char_p, _Z),
+    *((f"model_{name}", c.c_uint64, _P) for name in ("size", "n_params")), ("model_desc", _I, _P, c.c_char_p, _Z),
     ("model_meta_val_str", _I, _P, c.c_char_p, c.c_char_p, _Z),
     ("model_get_vocab", _P, _P), ("vocab_n_tokens", _I, _P), ("vocab_type", _I, _P),
     *((f"vocab_{name}", _I, _P) for name in ("bos", "eos")), ("vocab_get_add_bos", _B, _P),

@@ -39,6 +39,7 @@ class Mode:
             rollback="none" if most == 1 else "snapshot" if saves_states else "truncate",
             batch=True,
             max_pass=most,
+            row_cost=weights.row_cost,
         )
 
     @property

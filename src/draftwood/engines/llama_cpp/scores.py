@@ -10,6 +10,7 @@ from weakref import ref
 import numpy as np
 
 from draftwood.contracts import Floats, Ints
+from draftwood.engines.top_k import best_of_rows
 from draftwood.errors import CapabilityError
 
 
@@ -27,11 +28,6 @@ class LlamaScores:
         with self._lock:
             self._rows, self._owner = self._rows.copy(), None
 
-    def last(self) -> LlamaScores:
-        """Return the scores of the last row."""
-        with self._lock:
-            return self if len(self._rows) == 1 else LlamaScores(self._rows[-1:].copy())
-
     def argmax(self, row: int) -> int:
         with self._lock:
             scores = self._rows[row]
@@ -46,10 +42,8 @@ class LlamaScores:
         return np.asarray(array, dtype=np.float32)
 
     def top_k(self, k: int) -> tuple[Ints, Floats]:
-        from draftwood.engines.top_k_kernel import best_of_rows  # loads kernels, so not before it is used
-
         with self._lock:
-            return best_of_rows(self._rows, min(k, self._rows.shape[1]))
+            return best_of_rows(self._rows.view(np.int32), min(k, self._rows.shape[1]))
 
     def hidden(self, layer: int) -> Any:
         raise CapabilityError(f"this target does not give hidden states (layer {layer} was asked for)")

@@ -8,6 +8,7 @@ from typing import Any
 from draftwood.contracts import Capabilities
 from draftwood.engines.committed import CommittedText, locked
 from draftwood.engines.llama_cpp.branches import Branches
+from draftwood.engines.llama_cpp.cache import NONE
 from draftwood.engines.llama_cpp.context import PASS, Row
 from draftwood.engines.llama_cpp.mode import Mode
 from draftwood.tree import TokenTree
@@ -92,7 +93,7 @@ class LlamaSession(CommittedText):
         if self.text.lost:  # the cache was written anew since the pass
             self.undo()
             with self._cache.reading(self.text, len(kept)) as read:
-                read(kept, False)
+                read(kept, NONE)
         else:
             self._settle(list(path))
         self._ids += kept
@@ -134,7 +135,7 @@ class LlamaSession(CommittedText):
         if text.length < length:
             with self._cache.reading(text, length - text.length) as read:
                 for start in range(text.length, length, part):
-                    read(self._ids[start : min(start + part, length)], False)
+                    read(self._ids[start : min(start + part, length)], NONE)
 
     @locked
     def truncate(self, length: int) -> None:

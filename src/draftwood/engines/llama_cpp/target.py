@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
+from draftwood.engines.llama_cpp.cache import NONE
 from draftwood.engines.llama_cpp.context import PASS, Row, threads_here
 from draftwood.engines.llama_cpp.library import takes_layers
 from draftwood.engines.llama_cpp.mode import Mode, chosen_settings, modes
@@ -172,12 +173,14 @@ class LlamaTarget:
         first = session.length
         with session.mode.cache.reading(session.text, len(ids)) as read:
             for start in range(0, len(ids), PASS):  # in the same parts whether watched or not: parts round
-                scores = read(ids[start : start + PASS], watch is not None)
-                if watch is not None:
-                    watch(first + start, scores)
-                self.tokens_read += min(PASS, len(ids) - start)
+                part = ids[start : start + PASS]
+                wanted = NONE if watch is None else watch.among(first + start, len(part))
+                shown, last = read(part, wanted)
+                if watch is not None and len(wanted):
+                    watch.show(first + start + wanted, shown)
+                self.tokens_read += len(part)
         session.commit(ids)
-        return scores.last()
+        return last
 
     @locked
     def score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:

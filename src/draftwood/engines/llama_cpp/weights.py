@@ -103,6 +103,12 @@ class Weights:
         return int(self._library.llama_model_size(self.pointer))
 
     @cached_property
+    def row_cost(self) -> float:
+        """What scoring a token costs, as a share of reading it; too low where the head has weights of its own."""
+        head = self.vocab_size * int(self._library.llama_model_n_embd(self.pointer))
+        return head / max(1, int(self._library.llama_model_n_params(self.pointer)) - head)
+
+    @cached_property
     def is_recurrent(self) -> bool:
         """Whether layers keep a state from which tokens cannot be taken back."""
         return self.is_hybrid or bool(self._library.llama_model_is_recurrent(self.pointer))

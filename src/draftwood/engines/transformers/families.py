@@ -20,6 +20,12 @@ def forward_parameters(model: Any) -> frozenset[str]:
     return frozenset(inspect.signature(type(model).forward).parameters)
 
 
+def takes_rows(model: Any) -> bool:
+    """Whether the model's forward scores just the rows that it is told; of all it can be told the last ones."""
+    parameter = inspect.signature(type(model).forward).parameters.get("logits_to_keep")
+    return parameter is not None and "Tensor" in str(parameter.annotation)
+
+
 def layer_windows(config: Any) -> list[int | None] | None:
     """Sliding window of each layer, None for full attention; None at all if a layer is of another kind."""
     layers = config.num_hidden_layers
@@ -36,6 +42,14 @@ def layer_windows(config: Any) -> list[int | None] | None:
         getattr(of, "sliding_window", width) if kind == "sliding_attention" else None
         for kind, of in zip(kinds, per_layer, strict=False)
     ]
+
+
+def row_cost(model: Any) -> float:
+    """What scoring a token costs, as a share of reading it: numbers in the head over those in the layers."""
+    embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    around = embedding.numel() + (0 if head is embedding else head.numel())
+    inside = sum(weight.numel() for weight in model.parameters()) - around
+    return float(head.numel() / max(1, inside))
 
 
 def max_positions(config: Any) -> int:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import RLock
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from draftwood.contracts import Capabilities, Watch
+from draftwood.contracts import Capabilities, Positions, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
 from draftwood.engines.transformers.cache import Arena
@@ -22,6 +22,7 @@ from draftwood.engines.transformers.families import (
     layer_windows,
     max_positions,
     refuse_unsupported,
+    row_cost,
     text_config,
 )
 from draftwood.engines.transformers.lean import lean as lean_pass
@@ -37,8 +38,18 @@ from draftwood.tree import TokenTree
 
 Begin = Callable[[int, TransformersSession], None]
 
+_NONE: Positions = np.empty(0, dtype=np.int64)
 _RESERVE = 1024
 """Most rows made for tokens still to come: a limit may be far above what is written, and the cache can grow."""
+
+
+class _Part(NamedTuple):
+    """What a pass reads of one text; ``rows`` are scored: the first ``wanted``, and the last token."""
+
+    text: int
+    ids: NDArray[np.int64]
+    rows: Positions
+    wanted: int
 
 
 class TransformersTarget:
@@ -84,6 +95,7 @@ class TransformersTarget:
             trees=trees,
             batch="position_ids" in self._takes,  # else rows are counted on from the first text of a pass
             max_pass=chunk,
+            row_cost=row_cost(model),
             widths=WIDTHS if fills else (),
         )
 
@@ -117,28 +129,41 @@ class TransformersTarget:
         for session, whole in texts:
             check_room(session.length, whole, self.capabilities.max_positions)
         left: list[NDArray[np.int64]] = [np.asarray(ids, dtype=np.int64) for _, ids in texts]
-        rows: list[Tensor | None] = [None] * len(texts)
+        last: list[Tensor | None] = [None] * len(texts)
         while any(len(ids) for ids in left):
-            room, now = self.arena.chunk if watch is None else min(WATCHED, self.arena.chunk), []
-            for index, ids in enumerate(left):
-                if room and len(ids):
-                    now.append((index, ids[:room]))
-                    left[index] = ids[room:]
-                    room -= min(room, len(ids))
-            ends = np.cumsum([len(ids) for _, ids in now])
-            wanted = ends - 1 if watch is None else np.arange(ends[-1])
-            all_rows = [texts[index][0].pass_rows(len(ids)) for index, ids in now]
-            logits = self._run(all_rows, [ids for _, ids in now], wanted)
-            for place, (index, ids) in enumerate(now):
-                session, end = texts[index][0], int(ends[place])
-                if watch is None:
-                    rows[index] = logits[place]
-                else:
-                    rows[index] = logits[end - 1].clone()  # a view would keep all of them in memory
-                    watch[index](session.length, TorchScores(logits[end - len(ids) : end]))
-                session.commit(ids)
-                self.tokens_read += len(ids)
-        return [TorchScores(row[None]) for row in rows if row is not None]
+            parts = self._parts([session for session, _ in texts], left, watch)
+            starts = np.cumsum([0, *(len(part.ids) for part in parts)])
+            rows = [start + part.rows for start, part in zip(starts, parts, strict=False)]
+            all_rows = [texts[part.text][0].pass_rows(len(part.ids)) for part in parts]
+            logits = self._run(all_rows, [part.ids for part in parts], np.concatenate(rows))
+            for part, scores in zip(parts, logits.split([len(part.rows) for part in parts]), strict=True):
+                session = texts[part.text][0]
+                last[part.text] = scores[-1] if watch is None else scores[-1].clone()  # not a view that keeps all
+                if watch is not None and part.wanted:
+                    positions = session.length + part.rows[: part.wanted]
+                    watch[part.text].show(positions, TorchScores(scores[: part.wanted]))
+                session.commit(part.ids)
+                left[part.text] = left[part.text][len(part.ids) :]
+                self.tokens_read += len(part.ids)
+        return [TorchScores(row[None]) for row in last if row is not None]
+
+    def _parts(
+        self, sessions: Sequence[TransformersSession], left: Sequence[NDArray[np.int64]],
+        watch: Sequence[Watch] | None,
+    ) -> list[_Part]:  # fmt: skip
+        """Choose what the next pass reads of what is left: as many tokens, and rows of scores, as it takes."""
+        tokens, rows, parts = self.arena.chunk, WATCHED, []
+        for text, ids in enumerate(left):
+            ids = ids[:tokens]
+            wanted = _NONE if watch is None else watch[text].among(sessions[text].length, len(ids))
+            if len(wanted) > rows:
+                ids, wanted = ids[: wanted[rows]], wanted[:rows]
+            if not len(ids):
+                continue
+            tokens, rows, end = tokens - len(ids), rows - len(wanted), len(ids) - 1
+            scored = wanted if len(wanted) and wanted[-1] == end else np.append(wanted, end)
+            parts.append(_Part(text, ids, scored, len(wanted)))
+        return parts
 
     @locked
     def score(self, requests: Sequence[tuple[TransformersSession, int, TokenTree]]) -> list[TorchScores]:

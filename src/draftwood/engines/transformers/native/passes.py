@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from draftwood.engines.transformers.families import forward_parameters, layer_windows, text_config
+from draftwood.contracts import Positions
+from draftwood.engines.transformers.families import forward_parameters, layer_windows, takes_rows, text_config
 from draftwood.engines.transformers.native.cache import NativeCache, keeping
 from draftwood.engines.transformers.pack import Content, pack
 from draftwood.engines.transformers.scores import TorchScores
@@ -27,7 +28,7 @@ class NativePasses:
     def __init__(self, model: Any, *, trees: bool, packed: bool, kept: Mapping[Content, Tensor]) -> None:
         self._model = shadow(model, attention=None)
         self.packing = pack(self._model, kept, packed=packed)
-        self._takes = forward_parameters(model)
+        self._takes, self._takes_rows = forward_parameters(model), takes_rows(model)
         embedding = model.get_input_embeddings().weight
         self.device, self._dtype = embedding.device, embedding.dtype
         self._windows = _windows(model, text_config(model)) if trees else {}
@@ -35,27 +36,30 @@ class NativePasses:
 
     @torch.inference_mode()
     def run(
-        self, cache: NativeCache, ids: NDArray[np.int64], rows: int, positions: NDArray[np.int64] | None = None,
-        among: NDArray[np.bool_] | None = None,
+        self, cache: NativeCache, ids: NDArray[np.int64], rows: int | Positions,
+        positions: NDArray[np.int64] | None = None, among: NDArray[np.bool_] | None = None,
     ) -> TorchScores:  # fmt: skip
-        """Run one pass over ``ids`` int64[n], which the cache then holds, and score the last ``rows`` of them. Of
-        a tree, ``positions`` int64[n] are places in the text and ``among`` bool[n, n] says what each token
-        sees."""
+        """Run one pass over ``ids`` int64[n], which the cache then holds, and score the last ``rows`` of them, or
+        those with these numbers. Of a tree, ``positions`` int64[n] are places in the text and ``among`` bool[n, n]
+        says what each token sees."""
         inputs = self._inputs(ids, cache.rows, positions, rows)
         if among is not None and positions is not None:
             inputs["attention_mask"] = self._masks(cache.rows, positions, among)
         logits: Tensor = cache.run(self._model, inputs, len(ids)).logits[0]
-        return TorchScores(logits[len(logits) - rows :])
+        if isinstance(rows, int):
+            return TorchScores(logits[len(logits) - rows :])
+        return TorchScores(logits if self._takes_rows else logits[torch.from_numpy(rows).to(logits.device)])
 
     def _inputs(
-        self, ids: NDArray[np.int64], start: int, positions: NDArray[np.int64] | None, rows: int
+        self, ids: NDArray[np.int64], start: int, positions: NDArray[np.int64] | None, rows: int | Positions
     ) -> dict[str, Any]:
         inputs: dict[str, Any] = {"input_ids": torch.from_numpy(ids)[None].to(self.device), "use_cache": True}
         if "position_ids" in self._takes:
             at = np.arange(start, start + len(ids)) if positions is None else positions
             inputs["position_ids"] = torch.from_numpy(at)[None].to(self.device)
         if "logits_to_keep" in self._takes:
-            inputs["logits_to_keep"] = rows
+            chosen = None if isinstance(rows, int) else torch.from_numpy(rows).to(self.device)
+            inputs["logits_to_keep"] = rows if chosen is None else chosen if self._takes_rows else len(ids)
         return inputs
 
     def _masks(self, start: int, positions: NDArray[np.int64], among: NDArray[np.bool_]) -> Any:

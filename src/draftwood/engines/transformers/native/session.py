@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Capabilities, Watch
+from draftwood.contracts import Capabilities, Positions, Watch
 from draftwood.engines.committed import CommittedText, check_room, locked, with_root
 from draftwood.engines.transformers.native.cache import NativeCache
 from draftwood.engines.transformers.native.passes import NativePasses
@@ -16,6 +16,7 @@ from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
 
+NONE: Positions = np.empty(0, dtype=np.int64)
 SETTLE = 16
 """Most tokens that are read again in front of a root. With t + c n seconds for a pass over n tokens and 1 + a
 tokens per step, a bound b costs a step c b / 2 for tokens read again and t (1 + a) / b for passes that only catch
@@ -128,17 +129,17 @@ class NativeSession(CommittedText):
         ``watch`` sees those from position ``first`` on."""
         while True:
             ids = self._waiting()
-            if self._chunk is None:
-                most = 1 if self._read else len(ids)
-            else:
-                most = self._chunk if watch is None else min(WATCHED, self._chunk)
-            piece = ids[:most]
-            end = self._read + len(piece)
-            seen = 0 if watch is None else end - max(first, self._read)
+            most = self._chunk or (1 if self._read else len(ids))
+            piece, start = ids[:most], self._read
+            known = max(0, first - start)
+            wanted = NONE if watch is None else known + watch.among(start + known, max(0, len(piece) - known))
+            if self._chunk is not None and len(wanted) > WATCHED:
+                piece, wanted = piece[: wanted[WATCHED]], wanted[:WATCHED]
+            end = start + len(piece)
             self._clean = False
-            scores = self._passes.run(self.cache, piece, max(1, seen))
-            if watch is not None and seen > 0:
-                watch(end - seen, scores)
+            scores = self._passes.run(self.cache, piece, np.union1d(wanted, len(piece) - 1) if len(wanted) else 1)
+            if watch is not None and len(wanted):
+                watch.show(start + wanted, scores.first(len(wanted)))
             self._read, self._clean = end, True
             if len(piece) == len(ids):
                 return scores.last()

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from draftwood.contracts import Capabilities, Watch
-from draftwood.engines.transformers.families import max_positions, refuse_unsupported, text_config
+from draftwood.engines.transformers.families import max_positions, refuse_unsupported, row_cost, text_config
 from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.native.session import NativeSession
 from draftwood.engines.transformers.pack import Content
@@ -51,6 +51,7 @@ class NativeTarget:
             trees=trees,
             rollback="none" if step_by_step else rollback,
             max_pass=1 if step_by_step else chunk,
+            row_cost=row_cost(model),
             widths=WIDTHS if self.packing is not None else (),
         )
 
