@@ -79,7 +79,7 @@ def package(tmp_path):
     """A copy of the package that may be edited, with a kernel that calls a helper in another file."""
     source = Path(draftwood.__file__).parent
     copy = tmp_path / "src" / "draftwood"
-    for file in ("__init__.py", "index/__init__.py", "index/compiling.py"):
+    for file in ("__init__.py", "index/__init__.py", "index/compiling.py", "files/__init__.py", "files/unkept.py"):
         (copy / file).parent.mkdir(parents=True, exist_ok=True)
         if file != "__init__.py":
             shutil.copy(source / file, copy / file)
@@ -161,6 +161,16 @@ def test_old_versions_are_removed(package):
     assert ask(package, 5) == (25, 1)
 
 
+def test_a_clock_that_went_back_does_not_lose_what_was_just_compiled(package):
+    for added in range(4):
+        assert ask(package, added) == (20 + added, 0)
+        for path in package.rglob("*.nb?"):
+            os.utime(path, (4e9, 4e9))
+    assert ask(package, 9) == (29, 0)
+    assert ask(package, 9) == (29, 1)
+    assert len([name for name in compiled_files(package) if name.endswith(".nbi")]) == 3
+
+
 def test_a_damaged_file_is_compiled_anew(package):
     ask(package, 1)
     for file in package.rglob("*.nbc"):
@@ -201,7 +211,7 @@ def test_a_disk_that_is_full_costs_one_line(package):
         "from draftwood.index.kernel_of_a_test import answer, second; print(answer(10), second(10))"
     )
     warning, answers = run(full, PYTHONPATH=str(package.parent.parent)).splitlines()
-    assert warning.startswith("WARNING compiled drafters are not kept (No space left on device)")
+    assert warning.startswith("WARNING compiled drafters are not kept for the next start: No space left on device")
     assert answers == "21 22"
 
 

@@ -12,7 +12,7 @@ import logging
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -25,6 +25,8 @@ from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.core.types import Integer, int64
 from numba.core.types.misc import unliteral
+
+from draftwood.files.unkept import say_unkept
 
 INTS = "Array(int32, 1, 'C', readonly=True)"
 TABLE = "Array(int32, 2, 'C', readonly=True)"
@@ -111,14 +113,8 @@ def stamp(function: Any, *options: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-@cache
 def _not_kept(reason: str) -> None:
-    """Warn once that the next process must compile again."""
-    logging.getLogger("draftwood").warning(
-        "compiled drafters are not kept (%s), so each start takes seconds longer: name a folder for them in "
-        "NUMBA_CACHE_DIR",
-        reason,
-    )
+    say_unkept("compiled drafters are", f"{reason} (NUMBA_CACHE_DIR names another folder for them)")
 
 
 class _Files(CompileResultCacheImpl):
@@ -172,8 +168,11 @@ class _Cache(FunctionCache):
             _not_kept(error.strerror or str(error))
             return
         with suppress(OSError):
-            folder = Path(self.cache_path)
-            versions = sorted(folder.glob(f"{self._impl.kernel}-*.nbi"), key=lambda path: -path.stat().st_mtime)
-            for version in versions[_KEPT:]:
+            folder, own = Path(self.cache_path), f"{self._impl.filename_base}.nbi"
+            others = [path for path in folder.glob(f"{self._impl.kernel}-*.nbi") if path.name != own]
+            others.sort(
+                key=lambda path: -path.stat().st_mtime
+            )  # after a jump of the clock the new one may seem old
+            for version in others[_KEPT - 1 :]:
                 for file in folder.glob(f"{version.stem}.*"):
                     file.unlink()  # who is about to load it compiles it anew
