@@ -36,6 +36,28 @@ def test_on_a_terminal_the_note_comes_behind_the_first_word_and_goes(draftwood, 
     assert LOGGER.level == logging.NOTSET
 
 
+def test_a_warning_is_not_wiped_with_the_note(monkeypatch):
+    from draftwood.cli.compiling_note import CompilingNote
+    from tests.cli.conftest import Terminal
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    screen = Terminal()
+    monkeypatch.setattr("sys.stdout", screen)
+    warnings = logging.StreamHandler(screen)
+    logging.getLogger("draftwood").addHandler(warnings)
+    try:
+        with CompilingNote():
+            LOGGER.info("compiling a")
+            logging.getLogger("draftwood").warning("not kept")
+    finally:
+        logging.getLogger("draftwood").removeHandler(warnings)
+    note, _, rest = screen.getvalue().partition("\x1b8\x1b[J")
+    assert NOTE in note
+    assert rest == "not kept\n"
+    assert not logging.getLogger("draftwood").filters
+
+
 def test_into_a_file_only_the_text_goes(draftwood, tiny, monkeypatch):
     compiling(monkeypatch)
     ran = draftwood("generate", "a b a b", "-m", tiny, "--max-new-tokens", "4", "--raw")

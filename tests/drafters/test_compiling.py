@@ -90,6 +90,7 @@ def package(tmp_path):
         "errors.py",
         "files/__init__.py",
         "files/paths.py",
+        "files/unkept.py",
         *(f"index/{i}.py" for i in index),
     ):
         (copy / file).parent.mkdir(parents=True, exist_ok=True)
@@ -175,6 +176,16 @@ def test_old_versions_are_removed(package):
     assert ask(package, 5, **NUMBA) == (25, 1)
 
 
+def test_a_clock_that_went_back_does_not_lose_what_was_just_compiled(package):
+    for added in range(4):
+        assert ask(package, added) == (20 + added, 0)
+        for path in package.rglob("*.nb?"):
+            os.utime(path, (4e9, 4e9))
+    assert ask(package, 9) == (29, 0)
+    assert ask(package, 9) == (29, 1)
+    assert len([name for name in compiled_files(package) if name.endswith(".nbi")]) == 3
+
+
 def test_a_damaged_file_is_compiled_anew(package):
     ask(package, 1, **NUMBA)
     for file in package.rglob("*.nbc"):
@@ -215,7 +226,7 @@ def test_a_disk_that_is_full_costs_one_line(package):
         "from draftwood.index.kernel_of_a_test import answer, second; print(answer(10), second(10))"
     )
     warning, answers = run(full, PYTHONPATH=str(package.parent.parent)).splitlines()
-    assert warning.startswith("WARNING compiled drafters are not kept (No space left on device)")
+    assert warning.startswith("WARNING compiled drafters are not kept for the next start: No space left on device")
     assert answers == "21 22"
 
 

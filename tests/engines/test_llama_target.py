@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -681,3 +682,20 @@ def test_a_file_that_has_changed_is_refused(tmp_path, tiny_gguf):
     path.unlink()  # what is mapped stays
     target.open([TEXT])
     target.score([(session, 1, NOTHING)])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there an open file cannot be replaced")
+def test_a_file_that_was_replaced_stays_as_it_was_and_is_told_once(tmp_path, tiny_gguf, caplog):
+    path, other = tmp_path / "model.gguf", tmp_path / "other.gguf"
+    path.write_bytes(tiny_gguf("llama", "Q8_0").read_bytes())
+    other.write_bytes(tiny_gguf("llama", "F16").read_bytes())
+    target = LlamaTarget(path, threads=1)
+    ((_, before),) = target.open([TEXT])
+    expected = before.raw(0).copy()
+    other.replace(path)
+    for _ in range(2):
+        ((_, scores),) = target.open([TEXT])
+        assert np.array_equal(scores.raw(0), expected)
+    assert [message for message in caplog.messages if "was replaced" in message] == [
+        f"{path} was replaced: texts are those of the file as it was; load it again"
+    ]

@@ -91,6 +91,19 @@ def test_one_changed_weight_is_tried_again(start, name):
     assert counted
 
 
+def test_the_same_weights_in_other_places_are_tried_again(start):
+    start()
+    write(build("llama"))
+    model = build("llama")
+    first, second = (model.model.layers[i].self_attn.q_proj.weight.data for i in (0, 1))
+    kept = first.clone()
+    first.copy_(second)
+    second.copy_(kept)
+    counted = start()
+    write(model)
+    assert counted
+
+
 def test_another_instruction_set_is_tried_again(start, monkeypatch):
     start()
     write(build("llama"))

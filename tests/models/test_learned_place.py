@@ -22,6 +22,7 @@ SETTING = Setting("owner/tiny", "float32", 2)
 def _place(tmp_path, monkeypatch):
     monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(learned_place, "_SAID", set())
+    monkeypatch.setattr("draftwood.files.unkept._SAID", set())
 
 
 def taught():
@@ -75,6 +76,16 @@ def test_a_folder_that_cannot_be_written_to_costs_one_note(caplog, tmp_path, mon
             write(place_of(SETTING, packed=True), taught())
     assert len(caplog.messages) == 1
     assert "cannot be written" in caplog.text
+
+
+def test_a_clock_that_went_back_does_not_lose_what_was_just_written(monkeypatch):
+    monkeypatch.setattr(learned_place, "_MOST_FILES", 3)
+    for n in range(3):
+        write(path := folder() / f"{n}.json", taught())
+        os.utime(path, (4e9 + n, 4e9 + n))
+    write(path := folder() / "new.json", taught())
+    assert path in files()
+    assert [path.name for path in files()] == ["new.json", "1.json", "2.json"]
 
 
 def test_the_oldest_files_go(monkeypatch):

@@ -58,7 +58,20 @@ def test_a_broken_file_is_ignored_and_replaced(file, broken):
     assert json.loads(file.read_text()) == {"a": 1}
 
 
-def test_a_folder_that_cannot_be_written_to_keeps_nothing(file):
+def test_a_folder_that_cannot_be_written_to_keeps_nothing_and_costs_one_note(file, monkeypatch, caplog):
+    monkeypatch.setattr("draftwood.files.unkept._SAID", set())
     file.parent.write_text("a file")
-    trials.remember("a", 1)
-    assert trials.remembered("a") is None
+    for name in "abc":
+        trials.remember(name, 1)
+        assert trials.remembered(name) is None
+    assert len(caplog.records) == 1
+    assert "cannot be written" in caplog.text
+
+
+def test_entries_of_a_newer_version_are_left_as_they_are(file):
+    newer = {"new": {"kind": [1.5, None]}, "words": "x", "a": 3}
+    file.parent.mkdir()
+    file.write_text(json.dumps(newer))
+    trials.remember("b", 1)
+    assert json.loads(file.read_text()) == newer | {"b": 1}
+    assert (trials.remembered("new"), trials.remembered_list("words"), trials.remembered("a")) == (None, None, 3)

@@ -9,6 +9,7 @@ from typing import Self
 from draftwood.cli import screen
 
 _LOGGER = logging.getLogger("draftwood.compiling")
+_WARNINGS = logging.getLogger("draftwood")
 _NOTE = "  (compiling the drafters, once on this machine …)"
 _REMEMBER, _DIM, _PLAIN, _WIPE = "\x1b7", "\x1b[2m", "\x1b[0m", "\x1b8\x1b[J"
 
@@ -24,9 +25,11 @@ class CompilingNote(logging.Handler):
         _LOGGER.addHandler(self)
         _LOGGER.setLevel(logging.INFO)
         _LOGGER.propagate = False
+        _WARNINGS.addFilter(self._make_room)
         return self
 
     def __exit__(self, *_: object) -> None:
+        _WARNINGS.removeFilter(self._make_room)
         _LOGGER.removeHandler(self)
         _LOGGER.setLevel(logging.NOTSET)
         _LOGGER.propagate = True
@@ -43,6 +46,11 @@ class CompilingNote(logging.Handler):
         if self._shown:
             self._shown = False
             self._write(_WIPE)
+
+    def _make_room(self, _: logging.LogRecord) -> bool:
+        """Take the note away before a warning is printed, which would be wiped with it."""
+        self.wipe()
+        return True
 
     def _write(self, codes: str) -> None:
         with suppress(OSError, ValueError):

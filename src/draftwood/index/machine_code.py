@@ -94,13 +94,15 @@ def save(function: Any, stamp: str, found: MachineCode) -> None:
         with suppress(OSError, FileFormatError):
             with whole_file(path) as beside:
                 beside.write_bytes(hashlib.sha256(content).digest() + content)
-            _prune(folder, function)
+            _prune(path, function)
             return
 
 
-def _prune(folder: Path, function: Any) -> None:
-    versions = sorted(folder.glob(f"{_stem(function)}-*.kernel"), key=lambda path: -path.stat().st_mtime)
-    for version in versions[_KEPT:]:
+def _prune(new: Path, function: Any) -> None:
+    """Remove the oldest versions; after a jump of the clock the ``new`` one may seem old."""
+    others = [path for path in new.parent.glob(f"{_stem(function)}-*.kernel") if path != new]
+    others.sort(key=lambda path: -path.stat().st_mtime)
+    for version in others[_KEPT - 1 :]:
         version.unlink(missing_ok=True)  # who is about to load it compiles it anew
 
 

@@ -11,7 +11,7 @@ import logging
 import pickle
 from contextlib import suppress
 from dis import get_instructions
-from functools import cache, cached_property, partial, update_wrapper
+from functools import cached_property, partial, update_wrapper
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -26,6 +26,7 @@ from numba.core.types.misc import unliteral
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
+from draftwood.files.unkept import say_unkept
 from draftwood.index.machine_code import MachineCode, save
 from draftwood.index.marks import Mark
 
@@ -115,14 +116,8 @@ def compile_kernel(function: Any, signature: str, stamp: str, *, reorder: bool) 
     return kernel
 
 
-@cache
 def _not_kept(reason: str) -> None:
-    """Warn once that the next process must compile again."""
-    logging.getLogger("draftwood").warning(
-        "compiled drafters are not kept (%s), so each start takes seconds longer: name a folder for them in "
-        "NUMBA_CACHE_DIR",
-        reason,
-    )
+    say_unkept("compiled drafters are", f"{reason} (NUMBA_CACHE_DIR names another folder for them)")
 
 
 class _Files(CompileResultCacheImpl):
@@ -192,8 +187,10 @@ class _Cache(FunctionCache):
             _not_kept(error.strerror or str(error))
             return
         with suppress(OSError):
-            folder = Path(self.cache_path)
-            versions = sorted(folder.glob(f"{self._impl.kernel}-*.nbi"), key=lambda path: -path.stat().st_mtime)
-            for version in versions[_KEPT:]:
+            folder, own = Path(self.cache_path), f"{self._impl.filename_base}.nbi"
+            others = [path for path in folder.glob(f"{self._impl.kernel}-*.nbi") if path.name != own]
+            # The new one apart: after a jump of the clock it may seem old.
+            others.sort(key=lambda path: -path.stat().st_mtime)
+            for version in others[_KEPT - 1 :]:
                 for file in folder.glob(f"{version.stem}.*"):
                     file.unlink()  # who is about to load it compiles it anew

@@ -1,7 +1,7 @@
 """Keep what planners learn about a model from one process to the next: rates and seconds, one small file each.
 
-A file is named after all that its numbers depend on: model, number format, packing, threads, device, machine and
-draftwood's version. One that is damaged or written by another version is left alone and costs a note in the log.
+A file is named after all that its numbers depend on: model, number format, packing, threads, device, machine,
+draftwood's version and the format. One that is damaged costs a note in the log and is written anew.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from pathlib import Path
 
 from draftwood.errors import FileFormatError
 from draftwood.files.paths import whole_file
+from draftwood.files.unkept import say_unkept
 from draftwood.models.find import cache_folder, find
 from draftwood.models.machine import machine
 from draftwood.models.profile_place import Setting
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.kept import from_record, to_record
+from draftwood.planning.kept import FORMAT, from_record, to_record
 from draftwood.planning.learned import Learned
 
 _LOG = logging.getLogger("draftwood")
@@ -60,6 +61,7 @@ def place_of(setting: Setting, *, packed: bool) -> Path:
     """Return the file of a model under a setting, which need not exist."""
     facts = (
         version("draftwood"),
+        FORMAT,
         tuple(setting),
         packed,
         machine(setting.device.partition(":")[0]),
@@ -85,7 +87,7 @@ def read(path: Path, curve: CostCurve | None) -> Learned | None:
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError("it is too large")
         return from_record(json.loads(path.read_bytes()), curve)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except Exception as error:  # whatever it holds, it must not stop a call
         if path not in _SAID:
@@ -100,9 +102,10 @@ def write(path: Path, learned: Learned) -> None:
     try:
         with whole_file(path) as beside:
             beside.write_text(json.dumps(record, allow_nan=False), encoding="ascii")
-        for old in files()[:-_MOST_FILES]:
+        others = [old for old in files() if old != path]  # after a jump of the clock the new one may seem old
+        for old in others[: 1 - _MOST_FILES]:
             old.unlink(missing_ok=True)
     except (FileFormatError, OSError, ValueError) as error:
-        if path not in _SAID:
+        if path not in _SAID:  # of a damaged file it was said already
             _SAID.add(path)
-            _LOG.warning("what was learnt about this model is not kept: %s", error)
+            say_unkept("what was learnt about this model is", error)

@@ -5,15 +5,14 @@ numbers, or lists of them. What is remembered must be harmless if it is wrong, o
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
 from draftwood.errors import FileFormatError
 from draftwood.files.paths import whole_file
+from draftwood.files.unkept import say_unkept
 from draftwood.models.find import cache_folder
 
-_LOG = logging.getLogger("draftwood")
 _MOST = 256  # entries that are kept; the oldest go
 _MOST_BYTES = 1 << 16
 _MOST_NUMBERS = 32  # in a list
@@ -29,28 +28,28 @@ def place() -> Path:
 def remembered(key: str) -> int | None:
     """Return the number that a trial found; None if it is not known, or the file is broken or missing."""
     found = _read().get(key)
-    return found if isinstance(found, int) else None
+    return found if _is_whole(found) else None
 
 
 def remembered_list(key: str) -> list[int] | None:
     """Return the numbers that a trial found; None as in `remembered`."""
     found = _read().get(key)
-    return found if isinstance(found, list) else None
+    return found if _are_whole(found) else None
 
 
 def remember(key: str, found: Found) -> None:
     """Keep what a trial found, if the file can be written; of two writers at once one loses its entry."""
-    known = _read()
+    known = _read()  # with what a newer version may have put there
     known.pop(key, None)  # the newest stand last
     known[key] = found
     try:
         with whole_file(place()) as beside:
             beside.write_text(json.dumps(dict(list(known.items())[-_MOST:])), encoding="ascii")
     except FileFormatError as error:
-        _LOG.debug("the result of a trial is not kept: %s", error)
+        say_unkept("the result of a trial is", error)
 
 
-def _read() -> dict[str, Found]:
+def _read() -> dict[str, Any]:
     try:
         path = place()
         if path.stat().st_size > _MOST_BYTES:
@@ -60,7 +59,7 @@ def _read() -> dict[str, Found]:
         return {}
     if not isinstance(found, dict):
         return {}
-    return {key: value for key, value in found.items() if _is_whole(value) or _are_whole(value)}
+    return found
 
 
 def _is_whole(value: Any) -> bool:

@@ -39,6 +39,7 @@ _STALE = 32  # passes after which the cost of a width should be measured again
 GRANT = 1.25
 """First exploration budget of a guess, in plain passes: 2 % of an answer of 64 tokens. A measured curve has 0."""
 _MOST_LOG = 100.0  # of what is restored, so that its exponential is a number
+_SHORTEST = 1e-9  # seconds: less shows a clock that stands still
 _LONGEST = 3600.0  # seconds of a pass; a longer time comes from a clock that jumped
 
 
@@ -89,7 +90,7 @@ class CostModel:
 
     def learn(self, n: int, context: int, seconds: float) -> None:
         """Record the seconds of a pass over ``n`` tokens; times that no pass can take are ignored."""
-        if not 0 < seconds < _LONGEST or n < 1:
+        if not _SHORTEST < seconds < _LONGEST or n < 1:
             return
         if n == 1 and self.passes > _STALE and self.passes % _CALM and not self._doubted:
             self.passes += 1  # plain passes are so many that one in four tells enough

@@ -91,8 +91,8 @@ class Packing:
         self._sources = {key: known for key, known in self._sources.items() if known[0].numel()}
 
     def digests(self) -> list[int]:
-        """Return the digests of all sources, sorted."""
-        return sorted(before for _, before in self._sources.values())
+        """Return the digests of all sources, in the order in which the pass was put together."""
+        return [before for _, before in self._sources.values()]
 
     def finish(self) -> None:
         """Let go of the copies that were made before."""

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from threading import Lock, RLock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
@@ -180,6 +180,7 @@ def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> Our
     if key in _passed:
         with suppress(Exception):  # short of memory, say: then another way may do
             return found[_passed[key]]()
+    one_thread = cache(_one_thread_is_better)  # asked once, and only if something is tried
     order = [(index, False) for index in range(len(found))]
     before = None if key is None else trials.remembered(key)
     if before is not None and before < len(found):
@@ -187,7 +188,7 @@ def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> Our
     reason = ""
     for index, brief in order:
         known = partial(_was_tried, model, key, index)
-        target, reason = agreeing(found[index], model, known, brief=brief, one_thread=_one_thread_is_better)
+        target, reason = agreeing(found[index], model, known, brief=brief, one_thread=one_thread)
         if target is not None:
             if key is not None:
                 _remember(key, index, in_file=not brief)
