@@ -27,7 +27,7 @@ _C3, _C4, _C5 = np.float32(0.055507336), np.float32(0.009671513), np.float32(0.0
 @part
 def _word(bits: Any, shift: Any) -> Any:
     """Bits of a float32 number, of which ``bits`` are the upper ones."""
-    return np.int32(bits) << np.int32(shift)
+    return np.int32(np.int32(bits) << np.int32(shift))
 
 
 @part
