@@ -105,7 +105,8 @@ class Bench:
         watch = row.watch()
         known = len(prompt) - 1 if watch is None else 0  # watching the prompt's scores reads it again
         session.truncate(known)
-        row.read(session, session.extend(prompt[known:], watch), 0.0)
+        (scores,) = self.target.extend([(session, prompt[known:])], None if watch is None else [watch])
+        row.read(session, scores, 0.0)
         row.open_sources()
         steps: list[Step] = []
         try:
