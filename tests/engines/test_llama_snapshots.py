@@ -51,9 +51,9 @@ def calls(monkeypatch):
     """``calls`` lists what the context is asked for: tokens and scored rows of passes, snapshots, restorations."""
     made, own = [], {name: getattr(Context, name) for name in ("run", "state", "restore")}
 
-    def ran(self, rows, scored=None):
-        made.append((len(rows), len(rows) if scored is None else scored))
-        return own["run"](self, rows, scored)
+    def ran(self, rows, scored=None, also=()):
+        made.append((len(rows), len(also) + (len(rows) if scored is None else scored)))
+        return own["run"](self, rows, scored, also)
 
     def saved(self, sequence, part=0):
         made.append("save" if part == RECURRENT else "copy")
