@@ -32,7 +32,7 @@ from draftwood.index.arguments import all_fit, kinds_of
 
 _LOG = logging.getLogger("draftwood.compiling")
 _DIGEST = hashlib.sha256().digest_size
-_TRIED = ("0.68.",)  # versions of numba
+_TRIED = ("0.65.", "0.66.", "0.67.", "0.68.")  # versions of numba: all kernels gave the same
 _EXTENSIONS = ("_helperlib", "core/runtime/_nrt_python", "_dynfunc")
 _KEPT = 3  # versions of one kernel that stay on disk, the newest: of branches that take turns, say
 
