@@ -5,7 +5,8 @@
 
 Each answer is `draftwood generate` in a process of its own. *Plain* and *first* have an empty folder of what was
 learnt, *known* one that earlier answers have filled. The three take turns, and their order turns with each prompt.
-A row holds the seconds of decoding after the prompt, of reading it, and of the whole process.
+A row holds the seconds of decoding (opening the drafters, which is done after the first token, included), of
+opening alone, of reading the prompt, and of the whole process.
 The same command goes on with a file that was left unfinished.
 """
 
@@ -64,8 +65,10 @@ def answer(args: argparse.Namespace, text: str, arm: str, cache: Path) -> dict[s
         env={**os.environ, "DRAFTWOOD_CACHE": str(cache), "DRAFTWOOD_LEARNED": "on"},
     )  # fmt: skip
     whole, found = perf_counter() - started, json.loads(done.stdout)
-    decode = sum(part for part in found["seconds"].values())
-    return {"decode_s": decode, "prefill_s": found["prefill_s"], "whole_s": whole, "ids": found["ids"]}
+    opening = sum(source.get("open_s", 0.0) for step in found["steps"] for source in step["by_source"])
+    decode = sum(part for part in found["seconds"].values()) + opening
+    read = found["prefill_s"]
+    return {"decode_s": decode, "open_s": opening, "prefill_s": read, "whole_s": whole, "ids": found["ids"]}
 
 
 def asked(kind: str, count: int) -> Iterator[tuple[str, str]]:
@@ -111,15 +114,18 @@ def table(rows: Sequence[dict[str, Any]]) -> None:
     for kind, some in kinds.items():
         speeds = {}
         for arm in ARMS[1:]:
-            spent = [sum(row[of]["decode_s"] for row in some) for of in ("plain", arm)]
-            speeds[arm] = spent[0] / spent[1]
-            logs[arm].append(log(speeds[arm]))
-        print(f"{kind:12} {len(some):3}", *(f"{arm} {speed:.3f}" for arm, speed in speeds.items()))
+            for what in ("decode_s", "whole_s"):
+                plain, ours = (sum(row[of][what] for row in some) for of in ("plain", arm))
+                name = f"{arm} {'decoding' if what == 'decode_s' else 'whole'}"
+                speeds[name] = plain / ours
+                logs[name].append(log(plain / ours))
+        print(f"{kind:16} {len(some):3}", *(f"{arm} {speed:.3f}" for arm, speed in speeds.items()))
     means = [f"{arm} {exp(sum(some) / len(some)):.3f}" for arm, some in logs.items()]
-    print("geometric mean  ", *means)
+    print(f"{'geometric mean':20}", *means)
     for arm in ARMS:
         start = median(row[arm]["whole_s"] - row[arm]["decode_s"] for row in rows)
-        print(f"{arm}: {start:.2f} s besides decoding")
+        opening = median(row[arm].get("open_s", 0.0) for row in rows)
+        print(f"{arm}: {start:.2f} s besides decoding; in decoding, drafters took {1e3 * opening:.0f} ms to open")
     print(f"{sum(row['identical'] for row in rows)} of {len(rows)} texts are the same")
 
 

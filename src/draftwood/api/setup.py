@@ -7,8 +7,8 @@ import inspect
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -25,6 +25,7 @@ from draftwood.decoding.sequence import ActiveSequence
 from draftwood.decoding.stopping import StopStrings
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import UnknownNameError, UsageError, VocabularyError
+from draftwood.index.preload import importing
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.sampling import check_sampling
@@ -102,10 +103,20 @@ class Setup:
 
         return contents(self.model, self.target)  # type: ignore[arg-type]
 
-    def open(self, requests: Sequence[Request]) -> AbstractContextManager[list[ActiveSequence]]:
+    @contextmanager
+    def open(self, requests: Sequence[Request]) -> Iterator[list[ActiveSequence]]:
         """Return a context with the opened sequences of these requests, on the model as it is now."""
         self.refresh()
-        return open_sequences(self.target, self.drafters, requests, SampleAndMatch(), late=True)
+        opened = open_sequences(self.target, self.drafters, requests, SampleAndMatch(), late=True)
+        with importing(self._modules(requests)), opened as sequences:
+            yield sequences
+
+    def _modules(self, requests: Sequence[Request]) -> list[str]:
+        """Return the names of modules that take long to import and are needed behind the prompts."""
+        names = [] if all(request.sampling.greedy for request in requests) else ["draftwood.verify.contenders"]
+        drafters = [drafter for request in requests for drafter in request.drafters or ()]
+        drafting = [name for drafter in (*self.drafters, *drafters) for name in getattr(drafter, "modules", ())]
+        return names + ([*drafting, "draftwood.planning.kernel"] if drafting else [])
 
     def request(
         self, ids: Sequence[int], *, max_new_tokens: int | None = None, stop: str | Sequence[str] | None = None,

@@ -256,6 +256,17 @@ class BatchDrafter(Drafter, Protocol):
         ...
 
 
+class KernelDrafter(Drafter, Protocol):
+    """What a drafter may have besides, to be opened sooner in a new process."""
+
+    @property
+    def modules(self) -> Sequence[str]:
+        """Full names of modules that `open` needs and that take long to import: another thread begins to import
+        them while the target reads the prompt.
+        """
+        ...
+
+
 Share = Callable[[Any], Any]
 """``share(thing)``: a copy of it (``thing.copy()``), the same copy for all drafters that share the thing."""
 

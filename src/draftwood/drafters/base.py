@@ -33,6 +33,7 @@ class BaseDrafter(ABC):
     """
 
     name: ClassVar[str]
+    modules: ClassVar[Sequence[str]] = ()
 
     @property
     def needs(self) -> Needs:

@@ -53,6 +53,7 @@ class CorpusDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "corpus"
+    modules: ClassVar[Sequence[str]] = ("draftwood.drafters.corpus.kernel",)
     prior: ClassVar[Floats] = PRIOR
     takes: ClassVar[Takes] = Takes(corpus=True)
 

@@ -52,6 +52,7 @@ class MemoryDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "memory"
+    modules: ClassVar[Sequence[str]] = ("draftwood.drafters.ngram.index",)
     prior: ClassVar[Floats] = PRIOR
 
     file: str | None = None

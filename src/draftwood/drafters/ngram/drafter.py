@@ -34,6 +34,7 @@ class NgramDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "ngram"
+    modules: ClassVar[Sequence[str]] = ("draftwood.drafters.ngram.index",)
     prior: ClassVar[Floats] = PRIOR
     takes: ClassVar[Takes] = Takes(context=True)
 

@@ -39,6 +39,7 @@ class PredictionDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "prediction"
+    modules: ClassVar[Sequence[str]] = ("draftwood.drafters.prediction.alignment",)
     prior: ClassVar[Floats] = PRIOR
     takes: ClassVar[Takes] = Takes(prediction=True)
 

@@ -53,6 +53,7 @@ class RecyclingDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "recycling"
+    modules: ClassVar[Sequence[str]] = ("draftwood.drafters.recycling.table",)
     prior: ClassVar[Floats] = PRIOR
 
     context: int = LONGEST

@@ -48,6 +48,7 @@ class SuffixDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "suffix"
+    modules: ClassVar[Sequence[str]] = ("draftwood.drafters.suffix.automaton",)
 
     length: int | None = None
     min_match: int = 1
