@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from draftwood.index.loaded import are_loaded
 from draftwood.planning.cost_curve import CostCurve
+from draftwood.planning.switch_cost import SwitchCost
 
 Doubles = NDArray[np.float64]
 
@@ -62,6 +63,7 @@ class CostModel:
         self.passes = 0  # how many were recorded
         # How much time may be spent on passes of other widths to measure their cost, in plain passes.
         self.exploration_budget = 0.0 if self.measured else GRANT
+        self.switch = SwitchCost()
 
     def seconds(self, n: int, context: int) -> float:
         """Return the expected seconds of a pass over ``n`` tokens (the root included) at this context length."""
@@ -155,6 +157,7 @@ class CostModel:
         return {
             "passes": self.passes,
             "noise": round(self._noise, 6),
+            "switch": self.switch.state(),
             "log": [round(value, 6) for value in self._log.tolist()],
             "cov": [[float(f"{value:.6g}") for value in row] for row in self._cov.tolist()],
         }
@@ -175,6 +178,7 @@ class CostModel:
         if not np.isfinite(cov).all() or not np.linalg.eigvalsh(cov)[0] >= -1e-4 * np.trace(cov):  # it was rounded
             raise ValueError("the learnt cost of passes is damaged")
         model = cls(curve)
+        model.switch = SwitchCost.restored(state["switch"])
         model._log, model._cov, model._noise = log, cov + _PACE**2, noise
         model.measured, model.passes, model.exploration_budget = True, passes, 0.0
         model._seen = [passes] * len(_SIZES)

@@ -67,10 +67,11 @@ class GoodputPlanner(TreePlanner):
         self._losses = Losses()
         self._repeats: dict[int, Repeats] = {}  # by the identity of the request
         self._choice: _Choice | None = None
+        self._drafted = False  # whether the last pass had a draft
 
     def open(self) -> Self:
         session = super().open()
-        session._losses, session._repeats = Losses(), {}
+        session._losses, session._repeats, session._drafted = Losses(), {}, False
         with self.learned.lock:
             session._reach = self._first_reach()
         return session
@@ -134,12 +135,15 @@ class GoodputPlanner(TreePlanner):
         self, model: CostModel, capabilities: Capabilities, base: int, most: int, context: int
     ) -> list[float]:
         """Return the seconds of steps that score ``base`` tokens and 0 to ``most`` more."""
+        if capabilities.widths:
+            stairs = _stairs(capabilities, base + most)[base : base + most + 1]
+            table = model.times(0, stairs[-1], context)
+            found = [table[width] for width in stairs]
+        else:
+            found = model.times(base, base + most, context)
         overhead = self._cooldown.overhead
-        if not capabilities.widths:
-            return [seconds + overhead for seconds in model.times(base, base + most, context)]
-        stairs = _stairs(capabilities, base + most)[base : base + most + 1]
-        table = model.times(0, stairs[-1], context)
-        return [table[width] + overhead for width in stairs]
+        drafted = overhead + model.switch.charge
+        return [found[0] + overhead, *[seconds + drafted for seconds in found[1:]]]
 
     def _choose_nothing(
         self, states: Sequence[State], rankings: Sequence[Ranking], model: CostModel, base: int, context: int
@@ -161,7 +165,8 @@ class GoodputPlanner(TreePlanner):
         _earn(model, times[best] / plain)
         for width in model.stale(base + best, base, base + len(times) - 1):
             count = width - base
-            regret = (times[count] - tokens[count] * times[best] / tokens[best]) / plain
+            sure = min(tokens[count], tokens[best])  # what more is promised may not come
+            regret = (times[count] - sure * times[best] / tokens[best]) / plain
             if regret <= model.exploration_budget:
                 model.exploration_budget -= max(0.0, regret)
                 return count
@@ -186,8 +191,19 @@ class GoodputPlanner(TreePlanner):
             if choice.count:
                 given = sum([len(s.step.emitted) for s in states]) / len(states)
                 self._losses.learn(given, choice.times[choice.count] / choice.times[0])
-            choice.model.learn(width, choice.context, states[0].step.score_s)
+            self._learn_cost(choice, width, states[0].step.score_s)
             self._learn_lookahead(states)
+
+    def _learn_cost(self, choice: _Choice, width: int, seconds: float) -> None:
+        """Learn what the pass took; of a plain one behind a draft without what is the draft's."""
+        model, plain = choice.model, not choice.count
+        if self._drafted:
+            expected = model.seconds(width, choice.context)
+            model.switch.learn(plain=plain, excess=seconds - expected, expected=expected)
+            if plain:
+                seconds -= model.switch.behind
+        self._drafted = not plain
+        model.learn(width, choice.context, seconds)
 
     def _learn_lookahead(self, states: Sequence[State]) -> None:
         """Update the A/B tests of lookahead nodes; a drafter's test begins when one of its nodes is scored."""

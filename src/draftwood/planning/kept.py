@@ -10,7 +10,7 @@ from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.cost_model import CostModel
 from draftwood.planning.learned import Learned
 
-FORMAT = 1
+FORMAT = 2
 _MOST_RATES = 64  # drafters whose rates are kept, each for greedy and for sampled answers; the latest used
 
 
