@@ -80,11 +80,15 @@ class State(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What one drafter is asked for in one step: the arguments of `DraftSession.draft`."""
+    """What one drafter is asked for in one step: the arguments of `DraftSession.draft`.
+
+    A ``resting`` drafter learns of this step its tokens only, whatever it needs.
+    """
 
     nodes: int
     lookahead_nodes: int
     accept_rates: Floats
+    resting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

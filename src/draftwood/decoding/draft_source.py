@@ -23,6 +23,7 @@ log = logging.getLogger("draftwood")
 
 _MOST_UNTOLD = 64  # lessons that wait for a drafter which is not asked
 _EMPTY = TokenTree.empty()
+_NO_NEEDS = Needs()
 _NO_NODES: Ints = np.empty(0, dtype=np.int32)
 _NO_NODES.flags.writeable = False
 
@@ -40,6 +41,8 @@ class DraftSource:
         None once the drafter was disabled.
     proposal
         What it proposed in this step.
+    resting
+        Whether it learns nothing of this step but its tokens, whatever it needs.
     step
         Its record of this step.
     """
@@ -48,7 +51,7 @@ class DraftSource:
         self.drafter, self.number = drafter, 0
         self.declared = NOTHING
         self.session: DraftSession | None = None
-        self.proposal = _EMPTY
+        self.proposal, self.resting = _EMPTY, False
         self.step = RunningSourceStep()
         self.draft_many: Any = getattr(drafter, "draft_many", None)  # None once it has failed, too
         self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
@@ -59,6 +62,11 @@ class DraftSource:
     def needs(self) -> Needs:
         """What the drafter asks for."""
         return self.declared.needs
+
+    @property
+    def needs_now(self) -> Needs:
+        """What it is given of this step: nothing while it rests."""
+        return _NO_NEEDS if self.resting else self.declared.needs
 
     def _declare(self) -> None:
         self.declared = declared(self.drafter)
@@ -101,7 +109,7 @@ class DraftSource:
 
     def is_asked(self, ask: Ask) -> bool:
         """Begin the step; whether there is somebody to ask for something."""
-        self.proposal = _EMPTY
+        self.proposal, self.resting = _EMPTY, ask.resting
         return self.session is not None and ask.nodes + ask.lookahead_nodes > 0
 
     def receive(self, tree: TokenTree, ask: Ask, vocab_size: int, seconds: float) -> TokenTree:
@@ -148,7 +156,7 @@ class DraftSource:
 
     @property
     def _learns_from_tokens(self) -> bool:
-        needs = self.needs
+        needs = self.needs_now
         return not (needs.top_k or needs.hidden or needs.choice)
 
     def learn_later(self, lessons: Iterable[int | Feedback]) -> None:
@@ -182,7 +190,7 @@ class DraftSource:
         if self.session is None:
             return
         started = perf_counter()
-        if not len(lesson.tree) and not self.needs.hidden:
+        if not len(lesson.tree) and not self.needs_now.hidden:
             self.learn_later((lesson,))
         else:
             self.catch_up()

@@ -26,7 +26,7 @@ def feedback(
     """Return what each source is told; ``context`` is the number of committed tokens before the pass."""
     if not sources:
         return []
-    tree, needs = plan.tree, [source.needs for source in sources]
+    tree, needs = plan.tree, [source.needs_now for source in sources]
     if not len(tree) and not any(need.top_k or need.hidden or need.choice for need in needs):
         return _unscored(sources, plan, verdict)
     most = max(need.top_k for need in needs)

@@ -17,6 +17,7 @@ from draftwood.tree import NO_CLAIM, TokenTree
 
 _CHAIN_OF = 4  # for a target without trees drafters are asked for four times the nodes; the best chain is scored
 NOTHING = Ask(0, 0, TokenTree.empty().belief)
+RESTING = Ask(0, 0, TokenTree.empty().belief, resting=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class DrafterBudget:
                 continue
             mine = [[d is not None and d.label == label for d in state.drafters] for state in states]
             account = self._accounts.setdefault(label, _Account())
-            _settle(account, min(cost, _STALL * plain), _gain(mine, rankings, times, best), plain)
+            _settle(account, min(cost, _STALL * plain), gain(mine, rankings, times, best), plain)
 
     def why(self) -> list[str]:
         """Return which drafters are not asked at present, and why, as text for ``draftwood explain``."""
@@ -91,7 +91,7 @@ def _settle(account: _Account, cost: float, gain: float, plain: float) -> None:
         account.waiting, account.pause = account.pause + 1, min(_LONGEST, 2 * account.pause)
 
 
-def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Sequence[float], best: int) -> float:
+def gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Sequence[float], best: int) -> float:
     """Return how many seconds longer this step's expected tokens take without the drafter that ``mine`` marks."""
     rows = len(rankings)
     if rows == 1:
@@ -112,7 +112,7 @@ def _gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Se
 
 
 def _gain_of_one(mine: Sequence[bool], ranking: Ranking, times: Sequence[float], best: int) -> float:
-    """Do what `_gain` does for one request, on lists."""
+    """Do what `gain` does for one request, on lists."""
     others: set[int] = set()
     for is_mine, places in zip(mine, ranking.node_map, strict=True):
         if not is_mine:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from draftwood.contracts import Ask, Capabilities, Feedback, State
 from draftwood.errors import UsageError
 from draftwood.planning.ab_test import ABTest
-from draftwood.planning.base import NOTHING, Policy, TreePlanner
+from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner
 from draftwood.planning.cooldown import Cooldown
 from draftwood.planning.cost_model import CostModel
 from draftwood.planning.drafter_budget import DrafterBudget
@@ -24,6 +24,7 @@ from draftwood.planning.learned import Learned
 from draftwood.planning.losses import Losses
 from draftwood.planning.ranking import Ranking
 from draftwood.planning.repeats import Repeats
+from draftwood.planning.watching import Watching
 
 MOST = 64  # most draft nodes of one request
 
@@ -63,6 +64,7 @@ class GoodputPlanner(TreePlanner):
         self._cooldown = Cooldown()
         self._asking = False  # whether drafters are asked in this session's step
         self._budget = DrafterBudget()
+        self._watching = Watching()
         self._ab_tests: dict[str, ABTest] = {}  # of lookahead nodes, by the drafter's label
         self._losses = Losses()
         self._repeats: dict[int, Repeats] = {}  # by the identity of the request
@@ -85,6 +87,7 @@ class GoodputPlanner(TreePlanner):
     def wish(self, states: Sequence[State]) -> int:
         self._choice = None
         self._budget.begin()
+        self._watching.begin(states)
         self._asking = self._cooldown.begin(states, asked=self._asking, repeating=self._is_repeating(states))
         return min(self.most, int(self._reach)) if self._asking else 0
 
@@ -95,9 +98,17 @@ class GoodputPlanner(TreePlanner):
         self._repeats = {id(state): self._repeats.get(id(state)) or Repeats() for state in states}
         return any(self._repeats[id(state)].at_end_of(state.ids) for state in states)
 
+    def _ask(self, state: State, rows: int) -> list[Ask]:
+        asks = super()._ask(state, rows)
+        if resting := self._watching.resting:
+            for i, drafter in enumerate(state.drafters):
+                if drafter is not None and drafter.label in resting:
+                    asks[i] = RESTING
+        return asks
+
     def ask_one(self, drafter: Any, state: State, nodes: int, lookahead_nodes: int) -> Ask:
         key = drafter.label
-        if not self._budget.allows(key):
+        if not self._budget.allows(key) or key in self._watching.resting:
             return NOTHING
         ab_test = self._ab_tests.get(key)
         if ab_test is not None and not ab_test.on:
@@ -123,6 +134,7 @@ class GoodputPlanner(TreePlanner):
         best = rates.index(highest) if highest >= self._losses.demand * rates[0] else 0
         in_ab_test = [label for label, ab_test in self._ab_tests.items() if ab_test.on]
         self._budget.learn(states, rankings, times, best, apart=in_ab_test)
+        self._watching.learn(states, rankings, times, best)
         count = self._explore(model, base, tokens, times, best)
         if self._asking:
             self._adapt(best, rankings)
@@ -236,7 +248,7 @@ class GoodputPlanner(TreePlanner):
             "context": choice.context,
             "alternatives": [[n, round(tokens[n], 3), round(1000 * times[n], 3)] for n in shown],
             "overhead_ms": round(1000 * self._cooldown.overhead, 3),
-            "sources": self._budget.why() + notes,
+            "sources": self._budget.why() + self._watching.why() + notes,
         }
 
 
