@@ -1,4 +1,4 @@
-"""Cooldown: stops asking all drafters for up to 16 steps when drafts save less time than asking takes.
+"""Cooldown: stops asking all drafters for up to 32 steps when drafts save less time than asking takes.
 
 It is counted apart for steps in which the text repeats itself and for others: where copies begin, drafters are
 asked at once, and where nothing is to be copied, hardly ever.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from draftwood.contracts import State
 
-_LONGEST = 16  # steps of the longest cooldown
+_LONGEST = 32  # steps of the longest cooldown
 _IN_VAIN = 0.0025  # share of the decoding time that asking may take while drafts save nothing
 _KEEP, _KEEP_GAIN = 0.95, 0.9  # weights of earlier steps in the average overhead and in the average time saved
 _BURST = 16  # a step's saving is capped at this many times the cost of asking
