@@ -65,7 +65,7 @@ def answer(args: argparse.Namespace, text: str, arm: str, cache: Path) -> dict[s
         env={**os.environ, "DRAFTWOOD_CACHE": str(cache), "DRAFTWOOD_LEARNED": "on"},
     )  # fmt: skip
     whole, found = perf_counter() - started, json.loads(done.stdout)
-    opening = sum(source.get("open_s", 0.0) for step in found["steps"] for source in step["by_source"])
+    opening = sum(source.get("open_s", 0.0) for step in found["steps"] for source in step.get("by_source", ()))
     decode = sum(part for part in found["seconds"].values()) + opening
     read = found["prefill_s"]
     return {"decode_s": decode, "open_s": opening, "prefill_s": read, "whole_s": whole, "ids": found["ids"]}
