@@ -12,7 +12,8 @@ import pytest
 from tests.helpers import GREEDY, PROMPT, SAMPLED, greedy_truth, sampled_truth, texts, untimed, write
 
 from draftwood.contracts import Ask, Needs, Sampling
-from draftwood.decoding.draft_source import DraftSource, propose
+from draftwood.decoding.draft_source import DraftSource
+from draftwood.decoding.propose import propose
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import load
 from draftwood.planning.fixed import FixedPlanner

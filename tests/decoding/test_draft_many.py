@@ -12,7 +12,8 @@ from tests.helpers import untimed, write_batch
 
 from draftwood.contracts import Ask, Needs
 from draftwood.decoding.draft_many import FEW, draft_all
-from draftwood.decoding.draft_source import DraftSource, propose
+from draftwood.decoding.draft_source import DraftSource
+from draftwood.decoding.propose import propose
 from draftwood.decoding.request import Request
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import load

@@ -8,8 +8,8 @@ import pytest
 from tests.helpers import PROMPT, greedy_truth, write
 
 from draftwood.contracts import Ask, Needs
-from draftwood.drafters.load import load
 from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.drafters.load import load
 from draftwood.planning.base import RESTING
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import ToyTarget

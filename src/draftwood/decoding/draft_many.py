@@ -8,7 +8,8 @@ from time import perf_counter
 from typing import NamedTuple
 
 from draftwood.contracts import Ask
-from draftwood.decoding.draft_source import DraftSource, base_tree_of
+from draftwood.decoding.draft_source import DraftSource
+from draftwood.decoding.propose import base_tree_of
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.tree import TokenTree
 

@@ -15,7 +15,6 @@ from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, In
 from draftwood.drafters.base import BaseSession
 from draftwood.drafters.declaring import NOTHING, declared
 from draftwood.errors import IntegrityError
-from draftwood.index.merging import merged
 from draftwood.step import RunningSourceStep
 from draftwood.tree import NO_CLAIM, TokenTree
 
@@ -286,26 +285,3 @@ def _plain_step(token: int, source: int) -> Feedback:
     choice = np.array([token], dtype=np.int32)
     choice.flags.writeable = False
     return Feedback(_EMPTY, _EMPTY, _NO_NODES, (), (token,), choice, source=source)
-
-
-def propose(sources: Sequence[DraftSource], asks: Sequence[Ask], vocab_size: int) -> list[TokenTree]:
-    """Ask every source; those that go on behind what the others propose come last, and do not see each other."""
-    trees = [_EMPTY] * len(sources)
-    last = []
-    for i, (source, ask) in enumerate(zip(sources, asks, strict=True)):
-        if source.needs.base_tree:
-            last.append(i)
-        else:
-            trees[i] = source.draft(ask, vocab_size)
-    base_tree = base_tree_of(trees) if last else None
-    for i in last:
-        trees[i] = sources[i].draft(asks[i], vocab_size, base_tree)
-    return trees
-
-
-def base_tree_of(trees: Sequence[TokenTree]) -> TokenTree:
-    """Return the drafts of these trees as one tree, behind which others may go on."""
-    drafts = [
-        tree.take(np.flatnonzero(~tree.lookahead)) if tree.n_lookahead else tree for tree in trees if len(tree)
-    ]
-    return merged(drafts)[0] if drafts else _EMPTY

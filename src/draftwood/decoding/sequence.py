@@ -26,8 +26,9 @@ from draftwood.contracts import (
 from draftwood.decoding import feedback as outcome
 from draftwood.decoding.broken_rows import BrokenRowError, CheckedScores, without_drafts
 from draftwood.decoding.capability_check import refuse_mismatch
-from draftwood.decoding.draft_source import DraftSource, propose
+from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.prompt_scores import Reading
+from draftwood.decoding.propose import propose
 from draftwood.decoding.request import Emission, Request
 from draftwood.decoding.stopping import Stopping
 from draftwood.step import MODEL, RunningSourceStep, RunningStep

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Capabilities, Declaration, Drafter, Plan, PlannerSession, Sampling, Verdict
-from draftwood.decoding.draft_source import DraftSource, propose
+from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.feedback import feedback, record
+from draftwood.decoding.propose import propose
 from draftwood.engines.replay import ReplayScores
 from draftwood.step import RunningSourceStep, RunningStep, Step
 

@@ -1,0 +1,37 @@
+"""Asks the drafters of one text, those last that go on behind what the others propose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from draftwood.contracts import Ask
+from draftwood.decoding.draft_source import DraftSource
+from draftwood.index.merging import merged
+from draftwood.tree import TokenTree
+
+_EMPTY = TokenTree.empty()
+
+
+def propose(sources: Sequence[DraftSource], asks: Sequence[Ask], vocab_size: int) -> list[TokenTree]:
+    """Ask every source; those that go on behind what the others propose come last, and do not see each other."""
+    trees = [_EMPTY] * len(sources)
+    last = []
+    for i, (source, ask) in enumerate(zip(sources, asks, strict=True)):
+        if source.needs.base_tree:
+            last.append(i)
+        else:
+            trees[i] = source.draft(ask, vocab_size)
+    base_tree = base_tree_of(trees) if last else None
+    for i in last:
+        trees[i] = sources[i].draft(asks[i], vocab_size, base_tree)
+    return trees
+
+
+def base_tree_of(trees: Sequence[TokenTree]) -> TokenTree:
+    """Return the drafts of these trees as one tree, behind which others may go on."""
+    drafts = [
+        tree.take(np.flatnonzero(~tree.lookahead)) if tree.n_lookahead else tree for tree in trees if len(tree)
+    ]
+    return merged(drafts)[0] if drafts else _EMPTY
