@@ -148,7 +148,7 @@ def test_a_planner_learns_each_pass_at_its_own_width():
     one, two = ToyTarget(order=2, seed=1), ToyTarget(order=2, seed=2)
     drafters = EVERY["ngram"](one, PLAIN)
     first, second = planner.open(), planner.open()
-    asked = {}
+    asked, counted = {}, []
 
     class Between:
         """Writes another text in the middle of every step."""
@@ -168,7 +168,8 @@ def test_a_planner_learns_each_pass_at_its_own_width():
             model = planner.learned.cost(1)
             before = model.passes
             first.learn(states, feedback)
-            assert model.passes == before + 1
+            counted.append(model.passes - before)
+            assert 0 <= len(counted) - sum(counted) < 4, "passes for which nobody is asked count four at a time"
 
     class Others:
         def open(self):

@@ -90,11 +90,14 @@ class CostModel:
             self._times = self._table.tolist()
         return self._times[least : widest + 1]
 
-    def learn(self, n: int, context: int, seconds: float) -> None:
-        """Record the seconds of a pass over ``n`` tokens; times that no pass can take are ignored."""
+    def learn(self, n: int, context: int, seconds: float, passes: int = 1) -> None:
+        """Record the seconds of a pass over ``n`` tokens, the latest of so many; times that no pass can take are
+        ignored.
+        """
         if not _SHORTEST < seconds < _LONGEST or n < 1:
             return
-        if n == 1 and self.passes > _STALE and self.passes % _CALM and not self._doubted:
+        self.passes += passes - 1
+        if n == 1 and self._is_calm(passes):
             self.passes += 1  # plain passes are so many that one in four tells enough
             self._seen[0] = self.passes
             return
@@ -103,7 +106,7 @@ class CostModel:
         self._seen[size(n)] = self.passes
         off = abs(surprise)
         noise, self._noise = self._noise, _KEEP_NOISE * self._noise + (1 - _KEEP_NOISE) * min(off, _MOST_NOISE)
-        if self.passes > _STALE and self.passes % _CALM and off < 2 * max(_NOISE, noise) and not self._doubted:
+        if off < 2 * max(_NOISE, noise) and self._is_calm(passes):
             return  # it would change next to nothing
         hat = _hat(n)
         reach = self._cov @ hat
@@ -122,6 +125,10 @@ class CostModel:
             self._table = None
         if clipped != surprise:
             self._doubt(n, hat, surprise)
+
+    def _is_calm(self, passes: int) -> bool:
+        """Whether the last of so many passes need not be learnt from, if it took about the expected time."""
+        return self.passes > _STALE and self.passes % _CALM >= passes and not self._doubted
 
     def _correction(self, n: int) -> float:
         """Return the logarithm of believed over curve's seconds: between two knots, without numpy's calls."""

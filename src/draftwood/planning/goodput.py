@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Ask, Capabilities, Feedback, State
+from draftwood.contracts import Ask, Capabilities, Feedback, Plan, State
 from draftwood.errors import UsageError
 from draftwood.planning.ab_test import ABTest
 from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner
@@ -22,9 +22,10 @@ from draftwood.planning.cost_model import CostModel
 from draftwood.planning.drafter_budget import DrafterBudget
 from draftwood.planning.learned import Learned
 from draftwood.planning.losses import Losses
-from draftwood.planning.ranking import Ranking
+from draftwood.planning.ranking import Ranking, nothing_planned
 from draftwood.planning.repeats import Repeats
 from draftwood.planning.watching import Watching
+from draftwood.tree import TokenTree
 
 MOST = 64  # most draft nodes of one request
 
@@ -33,6 +34,7 @@ _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of ot
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
 _FEW = 4  # requests whose texts are looked at for repeats
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
+_IDLE = 4  # of the steps in which nobody is asked, only each fourth is learnt from
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 
 
@@ -70,6 +72,8 @@ class GoodputPlanner(TreePlanner):
         self._repeats: dict[int, Repeats] = {}  # by the identity of the request
         self._choice: _Choice | None = None
         self._drafted = False  # whether the last pass had a draft
+        self._is_idle = False  # nobody is asked in this step, nor shown why
+        self._unlearnt = 0  # idle steps that were not learnt from yet
 
     def open(self) -> Self:
         session = super().open()
@@ -89,7 +93,9 @@ class GoodputPlanner(TreePlanner):
         self._budget.begin()
         self._watching.begin(states)
         self._asking = self._cooldown.begin(states, asked=self._asking, repeating=self._is_repeating(states))
-        return min(self.most, int(self._reach)) if self._asking else 0
+        nodes = min(self.most, int(self._reach)) if self._asking else 0
+        self._is_idle = not (nodes or self.policies or any(state.traced for state in states))
+        return nodes
 
     def _is_repeating(self, states: Sequence[State]) -> bool:
         """Whether one of the texts repeats itself at its end; of many texts one would nearly always."""
@@ -114,6 +120,11 @@ class GoodputPlanner(TreePlanner):
         if ab_test is not None and not ab_test.on:
             lookahead_nodes = 0
         return super().ask_one(drafter, state, nodes, min(lookahead_nodes, _MOST_LOOKAHEAD))
+
+    def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
+        if self._is_idle:
+            return [nothing_planned(len(trees)) for trees in proposals]
+        return super().plan(states, proposals)
 
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
         rows, context = len(states), max([state.length for state in states])
@@ -193,6 +204,9 @@ class GoodputPlanner(TreePlanner):
             self._reach = max(float(min(_LEAST, self.most)), _SHRINK * self._reach, _SPARE * best / rows)
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
+        if self._is_idle:
+            self._learn_idle(states)
+            return
         with self.learned.lock:
             super().learn(states, feedback)
             choice = self._choice
@@ -206,7 +220,20 @@ class GoodputPlanner(TreePlanner):
             self._learn_cost(choice, width, states[0].step.score_s)
             self._learn_lookahead(states)
 
-    def _learn_cost(self, choice: _Choice, width: int, seconds: float) -> None:
+    def _learn_idle(self, states: Sequence[State]) -> None:
+        """Learn from a plain pass for which nobody was asked; most of these tell nothing new."""
+        self._unlearnt += 1
+        if not states or (self._unlearnt < _IDLE and not self._drafted):
+            return
+        with self.learned.lock:
+            passes, self._unlearnt = self._unlearnt, 0
+            model, context = self.learned.cost(len(states)), max([state.length for state in states])
+            _earn(model, passes)
+            width = states[0].capabilities.filled(sum([1 + state.step.replayed for state in states]))
+            seconds = states[0].step.score_s
+            self._learn_cost(_Choice(model, context, (), (), 0, 0), width, seconds, passes)
+
+    def _learn_cost(self, choice: _Choice, width: int, seconds: float, passes: int = 1) -> None:
         """Learn what the pass took; of a plain one behind a draft without what is the draft's."""
         model, plain = choice.model, not choice.count
         if self._drafted:
@@ -215,7 +242,7 @@ class GoodputPlanner(TreePlanner):
             if plain:
                 seconds -= model.switch.behind
         self._drafted = not plain
-        model.learn(width, choice.context, seconds)
+        model.learn(width, choice.context, seconds, passes)
 
     def _learn_lookahead(self, states: Sequence[State]) -> None:
         """Update the A/B tests of lookahead nodes; a drafter's test begins when one of its nodes is scored."""
@@ -256,7 +283,7 @@ _SHOWN = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 
 
 def _earn(model: CostModel, plain_passes: float) -> None:
-    """Let the exploration budget grow by its share of a pass as long as so many plain ones."""
+    """Let the exploration budget grow by its share of the time of so many plain passes."""
     budget = model.exploration_budget
     model.exploration_budget = max(budget, min(_MOST_SAVED, budget + _EXPLORE * plain_passes))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from draftwood.contracts import State
+from draftwood.contracts import Declaration, State
 from draftwood.planning.drafter_budget import gain
 from draftwood.planning.ranking import Ranking
 
@@ -35,12 +35,14 @@ class Watching:
 
     def begin(self, states: Sequence[State]) -> None:
         """Count what the drafters took in the last step, and judge those whose trial is over."""
+        if not self._accounts and not any(_needs_scores(d) for state in states for d in state.drafters):
+            return
         taken: dict[str, float] = {}
         for state in states:
             watching = [
                 (drafter.label, own)
                 for drafter, own in zip(state.drafters, state.step.by_source, strict=False)
-                if drafter is not None and drafter.needs.top_k and drafter.label not in self.resting
+                if drafter is not None and _needs_scores(drafter) and drafter.label not in self.resting
             ]
             if watching and state.step.emitted and not state.traced:
                 # What all have learnt is not yet everything: finding the top tokens is in the step's time alone.
@@ -74,6 +76,10 @@ class Watching:
             for label, own in self._accounts.items()
             if own.left
         ]
+
+
+def _needs_scores(drafter: Declaration | None) -> bool:
+    return drafter is not None and drafter.needs.top_k > 0
 
 
 def _judge(account: _Account) -> None:
