@@ -12,6 +12,7 @@ from draftwood.models import learned_place
 from draftwood.models.learned_place import files, folder, place_of, read, write
 from draftwood.models.profile_place import Setting
 from draftwood.planning.cost_curve import CostCurve
+from draftwood.planning.kept import FORMAT
 from draftwood.planning.learned import Learned
 
 CURVE = CostCurve.parse("1=20,2=21,4=22,8=25,16=30")
@@ -104,4 +105,4 @@ def test_it_can_be_switched_off(monkeypatch):
 
 def test_a_written_file_is_plain_json():
     write(path := place_of(SETTING, packed=True), taught())
-    assert json.loads(path.read_text())["format"] == 1
+    assert json.loads(path.read_text())["format"] == FORMAT
