@@ -9,10 +9,11 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from draftwood.api.defaults import end_ids, fill_sampling, new_tokens, refuse_settings, stop_strings
+from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.given import check_model, check_tokenizer_kind
 from draftwood.api.learned import learned, planner_of
 from draftwood.api.prompts import decoder
@@ -60,6 +61,7 @@ class Setup:
         check_tokenizer_kind(tokenizer)
         self.model, self.tokenizer = model, tokenizer
         self.target = target_of(model)  # for its capabilities; `refresh` prepares the model
+        self.drafters = with_models(self.drafters, DraftModels(self.target, tokenizer))
         self.planner = planner_of(planner, learned(self.model), tokenizer)
         self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(texts.given))
         vocab_size = self.target.capabilities.vocab_size
@@ -92,6 +94,7 @@ class Setup:
         before, self.target = self.target, target_of(self.model, now=True)
         if self.target is before:
             return False
+        self.drafters = with_models(self.drafters, DraftModels(self.target, self.tokenizer))
         refuse_mismatch(self.target.capabilities, self.drafters)
         return True
 
@@ -107,9 +110,17 @@ class Setup:
     def open(self, requests: Sequence[Request]) -> Iterator[list[ActiveSequence]]:
         """Return a context with the opened sequences of these requests, on the model as it is now."""
         self.refresh()
+        requests = [self._on_the_model(request) for request in requests]
         opened = open_sequences(self.target, self.drafters, requests, SampleAndMatch(), late=True)
         with importing(self._modules(requests)), opened as sequences:
             yield sequences
+
+    def _on_the_model(self, request: Request) -> Request:
+        """Return the request with the models of its own drafters as the target is now."""
+        if request.drafters is None:
+            return request
+        drafters = with_models(request.drafters, DraftModels(self.target, self.tokenizer))
+        return request if drafters == tuple(request.drafters) else replace(request, drafters=drafters)
 
     def _modules(self, requests: Sequence[Request]) -> list[str]:
         """Return the names of modules that take long to import and are needed behind the prompts."""

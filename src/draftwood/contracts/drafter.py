@@ -34,6 +34,11 @@ class Needs:
         The target's choice at rows off the accepted path too, as far as the ``top_k`` tell: `Feedback.choice`.
     base_tree
         The proposals of the set's other drafters in the same step, to append branches to: `Brancher`.
+    prices
+        What a token is worth: the drafter runs passes of its own, and ends where another one does not pay. Its
+        sessions have an attribute ``prices`` (`Prices`), set before each draft.
+    target_session
+        The target's session of the text, whose cache the drafter's own passes share: `Follower`.
     """
 
     top_k: int = 0
@@ -43,6 +48,25 @@ class Needs:
     lookahead_nodes: int = 0
     choice: bool = False
     base_tree: bool = False
+    prices: bool = False
+    target_session: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What drafting is worth at present, for drafters that run passes of their own; 0 means not known.
+
+    Attributes
+    ----------
+    token_s
+        Seconds in which the target and all its drafters emit one token now. Seconds of drafting pay if they bring
+        more than one token per ``token_s``.
+    node_s
+        Seconds that one more draft node adds to the target's pass.
+    """
+
+    token_s: float = 0.0
+    node_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +236,28 @@ class Brancher(Protocol):
         """Like `DraftSession.draft`, but ``base_tree`` holds the draft nodes of the set's other drafters.
 
         Branches may start at nodes of ``base_tree``, which are then part of the returned tree too.
+        """
+        ...
+
+
+class Follower(Protocol):
+    """What sessions of drafters with `Needs.target_session` have besides."""
+
+    def follow(self, session: Any) -> None:
+        """Take the target's session of this text, once, before the first draft.
+
+        Between the target's passes the drafter may run passes over it (`GrowingTarget.grow`), which the target's
+        next pass undoes.
+        """
+        ...
+
+
+class ModelDrafter(Protocol):
+    """What drafters that own a model have besides: the model is found when the target is known."""
+
+    def with_models(self, models: Any) -> Drafter:
+        """Return a drafter that is ready to be opened; ``models`` loads models and derives them from the target
+        (`draftwood.api.draft_models.DraftModels`). Called again with the same target, it returns an equal drafter.
         """
         ...
 

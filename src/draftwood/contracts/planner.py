@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from draftwood.contracts.drafter import Feedback, Needs
+from draftwood.contracts.drafter import Feedback, Needs, Prices
 from draftwood.contracts.target import Capabilities, Floats, Ints
 from draftwood.step import RunningStep
 from draftwood.tree import TokenTree
@@ -82,13 +82,15 @@ class State(Protocol):
 class Ask:
     """What one drafter is asked for in one step: the arguments of `DraftSession.draft`.
 
-    A ``resting`` drafter learns of this step its tokens only, whatever it needs.
+    A ``resting`` drafter learns of this step its tokens only, whatever it needs. ``prices`` are for drafters that
+    ask for them (`Needs.prices`).
     """
 
     nodes: int
     lookahead_nodes: int
     accept_rates: Floats
     resting: bool = False
+    prices: Prices = Prices()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, slots=True)

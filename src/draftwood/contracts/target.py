@@ -43,6 +43,8 @@ class Capabilities:
     row_cost
         What the scores of one more token of text that is read cost, as a share of reading the token; 0: nothing,
         or it is not known.
+    grows
+        It is a `GrowingTarget`.
     widths
         Sizes to which passes are padded, ascending: up to the next size, more tokens cost nothing. Passes larger
         than the last size, and all passes where this is empty, are not padded.
@@ -57,6 +59,7 @@ class Capabilities:
     hidden: tuple[int, ...] = ()
     max_pass: int = 1 << 16
     row_cost: float = 0.0
+    grows: bool = False
     widths: tuple[int, ...] = ()
 
     def filled(self, tokens: int) -> int:
@@ -190,4 +193,21 @@ class Target(Protocol):
         root must depend on that text alone, whatever the cache held before: it decides where a row of a larger
         pass is broken.
         """
+        ...
+
+
+class GrowingTarget(Target, Protocol):
+    """What targets with `Capabilities.grows` have besides, so that a draft model can grow a tree level by level."""
+
+    def grow(self, requests: Sequence[tuple[Any, Sequence[int], Sequence[int]]]) -> Sequence[Scores]:
+        """One pass: for each (session, tokens, parents) read nodes of a tree behind the cached text.
+
+        ``parents`` are indices into all nodes that were grown since the session was last changed, in the order in
+        which they came; -1 is the end of the cached text. Returns one row of scores per new node. Nothing is
+        committed: `TargetSession.truncate`, `extend` and `score` forget the grown nodes.
+        """
+        ...
+
+    def settle(self, session: Any, path: Sequence[int]) -> None:
+        """Commit these grown nodes of a session, a path from the end of the cached text, and forget the others."""
         ...

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, Ints, Needs, Noise
+from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, Follower, Ints, Needs, Noise
 from draftwood.drafters.base import BaseSession
 from draftwood.drafters.declaring import NOTHING, declared
 from draftwood.errors import IntegrityError
@@ -70,15 +70,17 @@ class DraftSource:
     def _declare(self) -> None:
         self.declared = declared(self.drafter)
 
-    def open(self, ids: Sequence[int], noise: Noise | None) -> None:
-        """Start (again) from the committed text."""
+    def open(self, ids: Sequence[int], noise: Noise | None, target_session: Any = None) -> None:
+        """Start (again) from the committed text, which ``target_session`` is in the target's cache."""
         self.close()
         if self.declared is NOTHING:
             return
         started = perf_counter()
 
         def start() -> None:
-            self.session = self.drafter.open(ids, noise)
+            self.session = session = self.drafter.open(ids, noise)
+            if self.needs.target_session:
+                cast("Follower", session).follow(target_session)
 
         self._guarded("open()", start)
         self.step.open_s = perf_counter() - started
@@ -96,6 +98,8 @@ class DraftSource:
         if session is None:
             return self.proposal
         try:
+            if self.needs.prices:
+                session.prices = ask.prices
             if base_tree is None:
                 tree = session.draft(ask.nodes, ask.lookahead_nodes, ask.accept_rates)
             else:

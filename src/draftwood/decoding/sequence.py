@@ -290,7 +290,7 @@ class ActiveSequence:
         else:
             for source in self.sources:
                 if source in new:
-                    source.open(list(self.ids), self.rule.noise)
+                    source.open(list(self.ids), self.rule.noise, self.session)
                 else:
                     source.truncate(common)
                     source.extend(prompt[common:])
@@ -318,7 +318,7 @@ class ActiveSequence:
         self._opens_later = False
         for source in self.sources:
             source.step = RunningSourceStep()
-            source.open(list(self.ids), self.rule.noise)  # a copy: it may be written to
+            source.open(list(self.ids), self.rule.noise, self._session)  # a copy: it may be written to
         self._reading.show(self.sources)
 
     def close(self) -> None:

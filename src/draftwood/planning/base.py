@@ -10,13 +10,14 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from draftwood.contracts import Ask, Declaration, Feedback, Plan, State
+from draftwood.contracts import Ask, Declaration, Feedback, Plan, Prices, State
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking, depth_limit, node_limit, nothing_planned, nothing_ranked, rank
 from draftwood.tree import NO_CLAIM, TokenTree
 
 _CHAIN_OF = 4  # for a target without trees drafters are asked for four times the nodes; the best chain is scored
 NOTHING = Ask(0, 0, TokenTree.empty().belief)
+_UNKNOWN = Prices()
 RESTING = Ask(0, 0, TokenTree.empty().belief, resting=True)
 
 
@@ -56,6 +57,8 @@ class TreePlanner(ABC):
     """
 
     name: ClassVar[str]
+    prices = _UNKNOWN
+    """What a token is worth in the step that begins, for drafters that run passes of their own."""
 
     def __init__(self, learned: Learned | None = None, policies: Sequence[Policy] = ()) -> None:
         self.learned = learned if learned is not None else Learned()
@@ -104,7 +107,8 @@ class TreePlanner(ABC):
 
     def ask_one(self, drafter: Declaration, state: State, nodes: int, lookahead_nodes: int) -> Ask:
         """Return what one drafter is asked for."""
-        return Ask(nodes, lookahead_nodes, self.learned.beliefs.accept_rates(drafter, greedy=state.greedy))
+        rates = self.learned.beliefs.accept_rates(drafter, greedy=state.greedy)
+        return Ask(nodes, lookahead_nodes, rates, prices=self.prices if drafter.needs.prices else _UNKNOWN)
 
     def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
         with self.learned.lock:

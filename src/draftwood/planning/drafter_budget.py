@@ -15,7 +15,8 @@ NOTICEABLE = 0.02  # A drafter that takes less than this share of a plain pass i
 
 _FIRST = 4  # steps in which a new or retried drafter is asked before it is judged
 _PAUSE, _LONGEST = 8, 256  # steps without a drafter that costs more than it saves: doubled each time, at most 256
-_STALL = 1.0  # the time of one draft counts as at most this many plain passes
+_STALL, _PASSES = 1.0, 16.0
+"""The time of one draft counts as at most this many plain passes; the second is for drafters that run passes."""
 _KEEP = 0.9  # weight of earlier steps in the averages
 
 
@@ -65,8 +66,10 @@ class DrafterBudget:
             if (cost < NOTICEABLE * plain and label not in self._accounts) or label in apart:
                 continue
             mine = [[d is not None and d.label == label for d in state.drafters] for state in states]
+            runs_passes = any(d is not None and d.label == label and d.needs.prices for d in states[0].drafters)
             account = self._accounts.setdefault(label, _Account())
-            _settle(account, min(cost, _STALL * plain), gain(mine, rankings, times, best), plain)
+            most = (_PASSES if runs_passes else _STALL) * plain
+            _settle(account, min(cost, most), gain(mine, rankings, times, best), plain)
 
     def why(self) -> list[str]:
         """Return which drafters are not asked at present, and why, as text for ``draftwood explain``."""

@@ -22,6 +22,7 @@ from draftwood.planning.cost_model import CostModel
 from draftwood.planning.drafter_budget import DrafterBudget
 from draftwood.planning.learned import Learned
 from draftwood.planning.losses import Losses
+from draftwood.planning.pace import Pace
 from draftwood.planning.ranking import Ranking, nothing_planned
 from draftwood.planning.repeats import Repeats
 from draftwood.planning.watching import Watching
@@ -72,12 +73,14 @@ class GoodputPlanner(TreePlanner):
         self._repeats: dict[int, Repeats] = {}  # by the identity of the request
         self._choice: _Choice | None = None
         self._drafted = False  # whether the last pass had a draft
+        self._pace = Pace()
         self._is_idle = False  # nobody is asked in this step, nor shown why
         self._unlearnt = 0  # idle steps that were not learnt from yet
 
     def open(self) -> Self:
         session = super().open()
         session._losses, session._repeats, session._drafted = Losses(), {}, False
+        session._pace = Pace()
         with self.learned.lock:
             session._reach = self._first_reach()
         return session
@@ -94,6 +97,8 @@ class GoodputPlanner(TreePlanner):
         self._watching.begin(states)
         self._asking = self._cooldown.begin(states, asked=self._asking, repeating=self._is_repeating(states))
         nodes = min(self.most, int(self._reach)) if self._asking else 0
+        if nodes and any(d is not None and d.needs.prices for state in states for d in state.drafters):
+            self.prices = self._pace.prices(self.learned.cost(len(states)), states)
         self._is_idle = not (nodes or self.policies or any(state.traced for state in states))
         return nodes
 
@@ -207,6 +212,7 @@ class GoodputPlanner(TreePlanner):
         if self._is_idle:
             self._learn_idle(states)
             return
+        self._pace.learn(states)
         with self.learned.lock:
             super().learn(states, feedback)
             choice = self._choice

@@ -66,6 +66,7 @@ class ToyTarget:
     max_positions: int = 4096  # declared and enforced, as is max_pass
     max_pass: int = 4096
     passes: int = field(default=0, init=False)
+    tokens_read: int = field(default=0, init=False)  # by `open`, `extend` and `grow`, to count what is read twice
 
     def __post_init__(self) -> None:
         if self.rollback != "truncate":
@@ -86,6 +87,7 @@ class ToyTarget:
             rollback=self.rollback,
             batch=True,
             max_pass=self.max_pass,
+            grows=self.trees,
         )
 
     @property
@@ -139,6 +141,7 @@ class ToyTarget:
         if session.length + len(ids) > self.max_positions:
             raise PromptError("the text is longer than the toy's positions: shorten the prompt")
         session.append(ids)
+        self.tokens_read += len(ids)
         new = session.positions[-len(ids) :]
         wanted = new[:0] if watch is None else watch.among(int(new[0]), len(ids))
         at = new[[*wanted, -1]]
@@ -158,6 +161,23 @@ class ToyTarget:
             raise CapabilityError("the tree reaches beyond the model's positions")
         at, sees = session.place(root, tree)
         return NumpyScores(self.look(session.tokens, session.positions, sees, at))
+
+    def grow(self, requests: Sequence[tuple[ToySession, Sequence[int], Sequence[int]]]) -> list[NumpyScores]:
+        self.passes += 1
+        return [self._grow(*request) for request in requests]
+
+    def _grow(self, session: ToySession, tokens: Sequence[int], parents: Sequence[int]) -> NumpyScores:
+        if not self.trees:
+            raise CapabilityError("this toy does not grow trees")
+        self.tokens_read += len(tokens)
+        at, sees = session.grow(tokens, parents)
+        if at.max(initial=0) >= self.max_positions:
+            raise CapabilityError("the tree reaches beyond the model's positions")
+        return NumpyScores(self.look(session.tokens, session.positions, sees, at))
+
+    @staticmethod
+    def settle(session: ToySession, path: Sequence[int]) -> None:
+        session.settle(path)
 
 
 @dataclass(slots=True)
@@ -182,6 +202,7 @@ class ToySession:
         self.tokens = np.empty(0, dtype=np.int64)
         self.positions = np.empty(0, dtype=np.int64)
         self._scored: tuple[int, TokenTree] | None = None
+        self._lines: list[list[int]] = []  # of each grown node, its ancestors and itself
         self._length = 0
         self._closed = False
         counts.open_sessions += 1
@@ -200,7 +221,7 @@ class ToySession:
         self.tokens = np.concatenate((self.tokens[: self._length], np.asarray(ids, dtype=np.int64)))
         self._length = len(self.tokens)
         self.positions = np.arange(self._length, dtype=np.int64)
-        self._scored = None
+        self._scored, self._lines = None, []
 
     def place(self, root: int, tree: TokenTree) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Put root and nodes behind the committed rows; returns their positions, and which rows each sees."""
@@ -211,8 +232,32 @@ class ToySession:
         sees = np.zeros((1 + len(tree), len(self.tokens)), dtype=np.bool_)
         sees[:, : n + 1] = True
         sees[1:, n + 1 :] = tree.ancestor_mask
-        self._scored = (root, tree)
+        self._scored, self._lines = (root, tree), []
         return at, sees
+
+    def grow(
+        self, tokens: Sequence[int], parents: Sequence[int]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Put nodes behind the committed rows and those grown before; returns what `place` returns."""
+        n, before = self._length, len(self._lines)
+        for parent in parents:
+            self._lines.append([*(self._lines[parent] if parent >= 0 else ()), len(self._lines)])
+        at = n - 1 + np.array([len(line) for line in self._lines[before:]], dtype=np.int64)
+        self.tokens = np.concatenate((self.tokens[: n + before], tokens)).astype(np.int64)
+        self.positions = np.concatenate((self.positions[: n + before], at))
+        sees = np.zeros((len(tokens), len(self.tokens)), dtype=np.bool_)
+        sees[:, :n] = True
+        for row, line in enumerate(self._lines[before:]):
+            sees[row, [n + node for node in line]] = True
+        self._scored = None
+        return at, sees
+
+    def settle(self, path: Sequence[int]) -> None:
+        """Commit these grown nodes, a path; the others are forgotten."""
+        n, self._lines = self._length, []
+        rows = [*range(n), *(n + node for node in path)]
+        self.tokens, self.positions = self.tokens[rows], self.positions[rows]
+        self._length = len(rows)
 
     def keep(self, path: Sequence[int]) -> None:
         assert self._scored is not None, "keep() follows score()"
@@ -229,7 +274,7 @@ class ToySession:
     def truncate(self, length: int) -> None:
         self._length = min(length, self._length)
         self.tokens, self.positions = self.tokens[: self._length], self.positions[: self._length]
-        self._scored = None
+        self._scored, self._lines = None, []
 
     def fork(self) -> ToySession:
         twin = type(self)(self._counts, replays=self._replays)

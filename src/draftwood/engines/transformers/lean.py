@@ -7,6 +7,7 @@ model's parts from its modules; the caller brings the cache and the attention.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -38,9 +39,21 @@ class LeanDecoder:
         self.fills = packing is not None or half  # whether passes are filled up to one of `WIDTHS`
         self._norm = _norm(parts.norm, packing)
         self._head = _product((parts.head,), packing)
-        self._blocks = [_Block(layer, parts, packing) for layer in parts.layers]
+        blocks = [_Block(layer, parts, packing) for layer in parts.layers]
+        self._blocks = list(enumerate(blocks))  # with their places in the cache
         if packing is not None:
             packing.finish()
+
+    @property
+    def n_layers(self) -> int:
+        """How many layers a pass runs."""
+        return len(self._blocks)
+
+    def subset(self, layers: Sequence[int]) -> LeanDecoder:
+        """Return a pass over these layers only, by their places in the cache, with the same norm and head."""
+        part = copy.copy(self)
+        part._blocks = [(index, block) for index, block in self._blocks if index in set(layers)]
+        return part
 
     @torch.inference_mode()
     def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
@@ -55,7 +68,7 @@ class LeanDecoder:
         half = cos.shape[-1] // 2
         turn = torch.cat((-sin[0, :, None, :half], sin[0, :, None, half:]), -1)
         cos = cos[0, :, None]
-        for index, block in enumerate(self._blocks):
+        for index, block in self._blocks:
             x = block(x, cos, turn, attend, index)
         if rows is None:
             return self._head(self._norm(x))[:n]

@@ -14,9 +14,11 @@ class PassRows:
 
     slot: int  # the session's slot in the arena
     positions: NDArray[np.int64]  # [rows], in the text
-    among: NDArray[np.bool_] | None  # [rows, rows], which of these rows a row sees; None for plain causal order
+    # [rows, before + rows], which of the rows grown before and of these a row sees; None for plain causal order
+    among: NDArray[np.bool_] | None
     offsets: dict[int | None, int]  # window width (None: full attention) -> cached rows that precede these
     first: int = 0  # where these rows begin in the pass
+    before: NDArray[np.int64] | None = None  # positions of the rows grown before, the last ones of those cached
 
     @property
     def rows(self) -> int:
@@ -29,25 +31,32 @@ class PassRows:
 
     def reach(self, window: int | None) -> int:
         """First cached row that a pass looks at; a lone row sees all from there on, so none is masked."""
-        if self.rows > 1 or window is None:
+        if not self.is_lone or window is None:
             return 0
         return max(0, self.offsets[window] + 1 - window)
 
+    @property
+    def is_lone(self) -> bool:
+        """Whether there is one row, which sees all that is cached and no further back than its window."""
+        return self.rows == 1 and self.among is None
+
     def mask(self, window: int | None) -> NDArray[np.float32] | None:
         """Additive mask float32[rows, keys], or None where every row sees every key."""
-        offset, rows = self.offsets[window], self.rows
+        rows = self.rows
         among = np.tri(rows, dtype=np.bool_) if self.among is None else self.among
+        among_from = self.offsets[window] + rows - among.shape[1]  # rows before are committed, and seen by all
         if window is None:
-            if rows == 1:
+            if self.is_lone:
                 return None
-            additive = np.zeros((rows, offset + rows), dtype=np.float32)
-            additive[:, offset:][~among] = -np.inf
+            additive = np.zeros((rows, among_from + among.shape[1]), dtype=np.float32)
+            additive[:, among_from:][~among] = -np.inf
             return additive
-        sees = np.ones((rows, offset + rows), dtype=np.bool_)
-        sees[:, offset:] = among
+        sees = np.ones((rows, among_from + among.shape[1]), dtype=np.bool_)
+        sees[:, among_from:] = among
         # By positions, not slots: a tree's slots are no positions.
-        start = int(self.positions[0]) - offset
-        keys = np.concatenate((np.arange(start, start + offset, dtype=np.int64), self.positions))
+        grown = self.positions if self.before is None else np.concatenate((self.before, self.positions))
+        start = int(grown[0]) - among_from
+        keys = np.concatenate((np.arange(start, start + among_from, dtype=np.int64), grown))
         sees &= self.positions[:, None] - keys[None, :] < window
         return None if sees.all() else np.where(sees, np.float32(0), np.float32(-np.inf))
 

@@ -16,6 +16,45 @@ from draftwood.tree import TokenTree
 SPARE = 64  # rows beyond the reserved ones: a usual tree, so that its buffers need not grow for it
 
 
+class Grown:
+    """Nodes that a draft model has read behind the cached text, not committed.
+
+    Attributes
+    ----------
+    tokens
+        Of all nodes, in the order in which they were grown.
+    spoilt
+        Whether a node's scores were not finite: then its keys and values must be cleared before other passes.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.spoilt = False
+        self._depths: list[int] = []
+        self._lines: list[list[int]] = []  # of each node, its ancestors and itself
+        self._is_chain = True
+
+    def add(
+        self, tokens: Sequence[int], parents: Sequence[int], length: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        """Add nodes behind ``length`` tokens; returns the positions of all nodes, int64[all], and which of them
+        each new one sees, bool[new, all], None while all of them are one chain."""
+        before = len(self.tokens)
+        for token, parent in zip(tokens, parents, strict=True):
+            node = len(self.tokens)
+            self._is_chain = self._is_chain and parent == node - 1
+            self._depths.append(1 + self._depths[parent] if parent >= 0 else 0)
+            self._lines.append([*(self._lines[parent] if parent >= 0 else ()), node])
+            self.tokens.append(int(token))
+        positions = length + np.array(self._depths, dtype=np.int64)
+        if self._is_chain:
+            return positions, None
+        among = np.zeros((len(tokens), len(self.tokens)), dtype=np.bool_)
+        for row, line in enumerate(self._lines[before:]):
+            among[row, line] = True
+        return positions, among
+
+
 class TransformersSession(CommittedText):
     """A slot of ``arena`` for ``rows`` tokens or more: ``length`` rows are committed, what a pass wrote behind
     them is provisional. ``first`` has, per window width, the position in the text of row 0 of those buffers."""
@@ -28,6 +67,7 @@ class TransformersSession(CommittedText):
         self._slot: int | None = self._arena.take(rows + SPARE)
         self.first = dict.fromkeys(set(self._arena.windows), 0)
         self._written = 0  # rows of the slot that passes have written to at most
+        self._grown = Grown()
 
     @property
     def slot(self) -> int:
@@ -49,6 +89,33 @@ class TransformersSession(CommittedText):
             positions = np.arange(self.length, self.length + rows, dtype=np.int64)
         return PassRows(self.slot, positions, among, offsets)
 
+    def grown_rows(self, tokens: Sequence[int], parents: Sequence[int]) -> PassRows:
+        """Return the rows of a pass over nodes that grow on behind the cached text and the nodes before them."""
+        if not self._grown.tokens:
+            self._take_back()
+        grown, rows, before = self._grown, len(tokens), len(self._grown.tokens)
+        self._arena.reserve(self.length + max(SPARE, before + rows))
+        if not before:
+            self._make_room(SPARE)
+        if any(before + rows > self._arena.rows_of(w) - (self.length - first) for w, first in self.first.items()):
+            raise RuntimeError("more nodes were grown than the cache has room for")
+        positions, among = grown.add(tokens, parents, self.length)
+        offsets = {window: self.length - first + before for window, first in self.first.items()}
+        self._written = max(self._written, *(offset + rows for offset in offsets.values()))
+        return PassRows(self.slot, positions[before:], among, offsets, before=positions[:before])
+
+    def spoil(self) -> None:
+        """Note that a grown node's scores are not finite."""
+        self._grown.spoilt = True
+
+    @locked
+    def settle(self, path: Sequence[int]) -> None:
+        """Commit these grown nodes, a path from the end of the cached text; the others are forgotten."""
+        tokens = self._grown.tokens
+        self._move(path, 0)
+        self._ids += [tokens[node] for node in path]
+        self._grown = Grown()
+
     def tree_rows(self, root: int, tree: TokenTree) -> PassRows:
         """Return the rows of a pass over a root and its tree, which the next `keep` refers to."""
         positions = among = None
@@ -65,14 +132,18 @@ class TransformersSession(CommittedText):
     @locked
     def keep(self, path: Sequence[int]) -> None:
         root, tree = self._take_scored()
-        start = next((i for i, node in enumerate(path) if node != i), len(path))
-        if start < len(path):  # rows before the first one that must move are in place already
-            for window, first in self.first.items():
-                base = self.length - first + 1
-                self._arena.move_rows(self.slot, window, base + start, [base + node for node in path[start:]])
+        self._move(path, 1)
         self._ids.append(root)
         if len(path):
             self._ids += tree.tokens[list(path)].tolist()
+
+    def _move(self, path: Sequence[int], before: int) -> None:
+        """Move the rows of these nodes, the first of which lies ``before`` rows behind the text, together."""
+        start = next((i for i, node in enumerate(path) if node != i), len(path))
+        if start < len(path):  # rows before the first one that must move are in place already
+            for window, first in self.first.items():
+                base = self.length - first + before
+                self._arena.move_rows(self.slot, window, base + start, [base + node for node in path[start:]])
 
     @locked
     def truncate(self, length: int) -> None:
@@ -99,7 +170,8 @@ class TransformersSession(CommittedText):
 
     def _take_back(self) -> None:
         """Clear what a pass has written that was not kept: its rows may have spoilt each other."""
-        if self._scored is not None:
+        spoilt, self._grown = self._grown.spoilt, Grown()
+        if self._scored is not None or spoilt:
             self._scored = None
             for window, first in self.first.items():
                 self._arena.clear(self.slot, window, self.length - first, self._end())

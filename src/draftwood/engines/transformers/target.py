@@ -25,6 +25,7 @@ from draftwood.engines.transformers.families import (
     row_cost,
     text_config,
 )
+from draftwood.engines.transformers.lean import LeanDecoder
 from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.pack import Content, pack
 from draftwood.engines.transformers.pass_rows import PassRows
@@ -96,8 +97,18 @@ class TransformersTarget:
             batch="position_ids" in self._takes,  # else rows are counted on from the first text of a pass
             max_pass=chunk,
             row_cost=row_cost(model),
+            grows=trees,
             widths=WIDTHS if fills else (),
         )
+
+    @property
+    def decoder(self) -> LeanDecoder | None:
+        """What runs the passes layer by layer; None where transformers' modules do."""
+        return self._lean
+
+    def use(self, decoder: LeanDecoder) -> None:
+        """Run passes by this decoder from now on."""
+        self._lean, self._static = decoder, None
 
     @locked
     def open(
@@ -177,14 +188,36 @@ class TransformersTarget:
         logits = self._run(all_rows, ids, None)
         return [TorchScores(logits[s.first : s.first + s.rows]) for s in all_rows]
 
+    @locked
+    def grow(
+        self, requests: Sequence[tuple[TransformersSession, Sequence[int], Sequence[int]]]
+    ) -> list[TorchScores]:
+        """As in the contract (`GrowingTarget`); sessions may be those of another target with the same arena."""
+        if len(requests) > 1 and not self.capabilities.batch:
+            return [self.grow([request])[0] for request in requests]
+        all_rows = [session.grown_rows(tokens, parents) for session, tokens, parents in requests]
+        ids = [np.asarray(tokens, dtype=np.int64) for _, tokens, _ in requests]
+        logits = self._run(all_rows, ids, None, static=False)
+        if bool(logits[:, 0].isnan().any()):
+            for session, _, _ in requests:
+                session.spoil()
+        return [TorchScores(logits[s.first : s.first + s.rows]) for s in all_rows]
+
+    @staticmethod
+    def settle(session: TransformersSession, path: Sequence[int]) -> None:
+        """As in the contract (`GrowingTarget`)."""
+        session.settle(path)
+
     @torch.inference_mode()
-    def _run(self, all_rows: Sequence[PassRows], ids: Sequence[NDArray[Any]], rows: Any) -> Tensor:
+    def _run(
+        self, all_rows: Sequence[PassRows], ids: Sequence[NDArray[Any]], rows: Any, *, static: bool = True
+    ) -> Tensor:
         """Run one pass; returns the logits [rows, vocab] of these rows of it (None: of all)."""
         geometry = Pass(self.arena, all_rows)
         tokens = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(self.device)
         where = torch.from_numpy(geometry.positions).to(self.device)
         wanted = None if rows is None else torch.from_numpy(rows).to(self.device)
-        if self._static is not None and rows is None and len(all_rows) == 1:
+        if static and self._static is not None and rows is None and len(all_rows) == 1:
             logits = self._static.run(all_rows[0], tokens)
             if logits is not None:
                 return logits

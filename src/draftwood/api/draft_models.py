@@ -1,0 +1,81 @@
+"""Finds the models of drafters that have one: loads them by name, or derives them from the target."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+
+from draftwood.contracts import Drafter, Target
+from draftwood.errors import CapabilityError, VocabularyError
+
+_MOST = 4  # draft models that stay loaded; then the one used longest ago is dropped
+_loaded: OrderedDict[str, tuple[Any, Any]] = OrderedDict()  # by name: model and tokenizer
+_lock = Lock()
+
+
+class DraftModels:
+    """The models that drafters of one target may draft by.
+
+    Parameters
+    ----------
+    target
+        The model that is drafted for.
+    tokenizer
+        Its tokenizer; None: vocabularies are not compared.
+    """
+
+    def __init__(self, target: Target, tokenizer: Any = None) -> None:
+        self.target, self.tokenizer = target, tokenizer
+
+    def named(self, name: str) -> Target:
+        """Return a model by its name, as a target with a cache of its own; it stays loaded for later calls."""
+        from draftwood.api.setup import target_of
+        from draftwood.models import load
+
+        with _lock:
+            if name not in _loaded:
+                _loaded[name] = load(name)
+            _loaded.move_to_end(name)
+            while len(_loaded) > _MOST:
+                _loaded.popitem(last=False)
+            model, tokenizer = _loaded[name]
+        draft = target_of(model, now=True)
+        self._compare(name, tokenizer)
+        return draft
+
+    def _compare(self, name: str, tokenizer: Any) -> None:
+        if self.tokenizer is None or not hasattr(self.tokenizer, "get_vocab"):
+            return
+        mine, theirs = self.tokenizer.get_vocab(), tokenizer.get_vocab()
+        if mine != theirs:
+            differing = [token for token, number in mine.items() if theirs.get(token) != number]
+            raise VocabularyError(
+                f"the draft model {name} has another vocabulary ({len(differing)} tokens differ, as "
+                f"{differing[:3]})"
+            )
+
+    def early_exit(self, layers: str) -> Target:
+        """Return some of the target's own layers, on its cache; raises what `self_draft.early_exit` raises."""
+        self._only_transformers("early-exit")
+        from draftwood.engines.transformers.self_draft import early_exit
+
+        return early_exit(self.target, layers)
+
+    def quantized_self(self, bits: int) -> Target:
+        """Return the target's own weights in so many bits, on its cache."""
+        self._only_transformers("quantized-self")
+        from draftwood.engines.transformers.self_draft import quantized_self
+
+        return quantized_self(self.target, bits)
+
+    def _only_transformers(self, name: str) -> None:
+        if not type(self.target).__module__.startswith("draftwood.engines.transformers"):
+            raise CapabilityError(f"{name} works on models of transformers only: name a draft model instead")
+
+
+def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Drafter, ...]:
+    """Return the drafters, those that have a model with theirs; raises what finding it raises."""
+    every: Sequence[Any] = drafters
+    return tuple(d.with_models(models) if hasattr(d, "with_models") else d for d in every)

@@ -1,0 +1,196 @@
+"""A tree that a draft model grows for one text: which nodes are worth reading, and what they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from draftwood.contracts import Floats, Prices
+from draftwood.drafters.draft_model.candidates import Candidate
+from draftwood.drafters.draft_model.evidence import evidence_class
+from draftwood.tree import NO_CLAIM, TokenTree
+
+ROOT = -1
+
+
+class Growth:
+    """Nodes by index, parents before children; the root, `ROOT`, is the last committed token.
+
+    Attributes
+    ----------
+    tokens, parents
+        Of all nodes.
+    read
+        Whether the draft model has read the node, so that its children are known.
+
+    With ``is_chain`` only a child of the node that was read last is read.
+    """
+
+    def __init__(
+        self, nodes: int, depth: int, accept_rates: Floats, p_min: float = 0.0, *, is_chain: bool = False
+    ) -> None:
+        self._most, self._deepest, self._p_min, self._is_chain = nodes, depth, p_min, is_chain
+        self._rates: list[float] = accept_rates.tolist()
+        self.tokens: list[int] = []
+        self.parents: list[int] = []
+        self.read: list[bool] = []
+        self.root_is_read = False
+        self._depth: list[int] = []
+        self._evidence: list[int] = []
+        self._probability: list[float] = []
+        self._belief: list[float] = []
+        self._reach: list[float] = []  # probability that a node is reached and accepted
+        self._children: dict[int, dict[int, int]] = {ROOT: {}}  # node -> token -> child
+        self._newest = ROOT  # the node that was read last
+
+    def add_base(self, tree: TokenTree) -> None:
+        """Begin with what other drafters propose."""
+        for token, parent, belief in zip(
+            tree.tokens.tolist(), tree.parents.tolist(), tree.belief.tolist(), strict=True
+        ):
+            self._add(parent, token, NO_CLAIM, float("nan"), belief)
+
+    def _add(self, parent: int, token: int, evidence: int, probability: float, belief: float) -> None:
+        if token in self._children[parent]:  # equal siblings: the first one stands for both
+            belief = 0.0
+        node = len(self.tokens)
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.read.append(False)
+        self._depth.append(1 + (self._depth[parent] if parent >= 0 else 0))
+        self._evidence.append(evidence)
+        self._probability.append(probability)
+        self._belief.append(belief)
+        self._reach.append(belief * (self._reach[parent] if parent >= 0 else 1.0))
+        self._children[parent].setdefault(token, node)
+        self._children[node] = {}
+
+    def add_children(self, node: int, some: Sequence[Candidate]) -> None:
+        """Take in what the draft model proposes after this node, which it has read."""
+        self._newest = node
+        if node == ROOT:
+            self.root_is_read = True
+        else:
+            self.read[node] = True
+        depth = 1 + (self._depth[node] if node >= 0 else 0)
+        for token, probability, confidence in some:
+            if confidence < self._p_min:
+                break
+            twin = self._children[node].get(token)
+            evidence = evidence_class(confidence, depth, copied=twin is not None)
+            belief = self._rates[evidence]
+            if twin is None:
+                self._add(node, token, evidence, probability, belief)
+            else:
+                self._evidence[twin], self._probability[twin] = evidence, probability
+                self._raise(twin, belief)
+
+    def _raise(self, node: int, belief: float) -> None:
+        """Raise the belief in a copied node that the draft model proposes too, and with it what lies behind."""
+        if belief <= self._belief[node]:
+            return
+        self._belief[node] = belief
+        ahead = [node]
+        while ahead:
+            one = ahead.pop()
+            parent = self.parents[one]
+            self._reach[one] = self._belief[one] * (self._reach[parent] if parent >= 0 else 1.0)
+            ahead += self._children[one].values()
+
+    def worth_reading(self, hope: float, most: int) -> list[tuple[float, float, int]]:
+        """Return unread nodes, likeliest first: how likely each is reached, and the tokens that reading it adds.
+
+        ``hope`` is the probability that the best child of a node is accepted where the node is. At most ``most``
+        nodes come back; a node whose children lie too deep, or are too unlikely to be among those proposed, is not
+        among them.
+        """
+        found = [] if self.root_is_read else [(1.0, self._gain(ROOT, 1.0, hope), ROOT)]
+        least = 0.0
+        if len(self.tokens) >= self._most:
+            least = sorted(self._reach, reverse=True)[self._most - 1]
+        among = range(len(self.tokens)) if not self._is_chain else self._children[self._newest].values()
+        unread = [
+            node for node in among
+            if not self.read[node] and self._depth[node] < self._deepest and hope * self._reach[node] > least
+        ]  # fmt: skip
+        unread.sort(key=self._reach.__getitem__, reverse=True)  # stable: parents stay before children
+        for node in unread[: most - len(found)]:
+            found.append((self._reach[node], self._gain(node, self._reach[node], hope), node))
+        return found
+
+    def _gain(self, node: int, reach: float, hope: float) -> float:
+        known = sum([self._belief[child] for child in self._children[node].values()])
+        return reach * hope * max(0.0, 1 - known)
+
+    def best_child(self, node: int) -> float:
+        """Return the belief in the likeliest child of a node; 0 where it has none."""
+        return max([self._belief[child] for child in self._children[node].values()], default=0.0)
+
+    def depth_of(self, node: int) -> int:
+        """Return how many tokens a node lies behind the root."""
+        return self._depth[node] if node >= 0 else 0
+
+    def tree(self) -> TokenTree:
+        """Return the likeliest nodes that the draft model proposes, with the copied ones that lead to them."""
+        own = [node for node, evidence in enumerate(self._evidence) if evidence != NO_CLAIM]
+        own.sort(key=self._reach.__getitem__, reverse=True)
+        kept: set[int] = set()
+        for node in own[: self._most]:
+            while node >= 0 and node not in kept:
+                kept.add(node)
+                node = self.parents[node]
+        if not kept:
+            return TokenTree.empty()
+        order = sorted(kept)
+        place = {node: i for i, node in enumerate(order)} | {ROOT: -1}
+        return TokenTree.build(
+            [self.tokens[node] for node in order],
+            [place[self.parents[node]] for node in order],
+            belief=np.array([self._belief[node] for node in order], dtype=np.float32),
+            evidence=[self._evidence[node] for node in order],
+            draft_prob=np.array([self._probability[node] for node in order], dtype=np.float32),
+        )
+
+
+def chosen(
+    growths: Sequence[Growth], hope: float, prices: Prices, seconds: Sequence[float], passes: int, nodes: int
+) -> list[list[int]] | None:
+    """Return which nodes of each tree the next pass reads, or None where no further pass pays.
+
+    Parameters
+    ----------
+    growths
+        The trees of all texts that share the pass.
+    hope
+        As in `Growth.worth_reading`.
+    prices
+        What a token is worth. Where that is not known, each pass reads the likeliest node of each tree, and there
+        are ``nodes`` passes at most.
+    seconds
+        Of passes by the number of nodes that they read.
+    passes
+        How many passes this draft has taken so far.
+    """
+    widest = len(seconds) - 1
+    if not prices.token_s:
+        if passes >= nodes:
+            return None
+        picks = [[node for _, _, node in growth.worth_reading(hope, 1)] for growth in growths]
+        return picks if any(picks) else None
+    each = max(1, widest // len(growths))
+    every = [(*found, i) for i, growth in enumerate(growths) for found in growth.worth_reading(hope, each)]
+    if len(growths) > 1:
+        every.sort(key=lambda one: one[0], reverse=True)  # stable: parents stay before children
+    best, value, whole = 0, 0.0, 0.0
+    for width, (_, gain, _, _) in enumerate(every, 1):
+        whole += gain * prices.token_s - prices.node_s
+        worth = whole - seconds[min(width, widest)]
+        if worth > value:
+            best, value = width, worth
+    if not best:
+        return None
+    picks = [[] for _ in growths]
+    for _, _, node, i in every[:best]:
+        picks[i].append(node)
+    return picks

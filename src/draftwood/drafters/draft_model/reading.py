@@ -1,0 +1,221 @@
+"""Reads tokens by a draft model: on a cache of its own, which follows the text, or on the target's."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from draftwood.contracts import Floats, Ints
+from draftwood.drafters.draft_model.growth import ROOT, Growth
+
+_FEW = 16
+"""So many unread tokens are read together with the first nodes of a tree; more are read before."""
+
+
+class Row(NamedTuple):
+    """The best tokens behind one token: ids int32[k] and probabilities float32[k]."""
+
+    ids: Ints
+    probabilities: Floats
+
+
+class Reader(ABC):
+    """One text in the cache that a draft model reads. ``k`` best tokens of each row are looked at.
+
+    Nodes of a tree come to lie behind the committed text in the order in which they are read. First come those
+    last tokens of the text that the model has not read yet, as a chain.
+    """
+
+    is_chain = False
+    """Whether only a child of the node that was read last can be read."""
+
+    def __init__(self, target: Any, k: int) -> None:
+        self.target, self._k = target, k
+        self._session: Any = None
+        self._unread: list[int] = []
+        self._places: dict[int, int] = {}  # node of the tree -> its place among those read
+        self._count = 0
+
+    @abstractmethod
+    def begin(self, text: Ints) -> Row | None:
+        """Bring the cache in step with the committed text; returns the row of its last token where it is known."""
+
+    @property
+    def session(self) -> Any:
+        """The text in the target's cache."""
+        return self._session
+
+    @abstractmethod
+    def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:
+        """Note what was read, for the next `begin`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free the cache."""
+
+    def _start(self, unread: Sequence[int]) -> None:
+        self._unread, self._places, self._count = list(unread), {ROOT: len(unread) - 1}, 0
+
+    def request(self, growth: Growth, nodes: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return tokens and parents of what a pass reads, for these nodes of a tree."""
+        tokens, parents = [], []
+        if not self._count:
+            tokens, parents = list(self._unread), list(range(-1, len(self._unread) - 1))
+        for node in nodes:
+            if node != ROOT:
+                self._places[node] = self._count + len(tokens)
+                tokens.append(growth.tokens[node])
+                parents.append(self._places[growth.parents[node]])
+        self._count += len(tokens)
+        return tokens, parents
+
+    def read(self, growth: Growth, nodes: Sequence[int]) -> list[Row]:
+        """Read nodes in a pass of their own; returns the row of each."""
+        return read_together([self], [growth], [nodes])[0]
+
+
+def read_together(
+    readers: Sequence[Reader], growths: Sequence[Growth], picks: Sequence[Sequence[int]]
+) -> list[list[Row]]:
+    """Read nodes of several texts in one pass of the target that they share; returns their rows, per text."""
+    busy = [i for i, nodes in enumerate(picks) if nodes]
+    asked = [readers[i].request(growths[i], picks[i]) for i in busy]
+    target = readers[busy[0]].target
+    passes = [(readers[i].session, *asked[at]) for at, i in enumerate(busy)]
+    found: list[list[Row]] = [[] for _ in picks]
+    for i, (tokens, parents), scores in zip(busy, asked, target.grow(passes), strict=True):
+        ids, probabilities = scores.top_k(readers[i]._k)
+        rows = [Row(*pair) for pair in zip(ids, probabilities, strict=True)]
+        readers[i].keep(tokens, parents, rows)
+        found[i] = rows[len(rows) - len(picks[i]) :]
+    return found
+
+
+class SharedReader(Reader):
+    """Reads on the target's own session, whose committed tokens need not be read again.
+
+    The target's next pass forgets what was read; the last committed token is never cached yet.
+    """
+
+    def follow(self, session: Any) -> None:
+        """Take the target's session of the text."""
+        self._session = session
+
+    def begin(self, text: Ints) -> Row | None:
+        cached = self._session.length
+        if cached != len(text) - 1:
+            raise RuntimeError(f"the target's cache holds {cached} tokens of {len(text)}, all but the last are due")
+        self._start(text[-1:].tolist())
+        return None
+
+    def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:
+        pass
+
+    def close(self) -> None:
+        self._session = None
+
+
+class OwnReader(Reader):
+    """Reads on a cache of its own. What was read of tokens that the text takes is kept, and none is read twice."""
+
+    def __init__(self, target: Any, k: int) -> None:
+        super().__init__(target, k)
+        self._ids: list[int] = []  # cached
+        self._last: Row | None = None  # of the last cached token
+        self._tokens: list[int] = []  # read behind them
+        self._parents: list[int] = []
+        self._rows: list[Row] = []
+
+    def begin(self, text: Ints) -> Row | None:
+        self._settle(text)
+        left = text[len(self._ids) :].tolist()
+        if self._session is None or len(left) > _FEW:
+            self._read(left)
+            left = []
+        self._start(left)
+        return self._last if not left else None
+
+    def _settle(self, text: Ints) -> None:
+        """Commit what was read of tokens that the text has taken, and forget the rest."""
+        if not self._tokens:
+            return
+        children = {both: i for i, both in enumerate(zip(self._parents, self._tokens, strict=True))}
+        path: list[int] = []
+        for token in text[len(self._ids) :].tolist():
+            node = children.get((path[-1] if path else -1, token))
+            if node is None:
+                break
+            path.append(node)
+        self.target.settle(self._session, path)
+        if path:
+            self._ids += [self._tokens[node] for node in path]
+            self._last = self._rows[path[-1]]
+        self._tokens, self._parents, self._rows = [], [], []
+
+    def _read(self, ids: Sequence[int]) -> None:
+        if self._session is None:
+            ((self._session, scores),) = self.target.open([ids])
+        else:
+            (scores,) = self.target.extend([(self._session, ids)])
+        self._ids += ids
+        (best,), (probabilities,) = scores.top_k(self._k)
+        self._last = Row(best, probabilities)
+
+    def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:
+        self._tokens += tokens
+        self._parents += parents
+        self._rows += rows
+
+    def truncate(self, length: int) -> None:
+        """Cut the text to its first ``length`` tokens."""
+        if self._session is None or length >= len(self._ids):
+            return
+        self._tokens, self._parents, self._rows, self._last = [], [], [], None
+        if length:
+            # The row of the last token is not known then, so it is read again.
+            self._session.truncate(length - 1)
+            self._ids = self._ids[: self._session.length]
+        else:
+            self.close()
+
+    def fork(self) -> OwnReader:
+        """Return an independent copy."""
+        twin = type(self)(self.target, self._k)
+        if self._session is not None:
+            twin._session, twin._ids, twin._last = self._session.fork(), list(self._ids), self._last
+        return twin
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        self._ids, self._last = [], None
+        self._tokens, self._parents, self._rows = [], [], []
+        if session is not None:
+            session.close()
+
+
+class ChainReader(OwnReader):
+    """The same for targets that read chains only: each token is committed to the cache, and cut off again."""
+
+    is_chain = True
+    _sure = 0  # cached tokens that are known to be the text's
+
+    def begin(self, text: Ints) -> Row | None:
+        sure = min(self._sure, len(self._ids))
+        differs = len(self._ids)
+        for at, (mine, token) in enumerate(zip(self._ids[sure:], text[sure:].tolist(), strict=False), sure):
+            if mine != token:
+                differs = at
+                break
+        self.truncate(min(differs, len(text)))
+        if left := text[len(self._ids) :].tolist():
+            self._read(left)
+        self._sure = len(text)
+        self._start(())
+        return self._last
+
+    def read(self, growth: Growth, nodes: Sequence[int]) -> list[Row]:
+        (node,) = nodes
+        self._read([growth.tokens[node]])
+        assert self._last is not None
+        return [self._last]

@@ -1,0 +1,144 @@
+"""A draft model's side of texts: grows a tree for each, level by level, as long as another pass pays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any, Self
+
+from draftwood.contracts import Floats, Noise, Prices
+from draftwood.drafters.base import TextSession
+from draftwood.drafters.draft_model.candidates import candidates
+from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
+from draftwood.drafters.draft_model.pass_time import PassTime
+from draftwood.drafters.draft_model.reading import ChainReader, OwnReader, Reader, Row, SharedReader, read_together
+from draftwood.tree import TokenTree
+
+_HOPE, _KEEP = 0.7, 0.95  # of the belief in a node's best child: at first, and the weight of earlier nodes
+
+
+class ModelSession(TextSession):
+    """One text, and its place in the cache that the draft model reads.
+
+    Parameters
+    ----------
+    reader
+        The cache.
+    pass_time
+        What the model's passes take; its sessions share it.
+    depth, p_min
+        Longest branch of a tree, and the least confidence of its tokens.
+    room
+        Tokens of the longest text that the model reads.
+    """
+
+    def __init__(
+        self, prompt: Sequence[int], noise: Noise | None, *, reader: Reader, pass_time: PassTime, depth: int,
+        p_min: float, room: int,
+    ) -> None:  # fmt: skip
+        super().__init__(prompt)
+        self.prices = Prices()
+        self._reader, self._noise, self._pass_time = reader, noise, pass_time
+        self._depth, self._p_min, self._room = depth, p_min, room
+        self._hope = _HOPE
+
+    def follow(self, session: Any) -> None:
+        """Take the target's session, for a reader that shares its cache."""
+        assert isinstance(self._reader, SharedReader)
+        self._reader.follow(session)
+
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        return draft_together([self], [nodes], accept_rates)[0]
+
+    def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        """Grow one tree of the model's tokens and the other drafters' proposals, with branches from both."""
+        return draft_together([self], [nodes], accept_rates, [base_tree])[0]
+
+    def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
+        """Begin a tree; None where the text has grown too long for the model."""
+        depth = min(self._depth, self._room - self._length)
+        if nodes <= 0 or depth <= 0:
+            return None
+        growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain)
+        if len(base_tree) and not self._reader.is_chain:
+            growth.add_base(base_tree)
+        row = self._reader.begin(self.text)
+        if row is not None:
+            self.take(growth, [ROOT], [row])
+        return growth
+
+    def take(self, growth: Growth, nodes: Sequence[int], rows: Sequence[Row]) -> None:
+        """Put what the model says behind these nodes into the tree."""
+        for node, row in zip(nodes, rows, strict=True):
+            position = self._length + growth.depth_of(node)
+            some = candidates(row.ids, row.probabilities, position, self._noise)
+            growth.add_children(node, some)
+            self._hope = _KEEP * self._hope + (1 - _KEEP) * growth.best_child(node)
+
+    def truncate(self, length: int) -> None:
+        super().truncate(length)
+        if isinstance(self._reader, OwnReader):
+            self._reader.truncate(self._length)
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        if isinstance(self._reader, OwnReader):
+            twin._reader = self._reader.fork()
+        else:
+            twin._reader = type(self._reader)(self._reader.target, self._reader._k)
+        return twin
+
+    def close(self) -> None:
+        super().close()
+        self._reader.close()
+
+
+    @property
+    def reader(self) -> Reader:
+        """The cache that the model reads."""
+        return self._reader
+
+    @property
+    def hope(self) -> float:
+        """The belief in the best child of a node, on average."""
+        return self._hope
+
+    @property
+    def pass_time(self) -> PassTime:
+        """What the model's passes take."""
+        return self._pass_time
+
+
+def draft_together(
+    sessions: Sequence[ModelSession], nodes: Sequence[int], accept_rates: Floats,
+    base_trees: Sequence[TokenTree] | None = None,
+) -> list[TokenTree]:  # fmt: skip
+    """Return a tree per session of one drafter, grown in passes that they share."""
+    bases = base_trees or [TokenTree.empty()] * len(sessions)
+    started = [
+        session.start(some, accept_rates, base) for session, some, base in zip(sessions, nodes, bases, strict=True)
+    ]
+    active = [(session, growth) for session, growth in zip(sessions, started, strict=True) if growth is not None]
+    if active:
+        _grow([session for session, _ in active], [growth for _, growth in active], max(nodes))
+    return [TokenTree.empty() if growth is None else growth.tree() for growth in started]
+
+
+def _grow(sessions: Sequence[ModelSession], growths: Sequence[Growth], nodes: int) -> None:
+    """Read level after level, in passes that all texts share, until no further pass pays."""
+    pass_time, prices = sessions[0].pass_time, sessions[0].prices
+    hope = sum([session.hope for session in sessions]) / len(sessions)
+    readers, passes = [session.reader for session in sessions], 0
+    while (picks := chosen(growths, hope, prices, pass_time.by_width(), passes, nodes)) is not None:
+        started = perf_counter()
+        if readers[0].is_chain:
+            rows = [
+                reader.read(growth, some) if some else []
+                for reader, growth, some in zip(readers, growths, picks, strict=True)
+            ]
+        else:
+            rows = read_together(readers, growths, picks)
+        pass_time.learn(sum(map(len, picks)), perf_counter() - started)
+        for session, growth, some, found in zip(sessions, growths, picks, rows, strict=True):
+            session.take(growth, some, found)
+        passes += 1

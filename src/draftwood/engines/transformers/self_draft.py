@@ -1,0 +1,81 @@
+"""Drafting by a part of the target, on the target's own cache: some of its layers with its norm and head.
+
+Sources: Elhoushi and others, "LayerSkip", arXiv 2404.16710 (the first layers); Zhang and others, "Draft & Verify",
+arXiv 2309.08168 (any subset of them).
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from draftwood.engines.transformers.lean import LeanDecoder
+from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.errors import CapabilityError, UsageError
+
+_made: WeakKeyDictionary[Any, dict[tuple[int, ...], TransformersTarget]] = WeakKeyDictionary()
+"""Per target, what drafts on its cache, by the layers that it runs."""
+_MOST = 8  # of them per target; then the oldest is dropped
+_lock = Lock()
+
+
+def early_exit(target: Any, layers: str = "") -> TransformersTarget:
+    """Return what runs only these layers of a target, on the target's sessions, for `GrowingTarget.grow`.
+
+    ``layers`` is a number (the first so many) or ranges, as in ``0-9.20-29``; empty: the first half. It has no
+    weights of its own. The layers' keys and values of the committed text are those that the whole model has left.
+
+    Raises
+    ------
+    CapabilityError
+        For targets whose passes draftwood does not run itself, layer by layer.
+    UsageError
+        For layers that the model does not have.
+    """
+    if not isinstance(target, TransformersTarget) or (decoder := target.decoder) is None:
+        raise CapabilityError(
+            "early-exit needs a model of transformers whose layers draftwood runs itself (Llama-like ones): use "
+            "another drafter"
+        )
+    chosen = read_layers(layers, decoder.n_layers)
+    with _lock:
+        known = _made.setdefault(target, {})
+        if chosen not in known:
+            if len(known) >= _MOST:
+                del known[next(iter(known))]
+            known[chosen] = on_the_cache_of(target, decoder.subset(chosen))
+        return known[chosen]
+
+
+def on_the_cache_of(target: TransformersTarget, decoder: LeanDecoder) -> TransformersTarget:
+    """Return a target with the same cache and lock, whose passes run ``decoder``."""
+    twin = copy.copy(target)
+    twin.use(decoder)
+    twin.capabilities = replace(target.capabilities, rollback="truncate")
+    return twin
+
+
+def read_layers(text: str, layers: int) -> tuple[int, ...]:
+    """Return the indices that `early_exit` describes, ascending; raises `UsageError` for what cannot be read."""
+    text = text.strip()
+    if not text:
+        return tuple(range(max(1, layers // 2)))
+    if text.isdecimal():
+        found: Sequence[int] = range(int(text))
+    elif re.fullmatch(r"\d+(-\d+)?(\.\d+(-\d+)?)*", text):
+        parts = [part.partition("-") for part in text.split(".")]
+        found = [i for low, _, high in parts for i in range(int(low), int(high or low) + 1)]
+    else:
+        raise UsageError(f"early-exit: layers must be a number or ranges like 0-9.20-29, not {text!r}")
+    chosen = tuple(sorted(set(found)))
+    if not chosen or chosen[-1] >= layers or len(chosen) == layers:
+        raise UsageError(
+            f"early-exit: layers={text} is outside the model: it has {layers} layers, 0 to {layers - 1}, and at "
+            f"most {layers - 1} of them can draft"
+        )
+    return chosen

@@ -1,0 +1,37 @@
+"""Pace: what a token is worth now, so that drafters with passes of their own can tell when another one pays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from draftwood.contracts import Prices, State
+from draftwood.planning.cost_model import CostModel
+
+_KEEP = 0.9  # weight of earlier steps
+_AHEAD = 8  # draft nodes over which the cost of one more is averaged
+
+
+class Pace:
+    """Seconds per emitted token of the texts of one call, lately."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._tokens = 0.0
+
+    def learn(self, states: Sequence[State]) -> None:
+        """Learn from a finished step."""
+        tokens = sum([len(state.step.emitted) for state in states])
+        seconds = states[0].step.score_s + sum([state.step.overhead_s for state in states]) if states else 0.0
+        self._tokens = _KEEP * self._tokens + tokens
+        self._seconds = _KEEP * self._seconds + seconds
+
+    def prices(self, model: CostModel, states: Sequence[State]) -> Prices:
+        """Return the prices for the step that begins, whose passes take what ``model`` says.
+
+        A token is never worth more than a plain pass takes for it: that would be the faster way.
+        """
+        rows, context = len(states), max([state.length for state in states])
+        times = model.times(rows, rows + _AHEAD, context)
+        plain = times[0] / rows
+        now = self._seconds / self._tokens if self._tokens >= 1 else plain
+        return Prices(min(now, plain), max(0.0, times[-1] - times[0]) / _AHEAD)
