@@ -13,6 +13,7 @@ import numpy as np
 from draftwood.contracts import Drafter, Sampling
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import CorpusDrafter
+from draftwood.drafters.draft_model.drafter import DraftModelDrafter, EarlyExitDrafter, QuantizedSelfDrafter
 from draftwood.drafters.load import load
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.memory.memory import Memory
@@ -85,6 +86,9 @@ SHIPPED: Mapping[str, Make] = {
     "jacobi": lambda *_: load("jacobi:block=6"),
     "recycling": lambda *_: load("recycling"),
     "logits-extend": lambda *_: load("logits-extend"),
+    "draft-model": lambda target, *_: [DraftModelDrafter(target=_twin(target))],
+    "early-exit": lambda target, *_: [EarlyExitDrafter(target=_twin(target))],
+    "quantized-self": lambda target, *_: [QuantizedSelfDrafter(target=_twin(target, order=1))],
     "lookahead": lambda target, *_: load("lookahead:window=4:ngram=3:vocabulary=3") if target.trees else [],
 }
 """The drafters that come with draftwood, by their names."""
@@ -158,6 +162,19 @@ COMBINED: Mapping[str, Make] = {
     "model of another mind+suffix": lambda target, *_: [
         ModelDrafter(_twin(target, seed=target.seed + 1)),
         *load("suffix"),
+    ],
+    "draft-model that reads chains+draft-model of another mind": lambda target, *_: [
+        DraftModelDrafter(target=ToyTarget(target.vocab_size, order=target.order, trees=False)),
+        DraftModelDrafter(target=_twin(target, order=1, seed=9), length=3),
+    ],
+    "ngram+draft-model+recycling": lambda target, *_: [
+        *load("ngram"),
+        DraftModelDrafter(target=_twin(target, order=1)),
+        *load("recycling"),
+    ],
+    "suffix+quantized-self": lambda target, *_: [
+        *load("suffix"),
+        QuantizedSelfDrafter(target=_twin(target, order=1)),
     ],
     "raising+invalid+same": lambda target, sampling: [
         RaisingDrafter(),

@@ -70,6 +70,8 @@ def test_what_it_learnt_step_by_step_is_what_it_would_have_read_at_once(name, sa
             for _ in decode_sequences(target, FixedPlanner(5), [row]):
                 fresh = drafter.open(list(row.ids), row.rule.noise)
                 row.sources[0].catch_up()
+                if drafter.needs.target_session:
+                    fresh.follow(row.session)
                 trees = [s.draft(7, 3, drafter.prior) for s in (row.sources[0].session, fresh)]
                 fresh.close()
                 for column in ("tokens", "parents", "belief", "evidence", "lookahead"):

@@ -297,7 +297,7 @@ class BatchDrafter(Drafter, Protocol):
 
         ``nodes`` and ``lookahead_nodes`` are given per session. Afterwards each session's ``match_length`` is that
         of its tree. Where this raises, nothing may have changed: all sessions are asked one by one then, in this
-        step and later. Drafters with `Needs.base_tree` are always asked one by one.
+        step and later. Drafters with `Needs.base_tree` get one more argument: the base tree of each session.
         """
         ...
 

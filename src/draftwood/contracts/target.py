@@ -197,7 +197,7 @@ class Target(Protocol):
 
 
 class GrowingTarget(Target, Protocol):
-    """What targets with `Capabilities.grows` have besides, so that a draft model can grow a tree level by level."""
+    """What targets with `Capabilities.grows` have besides: a draft model can grow a tree level by level."""
 
     def grow(self, requests: Sequence[tuple[Any, Sequence[int], Sequence[int]]]) -> Sequence[Scores]:
         """One pass: for each (session, tokens, parents) read nodes of a tree behind the cached text.
@@ -209,5 +209,5 @@ class GrowingTarget(Target, Protocol):
         ...
 
     def settle(self, session: Any, path: Sequence[int]) -> None:
-        """Commit these grown nodes of a session, a path from the end of the cached text, and forget the others."""
+        """Commit grown nodes of a session, a path from the end of the cached text, and forget the others."""
         ...

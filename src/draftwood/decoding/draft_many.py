@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from draftwood.contracts import Ask
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.propose import base_tree_of
 from draftwood.decoding.sequence import ActiveSequence
-from draftwood.tree import TokenTree
+from draftwood.tree import NO_CLAIM, TokenTree
 
 log = logging.getLogger("draftwood")
 
@@ -33,7 +33,7 @@ class _Asked(NamedTuple):
 
 def draft_all(live: Sequence[ActiveSequence], asks: Sequence[Sequence[Ask]]) -> list[list[TokenTree]]:
     """Return per text and drafter what is proposed, as `ActiveSequence.draft` does."""
-    if len(live) <= FEW:
+    if len(live) <= FEW and (len(live) == 1 or not any(s.needs.prices for one in live for s in one.sources)):
         return [sequence.draft(ask) for sequence, ask in zip(live, asks, strict=True)]
     started = perf_counter()
     proposals = [_begin(sequence) for sequence in live]
@@ -67,20 +67,27 @@ def _begin(sequence: ActiveSequence) -> list[TokenTree]:
 
 
 def _ask_one_by_one(asked: Sequence[_Asked]) -> None:
-    """Ask sources one by one; those that go on behind what the others propose come last."""
-    for source, ask, vocab, trees, place in asked:
-        if not source.needs.base_tree:
-            trees[place] = source.draft(ask, vocab)
-    bases: dict[int, TokenTree] = {}  # by text: those that go on behind them do not see each other
-    for source, ask, vocab, trees, place in asked:
-        if source.needs.base_tree:
-            if id(trees) not in bases:
-                bases[id(trees)] = base_tree_of(trees)
+    """Ask sources one by one; those that go on behind what the others propose come last, together if they can."""
+    last: dict[tuple[int, int], list[_Asked]] = {}  # by drafter and accept rates
+    for one in asked:
+        if one.source.needs.base_tree:
+            last.setdefault((id(one.source.drafter), id(one.ask.accept_rates)), []).append(one)
+        else:
+            one.trees[one.place] = one.source.draft(one.ask, one.vocab_size)
+    bases = {id(one.trees): base_tree_of(one.trees) for group in last.values() for one in group}
+    for group in last.values():
+        if len(group) > 1 and group[0].source.draft_many is not None:
+            _ask_together(group, bases)
+            continue
+        for source, ask, vocab, trees, place in group:
             trees[place] = source.draft(ask, vocab, bases[id(trees)])
 
 
-def _ask_together(group: list[_Asked]) -> None:
-    """Ask one drafter for all of its texts; where that fails, one by one, now and from now on."""
+def _ask_together(group: list[_Asked], bases: Mapping[int, TokenTree] | None = None) -> None:
+    """Ask one drafter for all of its texts; where that fails, one by one, now and from now on.
+
+    ``bases``, by the identity of a text's trees, are for drafters that go on behind what the others propose.
+    """
     started = perf_counter()
     for one in group:
         one.source.catch_up()  # which may disable it
@@ -88,12 +95,17 @@ def _ask_together(group: list[_Asked]) -> None:
     if not group:
         return
     drafter = group[0].source
+    behind = () if bases is None else ([bases[id(one.trees)] for one in group],)
     try:
+        if drafter.needs.prices:
+            for one in group:
+                cast("Any", one.source.session).prices = one.ask.prices
         answers = drafter.draft_many(
             [one.source.session for one in group],
             [one.ask.nodes for one in group],
             [one.ask.lookahead_nodes for one in group],
             group[0].ask.accept_rates,
+            *behind,
         )
         if len(answers) != len(group):
             raise ValueError(f"{len(answers)} trees for {len(group)} sessions")
@@ -106,4 +118,4 @@ def _ask_together(group: list[_Asked]) -> None:
         return
     share = (perf_counter() - started) / len(group)
     for (source, ask, vocab, trees, place), tree in zip(group, answers, strict=True):
-        trees[place] = source.receive(tree, ask, vocab, share)
+        trees[place] = source.receive(tree, ask, vocab, share, NO_CLAIM if behind else 0)

@@ -115,13 +115,14 @@ class DraftSource:
         self.proposal, self.resting = _EMPTY, ask.resting
         return self.session is not None and ask.nodes + ask.lookahead_nodes > 0
 
-    def receive(self, tree: TokenTree, ask: Ask, vocab_size: int, seconds: float) -> TokenTree:
+    def receive(self, tree: TokenTree, ask: Ask, vocab_size: int, seconds: float, least: int = 0) -> TokenTree:
         """Take, as its proposal, a tree from a call for many sessions, of which its share was so many seconds.
 
+        Its evidence classes begin at ``least``.
         Returns what `draft` would return.
         """
         try:
-            self._take(tree, vocab_size, 0)
+            self._take(tree, vocab_size, least)
         except Exception as error:
             self._disable("draft_many()", error)
         self._record_draft(ask, seconds)

@@ -235,9 +235,7 @@ class ToySession:
         self._scored, self._lines = (root, tree), []
         return at, sees
 
-    def grow(
-        self, tokens: Sequence[int], parents: Sequence[int]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Put nodes behind the committed rows and those grown before; returns what `place` returns."""
         n, before = self._length, len(self._lines)
         for parent in parents:

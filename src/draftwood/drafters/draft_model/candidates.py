@@ -17,7 +17,7 @@ LEAST = 0.01  # confidence below which a token is not proposed
 
 
 class Candidate(NamedTuple):
-    """A token that a draft model proposes: its own probability of it, and how sure it is that the target agrees."""
+    """A token that a draft model proposes: its probability, and how sure the model is that the target agrees."""
 
     token: int
     probability: float

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from draftwood.contracts import Floats, Needs, Noise, Target
 from draftwood.drafters.base import BaseDrafter
@@ -49,7 +49,7 @@ class ModelBackedDrafter(BaseDrafter):
     def needs(self) -> Needs:
         return Needs(prices=True, base_tree=True)
 
-    def bound(self, target: Target) -> ModelBackedDrafter:
+    def bound(self, target: Target) -> Self:
         """Return a drafter that drafts by this model."""
         if target.capabilities.rollback != "truncate":
             raise CapabilityError(
@@ -77,10 +77,10 @@ class ModelBackedDrafter(BaseDrafter):
 
     def draft_many(
         self, sessions: Sequence[ModelSession], nodes: Sequence[int], lookahead_nodes: Sequence[int],
-        accept_rates: Floats,
+        accept_rates: Floats, base_trees: Sequence[TokenTree] | None = None,
     ) -> Sequence[TokenTree]:  # fmt: skip
         """As in the contract (`BatchDrafter`): the model's passes are shared, too."""
-        return draft_together(sessions, nodes, accept_rates)
+        return draft_together(sessions, nodes, accept_rates, base_trees)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class DraftModelDrafter(ModelBackedDrafter):
     model: str = ""
 
     def with_models(self, models: Any) -> DraftModelDrafter:
-        """Return the drafter with its model loaded; raises what loading raises, and `UsageError` without a name."""
+        """Return the drafter with its model loaded; raises what loading raises, `UsageError` without a name."""
         if self.target is not None:
             return self
         if not self.model:
@@ -154,5 +154,5 @@ class QuantizedSelfDrafter(ModelBackedDrafter):
         return Needs(prices=True, base_tree=True, target_session=True)
 
     def with_models(self, models: Any) -> QuantizedSelfDrafter:
-        """Return the drafter with its copy of the weights; raises `CapabilityError` where nothing fast is known."""
+        """Return the drafter with its copy of the weights; raises `CapabilityError` where none is fast."""
         return self.bound(models.quantized_self(self.bits))

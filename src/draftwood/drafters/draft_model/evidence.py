@@ -1,4 +1,4 @@
-"""What a draft model's own probability is worth: evidence classes of confidence, depth and agreement with a copy."""
+"""Evidence classes of draft models: how sure the model is, how deep a node lies, whether a copy agrees."""
 
 from __future__ import annotations
 

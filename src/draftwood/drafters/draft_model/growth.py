@@ -115,9 +115,8 @@ class Growth:
             if not self.read[node] and self._depth[node] < self._deepest and hope * self._reach[node] > least
         ]  # fmt: skip
         unread.sort(key=self._reach.__getitem__, reverse=True)  # stable: parents stay before children
-        for node in unread[: most - len(found)]:
-            found.append((self._reach[node], self._gain(node, self._reach[node], hope), node))
-        return found
+        some = unread[: most - len(found)]
+        return found + [(self._reach[node], self._gain(node, self._reach[node], hope), node) for node in some]
 
     def _gain(self, node: int, reach: float, hope: float) -> float:
         known = sum([self._belief[child] for child in self._children[node].values()])
@@ -136,10 +135,15 @@ class Growth:
         own = [node for node, evidence in enumerate(self._evidence) if evidence != NO_CLAIM]
         own.sort(key=self._reach.__getitem__, reverse=True)
         kept: set[int] = set()
-        for node in own[: self._most]:
+        for node in own:
+            new = []
             while node >= 0 and node not in kept:
-                kept.add(node)
+                new.append(node)
                 node = self.parents[node]
+            if len(kept) + len(new) <= self._most:
+                kept.update(new)
+            if len(kept) == self._most:
+                break
         if not kept:
             return TokenTree.empty()
         order = sorted(kept)
@@ -176,7 +180,7 @@ def chosen(
     if not prices.token_s:
         if passes >= nodes:
             return None
-        picks = [[node for _, _, node in growth.worth_reading(hope, 1)] for growth in growths]
+        picks = [[node for _, _, node in growth.worth_reading(1.0, 1)] for growth in growths]
         return picks if any(picks) else None
     each = max(1, widest // len(growths))
     every = [(*found, i) for i, growth in enumerate(growths) for found in growth.worth_reading(hope, each)]

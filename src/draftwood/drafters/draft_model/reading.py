@@ -37,6 +37,11 @@ class Reader(ABC):
         self._places: dict[int, int] = {}  # node of the tree -> its place among those read
         self._count = 0
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a cache to read on, or one can be made."""
+        return True
+
     @abstractmethod
     def begin(self, text: Ints) -> Row | None:
         """Bring the cache in step with the committed text; returns the row of its last token where it is known."""
@@ -102,10 +107,16 @@ class SharedReader(Reader):
         """Take the target's session of the text."""
         self._session = session
 
+    @property
+    def is_ready(self) -> bool:
+        return self._session is not None
+
     def begin(self, text: Ints) -> Row | None:
         cached = self._session.length
         if cached != len(text) - 1:
-            raise RuntimeError(f"the target's cache holds {cached} tokens of {len(text)}, all but the last are due")
+            raise RuntimeError(
+                f"the target's cache holds {cached} tokens of {len(text)}, all but the last are due"
+            )
         self._start(text[-1:].tolist())
         return None
 

@@ -11,7 +11,7 @@ from draftwood.drafters.base import TextSession
 from draftwood.drafters.draft_model.candidates import candidates
 from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
 from draftwood.drafters.draft_model.pass_time import PassTime
-from draftwood.drafters.draft_model.reading import ChainReader, OwnReader, Reader, Row, SharedReader, read_together
+from draftwood.drafters.draft_model.reading import OwnReader, Reader, Row, SharedReader, read_together
 from draftwood.tree import TokenTree
 
 _HOPE, _KEEP = 0.7, 0.95  # of the belief in a node's best child: at first, and the weight of earlier nodes
@@ -55,9 +55,9 @@ class ModelSession(TextSession):
         return draft_together([self], [nodes], accept_rates, [base_tree])[0]
 
     def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
-        """Begin a tree; None where the text has grown too long for the model."""
+        """Begin a tree; None where there is nothing to read, or the text has grown too long for the model."""
         depth = min(self._depth, self._room - self._length)
-        if nodes <= 0 or depth <= 0:
+        if nodes <= 0 or depth <= 0 or not self._length or not self._reader.is_ready:
             return None
         growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain)
         if len(base_tree) and not self._reader.is_chain:
@@ -91,7 +91,6 @@ class ModelSession(TextSession):
     def close(self) -> None:
         super().close()
         self._reader.close()
-
 
     @property
     def reader(self) -> Reader:
