@@ -1,0 +1,143 @@
+"""A draft model reads each token once, whatever is accepted, and sees the text that the target sees."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.helpers import GREEDY, PROMPT, SAMPLED
+
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
+from draftwood.drafters.draft_model.drafter import DraftModelDrafter
+from draftwood.drafters.load import load
+from draftwood.errors import CapabilityError
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.testing import ToyTarget
+from draftwood.verify.exact import SampleAndMatch
+
+
+class Counting(ToyTarget):
+    """Notes, for each token that it reads, the whole text up to it."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.heard = []
+
+    def _read(self, session, ids, watch):
+        before = session.contents[0]
+        self.heard += [(*before, *ids[: i + 1]) for i in range(len(ids))]
+        return super()._read(session, ids, watch)
+
+    def _grow(self, session, tokens, parents):
+        before, first = session.contents[0], len(session._lines)
+        scores = super()._grow(session, tokens, parents)
+        grown = session.tokens[session.length :]
+        self.heard += [(*before, *grown[line].tolist()) for line in session._lines[first:]]
+        return scores
+
+
+def run(target, drafters, sampling=GREEDY, limit=40, budget=5):
+    with open_sequences(target, drafters, [Request(PROMPT, limit, sampling)], SampleAndMatch()) as (row,):
+        for _ in decode_sequences(target, FixedPlanner(budget), [row]):
+            pass
+        return row.ids, row.sources
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("others", ["", "ngram"])
+def test_no_token_is_read_twice(sampling, order, others, caplog):
+    """Order 3 is the target itself, whose drafts are all accepted; order 1 is mostly wrong."""
+    model = Counting(order=order)
+    drafters = [*(load(others) if others else ()), DraftModelDrafter(target=model)]
+    text, _ = run(ToyTarget(), drafters, sampling)
+    assert not caplog.records, "it has not failed"
+    assert len(set(model.heard)) == len(model.heard)
+    assert tuple(text[:-6]) in model.heard, "it follows the text"
+
+
+def test_a_chain_reader_reads_nothing_that_it_still_has():
+    model = Counting(trees=False)
+    run(ToyTarget(), [DraftModelDrafter(target=model)])
+    again = len(model.heard) - len(set(model.heard))
+    assert again == 0, "a model that is always right takes nothing back"
+    model = Counting(trees=False, order=1)
+    run(ToyTarget(), [DraftModelDrafter(target=model)])
+    assert len(model.heard) - len(set(model.heard)) <= 40, "but for the last token where a draft was cut"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_edits_of_the_text_leave_the_cache_in_step(data):
+    model = ToyTarget(order=2)
+    drafter = DraftModelDrafter(target=model)
+    text = data.draw(st.lists(st.integers(0, 7), min_size=1, max_size=30))
+    session = drafter.open(text, None)
+    for _ in range(6):
+        kind = data.draw(st.sampled_from(["draft", "extend", "truncate", "fork"]))
+        if kind == "extend":
+            more = data.draw(st.lists(st.integers(0, 7), min_size=1, max_size=20))
+            session.extend(more)
+            text = text + more
+        elif kind == "truncate":
+            length = data.draw(st.integers(0, len(text)))
+            session.truncate(length)
+            text = text[:length]
+        elif kind == "fork":
+            twin = session.fork()
+            session.close()
+            session = twin
+        fresh = drafter.open(text, None)
+        trees = [one.draft(6, 0, drafter.prior) for one in (session, fresh)]
+        fresh.close()
+        assert trees[0].tokens.tolist() == trees[1].tokens.tolist()
+        assert trees[0].parents.tolist() == trees[1].parents.tolist()
+        if len(trees[0]):  # what it says first is what the model says
+            best = int(model.scores_after(text).argmax())
+            assert best in trees[0].tokens[trees[0].parents == -1]
+    session.close()
+    assert model.open_sessions == 0
+
+
+def test_a_text_too_long_for_the_model_is_drafted_for_no_longer(caplog):
+    for trees in (True, False):
+        model = ToyTarget(max_positions=len(PROMPT) + 10, trees=trees)
+        text, _ = run(ToyTarget(), [DraftModelDrafter(target=model)])
+        assert len(text) == len(PROMPT) + 40
+    assert not caplog.records, "it has not failed"
+
+
+def test_a_prompt_too_long_for_the_model_is_said_at_once():
+    with pytest.raises(CapabilityError, match="at most 3"):
+        DraftModelDrafter(target=ToyTarget(max_positions=3)).open(PROMPT, None)
+
+
+def test_a_model_that_cannot_roll_back_is_refused():
+    with pytest.raises(CapabilityError, match="take rejected tokens back"):
+        DraftModelDrafter().bound(ToyTarget(rollback="snapshot"))
+
+
+def test_a_model_of_the_same_mind_is_always_right():
+    target = ToyTarget(order=2)
+    for sampling in (GREEDY, SAMPLED):
+        with open_sequences(
+            target,
+            [DraftModelDrafter(target=ToyTarget(order=2))],
+            [Request(PROMPT, 40, sampling)],
+            SampleAndMatch(),
+        ) as (row,):
+            steps = [e.step for e in decode_sequences(target, FixedPlanner(5), [row]) if e.step is not None]
+        accepted = sum(step.accepted for step in steps)
+        assert accepted >= 2 * (len(steps) - 1), "the noise is known"
+
+
+def test_rates_of_classes_beyond_the_prior_are_not_needed():
+    drafter = DraftModelDrafter(target=ToyTarget())
+    rates = np.full(len(drafter.prior), 0.5, dtype=np.float32)
+    tree = drafter.open(PROMPT, None).draft(7, 0, rates)
+    assert len(tree) == 7
+    tree.check_integrity(8)
+    assert set(tree.belief.tolist()) == {0.5}
