@@ -36,7 +36,7 @@ class LeanDecoder:
         self._embedding, self._rotary = parts.embedding, parts.rotary
         # torch's own products cache kernels by width too, but only in bfloat16.
         half = parts.embedding.device.type == "cpu" and parts.embedding.dtype == torch.bfloat16
-        self.fills = packing is not None or half  # whether passes are filled up to one of `WIDTHS`
+        self.fills = half if packing is None else packing.fills  # whether passes are filled up to one of `WIDTHS`
         self._norm = _norm(parts.norm, packing)
         self._head = _product((parts.head,), packing)
         blocks = [_Block(layer, parts, packing) for layer in parts.layers]
@@ -88,15 +88,18 @@ def _of_first(n: int, width: int, attend: Attend) -> Attend:
 
 
 def lean(
-    model: Any, *, packed: bool = True, kept: Mapping[Content, Tensor] = MappingProxyType({})
-) -> LeanDecoder | None:
+    model: Any, *, packed: bool = True, kept: Mapping[Content, Any] = MappingProxyType({}),
+    packing: Packing | None = None,
+) -> LeanDecoder | None:  # fmt: skip
     """Return a lean pass over the weights of ``model`` (or a shadow of it), None where a module is unknown. What
     the modules' ``forward`` does is not checked: compare a pass with the model's own first. With ``packed`` it
-    runs on packed, merged copies of the weights where the machine allows it; ``kept`` as in `Packing`."""
+    runs on packed, merged copies of the weights where the machine allows it; ``kept`` as in `Packing`. Given a
+    ``packing``, that one makes all products."""
     parts = read_parts(model)
     if parts is None:
         return None
-    packing = Packing(kept) if packed and can_pack(parts.linears(), kept) else None
+    if packing is None and packed and can_pack(parts.linears(), kept):
+        packing = Packing(kept)
     with torch.no_grad():
         return LeanDecoder(parts, packing)
 

@@ -40,9 +40,11 @@ class Packing:
     """Makes products over packed copies of weights and remembers their sources; call `finish` after the last.
     ``kept`` has copies made before (`copies` of another packing), to be used for weights of the same content."""
 
-    def __init__(self, kept: Mapping[Content, Tensor] = MappingProxyType({})) -> None:
+    fills = True  # products are compiled and kept per width
+
+    def __init__(self, kept: Mapping[Content, Any] = MappingProxyType({})) -> None:
         self._kept = kept
-        self.copies: dict[Content, Tensor] = {}
+        self.copies: dict[Content, Any] = {}
         self._sources: dict[int, tuple[Tensor, int]] = {}
         self._small: list[Tensor] = []  # copies for which large pages were not asked yet
         self._made = monotonic()
@@ -50,18 +52,26 @@ class Packing:
     def product(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Callable[[Tensor], Tensor]:
         """Return ``x -> linear(x, weight, bias)`` over one copy of all weights [out, in]; no bias counts as
         zeros."""
-        content = (*map(self._note, weights), weights[0].shape[1], hash(weights[0].dtype))
-        packed = self.copies.get(content, self._kept.get(content))
-        if packed is None:
-            whole = weights[0] if len(weights) == 1 else torch.cat([w.detach() for w in weights])
-            packed = torch.ops.mkldnn._reorder_linear_weight(whole.detach(), _BATCH)
-        self.copies[content] = packed
-        bias = None
-        if any(b is not None for b in biases):
-            pairs = zip(weights, biases, strict=True)
-            bias = torch.cat([w.new_zeros(len(w)) if b is None else self.copy(b) for w, b in pairs])
+        packed = self._copied(weights, reorder)
+        bias = self._bias(weights, biases)
         product = torch.ops.mkldnn._linear_pointwise.default
         return filling(lambda x: product(x, packed, bias, "none", [], ""))
+
+    def _copied(self, weights: Sequence[Tensor], make: Callable[[Tensor], Any]) -> Any:
+        """Return what ``make`` makes of all weights in one, or what it has made of the same content before."""
+        content = (*map(self._note, weights), weights[0].shape[1], hash(weights[0].dtype))
+        copied = self.copies.get(content, self._kept.get(content))
+        if copied is None:
+            whole = weights[0] if len(weights) == 1 else torch.cat([w.detach() for w in weights])
+            copied = make(whole.detach())
+        self.copies[content] = copied
+        return copied
+
+    def _bias(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Tensor | None:
+        if all(b is None for b in biases):
+            return None
+        pairs = zip(weights, biases, strict=True)
+        return torch.cat([w.new_zeros(len(w)) if b is None else self.copy(b) for w, b in pairs])
 
     def copy(self, tensor: Tensor) -> Tensor:
         """Return a copy of a small tensor, valid as long as `is_current`."""
@@ -81,7 +91,7 @@ class Packing:
         """Whether this tensor was copied, so that `is_current` checks it."""
         return id(tensor) in self._sources
 
-    def current(self) -> dict[Content, Tensor]:
+    def current(self) -> dict[Content, Any]:
         """Return the copies of weights that have not changed since."""
         now = {digest(tensor) for tensor, _ in self._sources.values()}
         return {content: copy for content, copy in self.copies.items() if now.issuperset(content[:-2])}
@@ -112,6 +122,12 @@ class Packing:
         threading.Thread(target=collapse, args=(blocks,), name="draftwood-pages", daemon=True).start()
 
 
+def reorder(weight: Tensor) -> Tensor:
+    """Return a packed copy of a weight [out, in]."""
+    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, _BATCH)
+    return packed
+
+
 def digest(tensor: Tensor) -> int:
     """XXH3 of the bytes, at about 25 GB/s: hashing all weights takes about as long as a pass."""
     return int(xxh3_64_intdigest(tensor.detach().reshape(-1).view(torch.uint8).numpy().data))
@@ -133,18 +149,19 @@ class ReplacedLinear(nn.Module):
 
 
 def pack(
-    model: nn.Module, kept: Mapping[Content, Tensor] = MappingProxyType({}), *, packed: bool = True
-) -> Packing | None:
+    model: nn.Module, kept: Mapping[Content, Any] = MappingProxyType({}), *, packed: bool = True,
+    packing: Packing | None = None,
+) -> Packing | None:  # fmt: skip
     """Replace the linear layers of a shadow by packed ones; ``kept`` as in `Packing`. Returns what was copied, or
     None where ``packed``, machine, number format or memory forbid it; layers in bfloat16 on a CPU then get few
-    widths."""
+    widths. Given a ``packing``, that one makes all products."""
     layers = _products(model)
-    if not packed or not can_pack([child for *_, child in layers], kept):
+    if packing is None and not (packed and can_pack([child for *_, child in layers], kept)):
         for parent, name, child in layers:
             if child.weight.device.type == "cpu" and child.weight.dtype == torch.bfloat16:
                 parent._modules[name] = ReplacedLinear(child)
         return None
-    packing = Packing(kept)
+    packing = packing or Packing(kept)
     with torch.no_grad():
         for parent, name, child in layers:
             parent._modules[name] = ReplacedLinear(child, packing)
@@ -170,7 +187,7 @@ def is_plain(weight: Any) -> bool:
     return type(weight) is nn.Parameter and type(weight.data) is Tensor and weight.layout is torch.strided
 
 
-def can_pack(layers: Sequence[nn.Linear], kept: Mapping[Content, Tensor] = MappingProxyType({})) -> bool:
+def can_pack(layers: Sequence[nn.Linear], kept: Mapping[Content, Any] = MappingProxyType({})) -> bool:
     """True if processor, number format and free memory allow packed copies of these layers' weights. With ``kept``
     copies free memory is not checked, as few copies are new."""
     kinds = {(layer.weight.device, layer.weight.dtype) for layer in layers}

@@ -27,7 +27,7 @@ from draftwood.engines.transformers.families import (
 )
 from draftwood.engines.transformers.lean import LeanDecoder
 from draftwood.engines.transformers.lean import lean as lean_pass
-from draftwood.engines.transformers.pack import Content, pack
+from draftwood.engines.transformers.pack import Content, Packing, pack
 from draftwood.engines.transformers.pass_rows import PassRows
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.engines.transformers.session import SPARE, TransformersSession
@@ -60,12 +60,12 @@ class TransformersTarget:
     raise `UnsupportedModelError`: they are for `NativeTarget`. ``chunk`` is the most tokens of one text per pass,
     which bounds the mask of a long prompt and the buffers of windowed layers; ``packed`` runs linear layers on
     packed weights where the machine can (see `pack`), ``kept`` has copies made before; ``lean`` runs passes
-    without transformers' modules where the model's are understood.
+    without transformers' modules where the model's are understood. ``packing``, if given, makes all products.
     """
 
     def __init__(
         self, model: Any, *, trees: bool = True, chunk: int = 1024, packed: bool = True, lean: bool = True,
-        kept: Mapping[Content, Tensor] = MappingProxyType({}),
+        kept: Mapping[Content, Any] = MappingProxyType({}), packing: Packing | None = None,
     ) -> None:  # fmt: skip
         refuse_unsupported(model)
         config = text_config(model)
@@ -73,12 +73,13 @@ class TransformersTarget:
         if windows is None:
             raise UnsupportedModelError(f"{config.model_type} has layers of another kind than attention")
         self._model = shadow(model)
-        self._lean = lean_pass(self._model, packed=packed, kept=kept) if lean else None
+        self._lean = lean_pass(self._model, packed=packed, kept=kept, packing=packing) if lean else None
         if self._lean is None:
-            self.packing = pack(self._model, kept, packed=packed)
-            fills = self.packing is not None
+            self.packing = pack(self._model, kept, packed=packed, packing=packing)
+            fills = self.packing is not None and self.packing.fills
         else:
             self.packing, fills = self._lean.packing, self._lean.fills
+        self.is_lean = self._lean is not None
         # Whether passes read linear layers from copies only, never from the model's own weights.
         self.owns_weights = self._lean is not None and self.packing is not None
         self._static: StaticPasses | None = None
