@@ -20,14 +20,14 @@ class DraftModels:
 
     Parameters
     ----------
-    target
-        The model that is drafted for.
+    target, model
+        What is drafted for, and the model of transformers behind it, if there is one.
     tokenizer
         Its tokenizer; None: vocabularies are not compared.
     """
 
-    def __init__(self, target: Target, tokenizer: Any = None) -> None:
-        self.target, self.tokenizer = target, tokenizer
+    def __init__(self, target: Target, model: Any, tokenizer: Any = None) -> None:
+        self.target, self.model, self.tokenizer = target, model, tokenizer
 
     def named(self, name: str) -> Target:
         """Return a model by its name, as a target with a cache of its own; it stays loaded for later calls."""
@@ -68,7 +68,7 @@ class DraftModels:
         self._only_transformers("quantized-self")
         from draftwood.engines.transformers.self_draft import quantized_self
 
-        return quantized_self(self.target, bits)
+        return quantized_self(self.target, self.model, bits)
 
     def _only_transformers(self, name: str) -> None:
         if not type(self.target).__module__.startswith("draftwood.engines.transformers"):

@@ -61,7 +61,7 @@ class Setup:
         check_tokenizer_kind(tokenizer)
         self.model, self.tokenizer = model, tokenizer
         self.target = target_of(model)  # for its capabilities; `refresh` prepares the model
-        self.drafters = with_models(self.drafters, DraftModels(self.target, tokenizer))
+        self.drafters = with_models(self.drafters, DraftModels(self.target, model, tokenizer))
         self.planner = planner_of(planner, learned(self.model), tokenizer)
         self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(texts.given))
         vocab_size = self.target.capabilities.vocab_size
@@ -94,7 +94,7 @@ class Setup:
         before, self.target = self.target, target_of(self.model, now=True)
         if self.target is before:
             return False
-        self.drafters = with_models(self.drafters, DraftModels(self.target, self.tokenizer))
+        self.drafters = with_models(self.drafters, DraftModels(self.target, self.model, self.tokenizer))
         refuse_mismatch(self.target.capabilities, self.drafters)
         return True
 
@@ -119,7 +119,7 @@ class Setup:
         """Return the request with the models of its own drafters as the target is now."""
         if request.drafters is None:
             return request
-        drafters = with_models(request.drafters, DraftModels(self.target, self.tokenizer))
+        drafters = with_models(request.drafters, DraftModels(self.target, self.model, self.tokenizer))
         return request if drafters == tuple(request.drafters) else replace(request, drafters=drafters)
 
     def _modules(self, requests: Sequence[Request]) -> list[str]:

@@ -15,7 +15,7 @@ NOTICEABLE = 0.02  # A drafter that takes less than this share of a plain pass i
 
 _FIRST = 4  # steps in which a new or retried drafter is asked before it is judged
 _PAUSE, _LONGEST = 8, 256  # steps without a drafter that costs more than it saves: doubled each time, at most 256
-_STALL, _PASSES = 1.0, 16.0
+_STALL, _PASSES = 1.0, 4.0
 """The time of one draft counts as at most this many plain passes; the second is for drafters that run passes."""
 _KEEP = 0.9  # weight of earlier steps in the averages
 
@@ -67,6 +67,9 @@ class DrafterBudget:
                 continue
             mine = [[d is not None and d.label == label for d in state.drafters] for state in states]
             runs_passes = any(d is not None and d.label == label and d.needs.prices for d in states[0].drafters)
+            if label not in self._accounts and runs_passes:  # its first draft has read the prompt, and warmed up
+                self._accounts[label] = _Account()
+                continue
             account = self._accounts.setdefault(label, _Account())
             most = (_PASSES if runs_passes else _STALL) * plain
             _settle(account, min(cost, most), gain(mine, rankings, times, best), plain)

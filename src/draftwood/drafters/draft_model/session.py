@@ -141,3 +141,5 @@ def _grow(sessions: Sequence[ModelSession], growths: Sequence[Growth], nodes: in
         for session, growth, some, found in zip(sessions, growths, picks, rows, strict=True):
             session.take(growth, some, found)
         passes += 1
+    if not passes:
+        pass_time.doubt()

@@ -1,4 +1,4 @@
-"""Drafting by a part of the target, on the target's own cache: some of its layers with its norm and head.
+"""Drafting by a part of the target, or by its weights in few bits, on the target's own cache.
 
 Sources: Elhoushi and others, "LayerSkip", arXiv 2404.16710 (the first layers); Zhang and others, "Draft & Verify",
 arXiv 2309.08168 (any subset of them).
@@ -6,20 +6,18 @@ arXiv 2309.08168 (any subset of them).
 
 from __future__ import annotations
 
-import copy
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from draftwood.engines.transformers.lean import LeanDecoder
+from draftwood.engines.transformers.quantized import quantized_target
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError, UsageError
 
-_made: WeakKeyDictionary[Any, dict[tuple[int, ...], TransformersTarget]] = WeakKeyDictionary()
-"""Per target, what drafts on its cache, by the layers that it runs."""
+_made: WeakKeyDictionary[Any, dict[Any, TransformersTarget]] = WeakKeyDictionary()
+"""Per target, what drafts on its cache, by the layers that it runs or the bits of its weights."""
 _MOST = 8  # of them per target; then the oldest is dropped
 _lock = Lock()
 
@@ -43,21 +41,29 @@ def early_exit(target: Any, layers: str = "") -> TransformersTarget:
             "another drafter"
         )
     chosen = read_layers(layers, decoder.n_layers)
+    return _once(target, chosen, lambda: target.with_decoder(decoder.subset(chosen)))
+
+
+def quantized_self(target: Any, model: Any, bits: int) -> TransformersTarget:
+    """Return what runs the model of a target on its own weights in so many bits, on the target's sessions.
+
+    Made once per target, which is made anew when the model changes. Raises what `quantized_target` raises.
+    """
+    if not isinstance(target, TransformersTarget) or not target.capabilities.grows:
+        raise CapabilityError(
+            "quantized-self needs a model of transformers that runs on draftwood's own cache: use other drafters"
+        )
+    return _once(target, bits, lambda: target.running_as(quantized_target(model, bits)))
+
+
+def _once(target: TransformersTarget, key: Any, make: Callable[[], TransformersTarget]) -> TransformersTarget:
     with _lock:
         known = _made.setdefault(target, {})
-        if chosen not in known:
+        if key not in known:
             if len(known) >= _MOST:
                 del known[next(iter(known))]
-            known[chosen] = on_the_cache_of(target, decoder.subset(chosen))
-        return known[chosen]
-
-
-def on_the_cache_of(target: TransformersTarget, decoder: LeanDecoder) -> TransformersTarget:
-    """Return a target with the same cache and lock, whose passes run ``decoder``."""
-    twin = copy.copy(target)
-    twin.use(decoder)
-    twin.capabilities = replace(target.capabilities, rollback="truncate")
-    return twin
+            known[key] = make()
+        return known[key]
 
 
 def read_layers(text: str, layers: int) -> tuple[int, ...]:

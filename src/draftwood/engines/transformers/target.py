@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import RLock
@@ -107,9 +108,17 @@ class TransformersTarget:
         """What runs the passes layer by layer; None where transformers' modules do."""
         return self._lean
 
-    def use(self, decoder: LeanDecoder) -> None:
-        """Run passes by this decoder from now on."""
-        self._lean, self._static = decoder, None
+    def with_decoder(self, decoder: LeanDecoder) -> TransformersTarget:
+        """Return a target on the same cache, under the same lock, whose passes run ``decoder``."""
+        twin = copy.copy(self)
+        twin._lean, twin._static = decoder, None
+        return twin
+
+    def running_as(self, other: TransformersTarget) -> TransformersTarget:
+        """Return a target on the same cache, under the same lock, whose passes run as those of ``other``."""
+        twin = copy.copy(self)
+        twin._model, twin._lean, twin._static = other._model, other._lean, None
+        return twin
 
     @locked
     def open(
