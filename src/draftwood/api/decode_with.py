@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from draftwood.api.defaults import stop_strings as check_stop
+from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.generation import Generation, recorded
 from draftwood.api.given import check_tokenizer_kind
 from draftwood.api.learned import learned, planner_of
@@ -169,11 +170,15 @@ class CustomGenerate:
         from draftwood.engines.transformers.shared import shared_target
 
         target = shared_target(model)
-        drafters, planner = self._drafters, self._planner_of(model)
+        models = DraftModels(target, model, self._tokenizer)
+        drafters, planner = with_models(self._drafters, models), self._planner_of(model)
         self._check_context(target.capabilities.vocab_size)
         drafters = affordable(self._spec, drafters, target.capabilities, given=bool(self._texts.given))
         names = [drafter.name for drafter in drafters]
         requests = self._expecting(call.requests, call.sequences, target.capabilities.vocab_size)
+        requests = [
+            r if r.drafters is None else replace(r, drafters=with_models(r.drafters, models)) for r in requests
+        ]
         reading = call.target(target)  # the target, reading through the caller's cache where one was given
         written = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in requests]
         self._last.generations = written

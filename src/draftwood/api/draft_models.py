@@ -21,12 +21,12 @@ class DraftModels:
     Parameters
     ----------
     target, model
-        What is drafted for, and the model of transformers behind it, if there is one.
+        What is drafted for, and the model of transformers behind it. Without them models are found by name only.
     tokenizer
         Its tokenizer; None: vocabularies are not compared.
     """
 
-    def __init__(self, target: Target, model: Any, tokenizer: Any = None) -> None:
+    def __init__(self, target: Target | None = None, model: Any = None, tokenizer: Any = None) -> None:
         self.target, self.model, self.tokenizer = target, model, tokenizer
 
     def named(self, name: str) -> Target:
@@ -66,6 +66,8 @@ class DraftModels:
     def quantized_self(self, bits: int) -> Target:
         """Return the target's own weights in so many bits, on its cache."""
         self._only_transformers("quantized-self")
+        if self.model is None:
+            raise CapabilityError("quantized-self needs the model itself: use generate or bench")
         from draftwood.engines.transformers.self_draft import quantized_self
 
         return quantized_self(self.target, self.model, bits)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.given import check_tokenizer_kind, check_whole
 from draftwood.api.setup import DrafterSpec
 from draftwood.api.text_input import Prediction, Text, read_texts, several
@@ -156,6 +157,7 @@ class LlamaDraftModel:
             check(llama)
             tokenizer = tokenizer or CallerTokenizer(llama)
         drafters = self._texts.bind(self._chosen, tokenizer, capabilities.vocab_size)
+        drafters = with_models(drafters, DraftModels(tokenizer=tokenizer))
         check_tokenizer(drafters, tokenizer)
         if llama is not None and not cuts(llama):
             log.warning("llama-cpp-python cannot take tokens back from a recurrent model: no drafts are made")

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.setup import DrafterSpec
 from draftwood.contracts import Ask, Feedback, Plan, State, Target
 from draftwood.decoding.loop import decode_sequences
@@ -99,7 +100,7 @@ class SilentPlanner:
 def probe(target: Target, drafter: DrafterSpec, request: Request, answer: Answer) -> Answer:
     """Decode one request plainly and note in each step's trace whether the drafter's proposal was ``right``.
     ``answer`` is filled while decoding goes on, so that an interrupt loses nothing."""
-    drafters = load_drafters(drafter)
+    drafters = with_models(load_drafters(drafter), DraftModels(target))
     answer.drafters = [d.name for d in drafters]
     answer.prompt_ids = list(request.prompt)
     planner = SilentPlanner()

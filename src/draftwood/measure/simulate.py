@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.setup import DrafterSpec, affordable
 from draftwood.api.user_texts import detached
 from draftwood.contracts import Drafter, Planner
@@ -51,7 +52,7 @@ def simulate(
         raise UsageError(f"batch is {batch}: replay at least 1 answer at a time")
     label, number = drafters if isinstance(drafters, str) else "drafters", 0
     for task, members in grouped(traces):
-        shared = detached(load_drafters(drafters))
+        shared = detached(with_models(load_drafters(drafters), DraftModels()))
         chosen = load_planner(planner, Learned(curve=how.curve), how.decode)
         for first in range(0, len(members), batch):
             some = members[first : first + batch]
