@@ -15,7 +15,7 @@ from draftwood.contracts import Floats, Needs, Noise, Target
 from draftwood.drafters.base import BaseDrafter
 from draftwood.drafters.draft_model.candidates import LOOKED_AT, SAMPLED
 from draftwood.drafters.draft_model.evidence import PRIOR
-from draftwood.drafters.draft_model.pass_time import PassTime
+from draftwood.drafters.draft_model.experience import experience_with
 from draftwood.drafters.draft_model.reading import ChainReader, OwnReader, SharedReader
 from draftwood.drafters.draft_model.session import ModelSession, draft_together
 from draftwood.errors import CapabilityError, UsageError
@@ -39,7 +39,6 @@ class ModelBackedDrafter(BaseDrafter):
     length: int = 16
     p_min: float = 0.0
     target: Any = field(default=None, repr=False)
-    _pass_time: PassTime = field(default_factory=PassTime, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.check_range("length", 1, 64)
@@ -72,8 +71,9 @@ class ModelBackedDrafter(BaseDrafter):
             kind = ChainReader
         reader = kind(self.target, LOOKED_AT if noise is None else SAMPLED)
         return ModelSession(
-            prompt, noise, reader=reader, pass_time=self._pass_time, depth=self.length, p_min=self.p_min, room=room
-        )
+            prompt, noise, reader=reader, experience=experience_with(self.target), depth=self.length,
+            p_min=self.p_min, room=room,
+        )  # fmt: skip
 
     def draft_many(
         self, sessions: Sequence[ModelSession], nodes: Sequence[int], lookahead_nodes: Sequence[int],

@@ -42,6 +42,11 @@ class Reader(ABC):
         """Whether there is a cache to read on, or one can be made."""
         return True
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the cache holds the beginning of the text."""
+        return self._session is not None
+
     @abstractmethod
     def begin(self, text: Ints) -> Row | None:
         """Bring the cache in step with the committed text; returns the row of its last token where it is known."""
@@ -140,6 +145,8 @@ class OwnReader(Reader):
 
     def begin(self, text: Ints) -> Row | None:
         self._settle(text)
+        if len(self._ids) == len(text) and self._last is None:  # its row is not known after a cut
+            self.truncate(len(text) - 1)
         left = text[len(self._ids) :].tolist()
         if self._session is None or len(left) > _FEW:
             self._read(left)
@@ -184,8 +191,7 @@ class OwnReader(Reader):
             return
         self._tokens, self._parents, self._rows, self._last = [], [], [], None
         if length:
-            # The row of the last token is not known then, so it is read again.
-            self._session.truncate(length - 1)
+            self._session.truncate(length)
             self._ids = self._ids[: self._session.length]
         else:
             self.close()
@@ -219,6 +225,8 @@ class ChainReader(OwnReader):
                 differs = at
                 break
         self.truncate(min(differs, len(text)))
+        if len(self._ids) == len(text) and self._last is None:  # its row is not known after a cut
+            self.truncate(len(text) - 1)
         if left := text[len(self._ids) :].tolist():
             self._read(left)
         self._sure = len(text)

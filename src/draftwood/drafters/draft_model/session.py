@@ -9,12 +9,10 @@ from typing import Any, Self
 from draftwood.contracts import Floats, Noise, Prices
 from draftwood.drafters.base import TextSession
 from draftwood.drafters.draft_model.candidates import candidates
+from draftwood.drafters.draft_model.experience import Experience
 from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
-from draftwood.drafters.draft_model.pass_time import PassTime
 from draftwood.drafters.draft_model.reading import OwnReader, Reader, Row, SharedReader, read_together
 from draftwood.tree import TokenTree
-
-_HOPE, _KEEP = 0.7, 0.95  # of the belief in a node's best child: at first, and the weight of earlier nodes
 
 
 class ModelSession(TextSession):
@@ -24,8 +22,8 @@ class ModelSession(TextSession):
     ----------
     reader
         The cache.
-    pass_time
-        What the model's passes take; its sessions share it.
+    experience
+        What is known of the model's passes; its sessions share it.
     depth, p_min
         Longest branch of a tree, and the least confidence of its tokens.
     room
@@ -33,14 +31,13 @@ class ModelSession(TextSession):
     """
 
     def __init__(
-        self, prompt: Sequence[int], noise: Noise | None, *, reader: Reader, pass_time: PassTime, depth: int,
+        self, prompt: Sequence[int], noise: Noise | None, *, reader: Reader, experience: Experience, depth: int,
         p_min: float, room: int,
     ) -> None:  # fmt: skip
         super().__init__(prompt)
         self.prices = Prices()
-        self._reader, self._noise, self._pass_time = reader, noise, pass_time
+        self._reader, self._noise, self._experience = reader, noise, experience
         self._depth, self._p_min, self._room = depth, p_min, room
-        self._hope = _HOPE
 
     def follow(self, session: Any) -> None:
         """Take the target's session, for a reader that shares its cache."""
@@ -57,6 +54,8 @@ class ModelSession(TextSession):
     def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
         """Begin a tree; None where there is nothing to read, or the text has grown too long for the model."""
         depth = min(self._depth, self._room - self._length)
+        if not self._reader.has_begun and self._would_not_pay():
+            return None
         if nodes <= 0 or depth <= 0 or not self._length or not self._reader.is_ready:
             return None
         growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain)
@@ -67,13 +66,21 @@ class ModelSession(TextSession):
             self.take(growth, [ROOT], [row])
         return growth
 
+    def _would_not_pay(self) -> bool:
+        """Whether not even the surest token pays for a pass, so that the prompt need not be read."""
+        seconds, prices = self._experience.seconds()[1], self.prices
+        if not prices.token_s or self._experience.hope * prices.token_s >= seconds + prices.node_s:
+            return False
+        self._experience.prevent()
+        return True
+
     def take(self, growth: Growth, nodes: Sequence[int], rows: Sequence[Row]) -> None:
         """Put what the model says behind these nodes into the tree."""
         for node, row in zip(nodes, rows, strict=True):
             position = self._length + growth.depth_of(node)
             some = candidates(row.ids, row.probabilities, position, self._noise)
             growth.add_children(node, some)
-            self._hope = _KEEP * self._hope + (1 - _KEEP) * growth.best_child(node)
+            self._experience.learn_child(growth.best_child(node))
 
     def truncate(self, length: int) -> None:
         super().truncate(length)
@@ -98,14 +105,9 @@ class ModelSession(TextSession):
         return self._reader
 
     @property
-    def hope(self) -> float:
-        """The belief in the best child of a node, on average."""
-        return self._hope
-
-    @property
-    def pass_time(self) -> PassTime:
-        """What the model's passes take."""
-        return self._pass_time
+    def experience(self) -> Experience:
+        """What is known of the model's passes."""
+        return self._experience
 
 
 def draft_together(
@@ -125,10 +127,9 @@ def draft_together(
 
 def _grow(sessions: Sequence[ModelSession], growths: Sequence[Growth], nodes: int) -> None:
     """Read level after level, in passes that all texts share, until no further pass pays."""
-    pass_time, prices = sessions[0].pass_time, sessions[0].prices
-    hope = sum([session.hope for session in sessions]) / len(sessions)
+    experience, prices = sessions[0].experience, sessions[0].prices
     readers, passes = [session.reader for session in sessions], 0
-    while (picks := chosen(growths, hope, prices, pass_time.by_width(), passes, nodes)) is not None:
+    while (picks := chosen(growths, experience.hope, prices, experience.seconds(), passes, nodes)) is not None:
         started = perf_counter()
         if readers[0].is_chain:
             rows = [
@@ -137,9 +138,9 @@ def _grow(sessions: Sequence[ModelSession], growths: Sequence[Growth], nodes: in
             ]
         else:
             rows = read_together(readers, growths, picks)
-        pass_time.learn(sum(map(len, picks)), perf_counter() - started)
+        experience.learn_pass(sum(map(len, picks)), perf_counter() - started)
         for session, growth, some, found in zip(sessions, growths, picks, rows, strict=True):
             session.take(growth, some, found)
         passes += 1
     if not passes:
-        pass_time.doubt()
+        experience.prevent()

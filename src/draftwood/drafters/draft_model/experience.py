@@ -1,0 +1,89 @@
+"""What is known of a draft model's passes: how long they take, and how much they bring."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+WIDEST = 64  # nodes: the width of the widest pass whose time is told apart
+
+_KEEP = 0.9  # weight of earlier passes
+_CAP = 3.0  # a pass counts as at most this many times what it usually takes
+_FIRST = 4  # the fastest of the first passes counts: the very first ones prepare what later ones use
+_SLOPE = 0.03  # of a pass over one node: what each further one is assumed to take before it was measured
+_HOPE, _KEEP_HOPE = 0.7, 0.98  # the belief in a node's best child: at first, and the weight of earlier nodes
+_PATIENCE, _LONGEST = 32, 1024
+"""Drafts that the expected times have prevented until a pass is tried again; each time twice as many."""
+
+_WIDTHS = np.arange(WIDEST + 1)
+
+
+class Experience:
+    """Average seconds of a model's passes by width, and the belief in the best child of a node that it has read.
+
+    All sessions that draft by a model share it, in any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._seconds: dict[int, float] = {}
+        self._counts: dict[int, int] = {}
+        self._expected: list[float] | None = [0.0] * (WIDEST + 1)  # None: to be computed
+        self._prevented, self._patience = 0, _PATIENCE
+        self.hope = _HOPE
+
+    def learn_pass(self, width: int, seconds: float) -> None:
+        """Learn from a pass that has read so many nodes."""
+        width = min(width, WIDEST)
+        with self._lock:
+            known = self._seconds.get(width, seconds)
+            count = self._counts[width] = self._counts.get(width, 0) + 1
+            if count <= _FIRST:
+                self._seconds[width] = min(known, seconds)
+            else:
+                self._seconds[width] = _KEEP * known + (1 - _KEEP) * min(seconds, _CAP * known)
+            self._expected = None
+
+    def learn_child(self, belief: float) -> None:
+        """Learn how likely the best child of a node is that the model has read."""
+        self.hope = _KEEP_HOPE * self.hope + (1 - _KEEP_HOPE) * belief
+
+    def prevent(self) -> None:
+        """Note that no pass seemed to pay. Once in a while the next one is tried as if it took no time."""
+        with self._lock:
+            self._prevented += 1
+            if self._prevented >= self._patience:
+                self._prevented, self._patience = 0, min(_LONGEST, 2 * self._patience)
+                self._expected = [0.0] * (WIDEST + 1)
+
+    def seconds(self) -> list[float]:
+        """Return the expected seconds of passes over 0 to `WIDEST` nodes; zeros while none was measured."""
+        with self._lock:
+            if self._expected is None:
+                self._expected = self._by_width()
+            return self._expected
+
+    def _by_width(self) -> list[float]:
+        widths, seconds = np.array(sorted(self._seconds.items())).T
+        further = _SLOPE * seconds[0]
+        expected = np.interp(_WIDTHS, widths, seconds)
+        expected += further * (np.maximum(0, _WIDTHS - widths[-1]) - np.maximum(0, widths[0] - _WIDTHS))
+        found: list[float] = np.maximum.accumulate(expected).tolist()
+        return found
+
+
+_of_models: WeakKeyDictionary[Any, Experience] = WeakKeyDictionary()
+"""By draft model, for as long as it lives: later calls know what it costs before they read a prompt."""
+_lock = Lock()
+
+
+def experience_with(model: Any) -> Experience:
+    """Return what is known of this draft model (a `Target`)."""
+    with _lock:
+        try:
+            return _of_models.setdefault(model, Experience())
+        except TypeError:  # one that cannot be hashed, or allows no weak references
+            return Experience()
