@@ -21,6 +21,7 @@ _ROLE_OF_NAME: Mapping[str, Role] = {
 _ROLE_OF_SETTING: Mapping[str, Role] = {
     "bos_token_id": "begin", "eos_token_id": "end", "pad_token_id": "pad", "unk_token_id": "unknown",
 }  # fmt: skip
+_SPACE = "\u0120"  # the space in a byte-level vocabulary
 _FILLER = re.compile(r"\[PAD\d+\]")  # what converters call rows without a token
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
@@ -35,15 +36,15 @@ def tokens_of(tokenizer: Any, rows: int | None = None) -> Tokens:
     rows
         Size of the model's vocabulary: how many ids it can choose. None: as many as the tokenizer has.
     """
-    size = max(len(tokenizer), max(tokenizer.get_vocab().values(), default=-1) + 1)
-    names = tokenizer.convert_ids_to_tokens(list(range(size if rows is None else min(size, rows))))
-    names = [None if name is None or _FILLER.fullmatch(name) else name for name in names]
+    vocabulary = tokenizer.get_vocab()
+    names = _names(tokenizer, vocabulary, rows)
     added = getattr(tokenizer, "added_tokens_decoder", {})
     marked = [token for token, settings in added.items() if settings.special]
     special = {token for token in (*marked, *tokenizer.all_special_ids) if token < len(names)}
     literal = special.union(added)
     encode, prefix = _encoder(tokenizer), None
-    for spelled in (_byte_level, _metaspace, _plain):  # the last one is what is left of a text that is lost
+    styles = (_byte_level, _metaspace, _plain) if _SPACE in vocabulary else (_metaspace, _byte_level, _plain)
+    for spelled in styles:  # the last one stays where ids do not give back their text
         pieces = _pieces(names, literal, spelled)
         if (prefix := prefix_of(pieces, encode)) is not None:
             break
@@ -55,6 +56,19 @@ def tokens_of(tokenizer: Any, rows: int | None = None) -> Tokens:
         opening=_opening(tokenizer, encode),
         prefix=prefix,
     )
+
+
+def _names(tokenizer: Any, vocabulary: Mapping[str, int], rows: int | None) -> list[str | None]:
+    size = max(len(tokenizer), max(vocabulary.values(), default=-1) + 1)
+    names: list[str | None] = [None] * size
+    for name, token in vocabulary.items():
+        names[token] = name
+    missing = [
+        token for token, name in enumerate(names) if name is None
+    ]  # of two of one name, the vocabulary has one
+    for token, name in zip(missing, tokenizer.convert_ids_to_tokens(missing), strict=True):
+        names[token] = name
+    return [None if name is None or _FILLER.fullmatch(name) else name for name in names[:rows]]
 
 
 def _encoder(tokenizer: Any) -> Encode:

@@ -18,7 +18,7 @@ from draftwood.drafters.draft_model.special_tokens import Replacements, rules
 from draftwood.drafters.draft_model.vocabulary import Tokens, check_reversible
 from draftwood.drafters.draft_model.writing import Writer, encoded, pieces_of, products
 
-WINDOW = 8
+WINDOW = 4
 """Tokens before the new ones that are tokenized again; LOG.md, 2026-11-23."""
 WIDEST = 64
 """The same where the readings do not meet sooner."""
