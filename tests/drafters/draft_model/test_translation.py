@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from random import Random
 
@@ -160,6 +161,32 @@ def test_vocabularies_that_lose_the_text_are_refused():
         Translation(PAIRS, lossy)
     with pytest.raises(VocabularyError, match="the tokenizer of the target"):
         Translation(lossy, PAIRS)
+
+
+def test_a_text_begins_as_the_draft_models_tokenizer_begins_it():
+    draft = made([*BYTES, "<s>"], begin="<s>")
+    session = open_session(draft, replace(draft, opening=(256,)))
+    assert session.read([256, *b"a"]).added == [256, *b"a"]
+    assert session.grow([], keep=0) == (1, [])
+
+
+def test_a_dummy_prefix_belongs_to_no_text(tmp_path):
+    pytest.importorskip("xllamacpp")
+    from tests.engines.tiny_vocabulary import write_vocabulary
+
+    from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
+    from draftwood.engines.llama_cpp.weights import Weights
+
+    spaced = tokens_of(LlamaTokenizer(Weights(write_vocabulary(tmp_path / "v.gguf"), vocabulary_only=True)))
+    session = open_session(spaced, LETTERS)
+    assert session.write([*b"ab"]).ids == ids(spaced, " ab")
+    session.read(ids(spaced, "<s>", " ab"))
+    assert session.ids == [*b"ab"]
+    assert session.write([*b"c ab"]).ids == ids(spaced, "c", " ab")
+    session = open_session(LETTERS, spaced)
+    assert session.read([*b"ab"]).added == ids(spaced, "<s>", " ab")
+    assert session.grow([*b"ababababababab ab"]).added[-3:] == ids(spaced, "ab", "ab", " ab")
+    assert session.write(ids(spaced, " a", "b")).ids == [*b" ab"]
 
 
 def test_places():

@@ -9,7 +9,7 @@ In this order:
 3. A special token with a role (end of a turn, start of a turn, end of text) becomes the one that has it there, if
    there is one alone. An end of text serves where a vocabulary has no end of a turn, and the other way round.
 4. The beginning of a text, padding and the unknown token are dropped: the draft's text begins as its tokenizer
-   begins texts.
+   begins texts. (Where that is the token of 2., it is not written twice.)
 5. Any other special token is written as its name, once where it is repeated (images are rows of one token).
 """
 

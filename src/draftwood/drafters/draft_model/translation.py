@@ -221,6 +221,8 @@ class TranslationSession:
         """Append tokens of the target that become given ones of the draft."""
         self._encode_end()
         first, offset, cause = len(self.ids), len(self._text), len(self._seen)
+        if not cause and tuple(after) == self._draft.opening:  # both begin alike: not twice
+            after = ()
         self.ids += after
         self._ends += [offset] * len(after)
         self._fixed.append(_Fixed(first, len(self.ids), offset, cause, cause + len(before)))
