@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -128,7 +129,7 @@ def test_replacements_may_be_longer_than_a_token():
     assert session.grow(ids(PAIRS, "c")) == (3, ids(WORDS, "c"))
     assert session.grow([], keep=2) == (1, ids(WORDS, "abcd"))
     assert session.write([*b"d"]).ids == ids(PAIRS, "d")
-    with pytest.raises(UsageError, match="needs a text to replace"):
+    with pytest.raises(UsageError, match="needs a text that the target's tokens spell"):
         Translation(PAIRS, WORDS, [("", "x")])
 
 
@@ -138,6 +139,22 @@ def test_unknown_ids_are_left_out():
     assert session.write([97, 10**9, 98]).ids == [97]
     assert session.write([-1]).ids == []
     assert session.write([]) == ([], [])
+
+
+def test_ids_that_a_model_has_no_row_for_are_not_used():
+    cut = Tokens(WORDS.pieces[:257], WORDS.encode)
+    session = open_session(PAIRS, cut)
+    assert session.read([*b"xabcd"]).added == [*b"x"]
+    session = open_session(cut, PAIRS)
+    assert all(token < 257 for token in session.write([*b"xabcd"]).ids)
+
+
+def test_arrays_will_do():
+    session = open_session(PAIRS, WORDS)
+    assert session.read(np.array([*b"ab"], dtype=np.int32)).added == [*b"ab"]
+    assert session.read(np.array([*b"abc"], dtype=np.int32)) == (0, ids(WORDS, "abc"))
+    assert session.write(np.array([*b"d"]), np.array([0.5], dtype=np.float32)) == ([*b"d"], [0.5])
+    assert {type(token) for token in session._seen} == {int}
 
 
 def test_a_tokenizer_that_raises_costs_the_draft_alone():

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from draftwood.drafters.draft_model.vocabulary import Role, Tokens
+from draftwood.drafters.draft_model.writing import encoded
 from draftwood.errors import UsageError
 
 Replacements = Sequence[tuple[str, str]]
@@ -56,7 +57,7 @@ class Rules:
 def rules(target: Tokens, draft: Tokens, replacements: Replacements = ()) -> Rules:
     """Decide about every special token; see the module.
 
-    Raises `UsageError` for a replacement of nothing.
+    Raises `UsageError` for a replacement of a text without tokens.
     """
     pairs: dict[tuple[int, ...], tuple[int, ...]] = {}
     known, back = _counterparts(target, draft), _counterparts(draft, target)
@@ -66,9 +67,9 @@ def rules(target: Tokens, draft: Tokens, replacements: Replacements = ()) -> Rul
             pairs[token,] = (known[token],) if token in known else ()
     named = target.special - known.keys() - dropped
     for text, instead in replacements:
-        before, after = tuple(target.encode(text)), tuple(draft.encode(instead))
+        before, after = tuple(encoded(target, text.encode())), tuple(encoded(draft, instead.encode()))
         if not before:
-            raise UsageError(f"a replacement needs a text to replace, not {text!r}")
+            raise UsageError(f"a replacement needs a text that the target's tokens spell, not {text!r}")
         pairs[before] = after
         if len(before) == len(after) == 1:
             back[after[0]] = before[0]

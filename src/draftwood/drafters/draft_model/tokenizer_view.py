@@ -53,7 +53,7 @@ def tokens_of(tokenizer: Any, rows: int | None = None) -> Tokens:
         encode=encode,
         special=frozenset(special),
         roles=_roles(tokenizer, names, special),
-        opening=_opening(tokenizer, encode),
+        opening=tuple(token for token in _opening(tokenizer, encode) if token < len(names)),
         prefix=prefix,
     )
 
@@ -136,9 +136,13 @@ def _roles(tokenizer: Any, names: Sequence[str | None], special: Collection[int]
         found.setdefault(_ROLE_OF_NAME[names[token] or ""], set()).add(token)
     for setting, role in _ROLE_OF_SETTING.items():
         chosen = getattr(tokenizer, setting, None)
-        if isinstance(chosen, int) and chosen in special and chosen not in named:
+        if not isinstance(chosen, int) or chosen not in special:
+            continue
+        if chosen not in named:
             found.setdefault(role, set()).add(chosen)
             named.add(chosen)
+        elif chosen in found.get(role, ()):  # the file of gemma3 has a tag of HTML among them
+            found[role] = {chosen}
     return {role: frozenset(ids) for role, ids in found.items()}
 
 

@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from itertools import chain, takewhile
 from typing import NamedTuple
 
+import numpy as np
+
+from draftwood.contracts import Ints
 from draftwood.drafters.draft_model.alignment import NOWHERE, complete, is_inside, meet, place, valid
 from draftwood.drafters.draft_model.special_tokens import Replacements, rules
 from draftwood.drafters.draft_model.vocabulary import Tokens, check_reversible
@@ -94,7 +97,7 @@ class Translation:
     VocabularyError
         The ids of one do not give back their text.
     UsageError
-        A replacement has no text.
+        A replacement is for a text without tokens.
     """
 
     def __init__(self, target: Tokens, draft: Tokens, replacements: Replacements = ()) -> None:
@@ -133,20 +136,20 @@ class TranslationSession:
         self._told: list[int] = []
         self._low = 0  # ids before are those that were told
 
-    def read(self, ids: Sequence[int]) -> Reading:
+    def read(self, ids: Sequence[int] | Ints) -> Reading:
         """Return the draft's tokens of a text, given whole, as a change of the last reading.
 
         Whatever both texts begin with is not read again; comparing 8,000 ids takes some 50 microseconds, which
         `grow` saves.
         """
-        seen, given = self._seen, list(ids)
+        seen, given = self._seen, ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
         if given[: len(seen)] == seen:
             return self.grow(given[len(seen) :])
         pairs = enumerate(zip(seen, given, strict=False))
         same = next((at for at, (old, new) in pairs if old != new), min(len(seen), len(given)))
         return self.grow(given[same:], keep=same)
 
-    def grow(self, ids: Sequence[int], *, keep: int | None = None) -> Reading:
+    def grow(self, ids: Sequence[int] | Ints, *, keep: int | None = None) -> Reading:
         """Return the draft's tokens of the text when these tokens of the target are appended.
 
         ``keep`` cuts the text before: to that many of the target's tokens.
@@ -159,7 +162,7 @@ class TranslationSession:
         again = seen[start:keep]
         if start < len(seen):
             self._cut(start)
-        self._append([*again, *ids])
+        self._append([*again, *map(int, ids)])
         self._encode_end()
         return self._tell()
 

@@ -28,7 +28,7 @@ class Tokens:
     encode
         Ids of a text, without the special tokens that the tokenizer puts around it.
     special
-        Ids of tokens that stand for no text.
+        Ids of tokens that stand for no text, all of them below ``len(pieces)``.
     roles
         Special tokens with a known meaning.
     opening

@@ -58,17 +58,19 @@ class Writer:
 
 
 def encoded(tokens: Tokens, data: bytes) -> list[int]:
-    """Return the ids of a text, given as UTF-8; none where the tokenizer raises at it, as some do."""
+    """Return the ids of a text, given as UTF-8, those that the model knows.
+
+    None where the tokenizer raises at the text, as some do.
+    """
     try:
-        return list(tokens.encode(data.decode()))
+        return [token for token in tokens.encode(data.decode()) if token < len(tokens.pieces)]
     except Exception:  # of many kinds
         return []
 
 
 def pieces_of(tokens: Tokens, ids: Sequence[int]) -> list[bytes]:
-    """Return the bytes of each token."""
-    pieces = tokens.pieces
-    return [(pieces[token] if token < len(pieces) else None) or b"" for token in ids]
+    """Return the bytes of each of these tokens, which are `encoded`."""
+    return [tokens.pieces[token] or b"" for token in ids]
 
 
 def products(ends: Sequence[int], starts: Sequence[int], beliefs: Sequence[float]) -> list[float]:
