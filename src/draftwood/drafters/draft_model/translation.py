@@ -139,7 +139,7 @@ class TranslationSession:
     def read(self, ids: Sequence[int] | Ints) -> Reading:
         """Return the draft's tokens of a text, given whole, as a change of the last reading.
 
-        Whatever both texts begin with is not read again; comparing 8,000 ids takes some 50 microseconds, which
+        Whatever both texts begin with is not read again; comparing 8,000 ids takes 0.15 milliseconds, which
         `grow` saves.
         """
         seen, given = self._seen, ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
