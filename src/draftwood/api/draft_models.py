@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
 from draftwood.contracts import Drafter, Target
-from draftwood.errors import CapabilityError, VocabularyError
+from draftwood.drafters.draft_model.tokenizer_view import tokens_of
+from draftwood.drafters.draft_model.translation import Translation
+from draftwood.drafters.draft_model.vocabulary import compare
+from draftwood.errors import CapabilityError
+from draftwood.models.fingerprint import tokenizer_fingerprint
+
+log = logging.getLogger("draftwood")
 
 _MOST = 4  # draft models that stay loaded; then the one used longest ago is dropped
 _loaded: OrderedDict[str, tuple[Any, Any]] = OrderedDict()  # by name: model and tokenizer
+_translations: OrderedDict[Any, Translation | None] = OrderedDict()  # by both tokenizers and the replacements
 _lock = Lock()
 
 
@@ -29,8 +37,13 @@ class DraftModels:
     def __init__(self, target: Target | None = None, model: Any = None, tokenizer: Any = None) -> None:
         self.target, self.model, self.tokenizer = target, model, tokenizer
 
-    def named(self, name: str) -> Target:
-        """Return a model by its name, as a target with a cache of its own; it stays loaded for later calls."""
+    def named(
+        self, name: str, replacements: Sequence[tuple[str, str]] = ()
+    ) -> tuple[Target, Translation | None, int | None]:
+        """Return a model by its name, as a target with a cache of its own; it stays loaded for later calls.
+
+        Besides, a translation where its vocabulary is another one, or the number of tokens that both have.
+        """
         from draftwood.api.setup import target_of
         from draftwood.models import load
 
@@ -42,19 +55,33 @@ class DraftModels:
                 _loaded.popitem(last=False)
             model, tokenizer = _loaded[name]
         draft = target_of(model, now=True)
-        self._compare(name, tokenizer)
-        return draft
+        size = None if self.target is None else self.target.capabilities.vocab_size
+        return draft, self._translation(tokenizer, draft, replacements), size
 
-    def _compare(self, name: str, tokenizer: Any) -> None:
-        if self.tokenizer is None or not hasattr(self.tokenizer, "get_vocab"):
-            return
-        mine, theirs = self.tokenizer.get_vocab(), tokenizer.get_vocab()
-        if mine != theirs:
-            differing = [token for token, number in mine.items() if theirs.get(token) != number]
-            raise VocabularyError(
-                f"the draft model {name} has another vocabulary ({len(differing)} tokens differ, as "
-                f"{differing[:3]})"
-            )
+    def _translation(
+        self, tokenizer: Any, draft: Target, replacements: Sequence[tuple[str, str]]
+    ) -> Translation | None:
+        """Return how the target's vocabulary becomes the draft's; None where both are the same."""
+        if self.tokenizer is None or self.target is None:
+            return None
+        pair = tuple(tokenizer_fingerprint(one) for one in (self.tokenizer, tokenizer))
+        if pair[0] == pair[1] and not replacements:
+            return None
+        key = (*pair, tuple(replacements))
+        with _lock:
+            if key not in _translations:
+                sides = [
+                    tokens_of(words, model.capabilities.vocab_size)
+                    for words, model in ((self.tokenizer, self.target), (tokenizer, draft))
+                ]
+                compared = compare(*sides)
+                same = compared.same and not compared.only_target and not replacements
+                while len(_translations) >= _MOST:
+                    _translations.popitem(last=False)
+                _translations[key] = None if same else Translation(*sides, replacements)
+                if not same:
+                    log.info("the draft model has another vocabulary, which is translated: %s", compared)
+            return _translations[key]
 
     def early_exit(self, layers: str) -> Target:
         """Return some of the target's own layers, on its cache; raises what `self_draft.early_exit` raises."""

@@ -7,8 +7,9 @@ best first by the draft's own confidence: Li and others, "EAGLE-2", arXiv 2406.1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from draftwood.contracts import Floats, Needs, Noise, Target
@@ -18,6 +19,8 @@ from draftwood.drafters.draft_model.evidence import PRIOR
 from draftwood.drafters.draft_model.experience import experience_with
 from draftwood.drafters.draft_model.reading import ChainReader, OwnReader, SharedReader
 from draftwood.drafters.draft_model.session import ModelSession, draft_together
+from draftwood.drafters.draft_model.translated import TranslatedSession, draft_translated
+from draftwood.drafters.draft_model.translation import Translation
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.tree import TokenTree
 
@@ -48,16 +51,16 @@ class ModelBackedDrafter(BaseDrafter):
     def needs(self) -> Needs:
         return Needs(prices=True, base_tree=True)
 
-    def bound(self, target: Target) -> Self:
-        """Return a drafter that drafts by this model."""
+    def bound(self, target: Target, **other: Any) -> Self:
+        """Return a drafter that drafts by this model, with ``other`` fields changed too."""
         if target.capabilities.rollback != "truncate":
             raise CapabilityError(
                 f"the draft model of {self.name!r} cannot take rejected tokens back: choose a model whose layers "
                 "keep keys and values only"
             )
-        return self if self.target is target else replace(self, target=target)
+        return self if self.target is target else replace(self, target=target, **other)
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> ModelSession:
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> ModelSession | TranslatedSession:
         if self.target is None:
             raise UsageError(f"{self.name!r} needs its model, which is loaded where the target is known")
         room = self.target.capabilities.max_positions
@@ -70,10 +73,16 @@ class ModelBackedDrafter(BaseDrafter):
         if kind is OwnReader and not self.target.capabilities.grows:
             kind = ChainReader
         reader = kind(self.target, LOOKED_AT if noise is None else SAMPLED)
-        return ModelSession(
-            prompt, noise, reader=reader, experience=experience_with(self.target), depth=self.length,
+        own = partial(
+            ModelSession, reader=reader, experience=experience_with(self.target), depth=self.length,
             p_min=self.p_min, room=room,
         )  # fmt: skip
+        return self._session(prompt, noise, own)
+
+    def _session(
+        self, prompt: Sequence[int], noise: Noise | None, own: Callable[..., ModelSession]
+    ) -> ModelSession | TranslatedSession:
+        return own(prompt, noise)
 
     def draft_many(
         self, sessions: Sequence[ModelSession], nodes: Sequence[int], lookahead_nodes: Sequence[int],
@@ -90,20 +99,42 @@ class DraftModelDrafter(ModelBackedDrafter):
     Parameters
     ----------
     model
-        The smaller model: anything that ``--model`` takes.
+        The smaller model: anything that ``--model`` takes. Its vocabulary may be another one.
+    replacements
+        For another vocabulary, pairs of a text of the target and what the draft model reads instead of it.
     """
 
     name: ClassVar[str] = "draft-model"
 
     model: str = ""
+    replacements: tuple[tuple[str, str], ...] = ()
+    translation: Translation | None = field(default=None, repr=False)
+    vocab_size: int | None = field(default=None, repr=False)
 
     def with_models(self, models: Any) -> DraftModelDrafter:
         """Return the drafter with its model loaded; raises what loading raises, `UsageError` without a name."""
-        if self.target is not None:
-            return self
         if not self.model:
-            raise UsageError("draft-model needs a model: write draft-model:model=NAME")
-        return self.bound(models.named(self.model))
+            if self.target is None:
+                raise UsageError("draft-model needs a model: write draft-model:model=NAME")
+            return self
+        found, translation, vocab_size = models.named(self.model, self.replacements)
+        return self.bound(found, translation=translation, vocab_size=vocab_size)
+
+    def _session(
+        self, prompt: Sequence[int], noise: Noise | None, own: Callable[..., ModelSession]
+    ) -> ModelSession | TranslatedSession:
+        if self.translation is None:
+            return own(prompt, noise, vocab_size=self.vocab_size)
+        return TranslatedSession(prompt, own((), None), self.translation)  # noise is for the target's tokens
+
+    def draft_many(
+        self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int],
+        accept_rates: Floats, base_trees: Sequence[TokenTree] | None = None,
+    ) -> Sequence[TokenTree]:  # fmt: skip
+        """As in the contract (`BatchDrafter`): the model's passes are shared, too."""
+        if self.translation is not None:
+            return draft_translated(sessions, nodes, accept_rates)
+        return super().draft_many(sessions, nodes, lookahead_nodes, accept_rates, base_trees)
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ class Growth:
             if not self.read[node] and self._depth[node] < self._deepest and hope * self._reach[node] > least
         ]  # fmt: skip
         unread.sort(key=self._reach.__getitem__, reverse=True)  # stable: parents stay before children
-        some = unread[: most - len(found)]
+        some = unread[: 1 if self._is_chain else most - len(found)]
         return found + [(self._reach[node], self._gain(node, self._reach[node], hope), node) for node in some]
 
     def _gain(self, node: int, reach: float, hope: float) -> float:

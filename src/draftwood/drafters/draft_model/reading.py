@@ -42,11 +42,6 @@ class Reader(ABC):
         """Whether there is a cache to read on, or one can be made."""
         return True
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether the cache holds the beginning of the text."""
-        return self._session is not None
-
     @abstractmethod
     def begin(self, text: Ints) -> Row | None:
         """Bring the cache in step with the committed text; returns the row of its last token where it is known."""

@@ -28,16 +28,18 @@ class ModelSession(TextSession):
         Longest branch of a tree, and the least confidence of its tokens.
     room
         Tokens of the longest text that the model reads.
+    vocab_size
+        Tokens from here on are not proposed: the target has none such. None: the model has the target's own.
     """
 
     def __init__(
         self, prompt: Sequence[int], noise: Noise | None, *, reader: Reader, experience: Experience, depth: int,
-        p_min: float, room: int,
+        p_min: float, room: int, vocab_size: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(prompt)
         self.prices = Prices()
         self._reader, self._noise, self._experience = reader, noise, experience
-        self._depth, self._p_min, self._room = depth, p_min, room
+        self._depth, self._p_min, self._room, self._vocab_size = depth, p_min, room, vocab_size
 
     def follow(self, session: Any) -> None:
         """Take the target's session, for a reader that shares its cache."""
@@ -54,9 +56,7 @@ class ModelSession(TextSession):
     def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
         """Begin a tree; None where there is nothing to read, or the text has grown too long for the model."""
         depth = min(self._depth, self._room - self._length)
-        if not self._reader.has_begun and self._would_not_pay():
-            return None
-        if nodes <= 0 or depth <= 0 or not self._length or not self._reader.is_ready:
+        if nodes <= 0 or depth <= 0 or not self._length or not self._reader.is_ready or self._would_not_pay():
             return None
         growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain)
         if len(base_tree) and not self._reader.is_chain:
@@ -67,7 +67,7 @@ class ModelSession(TextSession):
         return growth
 
     def _would_not_pay(self) -> bool:
-        """Whether not even the surest token pays for a pass, so that the prompt need not be read."""
+        """Whether not even the first token pays for a pass, so that the text need not be read."""
         seconds, prices = self._experience.seconds()[1], self.prices
         if not prices.token_s or self._experience.hope * prices.token_s >= seconds + prices.node_s:
             return False
@@ -79,6 +79,8 @@ class ModelSession(TextSession):
         for node, row in zip(nodes, rows, strict=True):
             position = self._length + growth.depth_of(node)
             some = candidates(row.ids, row.probabilities, position, self._noise)
+            if self._vocab_size is not None:
+                some = [one for one in some if one.token < self._vocab_size]
             growth.add_children(node, some)
             self._experience.learn_child(growth.best_child(node))
 
@@ -142,5 +144,3 @@ def _grow(sessions: Sequence[ModelSession], growths: Sequence[Growth], nodes: in
         for session, growth, some, found in zip(sessions, growths, picks, rows, strict=True):
             session.take(growth, some, found)
         passes += 1
-    if not passes:
-        experience.prevent()

@@ -1,0 +1,125 @@
+"""Drafts by a model of another vocabulary: it reads and writes its own tokens, which are translated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Floats, Prices
+from draftwood.drafters.base import TextSession
+from draftwood.drafters.draft_model.evidence import evidence_class
+from draftwood.drafters.draft_model.session import ModelSession, draft_together
+from draftwood.drafters.draft_model.translation import Translation, TranslationSession
+from draftwood.tree import TokenTree
+
+_PATHS = 4  # likeliest branches of the draft model's tree that are translated
+
+
+class TranslatedSession(TextSession):
+    """One text in the target's tokens, and the same text in the draft model's.
+
+    Parameters
+    ----------
+    prompt
+        In the target's tokens.
+    own
+        The draft model's side, whose text is empty.
+    translation
+        Of the two vocabularies.
+    """
+
+    def __init__(self, prompt: Sequence[int], own: ModelSession, translation: Translation) -> None:
+        super().__init__(prompt)
+        self.prices = Prices()
+        self._own, self._translation = own, translation
+        self._words = translation.open()
+        self._own.extend(self._words.ids)
+        self._known = 0  # tokens of the text that were translated
+
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        return draft_translated([self], [nodes], accept_rates)[0]
+
+    def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        """Do what `draft` does: the other drafters' proposals are not translated."""
+        return self.draft(nodes, lookahead_nodes, accept_rates)
+
+    def catch_up(self) -> ModelSession:
+        """Translate what is new in the text; returns the draft model's side."""
+        reading = self._words.grow(self.text[self._known :])
+        self._known = self._length
+        self._own.truncate(reading.kept)
+        if reading.added:
+            self._own.extend(reading.added)
+        self._own.prices = self.prices
+        return self._own
+
+    def written(self, drafted: TokenTree, nodes: int, accept_rates: Floats) -> TokenTree:
+        """Return the likeliest branches of a tree in the draft model's tokens as a tree in the target's."""
+        known: dict[tuple[int, int], int] = {}  # (parent, token) -> node
+        tokens, parents, evidence, probability = [], [], [], []
+        reach = drafted.path_belief
+        leaves = sorted(drafted.leaves.tolist(), key=reach.__getitem__, reverse=True)
+        for leaf in leaves[:_PATHS]:
+            path = drafted.path(leaf)
+            written = self._words.write(drafted.tokens[path].tolist(), drafted.draft_prob[path].tolist())
+            node = -1
+            for depth, (token, chance) in enumerate(zip(*written, strict=True), 1):
+                if (node, token) not in known:
+                    if len(tokens) == nodes:
+                        break
+                    known[node, token] = len(tokens)
+                    tokens.append(token)
+                    parents.append(node)
+                    evidence.append(evidence_class(chance, depth, copied=False))
+                    probability.append(chance)
+                node = known[node, token]
+        if not tokens:
+            return TokenTree.empty()
+        belief = accept_rates[evidence]
+        return TokenTree.build(tokens, parents, belief=belief, evidence=evidence, draft_prob=probability)
+
+    def truncate(self, length: int) -> None:
+        super().truncate(length)
+        if self._known > self._length:
+            self._words.grow([], keep=self._length)
+            self._known = self._length
+            common = _common(self._own.text, self._words.ids)
+            self._own.truncate(common)
+            self._own.extend(self._words.ids[common:])
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        twin._own = self._own.fork()
+        twin._words = _read(self._translation, self.text[: self._known])
+        return twin
+
+    def close(self) -> None:
+        super().close()
+        self._own.close()
+
+
+def draft_translated(
+    sessions: Sequence[TranslatedSession], nodes: Sequence[int], accept_rates: Floats
+) -> list[TokenTree]:
+    """Return a tree per session of one drafter, grown in passes that they share."""
+    own = [session.catch_up() for session in sessions]
+    drafted = draft_together(own, nodes, accept_rates)
+    return [
+        session.written(tree, some, accept_rates)
+        for session, tree, some in zip(sessions, drafted, nodes, strict=True)
+    ]
+
+
+def _read(translation: Translation, ids: NDArray[np.int32]) -> TranslationSession:
+    words = translation.open()
+    words.grow(ids)
+    return words
+
+
+def _common(one: NDArray[np.int32], other: Sequence[int]) -> int:
+    n = min(len(one), len(other))
+    differs = np.flatnonzero(one[:n] != np.asarray(other[:n], dtype=np.int64))
+    return int(differs[0]) if len(differs) else n
