@@ -70,15 +70,13 @@ class DraftModels:
         key = (*pair, tuple(replacements))
         with _lock:
             if key not in _translations:
-                sides = [
-                    tokens_of(words, model.capabilities.vocab_size)
-                    for words, model in ((self.tokenizer, self.target), (tokenizer, draft))
-                ]
-                compared = compare(*sides)
+                mine = tokens_of(self.tokenizer, self.target.capabilities.vocab_size)
+                theirs = tokens_of(tokenizer, draft.capabilities.vocab_size)
+                compared = compare(mine, theirs)
                 same = compared.same and not compared.only_target and not replacements
                 while len(_translations) >= _MOST:
                     _translations.popitem(last=False)
-                _translations[key] = None if same else Translation(*sides, replacements)
+                _translations[key] = None if same else Translation(mine, theirs, replacements)
                 if not same:
                     log.info("the draft model has another vocabulary, which is translated: %s", compared)
             return _translations[key]

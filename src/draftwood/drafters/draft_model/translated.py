@@ -59,7 +59,10 @@ class TranslatedSession(TextSession):
     def written(self, drafted: TokenTree, nodes: int, accept_rates: Floats) -> TokenTree:
         """Return the likeliest branches of a tree in the draft model's tokens as a tree in the target's."""
         known: dict[tuple[int, int], int] = {}  # (parent, token) -> node
-        tokens, parents, evidence, probability = [], [], [], []
+        tokens: list[int] = []
+        parents: list[int] = []
+        evidence: list[int] = []
+        probability: list[float] = []
         reach = drafted.path_belief
         leaves = sorted(drafted.leaves.tolist(), key=reach.__getitem__, reverse=True)
         for leaf in leaves[:_PATHS]:
