@@ -31,6 +31,7 @@ def info(as_json: options.Json = False) -> None:
         **({"--weights": ", ".join(found["weights"]) or "none here"} if found["threads"] else {}),
         "cache folder": found["cache_folder"],
         "learnt": _said_learnt(found["learned"]),
+        "copies in fewer bits": _said_copies(found["quantised"]),
         **{f"model {m['name']}": m["state"] for m in found["models"]},
         "drafters": ", ".join(found["drafters"]),
     }
@@ -56,6 +57,7 @@ def collect() -> dict[str, Any]:
         **(_torch() if versions["torch"] else machine),
         "cache_folder": str(cache_folder()),
         "learned": _learned(),
+        "quantised": _copies(),
         "models": [as_dict(model) for model in installed()],
         "drafters": known(),
     }
@@ -75,6 +77,21 @@ def _said_learnt(found: dict[str, Any]) -> str:
         return "nothing is read or kept (DRAFTWOOD_LEARNED)"
     held = f"speed and acceptance under {found['files']} settings, {found['bytes'] / 1000:.0f} kB"
     return f"{held}, in {found['folder']}; remove it and it is learnt anew"
+
+
+def _copies() -> dict[str, Any]:
+    """Say which smaller copies of GGUF files were made."""
+    from draftwood.engines.llama_cpp import quantised_file
+
+    files = quantised_file.files()
+    kept = {"files": len(files), "bytes": sum(path.stat().st_size for path in files)}
+    return {"folder": str(quantised_file.folder()), **kept}
+
+
+def _said_copies(found: dict[str, Any]) -> str:
+    if not found["files"]:
+        return "none"
+    return f"{found['files']} of GGUF files, {found['bytes'] / 1e6:,.0f} MB, in {found['folder']}; may be removed"
 
 
 def _engines() -> dict[str, str | None]:
