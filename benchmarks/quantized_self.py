@@ -52,7 +52,10 @@ def answers(model: Any, tokenizer: Any) -> list[tuple[list[int], list[int]]]:
     """The model's own greedy answers: ids of prompt and answer."""
     found = []
     for prompt in (prompt for kind in KINDS for prompt in prompts(kind, 4)):
-        ids = as_ids(prompt.text or list(prompt.messages), tokenizer)
+        content: Any = prompt.text or list(prompt.messages)
+        if prompt.text is None and not tokenizer.chat_template:  # a base model goes on with the question
+            content = prompt.messages[-1]["content"]
+        ids = as_ids(content, tokenizer)
         found.append((ids, draftwood.generate(model, ids, max_new_tokens=100).ids))
     return found
 

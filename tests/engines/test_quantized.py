@@ -11,7 +11,9 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import draftwood
+from draftwood.engines.transformers import quantized as quantized_module
 from draftwood.engines.transformers import quantized_products
+from draftwood.engines.transformers.calibration import input_squares
 from draftwood.engines.transformers.quantized import QuantizedTarget
 from draftwood.engines.transformers.quantized_copies import quantized_target
 from draftwood.engines.transformers.quantized_products import QuantisedPacking
@@ -72,6 +74,16 @@ def bounds_only(weight):
     return (((parts - low) / step).round() * step + low).view_as(weight)
 
 
+def test_where_inputs_are_large_errors_are_small():
+    torch.manual_seed(0)
+    weight, size = torch.randn(64, 256), torch.ones(256)
+    size[::16] = 30
+    weighted = floats(four_bits(weight, 32, size.square())) - weight
+    plain = floats(four_bits(weight, 32)) - weight
+    assert (weighted * size).square().mean() < 0.5 * (plain * size).square().mean()
+    assert torch.equal(floats(four_bits(weight, 32, torch.zeros(256))) - weight, plain)
+
+
 def test_weights_that_are_four_bits_already_lose_almost_nothing():
     torch.manual_seed(0)
     weight = torch.randint(0, 16, (64, 256)) * 0.01 - 0.07
@@ -108,6 +120,12 @@ def test_bytes_of_the_copies():
 FAMILIES = ("llama", "qwen3", "mistral-window", "gemma3")
 
 
+@pytest.fixture
+def unweighted(monkeypatch):
+    """Quantise without regard to inputs, so that a layer's floats are known from its weight alone."""
+    monkeypatch.setattr(quantized_module, "input_squares", lambda *_: ())
+
+
 def dequantised(model, bits):
     """The model with the floats that its codes stand for; a head that is no embedding has 8 bits."""
     twin = copy.deepcopy(model)
@@ -117,7 +135,20 @@ def dequantised(model, bits):
     return twin
 
 
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_the_inputs_of_every_layer_are_measured(family):
+    model = build(family)
+    own = shared_target(model)
+    squares = input_squares(model, own)
+    assert len(squares) == len(quantized_target(model).packing.made)
+    assert all(one is not None and one.min() >= 0 and one.max() > 0 for one in squares)
+    if own.is_lean and own.packing is not None:  # from packed copies, as of released weights
+        again = input_squares(model, own, own.packing.made)
+        assert all(torch.allclose(a, b, rtol=1e-2, atol=1e-3) for a, b in zip(squares, again, strict=True))
+
+
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.usefixtures("unweighted")
 @pytest.mark.parametrize("bits", [4, 8])
 def test_scores_are_those_of_the_quantised_weights(family, bits):
     model = build(family)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from draftwood.engines.transformers.calibration import input_squares
 from draftwood.engines.transformers.families import refuse_unsupported
 from draftwood.engines.transformers.pack import Content
 from draftwood.engines.transformers.quantized_products import GROUP, QuantisedPacking, check_bits, check_group
@@ -42,9 +43,11 @@ class QuantizedTarget(TransformersTarget):
             )
         self.bits, self.group = bits, group
         head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+        squares = input_squares(model, like, packed) if bits == 4 else ()
         packing = QuantisedPacking(
-            bits, group, kept, head=getattr(head, "weight", None), embedding=embedding.weight, packed=packed
-        )
+            bits, group, kept, head=getattr(head, "weight", None), embedding=embedding.weight, packed=packed,
+            squares=squares,
+        )  # fmt: skip
         trees, chunk = like.capabilities.trees, like.capabilities.max_pass
         super().__init__(model, trees=trees, chunk=chunk, lean=like.is_lean, packing=packing)
 

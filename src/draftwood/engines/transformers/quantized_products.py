@@ -56,18 +56,19 @@ class QuantisedPacking(Packing):
     ``head`` is the weight [vocab, width] that makes scores, where an error changes a choice at once. If it is
     the ``embedding`` as well, whose floats stay in memory anyway, they give the scores of the few tokens that the
     quantised head puts first; otherwise the head has 8 bits. ``packed`` has the packed copies of a model whose
-    own weights were released, in the order of its products.
+    own weights were released, in the order of its products, ``squares`` how large their inputs are.
     """
 
     def __init__(
         self, bits: int, group: int = GROUP, kept: Mapping[Content, Any] = MappingProxyType({}), *,
         head: Tensor | None = None, embedding: Tensor | None = None, packed: Sequence[Tensor] = (),
+        squares: Sequence[Tensor | None] = (),
     ) -> None:  # fmt: skip
         super().__init__(kept)
         self.bits, self.group = bits, group
         self.fills = bits == 8  # oneDNN compiles and keeps a product per width
         self._head, self._embedding = head, embedding
-        self._packed = iter(packed)
+        self._packed, self._squares = packed, squares
 
     def product(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Product:
         weight, bias = weights[0], self._bias(weights, biases)
@@ -79,15 +80,17 @@ class QuantisedPacking(Packing):
     def _quantise(self, weight: Tensor) -> Quantised:
         outputs, inputs = weight.shape
         if self.bits == 4 and inputs % self.group == 0 and outputs % _OUTPUTS == 0:
-            codes, scales = four_bits(weight, self.group)
+            number = len(self.made)
+            squares = self._squares[number] if number < len(self._squares) else None
+            codes, scales = four_bits(weight, self.group, squares)
             return Quantised(4, torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1), scales)
         return _in_eight_bits(weight) if self.bits == 8 else _as_it_is(weight)
 
     def _copied(self, weights: Sequence[Tensor], make: Callable[[Tensor], Any]) -> Any:
-        packed = next(self._packed, None)
-        if packed is None:
+        number = len(self.made)
+        if number >= len(self._packed):
             return super()._copied(weights, make)
-        copied = self.copies[len(self.made),] = make(packed.to_dense())
+        copied = self.copies[number,] = make(self._packed[number].to_dense())
         self.made.append(copied)
         return copied
 
@@ -101,6 +104,7 @@ class QuantisedPacking(Packing):
 
     def finish(self) -> None:
         super().finish()
+        self._packed = self._squares = ()
         self._small = []  # large pages are asked for packed floats only
 
 
