@@ -1,8 +1,8 @@
 """Products with weights in 4 or 8 bits by torch's kernels for CPUs, made from a model's own linear layers.
 
 Four bits: inputs are rounded to bfloat16, and each row's sum runs in one order at every width of a pass. Eight
-bits: each row of inputs is rounded to 8 bits on a scale of its own, and the sum of whole numbers needs no
-rounding. In both a row's product does not depend on the others.
+bits: each row of inputs is split into two parts of 7 bits on a scale of its own, and sums of whole numbers need
+no rounding. In both a row's product does not depend on the others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ GROUP = 32
 BITS = (4, 8)
 
 _OUTPUTS = 16  # the product of 4-bit weights takes a multiple of so many outputs
-_MIDDLE = 128  # what 8-bit inputs have added to them, since oneDNN is fast for unsigned ones only
-_FINE = 254  # parts of a step in which what is left of an input is counted: at most half a step, and 127 of them
+_STEPS = 63  # of an input: two products of 7 and 8 bits fit into 16, in which processors without VNNI add them up
+_MIDDLE = 64  # what is added to inputs, since oneDNN is fast for unsigned ones only
+_FINE = 2 * _STEPS  # parts of a step in which what is left of an input is counted: it is at most half a step
 _LEAST = 1e-30  # step of a row of zeros
 _BEST = 32  # tokens whose scores come from floats
 _CLEARLY = 0.7  # of the time of the packed product that a quantised one may take to be worth its errors
@@ -165,7 +166,7 @@ def _of_eight_bits(weight: Tensor, scales: Tensor | None, bias: Tensor | None) -
 
     def run(x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1]).float()
-        step = torch.linalg.vector_norm(rows, torch.inf, -1, True).div_(127).clamp_(min=_LEAST)
+        step = torch.linalg.vector_norm(rows, torch.inf, -1, True).div_(_STEPS).clamp_(min=_LEAST)
         steps = rows / step
         coarse = steps.round()
         fine = steps.sub_(coarse).mul_(_FINE).round_()
