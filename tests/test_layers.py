@@ -38,7 +38,7 @@ PACKAGES = {
     "transformers": ("engines.transformers", "models"),
     "accelerate": ("engines.transformers",),
     "filelock": ("models", "files"),
-    "gguf": ("models",),
+    "gguf": ("models", "engines.llama_cpp.quantised_file"),
     "huggingface_hub": ("models",),
     "safetensors": ("models",),
     "tokenizers": ("models",),

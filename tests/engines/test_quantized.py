@@ -10,10 +10,15 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
+import draftwood
+from draftwood.engines.transformers import quantized as quantized_module
 from draftwood.engines.transformers import quantized_products
-from draftwood.engines.transformers.quantized import QuantizedTarget, quantized_target
+from draftwood.engines.transformers.calibration import input_squares
+from draftwood.engines.transformers.quantized import QuantizedTarget
+from draftwood.engines.transformers.quantized_copies import quantized_target
 from draftwood.engines.transformers.quantized_products import QuantisedPacking
 from draftwood.engines.transformers.quantizing import eight_bits, floats, four_bits
+from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError
 from draftwood.testing import check_target
 from draftwood.tree import TokenTree
@@ -69,6 +74,16 @@ def bounds_only(weight):
     return (((parts - low) / step).round() * step + low).view_as(weight)
 
 
+def test_where_inputs_are_large_errors_are_small():
+    torch.manual_seed(0)
+    weight, size = torch.randn(64, 256), torch.ones(256)
+    size[::16] = 30
+    weighted = floats(four_bits(weight, 32, size.square())) - weight
+    plain = floats(four_bits(weight, 32)) - weight
+    assert (weighted * size).square().mean() < 0.5 * (plain * size).square().mean()
+    assert torch.equal(floats(four_bits(weight, 32, torch.zeros(256))) - weight, plain)
+
+
 def test_weights_that_are_four_bits_already_lose_almost_nothing():
     torch.manual_seed(0)
     weight = torch.randint(0, 16, (64, 256)) * 0.01 - 0.07
@@ -105,16 +120,35 @@ def test_bytes_of_the_copies():
 FAMILIES = ("llama", "qwen3", "mistral-window", "gemma3")
 
 
+@pytest.fixture
+def unweighted(monkeypatch):
+    """Quantise without regard to inputs, so that a layer's floats are known from its weight alone."""
+    monkeypatch.setattr(quantized_module, "input_squares", lambda *_: ())
+
+
 def dequantised(model, bits):
-    """The model with the floats that its codes stand for."""
+    """The model with the floats that its codes stand for; a head that is no embedding has 8 bits."""
     twin = copy.deepcopy(model)
     for module in twin.modules():
-        if type(module) is nn.Linear and module.out_features % 16 == 0:
-            module.weight.data = quantised(bits, module.weight)
+        if type(module) is nn.Linear:
+            module.weight.data = quantised(8 if module is twin.lm_head else bits, module.weight)
     return twin
 
 
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_the_inputs_of_every_layer_are_measured(family):
+    model = build(family)
+    own = shared_target(model)
+    squares = input_squares(model, own)
+    assert len(squares) == len(quantized_target(model).packing.made)
+    assert all(one is not None and one.min() >= 0 and one.max() > 0 for one in squares)
+    if own.is_lean and own.packing is not None:  # from packed copies, as of released weights
+        again = input_squares(model, own, own.packing.made)
+        assert all(torch.allclose(a, b, rtol=1e-2, atol=1e-3) for a, b in zip(squares, again, strict=True))
+
+
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.usefixtures("unweighted")
 @pytest.mark.parametrize("bits", [4, 8])
 def test_scores_are_those_of_the_quantised_weights(family, bits):
     model = build(family)
@@ -164,17 +198,70 @@ def test_one_copy_per_model_made_again_when_its_weights_change():
     assert all(changed.packing.copies[c] is target.packing.copies[c] for c in same)
 
 
-def test_tied_heads_are_quantised_and_the_embedding_is_not():
+def tied():
     torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**SHAPE | {"tie_word_embeddings": True})).eval()
-    target = quantized_target(model)
+    return LlamaForCausalLM(LlamaConfig(**SHAPE | {"tie_word_embeddings": True})).eval()
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_tied_head_gives_its_best_tokens_the_scores_of_its_floats(bits):
+    model = tied()
+    target = quantized_target(model, bits)
     embedding = model.get_input_embeddings().weight
     assert target.packing.holds(embedding)
-    assert all(copy.bits == 4 for copy in target.packing.copies.values())
+    assert all(copy.bits == bits for copy in target.packing.made)
+    x = torch.randn(3, 32)
+    with torch.inference_mode():
+        ours, exact = target._lean._head(x), x @ embedding.T
+    right = (ours - exact).abs() < 1e-4
+    assert right.sum(-1).tolist() == [quantized_products._BEST] * 3
+    assert torch.equal(ours.argmax(-1), exact.argmax(-1))
+
+
+def test_a_head_of_its_own_has_eight_bits():
+    made = quantized_target(build("llama")).packing.made
+    assert sorted(copy.bits for copy in made) == [4] * (len(made) - 1) + [8]
+
+
+@pytest.mark.parametrize("make", [tied, lambda: build("qwen3")])
+def test_a_copy_of_a_model_whose_weights_were_released(make):
+    model = make()
+    if not shared_target(model).owns_weights:
+        pytest.skip("this machine packs no weights")
+    ids = [5, 6, 7, 9]
+    before = first_scores(quantized_target(model), ids)
+    twin = make()
+    draftwood.prepare(twin, release=True)
+    assert np.abs(first_scores(quantized_target(twin), ids) - before).max() < 1e-3
+    assert quantized_target(twin) is quantized_target(twin, checked=True)
+
+
+def first_scores(target, ids):
+    ((session, first),) = target.open([ids])
+    session.close()
+    return first.numpy(first.raw(0)).copy()
+
+
+def test_a_caller_that_has_checked_the_model_spares_the_second_check(monkeypatch):
+    model = build("llama")
+    target = quantized_target(model)
+    if shared_target(model).packing is None:
+        pytest.skip("this machine packs no weights")
+
+    def read_again(*_):
+        raise AssertionError("all weights were read again")
+
+    monkeypatch.setattr(QuantisedPacking, "is_current", read_again)
+    assert quantized_target(model, checked=True) is target
+    monkeypatch.undo()
+    with torch.no_grad():
+        model.model.layers[0].mlp.up_proj.weight.data.mul_(2)
+    shared_target(model)
+    assert quantized_target(model, checked=True) is not target
 
 
 def test_without_the_kernel_it_says_so(monkeypatch):
-    monkeypatch.setattr(quantized_products, "_works", lambda *_: False)
+    monkeypatch.setattr(quantized_products, "works", lambda *_: False)
     with pytest.raises(CapabilityError, match="no product with weights in 4 bits for this processor"):
         quantized_target(build("llama"))
 

@@ -128,6 +128,7 @@ def document(generation: Generation, comparison: Comparison | None, given: Given
     rates = generation.stats
     found: dict[str, Any] = {
         "model": given.model,
+        "weights": given.weights,
         "drafters": given.label,
         "planner": given.planner,
         **{name: getattr(generation, name) for name in ("text", "finish_reason", "seed")},

@@ -28,8 +28,10 @@ def info(as_json: options.Json = False) -> None:
         "CPU": f"{found['cpu_count']} cores, instructions: {found['cpu_instructions'] or 'unknown'}",
         **({"threads of torch": found["threads"]} if found["threads"] else {}),
         **{f"{device} computes in": ", ".join(names) for device, names in found["devices"].items()},
+        **({"--weights": ", ".join(found["weights"]) or "none here"} if found["threads"] else {}),
         "cache folder": found["cache_folder"],
         "learnt": _said_learnt(found["learned"]),
+        "copies in fewer bits": _said_copies(found["quantised"]),
         **{f"model {m['name']}": m["state"] for m in found["models"]},
         "drafters": ", ".join(found["drafters"]),
     }
@@ -46,7 +48,7 @@ def collect() -> dict[str, Any]:
     from draftwood.models import cache_folder, installed
 
     versions = {name: package_version(name) for name in _PACKAGES}
-    machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": {}}
+    machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": {}, "weights": []}
     return {
         "versions": {"draftwood": __version__, "python": platform.python_version(), **versions},
         "engines": _engines(),
@@ -55,6 +57,7 @@ def collect() -> dict[str, Any]:
         **(_torch() if versions["torch"] else machine),
         "cache_folder": str(cache_folder()),
         "learned": _learned(),
+        "quantised": _copies(),
         "models": [as_dict(model) for model in installed()],
         "drafters": known(),
     }
@@ -74,6 +77,21 @@ def _said_learnt(found: dict[str, Any]) -> str:
         return "nothing is read or kept (DRAFTWOOD_LEARNED)"
     held = f"speed and acceptance under {found['files']} settings, {found['bytes'] / 1000:.0f} kB"
     return f"{held}, in {found['folder']}; remove it and it is learnt anew"
+
+
+def _copies() -> dict[str, Any]:
+    """Say which smaller copies of GGUF files were made."""
+    from draftwood.engines.llama_cpp import quantised_file
+
+    files = quantised_file.files()
+    kept = {"files": len(files), "bytes": sum(path.stat().st_size for path in files)}
+    return {"folder": str(quantised_file.folder()), **kept}
+
+
+def _said_copies(found: dict[str, Any]) -> str:
+    if not found["files"]:
+        return "none"
+    return f"{found['files']} of GGUF files, {found['bytes'] / 1e6:,.0f} MB, in {found['folder']}; may be removed"
 
 
 def _engines() -> dict[str, str | None]:
@@ -104,7 +122,16 @@ def _torch() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "cpu_instructions": torch.backends.cpu.get_cpu_capability(),
         "devices": {device: [name for name in _DTYPES if _multiplies(device, name)] for device in devices},
+        "weights": _weights(),
     }
+
+
+def _weights() -> list[str]:
+    """Return the kinds of weights of fewer bits that torch multiplies with on this processor."""
+    from draftwood.api.prepare import WEIGHTS
+    from draftwood.engines.transformers.quantized_products import GROUP, works
+
+    return [name for name, bits in WEIGHTS.items() if works(bits, GROUP)]
 
 
 def _multiplies(device: str, dtype: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, wraps
@@ -106,6 +107,13 @@ Exact = Annotated[
 Pack = Annotated[
     bool, Option("--pack/--no-pack", help="On a CPU, copy the weights into a layout that is read faster.")
 ]
+Weights = Annotated[
+    str | None,
+    Option(
+        metavar="int4|int8",
+        help="On a CPU, run on the weights in 4 or 8 bits: another model, faster and a little worse.",
+    ),
+]
 KeepLearned = Annotated[
     bool,
     Option(
@@ -139,6 +147,7 @@ class _MachineFlags(Engines):
     dtype: Dtype = "float32"
     pack: Pack = True
     exact: Exact = None
+    weights: Weights = None
 
 
 @dataclass(frozen=True)
@@ -147,21 +156,31 @@ class Loading(_MachineFlags, ModelFlag):
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
-        from draftwood.api.prepare import prepare
+        from draftwood.api.prepare import bits_of, prepare
 
-        how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags) if flag.name != "pack"}
+        ours = ("pack", "weights")  # the others are for whatever loads the model
+        how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags) if flag.name not in ours}
+        bits_of(self.weights)
         with screen.busy(f"loading {self.model}"):
             loaded = models.load(self.model, **how)
         gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected
         if hasattr(loaded[0], "capabilities"):  # a target, which needs no preparing
             if not self.pack:
                 raise UsageError(f"--no-pack is for transformers, and llama.cpp runs {self.model}: leave it out")
+            if self.weights is not None:
+                raise UsageError(
+                    f"--weights is for transformers, and llama.cpp runs {self.model}, whose file has a number "
+                    "format of its own: leave it out"
+                )
             return loaded
         with screen.busy(f"preparing {self.model}"):
             try:
-                prepare(loaded[0], pack=self.pack, release=release and self.pack)
+                prepare(loaded[0], pack=self.pack, release=release and self.pack, weights=self.weights)
             except UsageError:  # its passes need the weights that were to be released
-                prepare(loaded[0], pack=self.pack)
+                prepare(loaded[0], pack=self.pack, weights=self.weights)
+        if self.weights is not None:
+            said = f"{self.model} runs on its weights as {self.weights}: its texts are those of another model"
+            print(said, file=sys.stderr)
         return loaded
 
     def setting_of(self, model: Any) -> Setting:

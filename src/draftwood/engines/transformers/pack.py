@@ -45,6 +45,7 @@ class Packing:
     def __init__(self, kept: Mapping[Content, Any] = MappingProxyType({})) -> None:
         self._kept = kept
         self.copies: dict[Content, Any] = {}
+        self.made: list[Any] = []  # the copy of each product, in the order in which the pass was put together
         self._sources: dict[int, tuple[Tensor, int]] = {}
         self._small: list[Tensor] = []  # copies for which large pages were not asked yet
         self._made = monotonic()
@@ -65,6 +66,7 @@ class Packing:
             whole = weights[0] if len(weights) == 1 else torch.cat([w.detach() for w in weights])
             copied = make(whole.detach())
         self.copies[content] = copied
+        self.made.append(copied)
         return copied
 
     def _bias(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Tensor | None:

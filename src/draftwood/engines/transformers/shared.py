@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.pack import Content, digest
+from draftwood.engines.transformers.quantized import QuantizedTarget, check_product
 from draftwood.engines.transformers.seen import Seen, trial_key
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
@@ -46,6 +47,7 @@ _locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """Per model, held while its target is looked up or made, so that concurrent first calls make only one."""
 _made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
 _unpacked: WeakSet[Any] = WeakSet()
+_bits: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of models that run on weights in 4 or 8 bits
 _released: WeakSet[Any] = WeakSet()
 _targets: WeakSet[Any] = WeakSet()  # all that may still be in use, also those of models that have changed since
 _passed: dict[str, int] = {}  # per `trial_key` of a model: which way passed the self-test in this process
@@ -73,13 +75,20 @@ def _lock_of(model: Any) -> Any:
         return _locks.setdefault(model, RLock())
 
 
-def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
+def prepare(model: Any, *, pack: bool, release: bool = False, bits: int | None = None) -> OurTarget:
     """Choose how passes over this model run from now on, and make its target; see `draftwood.prepare`."""
     with _lock_of(model):
         if model in _released:
-            if not pack:
+            if not pack or bits != _bits.get(model):
                 raise UsageError("the weights of this model were released: load it again")
             return shared_target(model)
+        if bits is not None:
+            check_product(model, bits)
+        if bits != _bits.get(model):
+            _made.pop(model, None)
+            _bits.pop(model, None)
+            if bits is not None:
+                _bits[model] = bits
         if pack == (model in _unpacked):
             _made.pop(model, None)
             (_unpacked.discard if pack else _unpacked.add)(model)
@@ -114,6 +123,16 @@ def _refuse_saving(*_: object) -> None:
     raise UsageError("the weights of this model were released, so it cannot be saved: load it again")
 
 
+def bits_of(model: Any) -> int | None:
+    """Return the bits of the weights that passes over this model run on, where that was chosen; None: its own."""
+    return _bits.get(model)
+
+
+def is_released(model: Any) -> bool:
+    """Return whether the model's own weights were freed."""
+    return model in _released
+
+
 def packs(model: Any) -> bool:
     """Return whether passes over this model run on packed weights where the machine can."""
     return model not in _unpacked
@@ -144,10 +163,16 @@ def shared_target(model: Any) -> OurTarget:
         made = packing = None  # frees outdated packed copies before new ones are made
         _made.pop(model, None)
         seen = Seen(model)
-        target = open_target(model, kept)
+        bits = _bits.get(model)
+        target = open_target(model, kept) if bits is None else _quantised(model, bits, kept)
         _targets.add(target)
         _made[model] = _Made(target, seen)
         return target
+
+
+def _quantised(model: Any, bits: int, kept: Mapping[Content, Any]) -> QuantizedTarget:
+    """Run quantised weights in the way that gives the model's own scores with its own."""
+    return QuantizedTarget(model, bits=bits, like=open_target(model, {}, packed=False), kept=kept)
 
 
 def contents(model: Any, target: OurTarget) -> tuple[int, ...]:
@@ -168,15 +193,18 @@ def _content(tensor: Tensor) -> int:
         return tensor._version
 
 
-def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> OurTarget:
+def open_target(
+    model: Any, kept: Mapping[Content, Tensor] | None = None, *, packed: bool | None = None
+) -> OurTarget:
     """Make a target of the first of `ways` that passes the self-test, and remember it by `trial_key`: a way that
     this process tried needs no trial, nor does the lean pass over weights that an earlier process tried it with;
-    another way that an earlier process found needs only a brief one."""
+    another way that an earlier process found needs only a brief one. ``packed`` None: as was chosen (`packs`)."""
+    packed = packs(model) if packed is None else packed
     refuse_unsupported(model)
     if any(weight.numel() == 0 for weight in model.parameters()):
         raise UsageError("this model is a copy of a model that was released, or shares its modules: load it again")
-    found = ways(model, kept or {})
-    key = trial_key(model, packed=packs(model))
+    found = ways(model, kept or {}, packed)
+    key = trial_key(model, packed=packed)
     if key in _passed:
         with suppress(Exception):  # short of memory, say: then another way may do
             return found[_passed[key]]()
@@ -200,10 +228,9 @@ def open_target(model: Any, kept: Mapping[Content, Tensor] | None = None) -> Our
     )
 
 
-def ways(model: Any, kept: Mapping[Content, Tensor]) -> list[Way]:
+def ways(model: Any, kept: Mapping[Content, Tensor], packed: bool) -> list[Way]:
     """Return how a model may be run, best first. On our cache: the lean pass, transformers' modules with trees,
     with chains. Then the model's own forward and cache: with trees, with chains, one token at a time."""
-    packed = packs(model)
     native = partial(NativeTarget, model, packed=packed, kept=kept)
     found: list[Way] = [partial(native, trees=True), native, partial(native, step_by_step=True)]
     if layer_windows(text_config(model)) is not None:
