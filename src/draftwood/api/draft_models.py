@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from draftwood.contracts import Drafter, Target
+from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.draft_model.tokenizer_view import tokens_of
 from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.draft_model.vocabulary import compare
@@ -37,26 +40,23 @@ class DraftModels:
     def __init__(self, target: Target | None = None, model: Any = None, tokenizer: Any = None) -> None:
         self.target, self.model, self.tokenizer = target, model, tokenizer
 
-    def named(
-        self, name: str, replacements: Sequence[tuple[str, str]] = ()
-    ) -> tuple[Target, Translation | None, int | None]:
-        """Return a model by its name, as a target with a cache of its own; it stays loaded for later calls.
+    def named(self, name: str, replacements: Sequence[tuple[str, str]] = ()) -> DraftTarget:
+        """Return a model by its name, with a cache of its own; it stays loaded for later calls.
 
-        Besides, a translation where its vocabulary is another one, or the number of tokens that both have.
+        Raises what `draftwood.load` raises, and `VocabularyError` for a vocabulary that cannot be translated.
         """
         from draftwood.api.setup import target_of
-        from draftwood.models import load
 
         with _lock:
             if name not in _loaded:
-                _loaded[name] = load(name)
+                _loaded[name] = _load(name)
             _loaded.move_to_end(name)
             while len(_loaded) > _MOST:
                 _loaded.popitem(last=False)
             model, tokenizer = _loaded[name]
         draft = target_of(model, now=True)
         size = None if self.target is None else self.target.capabilities.vocab_size
-        return draft, self._translation(tokenizer, draft, replacements), size
+        return DraftTarget(draft, False, self._translation(tokenizer, draft, replacements), size)
 
     def _translation(
         self, tokenizer: Any, draft: Target, replacements: Sequence[tuple[str, str]]
@@ -88,14 +88,22 @@ class DraftModels:
 
         return early_exit(self.target, layers)
 
-    def quantized_self(self, bits: int) -> Target:
-        """Return the target's own weights in so many bits, on its cache."""
+    def quantized_self(self, bits: int) -> DraftTarget:
+        """Return the target's own weights in so many bits: on its cache, or a smaller copy of a GGUF file.
+
+        Raises `CapabilityError` where that brings nothing, or is not known how.
+        """
+        if type(self.target).__module__.startswith("draftwood.engines.llama_cpp"):
+            from draftwood.engines.llama_cpp.quantised_file import quantised_copy
+
+            smaller = quantised_copy(Path(self.target.setting.path), bits)  # type: ignore[union-attr]
+            return replace(self.named(str(smaller)), translation=None)
         self._only_transformers("quantized-self")
         if self.model is None:
             raise CapabilityError("quantized-self needs the model itself: use generate or bench")
         from draftwood.engines.transformers.self_draft import quantized_self
 
-        return quantized_self(self.target, self.model, bits)
+        return DraftTarget(quantized_self(self.target, self.model, bits))
 
     def _only_transformers(self, name: str) -> None:
         if not type(self.target).__module__.startswith("draftwood.engines.transformers"):
@@ -106,3 +114,11 @@ def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Draft
     """Return the drafters, those that have a model with theirs; raises what finding it raises."""
     every: Sequence[Any] = drafters
     return tuple(d.with_models(models) if hasattr(d, "with_models") else d for d in every)
+
+
+def _load(name: str) -> tuple[Any, Any]:
+    """Load a model to draft by: nobody needs its passes to be exact to the last bit."""
+    from draftwood.models import load
+    from draftwood.models.engine import LLAMA_CPP, choose
+
+    return load(name, exact=False) if choose(name, None)[0] == LLAMA_CPP else load(name)

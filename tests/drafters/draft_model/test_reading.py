@@ -11,7 +11,7 @@ from tests.helpers import GREEDY, PROMPT, SAMPLED
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
-from draftwood.drafters.draft_model.drafter import DraftModelDrafter
+from draftwood.drafters.draft_model.drafter import DraftModelDrafter, DraftTarget
 from draftwood.drafters.load import load
 from draftwood.errors import CapabilityError
 from draftwood.planning.fixed import FixedPlanner
@@ -117,7 +117,7 @@ def test_a_prompt_too_long_for_the_model_is_said_at_once():
 
 def test_a_model_that_cannot_roll_back_is_refused():
     with pytest.raises(CapabilityError, match="take rejected tokens back"):
-        DraftModelDrafter().bound(ToyTarget(rollback="snapshot"))
+        DraftModelDrafter().bound(DraftTarget(ToyTarget(rollback="snapshot")))
 
 
 def test_a_model_of_the_same_mind_is_always_right():

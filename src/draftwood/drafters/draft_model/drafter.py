@@ -7,12 +7,12 @@ best first by the draft's own confidence: Li and others, "EAGLE-2", arXiv 2406.1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
-from draftwood.contracts import Floats, Needs, Noise, Target
+from draftwood.contracts import Floats, Needs, Noise
 from draftwood.drafters.base import BaseDrafter
 from draftwood.drafters.draft_model.candidates import LOOKED_AT, SAMPLED
 from draftwood.drafters.draft_model.evidence import PRIOR
@@ -26,6 +26,28 @@ from draftwood.tree import TokenTree
 
 
 @dataclass(frozen=True)
+class DraftTarget:
+    """A model to draft by.
+
+    Attributes
+    ----------
+    target
+        The model.
+    shares
+        Whether it reads on the target's own cache, and not on one of its own.
+    translation
+        Where its vocabulary is another one.
+    vocab_size
+        Its tokens from here on are not proposed: the target has none such. None: it has the target's own.
+    """
+
+    target: Any
+    shares: bool = True
+    translation: Translation | None = None
+    vocab_size: int | None = None
+
+
+@dataclass(frozen=True)
 class ModelBackedDrafter(BaseDrafter):
     """What drafters with a model have in common; ``with_models`` of a subclass finds the model.
 
@@ -35,6 +57,8 @@ class ModelBackedDrafter(BaseDrafter):
         Longest branch that it proposes.
     p_min
         Tokens of which the model is less sure are not proposed; 0: the planner's prices alone decide.
+    target
+        The model, a `Target` or a `DraftTarget`; None until it is known (`with_models`).
     """
 
     prior: ClassVar[Floats] = PRIOR
@@ -51,44 +75,49 @@ class ModelBackedDrafter(BaseDrafter):
     def needs(self) -> Needs:
         return Needs(prices=True, base_tree=True)
 
-    def bound(self, target: Target, **other: Any) -> Self:
-        """Return a drafter that drafts by this model, with ``other`` fields changed too."""
-        if target.capabilities.rollback != "truncate":
+    def bound(self, found: DraftTarget) -> Self:
+        """Return a drafter that drafts by this model."""
+        if found.target.capabilities.rollback != "truncate":
             raise CapabilityError(
                 f"the draft model of {self.name!r} cannot take rejected tokens back: choose a model whose layers "
                 "keep keys and values only"
             )
-        return self if self.target is target else replace(self, target=target, **other)
+        return self if self.target == found else replace(self, target=found)
+
+    @property
+    def found(self) -> DraftTarget | None:
+        """The model, if it is known."""
+        known = self.target
+        return known if known is None or isinstance(known, DraftTarget) else DraftTarget(known)
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> ModelSession | TranslatedSession:
-        if self.target is None:
+        if (found := self.found) is None:
             raise UsageError(f"{self.name!r} needs its model, which is loaded where the target is known")
-        room = self.target.capabilities.max_positions
+        room = found.target.capabilities.max_positions
         if len(prompt) >= room:
             raise CapabilityError(
                 f"the prompt has {len(prompt)} tokens and the draft model of {self.name!r} takes at most {room}: "
                 "it drafts nothing here"
             )
         kind = SharedReader if self.needs.target_session else OwnReader
-        if kind is OwnReader and not self.target.capabilities.grows:
+        if kind is OwnReader and not found.target.capabilities.grows:
             kind = ChainReader
-        reader = kind(self.target, LOOKED_AT if noise is None else SAMPLED)
+        reader = kind(found.target, LOOKED_AT if noise is None else SAMPLED)
         own = partial(
-            ModelSession, reader=reader, experience=experience_with(self.target), depth=self.length,
+            ModelSession, reader=reader, experience=experience_with(found.target), depth=self.length,
             p_min=self.p_min, room=room,
         )  # fmt: skip
-        return self._session(prompt, noise, own)
-
-    def _session(
-        self, prompt: Sequence[int], noise: Noise | None, own: Callable[..., ModelSession]
-    ) -> ModelSession | TranslatedSession:
-        return own(prompt, noise)
+        if found.translation is not None:
+            return TranslatedSession(prompt, own((), None), found.translation)  # noise is for the target's tokens
+        return own(prompt, noise, vocab_size=found.vocab_size)
 
     def draft_many(
-        self, sessions: Sequence[ModelSession], nodes: Sequence[int], lookahead_nodes: Sequence[int],
+        self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int],
         accept_rates: Floats, base_trees: Sequence[TokenTree] | None = None,
     ) -> Sequence[TokenTree]:  # fmt: skip
         """As in the contract (`BatchDrafter`): the model's passes are shared, too."""
+        if self.found is not None and self.found.translation is not None:
+            return draft_translated(sessions, nodes, accept_rates)
         return draft_together(sessions, nodes, accept_rates, base_trees)
 
 
@@ -108,8 +137,6 @@ class DraftModelDrafter(ModelBackedDrafter):
 
     model: str = ""
     replacements: tuple[tuple[str, str], ...] = ()
-    translation: Translation | None = field(default=None, repr=False)
-    vocab_size: int | None = field(default=None, repr=False)
 
     def with_models(self, models: Any) -> DraftModelDrafter:
         """Return the drafter with its model loaded; raises what loading raises, `UsageError` without a name."""
@@ -117,24 +144,7 @@ class DraftModelDrafter(ModelBackedDrafter):
             if self.target is None:
                 raise UsageError("draft-model needs a model: write draft-model:model=NAME")
             return self
-        found, translation, vocab_size = models.named(self.model, self.replacements)
-        return self.bound(found, translation=translation, vocab_size=vocab_size)
-
-    def _session(
-        self, prompt: Sequence[int], noise: Noise | None, own: Callable[..., ModelSession]
-    ) -> ModelSession | TranslatedSession:
-        if self.translation is None:
-            return own(prompt, noise, vocab_size=self.vocab_size)
-        return TranslatedSession(prompt, own((), None), self.translation)  # noise is for the target's tokens
-
-    def draft_many(
-        self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int],
-        accept_rates: Floats, base_trees: Sequence[TokenTree] | None = None,
-    ) -> Sequence[TokenTree]:  # fmt: skip
-        """As in the contract (`BatchDrafter`): the model's passes are shared, too."""
-        if self.translation is not None:
-            return draft_translated(sessions, nodes, accept_rates)
-        return super().draft_many(sessions, nodes, lookahead_nodes, accept_rates, base_trees)
+        return self.bound(models.named(self.model, self.replacements))
 
 
 @dataclass(frozen=True)
@@ -158,12 +168,14 @@ class EarlyExitDrafter(ModelBackedDrafter):
 
     def with_models(self, models: Any) -> EarlyExitDrafter:
         """Return the drafter with those layers of the target; raises `CapabilityError` where it cannot be had."""
-        return self.bound(models.early_exit(self.layers))
+        return self.bound(DraftTarget(models.early_exit(self.layers)))
 
 
 @dataclass(frozen=True)
 class QuantizedSelfDrafter(ModelBackedDrafter):
-    """Proposes what the target's own weights in few bits would write, on the target's own cache.
+    """Proposes what the target's own weights in few bits would write.
+
+    A model of transformers shares the target's cache with it; a smaller copy of a GGUF file has its own.
 
     Parameters
     ----------
@@ -182,7 +194,7 @@ class QuantizedSelfDrafter(ModelBackedDrafter):
 
     @property
     def needs(self) -> Needs:
-        return Needs(prices=True, base_tree=True, target_session=True)
+        return Needs(prices=True, base_tree=True, target_session=self.found is None or self.found.shares)
 
     def with_models(self, models: Any) -> QuantizedSelfDrafter:
         """Return the drafter with its copy of the weights; raises `CapabilityError` where none is fast."""

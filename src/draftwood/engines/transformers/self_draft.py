@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from draftwood.engines.transformers.quantized import quantized_target
+from draftwood.engines.transformers.quantized_copies import quantized_target
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError, UsageError
 
@@ -53,7 +53,7 @@ def quantized_self(target: Any, model: Any, bits: int) -> TransformersTarget:
         raise CapabilityError(
             "quantized-self needs a model of transformers that runs on draftwood's own cache: use other drafters"
         )
-    return _once(target, bits, lambda: target.running_as(quantized_target(model, bits)))
+    return _once(target, bits, lambda: target.running_as(quantized_target(model, bits, checked=True)))
 
 
 def _once(target: TransformersTarget, key: Any, make: Callable[[], TransformersTarget]) -> TransformersTarget:
