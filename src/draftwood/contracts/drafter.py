@@ -54,19 +54,22 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What drafting is worth at present, for drafters that run passes of their own; 0 means not known.
+    """What drafting is worth at present, for drafters that run passes of their own.
 
     Attributes
     ----------
-    token_s
-        Seconds in which the target and all its drafters emit one token now. Seconds of drafting pay if they bring
-        more than one token per ``token_s``.
-    node_s
-        Seconds that one more draft node adds to the target's pass.
+    pass_s
+        Seconds of the target's pass over one token; 0: not known, and the others mean nothing.
+    token
+        What a token takes now, with all drafters, in such passes. Drafting pays if it brings more than one token
+        in this time.
+    node
+        What one more draft node adds to the target's pass, in such passes.
     """
 
-    token_s: float = 0.0
-    node_s: float = 0.0
+    pass_s: float = 0.0
+    token: float = 1.0
+    node: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

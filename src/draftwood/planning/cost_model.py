@@ -69,6 +69,11 @@ class CostModel:
         """Return the expected seconds of a pass over ``n`` tokens (the root included) at this context length."""
         return self._curve.seconds(n, context) * math.exp(self._correction(n))
 
+    @property
+    def knows_drafts(self) -> bool:
+        """Whether the cost of a pass over more than one token was measured."""
+        return self.measured or max(self._seen[1:]) > 0
+
     def table(self, widest: int, context: int) -> Doubles:
         """Return the expected seconds of each width to 0.2 %, float64[widest + 1], never falling and kept: do not
         write to it.

@@ -28,10 +28,12 @@ class Pace:
     def prices(self, model: CostModel, states: Sequence[State]) -> Prices:
         """Return the prices for the step that begins, whose passes take what ``model`` says.
 
-        A token is never worth more than a plain pass takes for it: that would be the faster way.
+        A token is never worth more than a plain pass takes for it: that would be the faster way. While the cost of
+        a draft node is only guessed it counts as nothing, so that drafts are tried.
         """
         rows, context = len(states), max([state.length for state in states])
         times = model.times(rows, rows + _AHEAD, context)
-        plain = times[0] / rows
-        now = self._seconds / self._tokens if self._tokens >= 1 else plain
-        return Prices(min(now, plain), max(0.0, times[-1] - times[0]) / _AHEAD)
+        plain = times[0]
+        token = rows * self._seconds / (self._tokens * plain) if self._tokens >= 1 else 1.0
+        node = max(0.0, times[-1] - times[0]) / (_AHEAD * plain) if model.knows_drafts else 0.0
+        return Prices(plain, min(token, 1.0) / rows, node)

@@ -1,4 +1,7 @@
-"""What is known of a draft model's passes: how long they take, and how much they bring."""
+"""What is known of a draft model's passes: how long they take, and how much they bring.
+
+Times are in plain passes of the target, so that they hold when the machine becomes slower for both.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ WIDEST = 64  # nodes: the width of the widest pass whose time is told apart
 
 _KEEP = 0.9  # weight of earlier passes
 _CAP = 3.0  # a pass counts as at most this many times what it usually takes
-_FIRST = 4  # the fastest of the first passes counts: the very first ones prepare what later ones use
+_FIRST = 3  # passes that are tried as if they took no time; the fastest counts, as the first prepares the others
 _SLOPE = 0.03  # of a pass over one node: what each further one is assumed to take before it was measured
 _HOPE, _KEEP_HOPE = 0.7, 0.98  # the belief in a node's best child: at first, and the weight of earlier nodes
 _PATIENCE, _LONGEST = 32, 1024
@@ -22,30 +25,33 @@ _WIDTHS = np.arange(WIDEST + 1)
 
 
 class Experience:
-    """Average seconds of a model's passes by width, and the belief in the best child of a node that it has read.
+    """Average cost of a model's passes by width, and the belief in the best child of a node that it has read.
 
     All sessions that draft by a model share it, in any thread.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._seconds: dict[int, float] = {}
+        self._costs: dict[int, float] = {}
         self._counts: dict[int, int] = {}
+        self._passes = 0
         self._expected: list[float] | None = [0.0] * (WIDEST + 1)  # None: to be computed
         self._prevented, self._patience = 0, _PATIENCE
         self.hope = _HOPE
 
-    def learn_pass(self, width: int, seconds: float) -> None:
-        """Learn from a pass that has read so many nodes."""
+    def learn_pass(self, width: int, cost: float) -> None:
+        """Learn what a pass took that has read so many nodes, in plain passes of the target."""
         width = min(width, WIDEST)
         with self._lock:
-            known = self._seconds.get(width, seconds)
+            known = self._costs.get(width, cost)
             count = self._counts[width] = self._counts.get(width, 0) + 1
             if count <= _FIRST:
-                self._seconds[width] = min(known, seconds)
+                self._costs[width] = min(known, cost)
             else:
-                self._seconds[width] = _KEEP * known + (1 - _KEEP) * min(seconds, _CAP * known)
-            self._expected = None
+                self._costs[width] = _KEEP * known + (1 - _KEEP) * min(cost, _CAP * known)
+            self._passes += 1
+            if self._passes >= _FIRST:
+                self._expected = None
 
     def learn_child(self, belief: float) -> None:
         """Learn how likely the best child of a node is that the model has read."""
@@ -59,17 +65,17 @@ class Experience:
                 self._prevented, self._patience = 0, min(_LONGEST, 2 * self._patience)
                 self._expected = [0.0] * (WIDEST + 1)
 
-    def seconds(self) -> list[float]:
-        """Return the expected seconds of passes over 0 to `WIDEST` nodes; zeros while none was measured."""
+    def costs(self) -> list[float]:
+        """Return the expected costs of passes over 0 to `WIDEST` nodes; zeros while none was measured."""
         with self._lock:
             if self._expected is None:
                 self._expected = self._by_width()
             return self._expected
 
     def _by_width(self) -> list[float]:
-        widths, seconds = np.array(sorted(self._seconds.items())).T
-        further = _SLOPE * seconds[0]
-        expected = np.interp(_WIDTHS, widths, seconds)
+        widths, costs = np.array(sorted(self._costs.items())).T
+        further = _SLOPE * costs[0]
+        expected = np.interp(_WIDTHS, widths, costs)
         expected += further * (np.maximum(0, _WIDTHS - widths[-1]) - np.maximum(0, widths[0] - _WIDTHS))
         found: list[float] = np.maximum.accumulate(expected).tolist()
         return found

@@ -158,7 +158,7 @@ class Growth:
 
 
 def chosen(
-    growths: Sequence[Growth], hope: float, prices: Prices, seconds: Sequence[float], passes: int, nodes: int
+    growths: Sequence[Growth], hope: float, prices: Prices, costs: Sequence[float], passes: int, nodes: int
 ) -> list[list[int]] | None:
     """Return which nodes of each tree the next pass reads, or None where no further pass pays.
 
@@ -171,13 +171,13 @@ def chosen(
     prices
         What a token is worth. Where that is not known, each pass reads the likeliest node of each tree, and there
         are ``nodes`` passes at most.
-    seconds
-        Of passes by the number of nodes that they read.
+    costs
+        Of the draft model's passes, by the number of nodes that they read, in the target's plain passes.
     passes
         How many passes this draft has taken so far.
     """
-    widest = len(seconds) - 1
-    if not prices.token_s:
+    widest = len(costs) - 1
+    if not prices.pass_s:
         if passes >= nodes:
             return None
         picks = [[node for _, _, node in growth.worth_reading(1.0, 1)] for growth in growths]
@@ -188,8 +188,8 @@ def chosen(
         every.sort(key=lambda one: one[0], reverse=True)  # stable: parents stay before children
     best, value, whole = 0, 0.0, 0.0
     for width, (_, gain, _, _) in enumerate(every, 1):
-        whole += gain * prices.token_s - prices.node_s
-        worth = whole - seconds[min(width, widest)]
+        whole += gain * prices.token - prices.node
+        worth = whole - costs[min(width, widest)]
         if worth > value:
             best, value = width, worth
     if not best:

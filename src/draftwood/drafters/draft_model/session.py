@@ -68,8 +68,8 @@ class ModelSession(TextSession):
 
     def _would_not_pay(self) -> bool:
         """Whether not even the first token pays for a pass, so that the text need not be read."""
-        seconds, prices = self._experience.seconds()[1], self.prices
-        if not prices.token_s or self._experience.hope * prices.token_s >= seconds + prices.node_s:
+        cost, prices = self._experience.costs()[1], self.prices
+        if not prices.pass_s or self._experience.hope * prices.token >= cost + prices.node:
             return False
         self._experience.prevent()
         return True
@@ -131,7 +131,7 @@ def _grow(sessions: Sequence[ModelSession], growths: Sequence[Growth], nodes: in
     """Read level after level, in passes that all texts share, until no further pass pays."""
     experience, prices = sessions[0].experience, sessions[0].prices
     readers, passes = [session.reader for session in sessions], 0
-    while (picks := chosen(growths, experience.hope, prices, experience.seconds(), passes, nodes)) is not None:
+    while (picks := chosen(growths, experience.hope, prices, experience.costs(), passes, nodes)) is not None:
         started = perf_counter()
         if readers[0].is_chain:
             rows = [
@@ -140,7 +140,8 @@ def _grow(sessions: Sequence[ModelSession], growths: Sequence[Growth], nodes: in
             ]
         else:
             rows = read_together(readers, growths, picks)
-        experience.learn_pass(sum(map(len, picks)), perf_counter() - started)
+        if prices.pass_s:
+            experience.learn_pass(sum(map(len, picks)), (perf_counter() - started) / prices.pass_s)
         for session, growth, some, found in zip(sessions, growths, picks, rows, strict=True):
             session.take(growth, some, found)
         passes += 1
