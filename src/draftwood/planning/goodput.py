@@ -121,6 +121,8 @@ class GoodputPlanner(TreePlanner):
         key = drafter.label
         if not self._budget.allows(key) or key in self._watching.resting:
             return NOTHING
+        if drafter.needs.prices and not self.prices.pass_s:  # no pass was measured yet
+            return NOTHING
         ab_test = self._ab_tests.get(key)
         if ab_test is not None and not ab_test.on:
             lookahead_nodes = 0

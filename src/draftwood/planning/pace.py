@@ -34,6 +34,8 @@ class Pace:
         rows, context = len(states), max([state.length for state in states])
         times = model.times(rows, rows + _AHEAD, context)
         plain = times[0]
+        if not (model.passes or model.measured):
+            return Prices()
         token = rows * self._seconds / (self._tokens * plain) if self._tokens >= 1 else 1.0
         node = max(0.0, times[-1] - times[0]) / (_AHEAD * plain) if model.knows_drafts else 0.0
         return Prices(plain, min(token, 1.0) / rows, node)

@@ -13,12 +13,14 @@ import numpy as np
 
 WIDEST = 64  # nodes: the width of the widest pass whose time is told apart
 
-_KEEP = 0.9  # weight of earlier passes
+_KEEP, _KEEP_FASTER = 0.9, 0.6
+"""Weight of earlier passes; the second where a pass was faster than they: others can only slow it down."""
+
 _CAP = 3.0  # a pass counts as at most this many times what it usually takes
 _FIRST = 3  # passes that are tried as if they took no time; the fastest counts, as the first prepares the others
 _SLOPE = 0.03  # of a pass over one node: what each further one is assumed to take before it was measured
 _HOPE, _KEEP_HOPE = 0.7, 0.98  # the belief in a node's best child: at first, and the weight of earlier nodes
-_PATIENCE, _LONGEST = 32, 1024
+_PATIENCE, _LONGEST = 8, 512
 """Drafts that the expected times have prevented until a pass is tried again; each time twice as many."""
 
 _WIDTHS = np.arange(WIDEST + 1)
@@ -48,7 +50,8 @@ class Experience:
             if count <= _FIRST:
                 self._costs[width] = min(known, cost)
             else:
-                self._costs[width] = _KEEP * known + (1 - _KEEP) * min(cost, _CAP * known)
+                keep = _KEEP if cost > known else _KEEP_FASTER
+                self._costs[width] = keep * known + (1 - keep) * min(cost, _CAP * known)
             self._passes += 1
             if self._passes >= _FIRST:
                 self._expected = None
