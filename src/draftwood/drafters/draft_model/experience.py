@@ -17,7 +17,7 @@ _KEEP, _KEEP_FASTER = 0.9, 0.6
 """Weight of earlier passes; the second where a pass was faster than they: others can only slow it down."""
 
 _CAP = 3.0  # a pass counts as at most this many times what it usually takes
-_FIRST = 3  # passes that are tried as if they took no time; the fastest counts, as the first prepares the others
+_FIRST = 3  # passes that are tried as if they took no time; the fastest counts, as the first ones warm up
 _SLOPE = 0.03  # of a pass over one node: what each further one is assumed to take before it was measured
 _HOPE, _KEEP_HOPE = 0.7, 0.98  # the belief in a node's best child: at first, and the weight of earlier nodes
 _PATIENCE, _LONGEST = 8, 512
@@ -59,6 +59,11 @@ class Experience:
     def learn_child(self, belief: float) -> None:
         """Learn how likely the best child of a node is that the model has read."""
         self.hope = _KEEP_HOPE * self.hope + (1 - _KEEP_HOPE) * belief
+
+    @property
+    def is_new(self) -> bool:
+        """Whether so few passes were measured that a draft should take one only."""
+        return self._passes < _FIRST
 
     def prevent(self) -> None:
         """Note that no pass seemed to pay. Once in a while the next one is tried as if it took no time."""

@@ -145,3 +145,5 @@ def _grow(sessions: Sequence[ModelSession], growths: Sequence[Growth], nodes: in
         for session, growth, some, found in zip(sessions, growths, picks, rows, strict=True):
             session.take(growth, some, found)
         passes += 1
+        if prices.pass_s and experience.is_new:
+            break
