@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from draftwood.api.target_of import target_of
 from draftwood.contracts import Drafter, Target
 from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.draft_model.tokenizer_view import tokens_of
@@ -45,8 +46,6 @@ class DraftModels:
 
         Raises what `draftwood.load` raises, and `VocabularyError` for a vocabulary that cannot be translated.
         """
-        from draftwood.api.setup import target_of
-
         with _lock:
             if name not in _loaded:
                 _loaded[name] = _load(name)
