@@ -12,6 +12,7 @@ from draftwood.drafters.draft_model.evidence import evidence_class
 from draftwood.tree import NO_CLAIM, TokenTree
 
 ROOT = -1
+MOST_NODES, MOST_READ = 256, 56  # of one tree, however many are asked for; caches keep room for 64 nodes
 
 
 class Growth:
@@ -30,6 +31,7 @@ class Growth:
     def __init__(
         self, nodes: int, depth: int, accept_rates: Floats, p_min: float = 0.0, *, is_chain: bool = False
     ) -> None:
+        nodes = min(nodes, MOST_NODES)
         self._most, self._deepest, self._p_min, self._is_chain = nodes, depth, p_min, is_chain
         self._rates: list[float] = accept_rates.tolist()
         self.tokens: list[int] = []
@@ -43,6 +45,7 @@ class Growth:
         self._reach: list[float] = []  # probability that a node is reached and accepted
         self._children: dict[int, dict[int, int]] = {ROOT: {}}  # node -> token -> child
         self._newest = ROOT  # the node that was read last
+        self._count = 0  # nodes that were read
 
     def add_base(self, tree: TokenTree) -> None:
         """Begin with what other drafters propose."""
@@ -69,6 +72,7 @@ class Growth:
     def add_children(self, node: int, some: Sequence[Candidate]) -> None:
         """Take in what the draft model proposes after this node, which it has read."""
         self._newest = node
+        self._count += 1
         if node == ROOT:
             self.root_is_read = True
         else:
@@ -115,7 +119,8 @@ class Growth:
             if not self.read[node] and self._depth[node] < self._deepest and hope * self._reach[node] > least
         ]  # fmt: skip
         unread.sort(key=self._reach.__getitem__, reverse=True)  # stable: parents stay before children
-        some = unread[: 1 if self._is_chain else most - len(found)]
+        most = min(most, MOST_READ - self._count)
+        some = unread[: 1 if self._is_chain else max(0, most - len(found))]
         return found + [(self._reach[node], self._gain(node, self._reach[node], hope), node) for node in some]
 
     def _gain(self, node: int, reach: float, hope: float) -> float:

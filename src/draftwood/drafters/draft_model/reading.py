@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from draftwood.contracts import Floats, Ints
 from draftwood.drafters.draft_model.growth import ROOT, Growth
 
-_FEW = 16
+_FEW = 8
 """So many unread tokens are read together with the first nodes of a tree; more are read before."""
 
 
