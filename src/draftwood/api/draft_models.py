@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from threading import Lock
 from typing import Any
 
+from draftwood.api.learned import learned, planner_of
+from draftwood.api.loaded_models import LoadedModels, allowed
+from draftwood.api.target import target_of
 from draftwood.contracts import Drafter, Target
+from draftwood.decoding.cascade import CascadeDrafter
+from draftwood.drafters.draft_model.drafter import DraftModelDrafter
+from draftwood.drafters.load import load_inner
 from draftwood.errors import CapabilityError, VocabularyError
+from draftwood.planning.load import DEFAULT
 
-_MOST = 4  # draft models that stay loaded; then the one used longest ago is dropped
-_loaded: OrderedDict[str, tuple[Any, Any]] = OrderedDict()  # by name: model and tokenizer
-_lock = Lock()
+
+def _load(name: str) -> tuple[Any, Any]:
+    from draftwood.models import load
+
+    return load(name)
+
+
+LOADED = LoadedModels(_load, allowed)
+"""What `DraftModels.named` has loaded in this process."""
 
 
 class DraftModels:
@@ -31,19 +42,25 @@ class DraftModels:
 
     def named(self, name: str) -> Target:
         """Return a model by its name, as a target with a cache of its own; it stays loaded for later calls."""
-        from draftwood.api.setup import target_of
-        from draftwood.models import load
-
-        with _lock:
-            if name not in _loaded:
-                _loaded[name] = load(name)
-            _loaded.move_to_end(name)
-            while len(_loaded) > _MOST:
-                _loaded.popitem(last=False)
-            model, tokenizer = _loaded[name]
+        model, tokenizer = LOADED.get(name)
         draft = target_of(model, now=True)
         self._compare(name, tokenizer)
         return draft
+
+    def cascade(self, drafter: DraftModelDrafter) -> CascadeDrafter:
+        """Return a drafter that drafts by its model with drafters of its own, which have their models too.
+
+        What the model's planner learns is kept with the model. Raises what `draftwood.load` and the inner
+        drafters raise.
+        """
+        inner = load_inner(drafter.drafters)
+        target = self.named(drafter.model)
+        model, tokenizer = LOADED.get(drafter.model)
+        return CascadeDrafter(
+            drafters=with_models(inner, DraftModels(target, model, tokenizer)), target=target,
+            length=drafter.length, p_min=drafter.p_min, model=drafter.model,
+            planner=planner_of(DEFAULT, learned(model), tokenizer),
+        )  # fmt: skip
 
     def _compare(self, name: str, tokenizer: Any) -> None:
         if self.tokenizer is None or not hasattr(self.tokenizer, "get_vocab"):

@@ -17,8 +17,9 @@ from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.given import check_model, check_tokenizer_kind
 from draftwood.api.learned import learned, planner_of
 from draftwood.api.prompts import decoder
+from draftwood.api.target import target_of
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
-from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Sampling, Target
+from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Sampling
 from draftwood.decoding.capability_check import lacking, refuse_mismatch
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
@@ -205,12 +206,3 @@ def refuse_unknown(settings: Iterable[str], call: Callable[..., Any]) -> None:
     for name in settings:
         if name not in SETTINGS:
             raise UnknownNameError("setting", name, SETTINGS | own)
-
-
-def target_of(model: Any, *, now: bool = False) -> Target:
-    """Return what computes a model's passes; ``now`` prepares a model of transformers, as it is at this moment."""
-    if hasattr(model, "capabilities"):
-        return model
-    from draftwood.engines.transformers.shared import known_target, shared_target
-
-    return shared_target(model) if now else known_target(model)

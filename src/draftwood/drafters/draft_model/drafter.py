@@ -91,18 +91,27 @@ class DraftModelDrafter(ModelBackedDrafter):
     ----------
     model
         The smaller model: anything that ``--model`` takes.
+    drafters
+        Who drafts for the smaller model, as `draftwood.drafters.load.load_inner` reads it: ``ngram/recycling``.
     """
 
     name: ClassVar[str] = "draft-model"
 
     model: str = ""
+    drafters: str = ""
 
-    def with_models(self, models: Any) -> DraftModelDrafter:
-        """Return the drafter with its model loaded; raises what loading raises, `UsageError` without a name."""
+    def with_models(self, models: Any) -> ModelBackedDrafter:
+        """Return the drafter with its model loaded, a cascade if that has drafters (`draftwood.decoding.cascade`).
+
+        Raises what loading raises, `UsageError` without a name.
+        """
         if self.target is not None:
             return self
         if not self.model:
             raise UsageError("draft-model needs a model: write draft-model:model=NAME")
+        if self.drafters:
+            cascade: ModelBackedDrafter = models.cascade(self)
+            return cascade
         return self.bound(models.named(self.model))
 
 
