@@ -183,7 +183,7 @@ COMBINED: Mapping[str, Make] = {
         *load("suffix"),
         QuantizedSelfDrafter(target=_twin(target, order=1)),
     ],
-    "draft-model with drafters": lambda target, *_: [_cascade(target, "ngram")],
+    "draft-model with drafters+suffix": lambda target, *_: [_cascade(target, "ngram"), *load("suffix")],
     "cascade of three models+ngram": lambda target, *_: [
         CascadeDrafter(
             target=_twin(target),
