@@ -7,7 +7,7 @@ belongs to no step. A step holds counts and seconds only; `draftwood.rates` comp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -26,6 +26,22 @@ class StageStep:
     proposed: int = 0  # draft nodes of its own drafters that it scored
     accepted: int = 0  # of these, the ones that it accepted
     seconds: float = 0.0  # of its whole loop, the stages below it included
+
+    def __add__(self, other: StageStep) -> StageStep:
+        """Return the sums, under this name."""
+        return StageStep(
+            self.name, self.passes + other.passes, self.proposed + other.proposed, self.accepted + other.accepted,
+            self.seconds + other.seconds,
+        )  # fmt: skip
+
+
+def stages_of(some: Iterable[Iterable[StageStep]]) -> tuple[StageStep, ...]:
+    """Return the sums of stages by name, in the order in which the names come first."""
+    found: dict[str, StageStep] = {}
+    for stages in some:
+        for stage in stages:
+            found[stage.name] = found.get(stage.name, StageStep(stage.name)) + stage
+    return tuple(found.values())
 
 
 @dataclass(frozen=True)

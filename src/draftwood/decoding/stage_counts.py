@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from draftwood.step import RunningStep, StageStep
+from draftwood.step import RunningStep, StageStep, stages_of
 
 
 class StageCounts:
@@ -10,23 +10,15 @@ class StageCounts:
 
     def __init__(self, name: str) -> None:
         self._own = StageStep(name)
-        self._inner: dict[str, StageStep] = {}
+        self._inner: tuple[StageStep, ...] = ()
 
     def add(self, seconds: float, step: RunningStep | None) -> None:
         """Count a pass of the model and everything around it; ``step`` is None where it only read text."""
         drafted, accepted = (0, 0) if step is None else (step.drafted, step.accepted)
-        self._own = _sum(self._own, StageStep(self._own.name, 1, drafted, accepted, seconds))
-        for source in () if step is None else step.by_source:
-            for stage in source.stages:
-                self._inner[stage.name] = _sum(self._inner.get(stage.name, StageStep(stage.name)), stage)
+        self._own += StageStep(self._own.name, 1, drafted, accepted, seconds)
+        if step is not None:
+            self._inner = stages_of((self._inner, *[source.stages for source in step.by_source]))
 
     def finished(self) -> tuple[StageStep, ...]:
         """Return the records, the model's own first; none where it was not needed."""
-        return (self._own, *self._inner.values()) if self._own.passes else ()
-
-
-def _sum(one: StageStep, other: StageStep) -> StageStep:
-    return StageStep(
-        one.name, one.passes + other.passes, one.proposed + other.proposed, one.accepted + other.accepted,
-        one.seconds + other.seconds,
-    )  # fmt: skip
+        return (self._own, *self._inner) if self._own.passes else ()
