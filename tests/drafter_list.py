@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from draftwood.contracts import Drafter, Sampling
+from draftwood.decoding.cascade import CascadeDrafter
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter, EarlyExitDrafter, QuantizedSelfDrafter
@@ -20,6 +21,7 @@ from draftwood.drafters.memory.memory import Memory
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.drafters.parrot.drafter import ParrotDrafter
 from draftwood.drafters.prediction.drafter import PredictionDrafter
+from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import (
     DuplicatingDrafter,
     EmptyDrafter,
@@ -44,6 +46,11 @@ def _twin(target: ToyTarget, **changes: int) -> ToyTarget:
     """Another target, with a cache of its own, for a drafter that owns one."""
     same = {"vocab_size": target.vocab_size, "order": target.order, "seed": target.seed}
     return ToyTarget(**(same | changes), sharpness=target.sharpness)  # type: ignore[arg-type]
+
+
+def _cascade(target: ToyTarget, drafters: str, **changes: int) -> Drafter:
+    """A draft model with drafters; the planner is one that goes by no clock."""
+    return CascadeDrafter(target=_twin(target, **changes), drafters=load(drafters), planner=FixedPlanner(4))
 
 
 def _corpus(target: ToyTarget, seed: int) -> Corpus:
@@ -175,6 +182,27 @@ COMBINED: Mapping[str, Make] = {
     "suffix+quantized-self": lambda target, *_: [
         *load("suffix"),
         QuantizedSelfDrafter(target=_twin(target, order=1)),
+    ],
+    "draft-model with drafters+suffix": lambda target, *_: [_cascade(target, "ngram"), *load("suffix")],
+    "cascade of three models+ngram": lambda target, *_: [
+        CascadeDrafter(
+            target=_twin(target),
+            drafters=(_cascade(target, "recycling", order=1),),
+            planner=FixedPlanner(3),
+            length=5,
+        ),
+        *load("ngram"),
+    ],
+    "cascades whose drafters are wrong, raise, and break the contract": lambda target, sampling: [
+        CascadeDrafter(
+            target=_twin(target), drafters=(WrongDrafter(_twin(target), sampling),), planner=FixedPlanner(4)
+        ),
+        CascadeDrafter(
+            target=_twin(target), drafters=(RaisingDrafter(), InvalidDrafter()), planner=FixedPlanner(4), length=3
+        ),
+        CascadeDrafter(
+            target=ToyTarget(target.vocab_size, trees=False), drafters=(RandomDrafter(target.vocab_size),)
+        ),
     ],
     "raising+invalid+same": lambda target, sampling: [
         RaisingDrafter(),

@@ -136,7 +136,13 @@ SECONDS = [f.name for f in dataclasses.fields(Step) if f.name.endswith("_s")]
 
 def untimed(step: Step) -> Step:
     """The step without its seconds: what replays and reruns must agree on."""
-    sources = [dataclasses.replace(s, open_s=0.0, draft_s=0.0, learn_s=0.0) for s in step.by_source]
+    sources = [
+        dataclasses.replace(
+            s, open_s=0.0, draft_s=0.0, learn_s=0.0,
+            stages=tuple(dataclasses.replace(stage, seconds=0.0) for stage in s.stages),
+        )
+        for s in step.by_source
+    ]  # fmt: skip
     return dataclasses.replace(step, **dict.fromkeys(SECONDS, 0.0), by_source=tuple(sources))
 
 

@@ -11,15 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.errors import UsageError
-from draftwood.step import MODEL, RunningSourceStep, RunningStep, SourceStep, Step
+from draftwood.step import MODEL, RunningSourceStep, RunningStep, SourceStep, StageStep, Step, stages_of
 from draftwood.testing import RaisingDrafter, RandomDrafter, SameDrafter, ToyTarget
 from tests.helpers import write
 
 COUNT = st.integers(0, 50)
 SECONDS = st.floats(0, 10)
+STAGE_STEPS = st.builds(StageStep, st.sampled_from("ab"), COUNT, COUNT, COUNT, SECONDS)
 SOURCE_STEPS = st.builds(
-    SourceStep, COUNT, SECONDS, SECONDS, SECONDS, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, st.booleans()
-)
+    SourceStep, COUNT, SECONDS, SECONDS, SECONDS, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, st.booleans(),
+    st.lists(STAGE_STEPS, max_size=2).map(tuple),
+)  # fmt: skip
 STEPS = st.builds(
     Step,
     index=COUNT,
@@ -68,6 +70,14 @@ def test_unknown_fields_are_refused():
     row["by_source"][0]["taste"] = 3
     with pytest.raises(UsageError, match=r"unknown fields \['taste'\]"):
         Step.from_json(row)
+    row["by_source"][0] = {"stages": [{"name": "a", "smell": 1}]}
+    with pytest.raises(UsageError, match=r"unknown fields \['smell'\]"):
+        Step.from_json(row)
+
+
+def test_stages_are_summed_by_name():
+    steps = [[StageStep("a", 1, 2, 1, 0.5), StageStep("b", 3)], [StageStep("a", 2, 1, 1, 0.25)]]
+    assert stages_of(steps) == (StageStep("a", 3, 3, 2, 0.75), StageStep("b", 3))
 
 
 @given(STEPS)

@@ -7,7 +7,7 @@ belongs to no step. A step holds counts and seconds only; `draftwood.rates` comp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -15,6 +15,33 @@ from draftwood.errors import UsageError
 
 MODEL = -1
 """Source index of tokens that no drafter proposed: the target's own."""
+
+
+@dataclass(frozen=True)
+class StageStep:
+    """What one model of a cascade did in one step: it writes ahead with drafters of its own."""
+
+    name: str
+    passes: int = 0  # of this model, those that only read text included
+    proposed: int = 0  # draft nodes of its own drafters that it scored
+    accepted: int = 0  # of these, the ones that it accepted
+    seconds: float = 0.0  # of its whole loop, the stages below it included
+
+    def __add__(self, other: StageStep) -> StageStep:
+        """Return the sums, under this name."""
+        return StageStep(
+            self.name, self.passes + other.passes, self.proposed + other.proposed, self.accepted + other.accepted,
+            self.seconds + other.seconds,
+        )  # fmt: skip
+
+
+def stages_of(some: Iterable[Iterable[StageStep]]) -> tuple[StageStep, ...]:
+    """Return the sums of stages by name, in the order in which the names come first."""
+    found: dict[str, StageStep] = {}
+    for stages in some:
+        for stage in stages:
+            found[stage.name] = found.get(stage.name, StageStep(stage.name)) + stage
+    return tuple(found.values())
 
 
 @dataclass(frozen=True)
@@ -32,6 +59,7 @@ class SourceStep:
     lookahead_nodes: int = 0  # its lookahead nodes that were scored
     match_length: int = 0  # committed tokens that its match covered; 0 for drafters that do not match
     failed: bool = False  # True in the step in which it raised or broke the contract, and was disabled
+    stages: tuple[StageStep, ...] = ()  # of a draft model with drafters of its own, and of those among them
 
 
 class _Seconds:
@@ -120,7 +148,7 @@ class Step(_Seconds):
         """Return a JSON-ready dictionary; fields at their defaults are left out."""
         row = _said(self, _STEP_DEFAULTS)
         if self.by_source:
-            row["by_source"] = [_said(source, _SOURCE_DEFAULTS) for source in self.by_source]
+            row["by_source"] = [_source_row(source) for source in self.by_source]
         return row
 
     @classmethod
@@ -129,7 +157,7 @@ class Step(_Seconds):
         fields = _renamed(row)
         for name in ("emitted", "sources", "held"):
             fields[name] = tuple(fields.get(name, ()))
-        fields["by_source"] = tuple(SourceStep(**_known(SourceStep, s)) for s in fields.get("by_source", ()))
+        fields["by_source"] = tuple(_source_step(source) for source in fields.get("by_source", ()))
         return cls(**_known(cls, fields))
 
 
@@ -194,6 +222,20 @@ def _said(record: Step | SourceStep, defaults: Sequence[tuple[str, Any]]) -> dic
     return {name: value for name, default in defaults if (value := getattr(record, name)) != default}
 
 
+def _source_row(source: SourceStep) -> dict[str, Any]:
+    row = _said(source, _SOURCE_DEFAULTS)
+    if source.stages:
+        row["stages"] = [dataclasses.asdict(stage) for stage in source.stages]
+    return row
+
+
+def _source_step(row: Mapping[str, Any]) -> SourceStep:
+    fields = dict(_known(SourceStep, row))
+    if "stages" in fields:
+        fields["stages"] = tuple(StageStep(**_known(StageStep, stage)) for stage in fields["stages"])
+    return SourceStep(**fields)
+
+
 def _defaults(kind: type[Step | SourceStep]) -> tuple[tuple[str, Any], ...]:
     return tuple((f.name, f.default) for f in dataclasses.fields(kind))
 
@@ -203,7 +245,7 @@ _STEP_VALUES, _SOURCE_VALUES = dict(_STEP_DEFAULTS), dict(_SOURCE_DEFAULTS)
 _NOTHING_DONE = SourceStep()
 
 
-def _known(kind: type[Step | SourceStep], row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _known(kind: type[Step | SourceStep | StageStep], row: Mapping[str, Any]) -> Mapping[str, Any]:
     if unknown := set(row) - {f.name for f in dataclasses.fields(kind)}:
         raise UsageError(f"a step row has unknown fields {sorted(unknown)}: written by another version?")
     return row

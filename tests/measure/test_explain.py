@@ -23,7 +23,7 @@ from draftwood.measure.explain.tables import accept_rates, costs
 from draftwood.measure.explain.why import Reason, reason, share, words
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
-from draftwood.step import SourceStep, Step
+from draftwood.step import SourceStep, StageStep, Step
 
 ALTERNATIVES = [[0, 1.0, 20.0], [1, 1.6, 22.0], [2, 1.9, 24.0], [4, 2.2, 36.0]]
 
@@ -243,6 +243,14 @@ def test_policies_are_said_with_what_they_saw():
     said = list(sentences(Summary.of(accounts([held, planned()]))))
     assert "thermal held the draft to 2 nodes for 50 % of the steps (43.0 °C)." in said
     assert "battery held no draft back: no battery here." in said
+
+
+def test_the_models_of_a_cascade_are_summed_up():
+    stages = (StageStep("middle", 2, 7, 3, 0.5), StageStep("small", 9, 0, 0, 0.25))
+    step = counted(by_source=(SourceStep(1, asked=16, stages=stages),))
+    said = list(sentences(Summary.of(accounts([step, step]), ["draft-model"])))
+    assert "The draft model middle ran 4 passes in 1000 ms and accepted 6 of 14 drafted nodes." in said
+    assert "The draft model small ran 18 passes in 500 ms and accepted 0 of 0 drafted nodes." in said
 
 
 def test_a_failed_source_and_missing_plans_are_said():

@@ -8,16 +8,19 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import greedy_truth, write
+from tests.helpers import GREEDY, SAMPLED, greedy_truth, write
 from tests.planning.states import FakeState
 
 from draftwood.drafters.declaring import declared
+from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.errors import UsageError
 from draftwood.planning.bandit import DWELL, FIRST
 from draftwood.planning.base import Limit
 from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.learned import Learned
 from draftwood.planning.load import load
 from draftwood.planning.policies.switching import SwitchingPolicy
+from draftwood.planning.turns import TURN
 from draftwood.step import RunningStep, SourceStep
 from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
 
@@ -171,6 +174,70 @@ def test_a_request_is_let_go_of():
     del state
     gc.collect()
     assert not policy._requests
+
+
+A, B = DraftModelDrafter(length=5), DraftModelDrafter(length=6)
+
+
+def turn(policy: SwitchingPolicy, state: FakeState, tokens: dict[int | None, int]) -> int | None:
+    """One step; returns which of the drafters with a model may be asked. Each step takes as long."""
+    mask = policy.limit(state, 1, 9).drafters
+    owners = [i for i, drafter in enumerate(state.drafters) if drafter and drafter.needs.prices and mask[i]]
+    assert all(mask[i] for i, drafter in enumerate(state.drafters) if drafter and not drafter.needs.prices)
+    assert len(owners) < 2, "only the chosen one drafts"
+    asked = owners[0] if owners else None
+    sources = tuple(SourceStep(calls=int(on)) for on in mask)
+    emitted = (1,) * tokens[asked]
+    state.step = RunningStep(0, state.length, emitted=emitted, by_source=sources, score_s=0.01)
+    state.length += tokens[asked]
+    policy.learn(state)
+    return asked
+
+
+@pytest.mark.parametrize("best", [None, 1, 2])
+def test_of_drafters_with_models_only_the_best_one_is_asked(best):
+    tokens = dict.fromkeys((None, 1, 2), 2) | {best: 4}
+    policy, state = SwitchingPolicy(), FakeState(drafters=[GOOD, A, B])
+    asked = [turn(policy, state, tokens) for _ in range(400)]
+    assert set(asked[: 3 * TURN]) == {None, 1, 2}, "each was tried"
+    assert asked[100:].count(best) > 250
+    assert policy.limit(state, 1, 9).why.startswith(
+        "text: no draft model" if best is None else "text: draft-model"
+    )
+
+
+def test_a_model_whose_drafter_failed_is_not_chosen():
+    policy, state = SwitchingPolicy(), FakeState(drafters=[GOOD, A, B])
+    for _ in range(200):
+        turn(policy, state, {None: 1, 1: 4, 2: 2})
+    state.drafters[1] = None
+    asked = [turn(policy, state, {None: 1, 2: 2}) for _ in range(200)]
+    assert set(asked) == {None, 2}
+
+
+def test_what_was_learnt_of_models_is_kept_for_other_calls():
+    learned = Learned()
+    first = FakeState(drafters=[GOOD, A, B])
+    policy = SwitchingPolicy(learned=learned)
+    for _ in range(300):
+        turn(policy, first, {None: 1, 1: 2, 2: 4})
+    policy, state = SwitchingPolicy(learned=learned), FakeState(drafters=[GOOD, A, B])
+    asked = [turn(policy, state, {None: 1, 1: 2, 2: 4}) for _ in range(50)]
+    assert asked.count(2) > 40
+    for seed in range(600):
+        policy.limit(FakeState(drafters=[A, RandomDrafter(seed=seed)]), 1, 9)
+    assert len(learned.turns) <= 256
+
+
+def test_switching_among_draft_models_changes_no_text():
+    target = ToyTarget()
+    drafters = [DraftModelDrafter(target=ToyTarget(order=order), length=4 + order) for order in (1, 2, 3)]
+    for sampling in (GREEDY, SAMPLED):
+        plain = write(ToyTarget(), limit=80, sampling=sampling).ids
+        planner = FixedPlanner(4, policies=[SwitchingPolicy()])
+        written = write(target, [*drafters, RandomDrafter()], planner, limit=80, sampling=sampling)
+        assert written.ids == plain
+        assert all(sum(source.calls for source in step.by_source[:3]) <= 1 for step in written.steps)
 
 
 @given(st.lists(st.sampled_from([0.0, -1.0, 1e-12, 0.01, 1e9, math.inf, -math.inf, math.nan]), max_size=200))

@@ -10,19 +10,35 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from draftwood.api.target_of import target_of
+from draftwood.api.learned import learned, planner_of
+from draftwood.api.loaded_models import LoadedModels, allowed
+from draftwood.api.target import target_of
 from draftwood.contracts import Drafter, Target
-from draftwood.drafters.draft_model.drafter import DraftTarget
+from draftwood.decoding.cascade import CascadeDrafter
+from draftwood.drafters.draft_model.drafter import DraftModelDrafter, DraftTarget
 from draftwood.drafters.draft_model.tokenizer_view import tokens_of
 from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.draft_model.vocabulary import compare
-from draftwood.errors import CapabilityError
+from draftwood.drafters.load import load_inner
+from draftwood.errors import CapabilityError, VocabularyError
 from draftwood.models.fingerprint import tokenizer_fingerprint
+from draftwood.planning.load import DEFAULT
 
 log = logging.getLogger("draftwood")
 
-_MOST = 4  # draft models that stay loaded; then the one used longest ago is dropped
-_loaded: OrderedDict[str, tuple[Any, Any]] = OrderedDict()  # by name: model and tokenizer
+
+def _load(name: str) -> tuple[Any, Any]:
+    """Load a model to draft by: nobody needs its passes to be exact to the last bit."""
+    from draftwood.models import load
+    from draftwood.models.engine import LLAMA_CPP, choose
+
+    return load(name, exact=False) if choose(name, None)[0] == LLAMA_CPP else load(name)
+
+
+LOADED = LoadedModels(_load, allowed)
+"""What `DraftModels.named` has loaded in this process."""
+
+_MOST = 16  # pairs of vocabularies whose translation is kept
 _translations: OrderedDict[Any, Translation | None] = OrderedDict()  # by both tokenizers and the replacements
 _lock = Lock()
 
@@ -46,13 +62,7 @@ class DraftModels:
 
         Raises what `draftwood.load` raises, and `VocabularyError` for a vocabulary that cannot be translated.
         """
-        with _lock:
-            if name not in _loaded:
-                _loaded[name] = _load(name)
-            _loaded.move_to_end(name)
-            while len(_loaded) > _MOST:
-                _loaded.popitem(last=False)
-            model, tokenizer = _loaded[name]
+        model, tokenizer = LOADED.get(name)
         draft = target_of(model, now=True)
         size = None if self.target is None else self.target.capabilities.vocab_size
         return DraftTarget(draft, False, self._translation(tokenizer, draft, replacements), size)
@@ -79,6 +89,26 @@ class DraftModels:
                 if not same:
                     log.info("the draft model has another vocabulary, which is translated: %s", compared)
             return _translations[key]
+
+    def cascade(self, drafter: DraftModelDrafter) -> CascadeDrafter:
+        """Return a drafter that drafts by its model with drafters of its own, which have their models too.
+
+        What the model's planner learns is kept with the model. Raises what `draftwood.load` and the inner
+        drafters raise, and `VocabularyError` for a model of another vocabulary.
+        """
+        inner = load_inner(drafter.drafters)
+        found = self.named(drafter.model)
+        if found.translation is not None:
+            raise VocabularyError(
+                f"the draft model {drafter.model} has another vocabulary, so it cannot have drafters: leave "
+                "drafters= out"
+            )
+        model, tokenizer = LOADED.get(drafter.model)
+        return CascadeDrafter(
+            drafters=with_models(inner, DraftModels(found.target, model, tokenizer)), target=found.target,
+            length=drafter.length, p_min=drafter.p_min, model=drafter.model,
+            planner=planner_of(DEFAULT, learned(model), tokenizer),
+        )  # fmt: skip
 
     def early_exit(self, layers: str) -> Target:
         """Return some of the target's own layers, on its cache; raises what `self_draft.early_exit` raises."""
@@ -113,11 +143,3 @@ def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Draft
     """Return the drafters, those that have a model with theirs; raises what finding it raises."""
     every: Sequence[Any] = drafters
     return tuple(d.with_models(models) if hasattr(d, "with_models") else d for d in every)
-
-
-def _load(name: str) -> tuple[Any, Any]:
-    """Load a model to draft by: nobody needs its passes to be exact to the last bit."""
-    from draftwood.models import load
-    from draftwood.models.engine import LLAMA_CPP, choose
-
-    return load(name, exact=False) if choose(name, None)[0] == LLAMA_CPP else load(name)

@@ -17,7 +17,7 @@ from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.given import check_model, check_tokenizer_kind
 from draftwood.api.learned import learned, planner_of
 from draftwood.api.prompts import decoder
-from draftwood.api.target_of import target_of
+from draftwood.api.target import target_of
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Sampling
 from draftwood.decoding.capability_check import lacking, refuse_mismatch

@@ -124,7 +124,7 @@ class Waiting:
 
     @property
     def _read(self) -> int:
-        from draftwood.api.target_of import target_of
+        from draftwood.api.target import target_of
 
         return getattr(target_of(self._model), "tokens_read", 0)
 

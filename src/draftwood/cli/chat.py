@@ -42,7 +42,7 @@ class Room:
     """Keeps a conversation within the longest text of the model; ``forget`` drops the oldest turns for that."""
 
     def __init__(self, loaded: Loaded, forget: bool) -> None:
-        from draftwood.api.target_of import target_of
+        from draftwood.api.target import target_of
 
         self._loaded, self._forget = loaded, forget
         self._most = target_of(loaded.model).capabilities.max_positions

@@ -121,6 +121,17 @@ def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str])
     names = ("asked", "proposed", "kept", "accepted", "match_length")
     sources = [[r["source"], *(str(r[n]) for n in names), number(r["draft_ms"])] for r in found["sources"]]
     _print(to, ("source", "asked", "proposed", "scored", "accepted", "match length", "ms"), sources)
+    stages = [
+        [
+            row["source"],
+            one["model"],
+            *(str(one[n]) for n in ("passes", "proposed", "accepted")),
+            number(one["ms"]),
+        ]
+        for row in found["sources"]
+        for one in row.get("stages", ())
+    ]
+    _print(to, ("source", "its model", "passes", "drafts it scored", "accepted", "ms"), stages)
     _show_alternatives(to, found)
     for policy in found["policies"]:
         held = "held this draft" if policy["held"] else "did not hold it"

@@ -143,6 +143,8 @@ class DraftSource:
     def _record_draft(self, ask: Ask, seconds: float) -> None:
         step, tree = self.step, self.proposal
         step.draft_s, step.calls, step.asked = seconds, 1, ask.nodes
+        if self.needs.prices:
+            step.stages = getattr(self.session, "stages", ())
         if count := len(tree):
             through = 0 if self._own is None else len(self._own) - np.count_nonzero(self._own)
             step.proposed = count - tree.n_lookahead - int(through)

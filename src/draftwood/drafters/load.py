@@ -77,6 +77,15 @@ def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
     return tuple(drafter for drafter, _ in found)
 
 
+def load_inner(text: str) -> tuple[Drafter, ...]:
+    """Return the drafters that an option of a drafter names, in which ``/`` stands for ``+`` and ``;`` for ``:``.
+
+    As in ``ngram/recycling`` and ``draft-model;model=NAME;length=8``; empty text is no drafter. Raises what `load`
+    raises.
+    """
+    return load(text.replace("/", "+").replace(";", ":")) if text else ()
+
+
 def _alike(one: Any, other: Any, *, bound: bool) -> bool:
     """Whether two have the same options and, if ``bound``, the same texts and objects."""
     if type(one) is not type(other) or repr(one) != repr(other):
@@ -122,7 +131,9 @@ def _named(part: str) -> list[Drafter]:
 def _make(name: str, options: list[str]) -> Drafter:
     if name in DRAFTERS:
         make = DRAFTERS[name]
-        return make(**arguments("drafter", name, make, options))
+        drafter = make(**arguments("drafter", name, make, options))
+        load_inner(getattr(drafter, "drafters", ""))  # a wrong name is an error at once
+        return drafter
     plugins = _plugins()
     if name not in plugins:
         raise UnknownNameError("drafter", name, _names())

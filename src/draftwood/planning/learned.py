@@ -10,6 +10,7 @@ from weakref import WeakSet
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.cost_model import CostModel
+from draftwood.planning.turns import Turns
 
 _every: WeakSet[Learned] = WeakSet()
 
@@ -18,7 +19,8 @@ class Learned:
     """Acceptance rates of drafters on one target, from ``beliefs`` on, and the seconds of its passes, from a
     measured ``curve`` or a guess on. Planners hold ``lock``, since several threads may decode with one target.
 
-    ``costs`` are the models of passes that requests share, by the number of bits in the number of requests.
+    ``turns`` tell which of several drafters with models has been fastest. ``costs`` are the models of passes that
+    requests share, by the number of bits in the number of requests.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class Learned:
         self.lock = RLock()
         _every.add(self)
         self.costs = dict(costs or {})
+        self.turns: dict[tuple[str, ...], Turns] = {}  # by the labels of a set of drafters; not kept on disk
 
     @property
     def passes(self) -> int:

@@ -50,7 +50,7 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
             raise UsageError(f"planner {spec!r} names {name!r} twice: leave one out")
         seen.add(name)
         if name in POLICIES:
-            policies.append(_make("policy", name, POLICIES[name], options, decode=decode))
+            policies.append(_make("policy", name, POLICIES[name], options, decode=decode, learned=learned))
         elif name not in PLANNERS:
             raise UnknownNameError("planner", name, [*PLANNERS, *POLICIES])
         elif base is not None:

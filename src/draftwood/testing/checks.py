@@ -61,14 +61,15 @@ def _check_many(drafter: Any, prompt: Sequence[int]) -> None:
     """Check that sessions which are asked together propose what each would alone."""
     nodes, rates = (7, 1, 3), np.array(drafter.prior)
     sessions = [drafter.open(list(prompt)[:end], None) for end in (len(prompt), 0, len(prompt) // 2)]
-    alone = [session.fork().draft(some, 0, rates) for session, some in zip(sessions, nodes, strict=True)]
+    twins = [session.fork() for session in sessions]
+    alone = [twin.draft(some, 0, rates) for twin, some in zip(twins, nodes, strict=True)]
     together = drafter.draft_many(sessions, nodes, (0,) * len(nodes), rates)
     assert len(together) == len(sessions), "draft_many() returns one tree per session"
     for one, other in zip(together, alone, strict=True):
         for column in ("tokens", "parents", "evidence", "lookahead"):
             same = getattr(one, column).tolist() == getattr(other, column).tolist()
             assert same, "draft_many() proposes for each session what its draft() proposes"
-    for session in sessions:
+    for session in (*sessions, *twins):
         session.close()
 
 

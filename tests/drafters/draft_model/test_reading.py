@@ -102,6 +102,19 @@ def test_edits_of_the_text_leave_the_cache_in_step(data):
     assert model.open_sessions == 0
 
 
+def test_a_model_that_is_not_asked_reads_what_it_has_missed_later():
+    model = Counting(order=2)
+    drafter = DraftModelDrafter(target=model)
+    session = drafter.open(PROMPT, None)
+    session.draft(4, 0, drafter.prior)
+    before = len(model.heard)
+    session.extend([1, 2, 3] * 20)
+    assert len(model.heard) == before
+    session.draft(4, 0, drafter.prior)
+    assert len(set(model.heard)) == len(model.heard) > before + 60
+    session.close()
+
+
 def test_a_text_too_long_for_the_model_is_drafted_for_no_longer(caplog):
     for trees in (True, False):
         model = ToyTarget(max_positions=len(PROMPT) + 10, trees=trees)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
-from draftwood.contracts import Floats, Needs, Noise
+from draftwood.contracts import Floats, Needs, Noise, Target
 from draftwood.drafters.base import BaseDrafter
 from draftwood.drafters.draft_model.candidates import LOOKED_AT, SAMPLED
 from draftwood.drafters.draft_model.evidence import PRIOR
@@ -77,12 +77,16 @@ class ModelBackedDrafter(BaseDrafter):
 
     def bound(self, found: DraftTarget) -> Self:
         """Return a drafter that drafts by this model."""
-        if found.target.capabilities.rollback != "truncate":
+        self.refuse_states(found.target)
+        return self if self.target == found else replace(self, target=found)
+
+    def refuse_states(self, target: Target) -> None:
+        """Raise `CapabilityError` for a model that cannot take tokens back."""
+        if target.capabilities.rollback != "truncate":
             raise CapabilityError(
                 f"the draft model of {self.name!r} cannot take rejected tokens back: choose a model whose layers "
                 "keep keys and values only"
             )
-        return self if self.target == found else replace(self, target=found)
 
     @property
     def found(self) -> DraftTarget | None:
@@ -129,6 +133,8 @@ class DraftModelDrafter(ModelBackedDrafter):
     ----------
     model
         The smaller model: anything that ``--model`` takes. Its vocabulary may be another one.
+    drafters
+        Who drafts for the smaller model, as `draftwood.drafters.load.load_inner` reads it: ``ngram/recycling``.
     replacements
         For another vocabulary, pairs of a text of the target and what the draft model reads instead of it.
     """
@@ -136,14 +142,21 @@ class DraftModelDrafter(ModelBackedDrafter):
     name: ClassVar[str] = "draft-model"
 
     model: str = ""
+    drafters: str = ""
     replacements: tuple[tuple[str, str], ...] = ()
 
-    def with_models(self, models: Any) -> DraftModelDrafter:
-        """Return the drafter with its model loaded; raises what loading raises, `UsageError` without a name."""
+    def with_models(self, models: Any) -> ModelBackedDrafter:
+        """Return the drafter with its model loaded, a cascade if that has drafters (`draftwood.decoding.cascade`).
+
+        Raises what loading raises, `UsageError` without a name.
+        """
         if not self.model:
             if self.target is None:
                 raise UsageError("draft-model needs a model: write draft-model:model=NAME")
             return self
+        if self.drafters:
+            cascade: ModelBackedDrafter = models.cascade(self)
+            return cascade
         return self.bound(models.named(self.model, self.replacements))
 
 

@@ -82,7 +82,17 @@ def detail(answer: Answer, account: Account) -> dict[str, Any]:
 
 def _source(name: str, own: SourceStep) -> dict[str, Any]:
     counts = {k: getattr(own, k) for k in ("asked", "proposed", "kept", "accepted", "match_length", "failed")}
-    return {"source": name, **counts, "draft_ms": 1000 * own.draft_s}
+    stages = [
+        {
+            "model": s.name,
+            "passes": s.passes,
+            "proposed": s.proposed,
+            "accepted": s.accepted,
+            "ms": 1000 * s.seconds,
+        }
+        for s in own.stages
+    ]
+    return {"source": name, **counts, "draft_ms": 1000 * own.draft_s} | ({"stages": stages} if stages else {})
 
 
 def _name(names: Sequence[str], source: int) -> str:

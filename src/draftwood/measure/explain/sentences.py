@@ -30,6 +30,11 @@ def sentences(summary: Summary) -> Iterator[str]:
     for source in summary.sources:
         if source.failed:
             yield f"{source.name} failed and was disabled in {count(source.failed, 'answer')}."
+    for stage in summary.stages:
+        yield (
+            f"The draft model {stage.name} ran {count(stage.passes, 'pass', 'passes')} in "
+            f"{1000 * stage.seconds:.0f} ms and accepted {stage.accepted} of {stage.proposed} drafted nodes."
+        )
     if not summary.planned:
         yield "The planner's own account was not kept: only counts are known."
     elif summary.planned < summary.steps:

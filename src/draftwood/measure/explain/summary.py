@@ -10,6 +10,7 @@ from statistics import median
 from draftwood.measure.explain.account import Account
 from draftwood.measure.explain.why import Reason, reason
 from draftwood.rates import Rates
+from draftwood.step import StageStep, stages_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ class Summary:
     forecast: Forecast | None  # None if the planner compared no draft sizes
     policies: tuple[Hold, ...]
     sources: tuple[SourceShare, ...]
+    stages: tuple[StageStep, ...]  # of cascades: what their models did in all steps, by name
     notes: tuple[str, ...]  # the planner's last remarks about sources
 
     @classmethod
@@ -109,6 +111,7 @@ class Summary:
             forecast=_forecast(accounts),
             policies=tuple(_holds(accounts)),
             sources=tuple(_source(accounts, i, name) for i, name in enumerate(names)),
+            stages=stages_of(own.stages for a in accounts for own in a.step.by_source),
             notes=accounts[-1].notes if accounts else (),
         )
 

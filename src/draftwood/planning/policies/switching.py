@@ -1,4 +1,7 @@
-"""Policy ``switching``: asks only the drafter that is fastest on this kind of text, or all of them."""
+"""Policy ``switching``: asks only the drafter that is fastest on this kind of text, or all of them.
+
+Of drafters that own models at most one is asked at a time; `Exclusive` chooses among them.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from draftwood.contracts import Declaration, State
+from draftwood.contracts import State
 from draftwood.errors import UsageError
 from draftwood.planning.bandit import ALL, Bandit
 from draftwood.planning.base import Limit
 from draftwood.planning.kind import kind_of
+from draftwood.planning.learned import Learned
+from draftwood.planning.policies.exclusive import Exclusive
 from draftwood.step import SourceStep
 
 _TAIL = 256  # last tokens of the text by which its kind is recognised
@@ -34,11 +39,17 @@ class SwitchingPolicy:
     The kind (code, prose, chat, structured) is recognised when a request begins and after each ``every`` tokens,
     by the text that ``decode`` makes of token ids; without it all text counts as one kind. What is learnt belongs
     to one kind of text and one set of drafters with their options. `UsageError` if ``every`` is below 1.
+
+    In a set with drafters that own models (`Needs.prices`) the others are always asked, and of these the one that
+    has given most tokens per second so far, or none; ``learned`` keeps that for all calls with the target.
     """
 
     name = "switching"
 
-    def __init__(self, every: int = 64, *, decode: Callable[[Sequence[int]], str] | None = None) -> None:
+    def __init__(
+        self, every: int = 64, *, decode: Callable[[Sequence[int]], str] | None = None,
+        learned: Learned | None = None,
+    ) -> None:  # fmt: skip
         if every < 1:
             raise UsageError(f"switching: every is {every}: look again after 1 token or more")
         self.every = every
@@ -46,6 +57,7 @@ class SwitchingPolicy:
         self._bandits: dict[tuple[str, ...], Bandit] = {}
         self._requests: WeakKeyDictionary[State, _Request] = WeakKeyDictionary()
         self._node_cost = _NodeCost()
+        self._exclusive = Exclusive(learned if learned is not None else Learned())
         self._rows = 1  # requests that share the pass
 
     def limit(self, state: State, rows: int, nodes: int) -> Limit:
@@ -57,16 +69,25 @@ class SwitchingPolicy:
             known = self._requests.get(state)
             return Limit(why="nothing decided yet" if known is None else known.why)
         request = self._look(state)
+        if self._exclusive.concerns(drafters):
+            asked, who = self._exclusive.mask(state, request.kind)
+            request.why = self._said(request.kind, who)
+            return Limit(drafters=asked, why=request.why)
         arm = request.bandit.arm(request.kind)
         if arm != ALL and drafters[arm - 1] is None:  # disabled for this request
             arm = ALL
-        request.arm, request.why = arm, self._said(request.kind, arm, drafters)
+        chosen = drafters[arm - 1] if arm != ALL else None
+        who = chosen.name if chosen is not None else "all drafters"
+        request.arm, request.why = arm, self._said(request.kind, who)
         mask = None if arm == ALL else [i == arm - 1 for i in range(len(drafters))]
         return Limit(drafters=mask, why=request.why)
 
     def learn(self, state: State) -> None:
         request, step = self._requests.get(state), state.step
         if request is None or not 0 < step.score_s <= step.seconds < _LONGEST:
+            return
+        if self._exclusive.concerns(state.drafters):
+            self._exclusive.learn(state, request.kind, self._rows)
             return
         tokens, width = len(step.emitted), 1 + step.drafted + step.lookahead_scored
         self._node_cost.learn(width, step.score_s)
@@ -114,9 +135,7 @@ class SwitchingPolicy:
         except Exception:  # whatever the user's tokenizer raises must not end the text
             return _UNKNOWN
 
-    def _said(self, kind: str, arm: int, drafters: Sequence[Declaration | None]) -> str:
-        chosen = drafters[arm - 1] if arm != ALL else None
-        who = chosen.name if chosen is not None else "all drafters"
+    def _said(self, kind: str, who: str) -> str:
         note = ", without a tokenizer all text counts as one kind" if self._decode is None else ""
         return f"{kind}: {who}{note}"
 

@@ -1,4 +1,4 @@
-"""What computes the passes of a model that a user has given."""
+"""What computes the passes of a model that the user gave."""
 
 from __future__ import annotations
 

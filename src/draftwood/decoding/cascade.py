@@ -1,0 +1,156 @@
+"""Cascades: a draft model that is itself a target, with drafters and a planner of its own.
+
+Sources: Chen and others, "Cascade Speculative Drafting for Even Faster LLM Inference", arXiv 2312.11462; Spector
+and Re, "Accelerating LLM Inference with Staged Speculative Decoding", arXiv 2308.04623.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, ClassVar
+
+from draftwood.contracts import Drafter, Floats, Needs, Noise, Planner
+from draftwood.decoding.capability_check import refuse_mismatch
+from draftwood.decoding.cascade_session import CascadeSession
+from draftwood.decoding.loop import one_pass
+from draftwood.decoding.opening import read_whole
+from draftwood.decoding.prompt_scores import UNSEEN
+from draftwood.decoding.stage_time import StageTime
+from draftwood.drafters.draft_model.drafter import ModelBackedDrafter
+from draftwood.errors import CapabilityError, UsageError
+from draftwood.planning.goodput import GoodputPlanner
+from draftwood.tree import TokenTree
+
+_FEW = 16  # more unread tokens than this are read whatever it takes, and not counted as a usual pass
+
+
+@dataclass(frozen=True)
+class CascadeDrafter(ModelBackedDrafter):
+    """Proposes what a smaller model would write, for which drafters of its own draft; they may be cascades, too.
+
+    Parameters
+    ----------
+    length, p_min, target
+        As of other drafters with a model. The target is the smaller model, on a cache of its own.
+    model
+        What records call it.
+    drafters
+        Who drafts for it.
+    planner
+        Decides how much of what they propose it scores; it goes on learning here.
+
+    Raises `CapabilityError` where a drafter needs what the model lacks, or the model cannot take tokens back.
+    """
+
+    name: ClassVar[str] = "draft-model"
+
+    model: str = "draft-model"
+    drafters: tuple[Drafter, ...] = ()
+    planner: Planner = field(default_factory=GoodputPlanner, repr=False)
+    _stage_time: StageTime = field(default_factory=StageTime, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.target is None:
+            raise UsageError("a cascade needs its model: give a target")
+        self.refuse_states(self.target)
+        refuse_mismatch(self.target.capabilities, self.drafters)
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(prices=True)
+
+    def with_models(self, models: Any) -> CascadeDrafter:  # noqa: ARG002 - it has its own
+        """Return this drafter."""
+        return self
+
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> Any:
+        room = self.target.capabilities.max_positions
+        if len(prompt) >= room:
+            raise CapabilityError(
+                f"the prompt has {len(prompt)} tokens and the draft model {self.model!r} takes at most {room}: it "
+                "drafts nothing here"
+            )
+        return CascadeSession(prompt, noise, self, depth=self.length, p_min=self.p_min, room=room)
+
+    def draft_many(
+        self, sessions: Sequence[Any], nodes: Sequence[int],
+        lookahead_nodes: Sequence[int], accept_rates: Floats,  # noqa: ARG002 - it proposes draft nodes only
+        base_trees: Sequence[TokenTree] | None = None,  # noqa: ARG002 - and does not look at others
+    ) -> Sequence[TokenTree]:  # fmt: skip
+        """Return a chain per session, each written as long as another pass of the model pays, in shared passes.
+
+        Whatever interrupts this, no session is left with a cache that does not fit its text.
+        """
+        going = [session for session, some in zip(sessions, nodes, strict=True) if session.begin(some)]
+        try:
+            if going:
+                self._write(self._read(going, accept_rates), going, accept_rates)
+        except BaseException:
+            for session in sessions:
+                session.drop()
+            raise
+        return [session.tree(accept_rates) for session in sessions]
+
+    def _read(self, sessions: Sequence[CascadeSession], accept_rates: Floats) -> list[CascadeSession]:
+        """Bring the model's cache in step with the committed texts; returns the texts that it can go on with.
+
+        Few tokens are left unread where writing behind them would not pay.
+        """
+        new = [session for session in sessions if session.is_new]
+        seconds = self._stage_time.seconds / len(sessions)
+        found: list[CascadeSession] = []
+        known: list[tuple[CascadeSession, list[int]]] = []
+        for session in sessions:
+            ids = session.unread()
+            if session not in new and ids and (len(ids) > _FEW or session.pays(accept_rates, seconds)):
+                known.append((session, ids))
+            elif not ids:
+                found.append(session)
+        for session in (*new, *[session for session, _ in known]):
+            session.wants_more()
+        if new:
+            read_whole(self.target, [session.ahead for session in new])
+            for session in new:
+                session.ahead.open_sources()
+                session.ahead.begin()
+        if known:
+            self._read_more(known, accept_rates)
+        return [*found, *new, *[session for session, _ in known]]
+
+    def _read_more(self, known: Sequence[tuple[CascadeSession, list[int]]], accept_rates: Floats) -> None:
+        started = perf_counter()
+        watches = [session.ahead.watch_rest() for session, _ in known]
+        asked = {"watch": [watch or UNSEEN for watch in watches]} if any(watches) else {}
+        every = self.target.extend([(session.ahead.session, ids) for session, ids in known], **asked)
+        for (session, _), scores in zip(known, every, strict=True):
+            session.ahead.read_on(scores)
+        seconds = perf_counter() - started
+        if all(len(ids) <= _FEW for _, ids in known):
+            self._stage_time.learn(seconds)
+        for session, _ in known:
+            session.count(accept_rates, 1, seconds / len(known))
+
+    def _write(
+        self, ready: Sequence[CascadeSession], sessions: Sequence[CascadeSession], accept_rates: Floats
+    ) -> None:
+        """Write on, in passes that all texts share, until no further pass pays."""
+        passes = 0
+        while ready:
+            seconds = self._stage_time.seconds / len(ready)
+            ready = [session for session in ready if session.pays(accept_rates, seconds)]
+            if not ready:
+                break
+            for session in ready:
+                session.wants_more()
+            started = perf_counter()
+            one_pass(self.target, ready[0].planner, [session.ahead for session in ready], perf_counter)
+            seconds, passes = perf_counter() - started, passes + 1
+            self._stage_time.learn(seconds)
+            for session in ready:
+                step = session.ahead.step
+                session.count(accept_rates, len(step.emitted), seconds / len(ready), step)
+        if not passes and any(session.is_short for session in sessions):
+            self._stage_time.doubt()

@@ -1,0 +1,144 @@
+"""Draft models that stay loaded, and cascades by name."""
+
+from __future__ import annotations
+
+import gc
+from weakref import ref
+
+import pytest
+
+import draftwood
+from draftwood.api import draft_models, loaded_models
+from draftwood.api.loaded_models import LoadedModels, allowed, size_of
+from draftwood.decoding.cascade import CascadeDrafter
+from draftwood.drafters.load import load, load_inner
+from draftwood.errors import UnknownNameError, UsageError
+from draftwood.testing import ToyTarget
+
+
+class Model:
+    def __init__(self, size):
+        self.weight_bytes = size
+
+
+class Shelf:
+    """Loads models of the sizes that it is told, and notes their names."""
+
+    def __init__(self, most, **sizes):
+        self.sizes, self.loads = sizes, []
+        self.models = LoadedModels(self.load, lambda: most)
+
+    def load(self, name):
+        self.loads.append(name)
+        return Model(self.sizes[name]), f"tokenizer of {name}"
+
+    def get(self, *names):
+        for name in names:
+            model, tokenizer = self.models.get(name)
+            assert model.weight_bytes == self.sizes[name]
+            assert tokenizer == f"tokenizer of {name}"
+
+
+def test_the_model_used_longest_ago_goes_first():
+    shelf = Shelf(10, a=4, b=4, c=4)
+    shelf.get("a", "b", "a", "b", "a")
+    assert shelf.loads == ["a", "b"]
+    shelf.get("c", "a")
+    assert shelf.loads == ["a", "b", "c"]
+    shelf.get("b")
+    assert shelf.loads == ["a", "b", "c", "b"]
+
+
+def test_what_is_dropped_is_out_of_memory():
+    shelf = Shelf(5, a=4, b=4)
+    model = ref(shelf.models.get("a")[0])
+    model().itself = model()  # as models of torch do
+    assert model() is not None
+    shelf.get("b")
+    assert model() is None
+
+
+def test_a_model_in_use_is_neither_unloaded_nor_loaded_twice():
+    shelf = Shelf(5, a=4, b=4, c=1)
+    used, _ = shelf.models.get("a")
+    shelf.get("b", "c")
+    assert used.weight_bytes == 4
+    assert shelf.models.get("a")[0] is used
+    assert shelf.loads == ["a", "b", "c"]
+    del used
+    shelf.get("b")
+    gc.collect()
+    shelf.get("a")
+    assert shelf.loads == ["a", "b", "c", "b", "a"]
+
+
+def test_one_model_larger_than_the_bound_stays():
+    shelf = Shelf(5, a=40, b=1)
+    shelf.get("a", "a", "b", "b")
+    assert shelf.loads == ["a", "b"]
+
+
+def test_the_bound_comes_from_the_environment(monkeypatch):
+    monkeypatch.delenv(loaded_models.SWITCH, raising=False)
+    assert allowed() > 1 << 26
+    monkeypatch.setenv(loaded_models.SWITCH, "1.5")
+    assert allowed() == 3 << 29
+    monkeypatch.setenv(loaded_models.SWITCH, "plenty")
+    with pytest.raises(UsageError, match="must be a number of gigabytes, not 'plenty'"):
+        allowed()
+
+
+def test_tied_weights_count_once():
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Module()
+    model.one = torch.nn.Linear(10, 10, bias=False)
+    model.other = torch.nn.Linear(10, 10, bias=False)
+    assert size_of(model) == 800
+    model.other.weight = model.one.weight
+    assert size_of(model) == 400
+
+
+# --- cascades by name -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch):
+    models = {"small": ToyTarget(order=2), "smaller": ToyTarget(order=1)}
+    shelf = LoadedModels(lambda name: (models[name], None), lambda: 1 << 30)
+    monkeypatch.setattr(draft_models, "LOADED", shelf)
+    return models
+
+
+@pytest.mark.parametrize(
+    "drafters", ["ngram", "ngram/recycling", "draft-model;model=smaller;length=8;drafters=ngram"]
+)
+def test_a_cascade_is_made_by_name(small, drafters):
+    target, spec = ToyTarget(), f"draft-model:model=small:length=4:drafters={drafters}"
+    plain = draftwood.generate(target, [1, 2, 0, 1, 2], drafters="none", max_new_tokens=40)
+    for planner in ("goodput", "fixed:2"):
+        drafted = draftwood.generate(target, [1, 2, 0, 1, 2], drafters=spec, planner=planner, max_new_tokens=40)
+        assert drafted.ids == plain.ids
+    stages = [stage for step in drafted.steps for source in step.by_source for stage in source.stages]
+    assert {stage.name for stage in stages} == ({"small", "smaller"} if "smaller" in drafters else {"small"})
+    assert all(target.open_sessions == 0 for target in small.values())
+
+
+def test_inner_drafters_are_read_as_others_are():
+    (drafter,) = load("draft-model:model=x:drafters=ngram/suffix")
+    assert [inner.name for inner in load_inner(drafter.drafters)] == ["ngram", "suffix"]
+    assert load_inner("") == ()
+    with pytest.raises(UnknownNameError, match="unknown drafter 'ngam'"):
+        load("draft-model:model=x:drafters=ngam")
+    with pytest.raises(UnknownNameError, match="'lenght'"):
+        load("draft-model:model=x:drafters=draft-model;model=y;lenght=8")
+
+
+def test_its_drafter_has_a_label_of_its_own(small):
+    models = draft_models.DraftModels(ToyTarget(), ToyTarget())
+    made = [
+        draft_models.with_models(load(f"draft-model:model=small:drafters={inner}"), models)[0]
+        for inner in ("ngram", "ngram", "suffix")
+    ]
+    assert all(isinstance(one, CascadeDrafter) for one in made)
+    assert repr(made[0]) == repr(made[1]) != repr(made[2])
+    assert draft_models.with_models(made, models) == tuple(made)
