@@ -125,7 +125,7 @@ class DraftModels:
         if type(self.target).__module__.startswith("draftwood.engines.llama_cpp"):
             from draftwood.engines.llama_cpp.quantised_file import quantised_copy
 
-            smaller = quantised_copy(Path(self.target.setting.path), bits)  # type: ignore[union-attr]
+            smaller = quantised_copy(Path(self.target.weights.path), bits)  # type: ignore[union-attr]
             return replace(self.named(str(smaller)), translation=None)
         self._only_transformers("quantized-self")
         if self.model is None:
