@@ -13,10 +13,7 @@ import numpy as np
 
 WIDEST = 64  # nodes: the width of the widest pass whose time is told apart
 
-_KEEP, _KEEP_FASTER = 0.9, 0.6
-"""Weight of earlier passes; the second where a pass was faster than they: others can only slow it down."""
-
-_CAP = 3.0  # a pass counts as at most this many times what it usually takes
+_STEP = 1.06  # a pass moves the expected cost by at most this factor, up or down: so it follows the median
 _FIRST = 3  # passes that are tried as if they took no time; the fastest counts, as the first ones warm up
 _SLOPE = 0.03  # of a pass over one node: what each further one is assumed to take before it was measured
 _HOPE, _KEEP_HOPE = 0.7, 0.98  # the belief in a node's best child: at first, and the weight of earlier nodes
@@ -27,7 +24,7 @@ _WIDTHS = np.arange(WIDEST + 1)
 
 
 class Experience:
-    """Average cost of a model's passes by width, and the belief in the best child of a node that it has read.
+    """Usual cost of a model's passes by width, and the belief in the best child of a node that it has read.
 
     All sessions that draft by a model share it, in any thread.
     """
@@ -50,8 +47,7 @@ class Experience:
             if count <= _FIRST:
                 self._costs[width] = min(known, cost)
             else:
-                keep = _KEEP if cost > known else _KEEP_FASTER
-                self._costs[width] = keep * known + (1 - keep) * min(cost, _CAP * known)
+                self._costs[width] = min(max(cost, known / _STEP), known * _STEP)
             self._passes += 1
             if self._passes >= _FIRST:
                 self._expected = None
@@ -64,6 +60,11 @@ class Experience:
     def is_new(self) -> bool:
         """Whether so few passes were measured that a draft should take one only."""
         return self._passes < _FIRST
+
+    def allow(self) -> None:
+        """Note that a pass seems to pay."""
+        if self._passes >= _FIRST and self._expected is not None and self._expected[1]:
+            self._prevented, self._patience = 0, _PATIENCE
 
     def prevent(self) -> None:
         """Note that no pass seemed to pay. Once in a while the next one is tried as if it took no time."""

@@ -70,6 +70,7 @@ class ModelSession(TextSession):
         """Whether not even the first token pays for a pass, so that the text need not be read."""
         cost, prices = self._experience.costs()[1], self.prices
         if not prices.pass_s or self._experience.hope * prices.token >= cost + prices.node:
+            self._experience.allow()
             return False
         self._experience.prevent()
         return True
