@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any
 
 from draftwood.api.learned import learned, planner_of
-from draftwood.api.loaded_models import LoadedModels, allowed
+from draftwood.api.loaded_models import LoadedModels, allowed, size_of
 from draftwood.api.target import target_of
 from draftwood.contracts import Drafter, Target
 from draftwood.decoding.cascade import CascadeDrafter
@@ -20,8 +20,9 @@ from draftwood.drafters.draft_model.tokenizer_view import tokens_of
 from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.draft_model.vocabulary import compare
 from draftwood.drafters.load import load_inner
-from draftwood.errors import CapabilityError, VocabularyError
+from draftwood.errors import CapabilityError, ModelError, VocabularyError
 from draftwood.models.fingerprint import tokenizer_fingerprint
+from draftwood.models.hub import first_line
 from draftwood.planning.load import DEFAULT
 
 log = logging.getLogger("draftwood")
@@ -32,7 +33,12 @@ def _load(name: str) -> tuple[Any, Any]:
     from draftwood.models import load
     from draftwood.models.engine import LLAMA_CPP, choose
 
-    return load(name, exact=False) if choose(name, None)[0] == LLAMA_CPP else load(name)
+    try:
+        return load(name, exact=False) if choose(name, None)[0] == LLAMA_CPP else load(name)
+    except (MemoryError, RuntimeError) as error:
+        raise ModelError(
+            f"the draft model {name} cannot be loaded beside its target ({first_line(error)}): choose a smaller one"
+        ) from error
 
 
 LOADED = LoadedModels(_load, allowed)
@@ -40,6 +46,7 @@ LOADED = LoadedModels(_load, allowed)
 
 _MOST = 16  # pairs of vocabularies whose translation is kept
 _translations: OrderedDict[Any, Translation | None] = OrderedDict()  # by both tokenizers and the replacements
+_warned: set[str] = set()  # names of draft models that are larger than their targets
 _lock = Lock()
 
 
@@ -64,8 +71,20 @@ class DraftModels:
         """
         model, tokenizer = LOADED.get(name)
         draft = target_of(model, now=True)
+        self._warn_of_size(name, size_of(model))
         size = None if self.target is None else self.target.capabilities.vocab_size
         return DraftTarget(draft, False, self._translation(tokenizer, draft, replacements), size)
+
+    def _warn_of_size(self, name: str, size: int) -> None:
+        """Say once that a draft model reads more than its target."""
+        own = size_of(self.model) if self.model is not None else 0
+        if own and size > own and name not in _warned:
+            _warned.add(name)
+            log.warning(
+                "the draft model %s has %.0f MB of weights and its target %.0f: one of its passes takes about "
+                "%.1f times as long as one of the target's, so drafting by it will lose time or be left out",
+                name, size / 1e6, own / 1e6, size / own,
+            )  # fmt: skip
 
     def _translation(
         self, tokenizer: Any, draft: Target, replacements: Sequence[tuple[str, str]]

@@ -52,6 +52,7 @@ class Cooldown:
             steps = [state.step for state in states]
             planning = [step.plan_s for step in steps]
             seconds = sum([step.overhead_s for step in steps]) - sum(planning) + max(planning)
+            seconds -= sum([_in_passes(state) for state in states])
             if asked:
                 self.overhead = _averaged(self.overhead, seconds)
             else:
@@ -73,6 +74,12 @@ class Cooldown:
             return
         now.pause = min(_LONGEST, max(1, 2 * now.pause), int(self.cost / (_IN_VAIN * plain)))
         now.left = now.pause + 1 if now.pause else 0
+
+
+def _in_passes(state: State) -> float:
+    """Return the seconds of drafters that run passes of their own: they go by prices, and must not stop others."""
+    pairs = zip(state.drafters, state.step.by_source, strict=False)
+    return sum([own.draft_s for drafter, own in pairs if drafter is not None and drafter.needs.prices])
 
 
 def _averaged(known: float, seconds: float) -> float:
