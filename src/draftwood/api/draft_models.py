@@ -37,7 +37,7 @@ def _load(name: str) -> tuple[Any, Any]:
         return load(name, exact=False) if choose(name, None)[0] == LLAMA_CPP else load(name)
     except (MemoryError, RuntimeError) as error:
         raise ModelError(
-            f"the draft model {name} cannot be loaded beside its target ({first_line(error)}): choose a smaller one"
+            f"no room for the draft model {name} beside its target ({first_line(error)}): choose a smaller one"
         ) from error
 
 
