@@ -87,12 +87,15 @@ class CascadeDrafter(ModelBackedDrafter):
         going = [session for session, some in zip(sessions, nodes, strict=True) if session.begin(some)]
         try:
             if going:
-                self._write(self._read(going, accept_rates), going, accept_rates)
+                self._write(self._read(going, accept_rates), accept_rates)
         except BaseException:
             for session in sessions:
                 session.drop()
             raise
-        return [session.tree(accept_rates) for session in sessions]
+        trees = [session.tree(accept_rates) for session in sessions]
+        if any(session.is_short for session in going) and not any(session.stages for session in going):
+            self._stage_time.doubt()
+        return trees
 
     def _read(self, sessions: Sequence[CascadeSession], accept_rates: Floats) -> list[CascadeSession]:
         """Bring the model's cache in step with the committed texts; returns the texts that it can go on with.
@@ -133,24 +136,19 @@ class CascadeDrafter(ModelBackedDrafter):
         for session, _ in known:
             session.count(accept_rates, 1, seconds / len(known))
 
-    def _write(
-        self, ready: Sequence[CascadeSession], sessions: Sequence[CascadeSession], accept_rates: Floats
-    ) -> None:
+    def _write(self, ready: Sequence[CascadeSession], accept_rates: Floats) -> None:
         """Write on, in passes that all texts share, until no further pass pays."""
-        passes = 0
         while ready:
             seconds = self._stage_time.seconds / len(ready)
             ready = [session for session in ready if session.pays(accept_rates, seconds)]
             if not ready:
-                break
+                return
             for session in ready:
                 session.wants_more()
             started = perf_counter()
             one_pass(self.target, ready[0].planner, [session.ahead for session in ready], perf_counter)
-            seconds, passes = perf_counter() - started, passes + 1
+            seconds = perf_counter() - started
             self._stage_time.learn(seconds)
             for session in ready:
                 step = session.ahead.step
                 session.count(accept_rates, len(step.emitted), seconds / len(ready), step)
-        if not passes and any(session.is_short for session in sessions):
-            self._stage_time.doubt()
