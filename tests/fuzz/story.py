@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 import draftwood
+from draftwood.drafters.draft_model.drafter import DraftModelDrafter, DraftTarget
 from draftwood.drafters.load import load as load_drafters
-from draftwood.engines.transformers.shared import prepare
+from draftwood.engines.transformers.shared import prepare, shared_target
 from draftwood.errors import CapabilityError
 from draftwood.planning.load import load as load_planner
 from draftwood.testing import HugeDrafter, InvalidDrafter, LyingDrafter, RaisingDrafter, RandomDrafter
@@ -25,7 +26,8 @@ DRAFTERS = (
     "default", "none", "suffix", "spine", "lookup", "recycling", "recycling:keep=true+ngram", "jacobi:block=5",
     "lookahead:window=4:ngram=3", "logits-extend+suffix", "ngram-mod:n_match=2:n_min=0", "ngram-cache",
     "ngram-map-k4v:size_n=1:size_m=6", "ngram-simple:size_n=3:min_n=1", "ngram+suffix+recycling",
-    "suffix:branches=1+lookup", "parrot:p=0.2",
+    "suffix:branches=1+lookup", "parrot:p=0.2", "early-exit:layers=1", "ngram+early-exit:layers=2",
+    "early-exit:layers=0.2+recycling",
 )  # fmt: skip
 TOYS: tuple[Callable[[], Any], ...] = (
     lambda: RandomDrafter(64, seed=3),
@@ -65,6 +67,7 @@ class Story:
         rng = self.rng
         torch.manual_seed(rng.randrange(1000))
         self.models = []
+        self.drafting: list[Any] = []  # models that only draft
         for _ in range(rng.choice([1, 1, 2])):
             name, model = draw_model(rng)
             self.models.append(model)
@@ -93,7 +96,18 @@ class Story:
     def _set(self) -> Any:
         """Drafters as objects, which several calls may share."""
         chosen = list(load_drafters(self.rng.choice(DRAFTERS)))
+        if self.rng.random() < 0.3:
+            chosen += self._draft_model()
         return [*chosen, self.rng.choice(TOYS)()] if self.rng.random() < 0.3 else chosen
+
+    def _draft_model(self) -> list[Any]:
+        """A draft model, often of another kind than those that it drafts for; none where it cannot be one."""
+        _, model = draw_model(self.rng)
+        self.drafting.append(model)
+        try:
+            return [DraftModelDrafter(length=self.rng.choice([2, 16])).bound(DraftTarget(shared_target(model)))]
+        except CapabilityError:  # it carries a state, and cannot take tokens back
+            return []
 
     def _sources(self, drafters: Any) -> dict[str, Any]:
         rng, found = self.rng, {}
