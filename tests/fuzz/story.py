@@ -280,13 +280,15 @@ class Story:
             drafters = rng.choice([rng.choice(DRAFTERS), *self.sets])
             self._note(f"conversation {settings} {drafters}")
             self.chat_settings, self.chat_model = settings, rng.choice(self.models)
-            self.chat = draftwood.Conversation(
-                self.chat_model,
-                tokenizer=SPELLER,
-                drafters=drafters,
-                planner=rng.choice(self.planners),
-                **settings,
-            )
+            planner = rng.choice(self.planners)
+            try:
+                self.chat = draftwood.Conversation(
+                    self.chat_model, tokenizer=SPELLER, drafters=drafters, planner=planner, **settings
+                )
+            except CapabilityError:  # this set of drafters is not for this type
+                self.chat = None
+                self.counts["refused"] += 1
+                return
         question = "".join(chr(rng.randrange(65, 123)) for _ in range(rng.randrange(1, 9)))
         if rng.random() < 0.2:
             self.chat.undo()

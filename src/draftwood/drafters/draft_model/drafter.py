@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 from draftwood.contracts import Floats, Needs, Noise, Target
 from draftwood.drafters.base import BaseDrafter
 from draftwood.drafters.draft_model.candidates import LOOKED_AT, SAMPLED
-from draftwood.drafters.draft_model.evidence import PRIOR
+from draftwood.drafters.draft_model.evidence import PRIOR, QUANTIZED_PRIOR
 from draftwood.drafters.draft_model.experience import experience_with
 from draftwood.drafters.draft_model.reading import ChainReader, OwnReader, SharedReader
 from draftwood.drafters.draft_model.session import ModelSession, draft_together
@@ -197,6 +197,7 @@ class QuantizedSelfDrafter(ModelBackedDrafter):
     """
 
     name: ClassVar[str] = "quantized-self"
+    prior: ClassVar[Floats] = QUANTIZED_PRIOR
 
     bits: int = 4
 
