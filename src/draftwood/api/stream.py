@@ -105,9 +105,9 @@ def generate(
     """
     streamed = Stream(
         model, prompts, tokenizer=tokenizer, drafters=drafters, planner=planner, rule=rule,
-        max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty,
-        seed=seed, stop=stop, logits_processor=logits_processor, batch_size=batch_size,
-        prediction=prediction, memory=memory, corpus=corpus, context=context,
+        max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+        repetition_penalty=repetition_penalty, seed=seed, stop=stop, logits_processor=logits_processor,
+        batch_size=batch_size, prediction=prediction, memory=memory, corpus=corpus, context=context,
     )  # fmt: skip
     with streamed:
         for _ in streamed:
