@@ -9,6 +9,7 @@ from tests.api.fake import BOT, END, TOKENIZER, USER, proper, text_of, toy
 from tests.helpers import ONE_BY_ONE, TwiceAtMost, greedy_truth, sampled_truth
 
 from draftwood import Generation, generate
+from draftwood.api.learned import learned
 from draftwood.contracts import Sampling
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.errors import (
@@ -352,3 +353,11 @@ def test_a_wrong_rule_is_refused():
         lossy(toy(), [1, 2], "treshold")
     with pytest.raises(UsageError, match="is no rule"):
         lossy(toy(), [1, 2], 0.15)
+
+
+def test_what_a_lossy_rule_accepts_is_not_learnt_for_later_calls():
+    target = like_toys()
+    generate(target, [1, 2], drafters="ngram", max_new_tokens=40, rule="top-k:k=8")
+    assert learned(target).passes == 0
+    generate(target, [1, 2], drafters="ngram", max_new_tokens=40)
+    assert learned(target).passes > 0

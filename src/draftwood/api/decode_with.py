@@ -15,7 +15,7 @@ from draftwood.api.defaults import stop_strings as check_stop
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.generation import Generation, recorded
 from draftwood.api.given import check_tokenizer_kind
-from draftwood.api.learned import learned, planner_of
+from draftwood.api.learned import fresh, learned, planner_of
 from draftwood.api.setup import DrafterSpec, affordable
 from draftwood.api.text_input import Prediction, Text, per_prompt, read_texts
 from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, check_tokenizer, predicting, saving
@@ -204,7 +204,9 @@ class CustomGenerate:
         with self._lock:
             made = self._planners.get(model)
             if made is None or made[0] is not known:
-                made = self._planners[model] = known, planner_of(self._planner, known, self._tokenizer)
+                # What is accepted by a lossy rule says nothing about exact decoding: others do not learn from it.
+                own = fresh(model) if is_lossy(self._rule) else known
+                made = self._planners[model] = known, planner_of(self._planner, own, self._tokenizer)
             return made[1]
 
     def _expecting(self, requests: Sequence[Request], sequences: int, vocab_size: int) -> Sequence[Request]:

@@ -15,7 +15,7 @@ from typing import Any
 from draftwood.api.defaults import end_ids, fill_sampling, new_tokens, refuse_settings, stop_strings
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.given import check_model, check_tokenizer_kind
-from draftwood.api.learned import learned, planner_of
+from draftwood.api.learned import fresh, learned, planner_of
 from draftwood.api.prompts import decoder
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling, Target
@@ -66,7 +66,9 @@ class Setup:
         self.model, self.tokenizer = model, tokenizer
         self.target = target_of(model)  # for its capabilities; `refresh` prepares the model
         self.drafters = with_models(self.drafters, DraftModels(self.target, model, tokenizer))
-        self.planner = planner_of(planner, learned(self.model), tokenizer)
+        # What is accepted by a lossy rule says nothing about exact decoding, so others do not learn from it.
+        known = fresh(self.model) if is_lossy(self.rule) else learned(self.model)
+        self.planner = planner_of(planner, known, tokenizer)
         self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(texts.given))
         vocab_size = self.target.capabilities.vocab_size
         if tokenizer is not None and len(tokenizer) > vocab_size:

@@ -7,7 +7,8 @@ one with the largest target probability is followed. A token that the target giv
 processor or top-k masks, is never accepted. At the end of the path the target's own choice is emitted.
 
 The target's probability is that of the distribution that tokens are sampled from. Greedy decoding has none of its
-own; there it is the softmax, at temperature 1, of the scores after penalty and processors.
+own; there it is the softmax, at temperature 1, of the scores after penalty and processors. The drafting model's
+probability is the one that its tree carries (`TokenTree.draft_prob`).
 """
 
 from __future__ import annotations
