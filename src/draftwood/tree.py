@@ -232,6 +232,10 @@ class TokenTree:
             )
         return self._children.get((node, token), -1)
 
+    def children(self, node: int) -> NDArray[np.intp]:
+        """The draft children of ``node`` (-1: the root), ascending; lookahead nodes do not count."""
+        return np.flatnonzero((self.parents == node) & ~self.lookahead)
+
     def take(self, nodes: NDArray[Any] | Sequence[int]) -> TokenTree:
         """Return the tree of these nodes, ascending and closed under parents."""
         kept = nodes.tolist() if isinstance(nodes, np.ndarray) else list(nodes)

@@ -243,3 +243,13 @@ def test_names_are_checked_when_the_callable_is_made():
         draftwood.decode_with("sufix")
     with pytest.raises(UnknownNameError, match="planner"):
         draftwood.decode_with(planner="fix")
+
+
+def test_a_lossy_rule_is_said(llama):
+    decoding = draftwood.decode_with("suffix", "fixed:8", rule="top-k:k=64")
+    llama.generate(**ONE, **GREEDY, custom_generate=decoding)
+    (written,) = decoding.generations
+    assert (written.rule, written.lossy) == ("top-k:k=64", True)
+    assert written.stats.acceptance_rate == 1, "every token is among all"
+    with pytest.raises(UnknownNameError, match="rule"):
+        draftwood.decode_with(rule="loose")

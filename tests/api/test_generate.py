@@ -9,7 +9,9 @@ from tests.api.fake import BOT, END, TOKENIZER, USER, proper, text_of, toy
 from tests.helpers import ONE_BY_ONE, TwiceAtMost, greedy_truth, sampled_truth
 
 from draftwood import Generation, generate
+from draftwood.api.learned import learned
 from draftwood.contracts import Sampling
+from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.errors import (
     CapabilityError,
     DraftwoodError,
@@ -20,6 +22,7 @@ from draftwood.errors import (
 )
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import RaisingDrafter, RandomDrafter, SameDrafter, ToyTarget
+from draftwood.verify.relaxed import Threshold
 
 TEXT = "ab a\u00e9b"
 IDS = TOKENIZER(TEXT)["input_ids"]
@@ -320,3 +323,41 @@ def test_an_interrupt_goes_through_and_closes_every_session():
     with pytest.raises(KeyboardInterrupt):
         generate(model, IDS, logits_processor=interrupted)
     assert model.open_sessions == 0
+
+
+# --- lossy rules ---------------------------------------------------------------------------------------------
+
+
+def like_toys():
+    return toy(vocab_size=8, order=3, sharpness=2.0)
+
+
+def lossy(target, prompt, rule, **settings):
+    drafters = [DraftModelDrafter(target=ToyTarget(order=1))]
+    return generate(target, prompt, drafters=drafters, planner="fixed:6", max_new_tokens=20, rule=rule, **settings)
+
+
+def test_a_lossy_rule_is_said():
+    truth = greedy_truth(ToyTarget(), (1, 2), 20)
+    plain, changed = (lossy(like_toys(), [1, 2], rule) for rule in ("exact", "threshold:tau=0.5"))
+    assert (plain.ids, plain.rule, plain.lossy) == (truth, "exact", False)
+    assert (changed.rule, changed.lossy) == ("threshold:tau=0.5", True)
+    assert changed.ids != truth
+    assert "lossy rule threshold:tau=0.5" in repr(changed)
+    assert lossy(like_toys(), [1, 2], Threshold(tau=0.5)).ids == changed.ids
+    assert [one.lossy for one in lossy(like_toys(), [[1, 2], [3]], "top-k")] == [True, True]
+
+
+def test_a_wrong_rule_is_refused():
+    with pytest.raises(UnknownNameError, match="did you mean 'threshold'"):
+        lossy(toy(), [1, 2], "treshold")
+    with pytest.raises(UsageError, match="is no rule"):
+        lossy(toy(), [1, 2], 0.15)
+
+
+def test_what_a_lossy_rule_accepts_is_not_learnt_for_later_calls():
+    target = like_toys()
+    generate(target, [1, 2], drafters="ngram", max_new_tokens=40, rule="top-k:k=8")
+    assert learned(target).passes == 0
+    generate(target, [1, 2], drafters="ngram", max_new_tokens=40)
+    assert learned(target).passes > 0

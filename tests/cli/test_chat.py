@@ -308,3 +308,10 @@ def test_an_interrupt_while_reading_leaves_no_trace_in_later_answers(monkeypatch
                 row.turn(Request(edited, 4))
         row.turn(Request(first, 4))
         assert [t for e in decode_sequences(target, load("fixed:0"), [row]) for t in e.tokens] == plain
+
+
+def test_a_lossy_rule_is_said_of_every_answer(draftwood, tiny):
+    flags = ("chat", "--model", tiny, *FLAGS, "--rule", "typical:epsilon=0.1")
+    ran = draftwood(*flags, stdin=script("hello", "and now?"))
+    said = "lossy: by the rule typical:epsilon=0.1:delta=0.09 this text may differ from that of plain decoding\n"
+    assert (ran.code, ran.err) == (0, 2 * said)

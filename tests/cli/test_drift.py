@@ -86,3 +86,32 @@ def test_wrong_words_are_refused_before_a_model_is_loaded(draftwood, monkeypatch
     ran = draftwood("drift", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
+
+
+def test_rules_are_held_against_plain_decoding(draftwood, tiny, tmp_path):
+    picture = tmp_path / "rules.png"
+    rules = ["--tau", "0,0.3", "--rule", "top-k:k=40", "--rule", "threshold:tau=0"]
+    ran = draftwood("drift", PROMPT, *raw(tiny), *rules, "--drafters", "suffix", "--plot", str(picture))
+    assert (ran.code, ran.err) == (0, "")
+    assert "lossy: top-k:k=40, threshold:tau=0.3. Their texts may differ" in ran.out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    found = json.loads(draftwood("drift", PROMPT, *raw(tiny), *rules, "--drafters", "suffix", "--json").out)
+    assert [one["rule"] for one in found["rules"]] == ["top-k:k=40", "threshold:tau=0.0", "threshold:tau=0.3"]
+    assert [one["lossy"] for one in found["rules"]] == [True, False, True]
+    assert found["rules"][1]["ids"] == [found["plain_ids"][0]]
+    assert found["rules"][1]["changed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rule", "treshold"], "did you mean 'threshold'"),
+        (["--tau", "0.1,2"], "tau must lie in"),
+        (["--tau", "0.1", "--against-dtype", "bfloat16"], "leave one of them out"),
+        (["--plot", "x.png"], "name them with --rule"),
+        (["--tau", "0.1", "--plot", "x.qqq"], "no kind of picture"),
+        (["--rule", "top-k", "--drafters", "none"], "plain decoding"),
+    ],
+)
+def test_wrong_rules_are_refused_before_a_model_is_loaded(draftwood, monkeypatch, arguments, said):
+    test_wrong_words_are_refused_before_a_model_is_loaded(draftwood, monkeypatch, ["x", *arguments], said)

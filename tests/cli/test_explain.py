@@ -169,3 +169,9 @@ def test_rows_of_earlier_versions_are_explained_as_far_as_their_counts_go(draftw
 
 def test_control_characters_never_reach_a_terminal():
     assert screen.visible("a\n\t\x1b[0m\x9b") == "a↵⇥␛[0m\N{REPLACEMENT CHARACTER}"
+
+
+def test_an_answer_of_a_lossy_rule_is_called_so(draftwood, tiny):
+    flags = ("--live", "abcabcabc", "--raw", "--model", tiny, "--max-new-tokens", "12", "--drafters", "suffix")
+    assert "lossy: by the rule top-k:k=3 this text" in draftwood("explain", *flags, "--rule", "top-k:k=3").err
+    assert "lossy" not in draftwood("explain", *flags).err

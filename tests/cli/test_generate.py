@@ -252,3 +252,25 @@ def test_the_real_model_answers(draftwood):
     assert ran.code == 0
     assert found["identical"] is True
     assert "draftwood" in found["text"].lower()
+
+
+LOSSY = ("--drafters", "suffix", "--planner", "fixed:8", "--rule", "top-k:k=99")
+
+
+def test_a_lossy_rule_is_said(draftwood, tiny):
+    plain = json.loads(draftwood("generate", PROMPT, *flags(tiny), "--json").out)
+    assert (plain["rule"], plain["lossy"]) == ("exact", False)
+    found = json.loads(draftwood("generate", PROMPT, *flags(tiny), *LOSSY, "--json").out)
+    assert (found["rule"], found["lossy"]) == ("top-k:k=99", True)
+    assert found["ids"] != plain["ids"]
+    said = "lossy: by the rule top-k:k=99 this text may differ from that of plain decoding"
+    assert draftwood("generate", PROMPT, *flags(tiny), *LOSSY).err.count(said) == 1
+    compared = draftwood("generate", PROMPT, *flags(tiny), *LOSSY, "--compare").err
+    assert "changed by the lossy rule top-k:k=99 from token" in compared.replace("\n", " ")
+    assert "NOT identical" not in compared
+
+
+def test_a_wrong_rule_is_refused(draftwood, tiny):
+    ran = draftwood("generate", PROMPT, *flags(tiny), "--rule", "treshold")
+    assert ran.code == 2
+    assert "did you mean 'threshold'" in ran.err

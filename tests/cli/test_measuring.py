@@ -268,3 +268,21 @@ def test_generate_keeps_its_answers(draftwood, tiny, tmp_path):
     assert (answers[-1].limit, answers[-1].sampling) == (12, {})
     ran = draftwood("generate", "x", "-m", tiny, "--compare", "-o", path, *SHORT)
     assert (ran.code, "draftwood bench keeps them all" in ran.err) == (2, True)
+
+
+def test_texts_that_a_lossy_rule_changed_are_counted(draftwood, tiny, prompts, tmp_path):
+    rows, page = tmp_path / "rows.jsonl", tmp_path / "page.html"
+    flags = ("bench", "-m", tiny, "--prompts", prompts, *SHORT, "--rounds", "1", "--drafters", "suffix",
+             "--draft", "8", "--rule", "top-k:k=99", "-o", str(rows))  # fmt: skip
+    found = json.loads(draftwood(*flags, "--json").out)
+    assert found["difference"] == []
+    for row in found["rows"]:
+        assert row["rule"] == ("top-k:k=99" if row["drafter"] == "suffix" else None)
+    assert any(row["changed"] for row in found["rows"])
+    shown = draftwood(*flags)  # all answers are in the file
+    assert "% changed" in shown.out
+    assert "lossy: by the rule top-k:k=99" in shown.out.replace("\n", " ")
+    assert "NO" not in shown.out
+    assert {a.rule for a in read_records(rows).answers} == {None, "top-k:k=99"}
+    assert draftwood("report", str(rows), "-o", str(page)).code == 0
+    assert "by the lossy rule top-k:k=99" in page.read_text()

@@ -16,10 +16,11 @@ from draftwood.api.setup import DrafterSpec, Setup, refuse_unknown
 from draftwood.api.text import Piece
 from draftwood.api.text_input import Prediction, Text
 from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts
-from draftwood.contracts import Planner
+from draftwood.contracts import Planner, Rule
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import UsageError
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+from draftwood.verify.load import DEFAULT as DEFAULT_RULE
 
 
 class Conversation:
@@ -33,7 +34,7 @@ class Conversation:
 
     Parameters
     ----------
-    model, tokenizer, drafters, planner
+    model, tokenizer, drafters, planner, rule
         As in `generate`.
     system
         A system message; None leaves it to the template.
@@ -62,6 +63,7 @@ class Conversation:
         system: str | None = None,
         drafters: DrafterSpec = "default",
         planner: str | Planner = DEFAULT_PLANNER,
+        rule: str | Rule = DEFAULT_RULE,
         prediction: Prediction | None = None,
         memory: MemoryGiven | None = None,
         corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
@@ -69,7 +71,8 @@ class Conversation:
         **settings: Any,
     ) -> None:
         refuse_unknown(settings, Conversation)
-        self._setup = Setup(model, tokenizer, drafters, planner, UserTexts(prediction, memory, corpus, context))
+        texts = UserTexts(prediction, memory, corpus, context)
+        self._setup = Setup(model, tokenizer, drafters, planner, texts, rule)
         self._expected = self._setup.predicting(prediction)
         if settings.get("seed") is None:  # one seed for the whole conversation
             settings["seed"] = secrets.randbits(32)
@@ -133,7 +136,8 @@ class Conversation:
         except BaseException:
             self.messages.pop()  # the message was not answered
             raise
-        self.generation = Generation(prompt_tokens=sequence.length, seed=sequence.request.sampling.seed)
+        seed = sequence.request.sampling.seed
+        self.generation = Generation(prompt_tokens=sequence.length, seed=seed, **self._setup.ruled())
         try:
             yield from pieces(self._setup, [sequence], [self.generation])
         finally:

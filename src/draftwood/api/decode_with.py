@@ -15,11 +15,11 @@ from draftwood.api.defaults import stop_strings as check_stop
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.generation import Generation, recorded
 from draftwood.api.given import check_tokenizer_kind
-from draftwood.api.learned import learned, planner_of
+from draftwood.api.learned import fresh, learned, planner_of
 from draftwood.api.setup import DrafterSpec, affordable
 from draftwood.api.text_input import Prediction, Text, per_prompt, read_texts
 from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, check_tokenizer, predicting, saving
-from draftwood.contracts import Drafter, Planner
+from draftwood.contracts import Drafter, Planner, Rule
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
@@ -28,7 +28,9 @@ from draftwood.errors import UsageError
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.planning.load import load as load_planner
-from draftwood.verify.exact import SampleAndMatch
+from draftwood.verify.load import DEFAULT as DEFAULT_RULE
+from draftwood.verify.load import is_lossy, label
+from draftwood.verify.load import load as load_rule
 
 
 def decode_with(
@@ -39,6 +41,7 @@ def decode_with(
     tokenizer: Any = None,
     stop_strings: str | Sequence[str] | None = None,
     seed: int | None = None,
+    rule: str | Rule = DEFAULT_RULE,
     prediction: Prediction | None = None,
     memory: MemoryGiven | None = None,
     corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
@@ -52,7 +55,7 @@ def decode_with(
 
     Parameters
     ----------
-    drafters, planner
+    drafters, planner, rule
         As in `generate`; ``"none"`` is plain decoding through the same loop.
     streamer
         A streamer of transformers; it may be given to ``model.generate`` as well.
@@ -81,7 +84,7 @@ def decode_with(
     """
     return CustomGenerate(
         drafters, planner, UserTexts(prediction, memory, corpus, context),
-        streamer=streamer, tokenizer=tokenizer, stop_strings=stop_strings, seed=seed,
+        streamer=streamer, tokenizer=tokenizer, stop_strings=stop_strings, seed=seed, rule=rule,
     )  # fmt: skip
 
 
@@ -101,11 +104,12 @@ class CustomGenerate:
 
     def __init__(
         self, drafters: DrafterSpec, planner: str | Planner, texts: UserTexts, *, streamer: Any, tokenizer: Any,
-        stop_strings: str | Sequence[str] | None, seed: int | None,
+        stop_strings: str | Sequence[str] | None, seed: int | None, rule: str | Rule,
     ) -> None:  # fmt: skip
         if hasattr(drafters, "capabilities"):
             raise _no_generate(drafters)
         load_planner(planner)  # a wrong name raises at once
+        self._rule = load_rule(rule)
         check_tokenizer_kind(tokenizer)
         if streamer is not None and not (hasattr(streamer, "put") and hasattr(streamer, "end")):
             raise UsageError(f"streamer is a {type(streamer).__name__}: give a streamer of transformers")
@@ -180,9 +184,10 @@ class CustomGenerate:
             r if r.drafters is None else replace(r, drafters=with_models(r.drafters, models)) for r in requests
         ]
         reading = call.target(target)  # the target, reading through the caller's cache where one was given
-        written = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in requests]
+        said: dict[str, Any] = {"rule": label(self._rule), "lossy": is_lossy(self._rule)}
+        written = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed, **said) for r in requests]
         self._last.generations = written
-        with open_sequences(reading, drafters, requests, SampleAndMatch()) as sequences:
+        with open_sequences(reading, drafters, requests, self._rule) as sequences:
             for sequence, generation in zip(sequences, written, strict=True):
                 generation.prefill_s = sequence.prefill_s
             for emission in decode_sequences(reading, planner, sequences):
@@ -199,7 +204,9 @@ class CustomGenerate:
         with self._lock:
             made = self._planners.get(model)
             if made is None or made[0] is not known:
-                made = self._planners[model] = known, planner_of(self._planner, known, self._tokenizer)
+                # What is accepted by a lossy rule says nothing about exact decoding: others do not learn from it.
+                own = fresh(model) if is_lossy(self._rule) else known
+                made = self._planners[model] = known, planner_of(self._planner, own, self._tokenizer)
             return made[1]
 
     def _expecting(self, requests: Sequence[Request], sequences: int, vocab_size: int) -> Sequence[Request]:

@@ -42,6 +42,10 @@ class Generation:
         Seconds spent reading the prompt.
     seed
         The seed with which the same text is written again.
+    rule
+        The rule by which draft tokens were accepted, with its options.
+    lossy
+        Whether that rule may change the text: it need not be the one that plain decoding writes.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -53,6 +57,8 @@ class Generation:
     prompt_tokens: int = 0
     prefill_s: float = 0.0
     seed: int = 0
+    rule: str = "exact"
+    lossy: bool = False
 
     @property
     def stats(self) -> Rates:
@@ -68,6 +74,8 @@ class Generation:
         if stats.passes:
             said.append(f"{stats.mean_acceptance_length:.2f} tokens per pass")
             said.append(f"{stats.tokens_per_second:.3g} tokens/s")
+        if self.lossy:
+            said.append(f"lossy rule {self.rule}")
         if self.error is not None:
             said.append(f"error={self.error!r:.80}")
         return f"Generation({', '.join(said)}, finish_reason={self.finish_reason!r})"

@@ -15,11 +15,11 @@ from typing import Any
 from draftwood.api.defaults import end_ids, fill_sampling, new_tokens, refuse_settings, stop_strings
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.given import check_model, check_tokenizer_kind
-from draftwood.api.learned import learned, planner_of
+from draftwood.api.learned import fresh, learned, planner_of
 from draftwood.api.prompts import decoder
 from draftwood.api.target import target_of
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
-from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Sampling
+from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling
 from draftwood.decoding.capability_check import lacking, refuse_mismatch
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
@@ -29,7 +29,9 @@ from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import UnknownNameError, UsageError, VocabularyError
 from draftwood.index.preload import importing
 from draftwood.planning.load import load as load_planner
-from draftwood.verify.exact import SampleAndMatch
+from draftwood.verify.load import DEFAULT as DEFAULT_RULE
+from draftwood.verify.load import is_lossy, label
+from draftwood.verify.load import load as load_rule
 from draftwood.verify.sampling import check_sampling
 
 DrafterSpec = str | Drafter | Sequence["str | Drafter"]
@@ -39,7 +41,7 @@ SETTINGS = frozenset({"max_new_tokens", "stop", "logits_processor", "trace", *(f
 
 
 class Setup:
-    """What the requests of one call share: model, tokenizer, target, drafters with the user's texts, planner.
+    """What requests of one call share: model, tokenizer, target, drafters with the user's texts, planner, rule.
 
     The model is one of transformers, a `Target`, or a name that `draftwood.load` takes, which brings its
     tokenizer. Names and files are checked before a model is loaded.
@@ -48,9 +50,11 @@ class Setup:
     def __init__(
         self, model: Any, tokenizer: Any, drafters: DrafterSpec, planner: str | Planner,
         texts: UserTexts = UserTexts(),  # noqa: B008 - frozen
+        rule: str | Rule = DEFAULT_RULE,
     ) -> None:  # fmt: skip
         self.drafters = texts.complete(load_drafters(drafters))
         load_planner(planner)  # a wrong name raises before a model is loaded
+        self.rule = load_rule(rule)
         opened = texts.opened(self.drafters)
         self._memory = texts.to_save(opened)
         if isinstance(model, str | os.PathLike):
@@ -63,7 +67,9 @@ class Setup:
         self.model, self.tokenizer = model, tokenizer
         self.target = target_of(model)  # for its capabilities; `refresh` prepares the model
         self.drafters = with_models(self.drafters, DraftModels(self.target, model, tokenizer))
-        self.planner = planner_of(planner, learned(self.model), tokenizer)
+        # What is accepted by a lossy rule says nothing about exact decoding, so others do not learn from it.
+        known = fresh(self.model) if is_lossy(self.rule) else learned(self.model)
+        self.planner = planner_of(planner, known, tokenizer)
         self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(texts.given))
         vocab_size = self.target.capabilities.vocab_size
         if tokenizer is not None and len(tokenizer) > vocab_size:
@@ -78,6 +84,10 @@ class Setup:
     def names(self) -> list[str]:
         """Names of the drafters, by index."""
         return [d.name for d in self.drafters]
+
+    def ruled(self) -> dict[str, Any]:
+        """What a `Generation` says of the rule: ``rule`` and ``lossy``."""
+        return {"rule": label(self.rule), "lossy": is_lossy(self.rule)}
 
     def predicting(self, prediction: Any) -> tuple[Drafter, ...] | None:
         """Return the drafters for a request with this prediction; None without one (it uses the shared ones)."""
@@ -112,7 +122,7 @@ class Setup:
         """Return a context with the opened sequences of these requests, on the model as it is now."""
         self.refresh()
         requests = [self._on_the_model(request) for request in requests]
-        opened = open_sequences(self.target, self.drafters, requests, SampleAndMatch(), late=True)
+        opened = open_sequences(self.target, self.drafters, requests, self.rule, late=True)
         with importing(self._modules(requests)), opened as sequences:
             yield sequences
 

@@ -13,11 +13,12 @@ from draftwood.api.setup import DrafterSpec, Setup, refuse_unknown
 from draftwood.api.text import Piece
 from draftwood.api.text_input import Prediction, Text, per_prompt
 from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts
-from draftwood.contracts import Planner
+from draftwood.contracts import Planner, Rule
 from draftwood.decoding.capability_check import refuse_mismatch
 from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+from draftwood.verify.load import DEFAULT as DEFAULT_RULE
 
 BATCH_SIZE = 8  # default number of prompts of a list that are answered together
 
@@ -29,6 +30,7 @@ def generate(
     tokenizer: Any = None,
     drafters: DrafterSpec = "default",
     planner: str | Planner = DEFAULT_PLANNER,
+    rule: str | Rule = DEFAULT_RULE,
     max_new_tokens: int | None = None,
     temperature: float = 0.0,
     top_k: int | None = None,
@@ -44,7 +46,7 @@ def generate(
     corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
     context: Text | Sequence[Text] | None = None,
 ) -> Any:
-    """Write answers faster by speculative decoding, without changing a token.
+    """Write answers faster by speculative decoding, without changing a token (but by a lossy ``rule``, if given).
 
     Parameters
     ----------
@@ -61,6 +63,9 @@ def generate(
     planner
         How much is drafted: ``"goodput"`` as much as makes decoding fastest, ``"fixed:16"``, ``"off"``, or a
         Planner. Policies follow the name: ``"goodput+thermal"``.
+    rule
+        Which draft tokens are accepted. ``"exact"`` leaves the text as plain decoding writes it. All others are
+        lossy: ``"threshold:tau=0.15"``, ``"typical"``, ``"top-k:k=2"``, ``"ensemble:weight=0.3"``, a Rule.
     max_new_tokens
         Most tokens to write; by default what the model's generation config says, else 256.
     temperature, top_k, top_p, min_p, repetition_penalty
@@ -99,10 +104,10 @@ def generate(
         the others are written to their end.
     """
     streamed = Stream(
-        model, prompts, tokenizer=tokenizer, drafters=drafters, planner=planner, max_new_tokens=max_new_tokens,
-        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty,
-        seed=seed, stop=stop, logits_processor=logits_processor, batch_size=batch_size,
-        prediction=prediction, memory=memory, corpus=corpus, context=context,
+        model, prompts, tokenizer=tokenizer, drafters=drafters, planner=planner, rule=rule,
+        max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+        repetition_penalty=repetition_penalty, seed=seed, stop=stop, logits_processor=logits_processor,
+        batch_size=batch_size, prediction=prediction, memory=memory, corpus=corpus, context=context,
     )  # fmt: skip
     with streamed:
         for _ in streamed:
@@ -133,6 +138,7 @@ class Stream(Iterator[Piece]):
         tokenizer: Any = None,
         drafters: DrafterSpec = "default",
         planner: str | Planner = DEFAULT_PLANNER,
+        rule: str | Rule = DEFAULT_RULE,
         stop: str | Sequence[str] | None = None,
         logits_processor: Any = None,
         batch_size: int = BATCH_SIZE,
@@ -144,7 +150,7 @@ class Stream(Iterator[Piece]):
     ) -> None:
         refuse_unknown(settings, Stream)
         batch_size = check_whole("batch_size", batch_size)
-        setup = Setup(model, tokenizer, drafters, planner, UserTexts(prediction, memory, corpus, context))
+        setup = Setup(model, tokenizer, drafters, planner, UserTexts(prediction, memory, corpus, context), rule)
         self.many, read = as_prompts(prompts, setup.tokenizer)
         settings |= {"stop": stop, "logits_processor": logits_processor}
         expected = per_prompt(prediction, len(read) if self.many else None)
@@ -156,7 +162,9 @@ class Stream(Iterator[Piece]):
         refuse_mismatch(setup.target.capabilities, setup.drafters)
         for request in requests:  # all of them, before the first token of the first
             request.check(setup.target.capabilities)
-        self.generations = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed) for r in requests]
+        self.generations = [
+            Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed, **setup.ruled()) for r in requests
+        ]
         self._pieces = _written(setup, requests, self.generations, batch_size, many=self.many)
 
     @property

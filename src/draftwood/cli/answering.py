@@ -30,7 +30,8 @@ def recorded(
     return Answer(
         number, task, name, given.label, drafters=loaded.names, planner=given.planner, output_ids=ids,
         pieces=token_texts(ids, loaded.tokenizer), steps=generation.steps,
-        finish_reason=generation.finish_reason, seed=generation.seed, **more,
+        finish_reason=generation.finish_reason, seed=generation.seed,
+        rule=generation.rule if generation.lossy else None, **more,
     )  # fmt: skip
 
 

@@ -56,6 +56,7 @@ def bench(
     drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
     peers: Peers = None,
     planner: Planner = None,
+    rule: options.RuleName = options.RULE_DEFAULT,
     draft: Draft = None,
     *,
     texts: options.SourceFlags,
@@ -84,18 +85,18 @@ def bench(
     if planner is not None and draft is not None:
         raise UsageError(f"--draft {draft} means --planner fixed:{draft}: give one of them")
     chosen = f"fixed:{draft}" if draft is not None else planner or options.PLANNER_DEFAULT
-    _check(call, chosen, temperature, sustain)
+    _check(call, chosen, rule, temperature, sustain)
     specs = _specs(drafters, chosen, texts.sources)
     jobs, peers = measuring.jobs_of(tasks, prompts, limit, chat), _with_plain(peers)
     early.check_rows(output, "bench")
     model, tokenizer, jobs = measuring.load(loading, jobs, chat, own=prompts is not None, quiet=as_json)
     setting, given = loading.setting_of(model), UserTexts(**texts.sources)
-    settings = BenchSettings(chosen, max_new_tokens, temperature, seed)
+    settings = BenchSettings(chosen, max_new_tokens, temperature, seed, rule)
     found: list[Sustained] = []
     with ExitStack() as held, screen.progress() as bar:
         setup = Setup(model, tokenizer, "none", chosen)
         writer = held.enter_context(closing(_writer(output, loading, setting, settings, given)))
-        arms = [held.enter_context(closing(arm)) for arm in _arms(setup, specs, peers, chosen, given, setting)]
+        arms = [held.enter_context(closing(arm)) for arm in _arms(setup, specs, peers, settings, given, setting)]
         work = Bench(setup, arms, jobs, settings, writer, bar)
         with screen.CtrlC() as stop:
             if sustain is None:
@@ -112,11 +113,13 @@ def bench(
     screen.finish(document, lambda: show(rows, kept), as_json=as_json, interrupted=stop.pressed)
 
 
-def _check(call: typer.Context, planner: str, temperature: float | None, sustain: float | None) -> None:
+def _check(call: typer.Context, planner: str, rule: str, temperature: float | None, sustain: float | None) -> None:
     """Refuse, before the model is loaded, settings that are wrong or would have no effect."""
     from draftwood.planning.load import load as load_planner
+    from draftwood.verify.load import load as load_rule
 
     load_planner(planner)
+    load_rule(rule)
     early.check_sampling({"temperature": temperature})
     if sustain is not None and options.was_given(call, "rounds"):
         raise UsageError("--sustain repeats one answer for so long, which --rounds cannot count: leave one out")
@@ -151,6 +154,8 @@ def _writer(
 
     names = {"model": loading.model, "dtype": setting.dtype, "threads": setting.threads}
     said: dict[str, Any] = {**names, **asdict(settings), **texts.said()}
+    if settings.rule == options.RULE_DEFAULT:  # files of earlier versions do not name it
+        del said["rule"]
     if not loading.pack:
         said["pack"] = False
     if loading.device is not None:
@@ -159,7 +164,7 @@ def _writer(
 
 
 def _arms(
-    setup: Setup, specs: list[str], peers: str | None, planner: str, texts: UserTexts, setting: Setting
+    setup: Setup, specs: list[str], peers: str | None, settings: BenchSettings, texts: UserTexts, setting: Setting
 ) -> Iterator[Arm]:
     """Yield the arms; drafters that come to the same label are one."""
     from draftwood.api.user_texts import UserTexts
@@ -172,7 +177,7 @@ def _arms(
         label = sources.label(spec)
         if label not in labels:
             labels.add(label)
-            yield OurArm(label, setup, planner, sources, spec)
+            yield OurArm(label, setup, settings.planner, sources, spec, settings.rule)
     if peers:
         found = load_peers(peers, setup.model, setup.tokenizer, setting.model, setting.threads)
         yield from map(PeerArm, found)

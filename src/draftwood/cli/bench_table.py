@@ -10,7 +10,7 @@ from rich.table import Table
 
 from draftwood.cli import screen
 from draftwood.cli.screen import number, percent
-from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, geometric_mean
+from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, geometric_mean, sameness
 from draftwood.measure.records.records import Records
 
 _UNLIMITED = 10_000  # characters in a line
@@ -104,8 +104,10 @@ def _filled(rows: list[dict[str, Any]], cells: dict[str, Cell], *, tall: bool) -
     table = screen.table(first, arm, *columns, last=last)
     table.columns[1].justify = "left"
     for row in sorted(rows, key=_place):
-        same = {True: "yes", False: "NO", None: ""}[row["identical"]]
-        table.add_row(row["task"], row["drafter"], *(cell(row) for cell in cells.values()), same)
+        same = sameness(row)
+        table.add_row(
+            row["task"], row["drafter"], *(cell(row) for cell in cells.values()), "NO" if same == "no" else same
+        )
     return table
 
 
@@ -147,6 +149,10 @@ def _notes(to: Console, rows: list[dict[str, Any]], kept: Records) -> None:
     looped = {r["task"]: r["looped_tokens"] for r in rows if r["drafter"] == "none" and r["looped_tokens"]}
     if looped:
         to.print("looped tails of plain's answers, in tokens: " + ", ".join(f"{t} {n}" for t, n in looped.items()))
+    for rule in dict.fromkeys(row["rule"] for row in rows if row["rule"] is not None):
+        to.print(
+            f"lossy: by the rule {rule} texts may differ from those of plain decoding; the changed are counted"
+        )
     if failed := {r["drafter"]: r["failed"] for r in rows if r["failed"]}:
         to.print("answers in which a drafter failed: " + ", ".join(f"{arm} {n}" for arm, n in failed.items()))
     if sittings := len(kept.of_kind("resumed")):

@@ -145,7 +145,7 @@ class Talk:
         self._commands[word][1]()
 
     def _answer(self, question: str) -> None:
-        from draftwood.cli.render import Writer, people, print_summary
+        from draftwood.cli.render import Writer, lossy_note, people, print_summary
 
         conversation = self._conversation
         if dropped := self._room.make(conversation.messages, question):
@@ -167,6 +167,8 @@ class Talk:
         self._turns.append((conversation.read, answer))
         if self._interactive:
             print_summary(people(), answer, self._loaded.names)
+        elif answer.lossy:
+            self._note(lossy_note(answer.rule))
         if self._room.cut(answer):
             self._note(
                 f"(the conversation is full, which cut the answer after {len(answer.ids)} tokens: /reset forgets "

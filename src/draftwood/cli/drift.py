@@ -1,7 +1,8 @@
-"""``draftwood drift``: how far drafted decoding, or another number format, strays from plain decoding."""
+"""``draftwood drift``: how far drafts, another number format or a lossy rule stray from plain decoding."""
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -12,7 +13,8 @@ from typer import Argument, Option
 
 from draftwood import models
 from draftwood.cli import measuring, options, screen
-from draftwood.cli.early import check_sampling
+from draftwood.cli.drift_rules import RuleRun, rules_of, save_picture
+from draftwood.cli.early import check_picture, check_sampling, check_writable
 from draftwood.cli.prompt import read_prompt
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.measure.records.provenance import provenance
@@ -33,6 +35,17 @@ Against = Annotated[
     str | None, Option("--against-dtype", help="Compare plain decoding in this number format instead of drafts.")
 ]
 
+Rules = Annotated[
+    list[str] | None,
+    Option("--rule", metavar="RULE", help="A lossy rule to hold against plain decoding; may be given again."),
+]
+Taus = Annotated[
+    str | None, Option("--tau", metavar="TAU,TAU", help="Short for --rule threshold:tau=TAU, once for each.")
+]
+Plot = Annotated[
+    Path | None, Option(metavar="FILE.png", help="Draw the speed of the rules over their drift into this file.")
+]
+
 
 @options.shared
 def drift(
@@ -45,19 +58,24 @@ def drift(
     limit: Limit = None,
     drafters: options.Drafters = options.DRAFTERS_DEFAULT,
     planner: options.PlannerName = options.PLANNER_DEFAULT,
+    rule: Rules = None,
+    tau: Taus = None,
+    plot: Plot = None,
     against_dtype: Against = None,
     max_new_tokens: measuring.MaxNewTokens = 64,
     temperature: Temperature = None,
     seed: options.Seed = None,
     as_json: options.Json = False,
 ) -> None:
-    """Measure how far drafts, or another number format, stray from plain decoding."""
+    """Measure how far drafts, another number format or lossy rules stray from plain decoding."""
     from draftwood.drafters.load import load as load_drafters
     from draftwood.planning.load import load as load_planner
 
     load_planner(planner)  # wrong names are told before a model is loaded
     settings: dict[str, Any] = {"drafters": load_drafters(drafters), "planner": planner}
     _check(call, loading.dtype, against_dtype, temperature, drafters, planner)
+    rules = rules_of(rule, tau)
+    _check_rules(rules, against_dtype, plot)
     if against_dtype is not None and models.choose(loading.model, loading.engine)[0] != models.TRANSFORMERS:
         raise UsageError(f"--against-dtype is for transformers, and llama.cpp runs {loading.model}: leave it out")
     jobs = _jobs(prompt, tasks, prompts, limit, chat)
@@ -71,9 +89,14 @@ def drift(
         settings["other"] = replace(loading, dtype=against_dtype).load_model()[0]
         against_dtype = loading.setting_of(settings["other"]).dtype
         _refuse_same(dtype, against_dtype)
-    run = _Run(loading.model, dtype, against_dtype, drafters, planner)
+    run: _Run | RuleRun = _Run(loading.model, dtype, against_dtype, drafters, planner)
+    if rules:
+        settings["seed"] = secrets.randbits(32) if seed is None else seed  # one for all texts
+        run = RuleRun(loading.model, dtype, drafters, planner, rules)
     with screen.CtrlC() as stop:
         run.measure(loaded, jobs, settings)
+    if plot is not None and isinstance(run, RuleRun) and run.jobs:
+        save_picture(run.found, plot, f"{loading.model}, {dtype}: {drafters}, {planner}")
     screen.finish(run.document(), run.show, as_json=as_json, interrupted=stop.pressed)
 
 
@@ -161,6 +184,17 @@ def _check(
     for name in ("drafters", "planner"):
         if options.was_given(call, name):
             raise UsageError(f"--against-dtype compares plain decoding, without --{name}: leave one of them out")
+
+
+def _check_rules(rules: list[str], against: str | None, plot: Path | None) -> None:
+    if rules and against is not None:
+        raise UsageError("--against-dtype compares plain decoding, not --rule and --tau: leave one of them out")
+    if plot is None:
+        return
+    if not rules:
+        raise UsageError("--plot draws rules: name them with --rule or --tau")
+    check_picture(plot)
+    check_writable(plot, "--plot")
 
 
 def _refuse_same(dtype: str, against: str) -> None:

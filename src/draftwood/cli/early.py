@@ -69,6 +69,16 @@ def check_place(path: Path, force: bool, flag: str = "-o") -> None:
         raise UsageError(f"{path} is there already: choose another {flag}, or replace it with --force")
 
 
+def check_picture(path: Path) -> None:
+    """Refuse, by UsageError, the name of a picture of ``--plot`` whose ending matplotlib does not know."""
+    from draftwood.measure.profile.plot import picture_kinds
+
+    if not path.suffix:
+        raise UsageError(f"--plot {path} has no ending that says which kind of picture: name it FILE.png")
+    if path.suffix.removeprefix(".").lower() not in (kinds := picture_kinds()):
+        raise UsageError(f"--plot {path} is no kind of picture that can be drawn: take one of {', '.join(kinds)}")
+
+
 def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] = UsageError) -> None:
     """Refuse a path where no file can be made; tried with a file that is gone at once."""
     try:

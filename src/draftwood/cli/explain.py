@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,11 +84,15 @@ def _explain_records(path: Path, number: int | None, step: int | None, as_json: 
 
 
 def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
+    from draftwood.cli.render import lossy_note
+
     answering = Answering(loaded, content, quiet=as_json)
     interrupted = answering.write(trace=True)
     answering.end()
     if not as_json:
         print()
+        if answering.generation is not None and answering.generation.lossy:
+            print(lossy_note(answering.generation.rule), file=sys.stderr)
     if answering.generation is not None and answering.generation.steps:
         answer = recorded(loaded, answering.generation)
         _show([answer], answer, step, as_json, screen.shower(loaded.tokenizer))

@@ -131,6 +131,8 @@ def document(generation: Generation, comparison: Comparison | None, given: Given
         "weights": given.weights,
         "drafters": given.label,
         "planner": given.planner,
+        "rule": generation.rule,
+        "lossy": generation.lossy,
         **{name: getattr(generation, name) for name in ("text", "finish_reason", "seed")},
         **{name: getattr(comparison, name, None) for name in ("identical", "speedup")},
         **{name: getattr(rates, name) for name in _RATES},

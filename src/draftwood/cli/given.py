@@ -33,6 +33,7 @@ class Given(Loading, WritingFlags, SourceFlags, DraftingFlags, ModelFlag):
     def load(self, prompt: str | None = None) -> Loaded:
         """Check everything that can be checked without a model, among it the ``prompt``, then load the model."""
         from draftwood.planning.load import load as load_planner
+        from draftwood.verify.load import load as load_rule
 
         if not self.learned:
             from draftwood.models import learned_place
@@ -40,6 +41,7 @@ class Given(Loading, WritingFlags, SourceFlags, DraftingFlags, ModelFlag):
             learned_place.switch(keep=False)
         names = check_sources(self.drafters, self.sources)
         load_planner(self.planner)
+        load_rule(self.rule)
         early.check_sampling(self.settings)
         if self.stop:
             StopStrings(self.stop, lambda _: "")  # refuses empty ones
@@ -61,7 +63,8 @@ class Loaded:
     def keywords(self) -> dict[str, Any]:
         """All keyword arguments of `draftwood.stream` and `draftwood.Conversation` that the flags name."""
         given = self.given
-        objects = {"tokenizer": self.tokenizer, "drafters": given.drafters, "planner": given.planner}
+        objects = {"tokenizer": self.tokenizer, "drafters": given.drafters}
+        objects |= {"planner": given.planner, "rule": given.rule}
         return objects | given.sources | given.settings
 
     def request(self, ids: list[int]) -> Request:

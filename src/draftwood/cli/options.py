@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MODEL_DEFAULT = "smollm2"
 DRAFTERS_DEFAULT = "default"
 PLANNER_DEFAULT = "goodput"
+RULE_DEFAULT = "exact"
 
 Model = Annotated[
     str,
@@ -42,6 +43,15 @@ PlannerName = Annotated[
         "--planner",
         help="How much is drafted: goodput as much as pays, fixed:16 is 16 draft nodes, off is none; "
         "policies follow, joined by +.",
+    ),
+]
+RuleName = Annotated[
+    str,
+    Option(
+        "--rule",
+        metavar="RULE",
+        help="Which draft tokens are accepted: exact leaves the text as it is. Lossy, which may change it: "
+        "threshold:tau=0.15, typical, top-k:k=2, ensemble:weight=0.3.",
     ),
 ]
 MaxNewTokens = Annotated[
@@ -211,10 +221,11 @@ class SourceFlags:
 
 @dataclass(frozen=True)
 class DraftingFlags:
-    """What drafts, and who decides how much."""
+    """What drafts, who decides how much, and which of it is accepted."""
 
     drafters: Drafters = DRAFTERS_DEFAULT
     planner: PlannerName = PLANNER_DEFAULT
+    rule: RuleName = RULE_DEFAULT
     learned: KeepLearned = True
 
 

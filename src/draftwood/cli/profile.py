@@ -195,17 +195,10 @@ def _check_packages(*, picture: bool, characters: bool) -> None:
 
 
 def _check_places(output: Path | None, plot: Path | None, force: bool) -> None:
-    from draftwood.measure.profile.plot import picture_kinds
-
     if output is not None and output.suffix == ".zst":
         raise UsageError(f"{output}: a profile is small and stays readable; name it FILE.jsonl")
     if plot is not None:
-        if not plot.suffix:
-            raise UsageError(f"--plot {plot} has no ending that says which kind of picture: name it FILE.png")
-        if plot.suffix.removeprefix(".").lower() not in (kinds := picture_kinds()):
-            raise UsageError(
-                f"--plot {plot} is no kind of picture that can be drawn: take one of {', '.join(kinds)}"
-            )
+        early.check_picture(plot)
     for place, flag in ((output, "-o"), (plot, "--plot")):
         if place is not None:
             early.check_place(place, force, flag)

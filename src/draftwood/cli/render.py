@@ -143,8 +143,15 @@ def print_summary(to: Console, generation: Generation, drafters: Sequence[str]) 
         to.print()
     print_flow(to, shares(generation.sources, drafters, colour=colour), ", ")
     print_flow(to, figures(generation), " · ", "dim" if colour else "")
+    if generation.lossy:
+        print_flow(to, lossy_note(generation.rule).split(" "), " ")
     if note := loop_note(generation.ids):
         print_flow(to, note.split(" "), " ")
+
+
+def lossy_note(rule: str) -> str:
+    """Say that a text was written by a lossy rule."""
+    return f"lossy: by the rule {rule} this text may differ from that of plain decoding"
 
 
 def loop_note(ids: Sequence[int]) -> str:
@@ -173,6 +180,8 @@ def sameness(comparison: Comparison) -> str:
     if comparison.identical:
         return "identical to the last token"
     where = f"token {comparison.parted_at}"
+    if comparison.lossy:
+        return f"changed by the lossy rule {comparison.lossy} from {where} on"
     if comparison.margin is None:
         return f"NOT identical: they part at {where} (see docs/exactness.md)"
     return f"NOT identical: they part at {where}, where the two best scores differ by {comparison.margin:.1e}"

@@ -104,7 +104,10 @@ class RuleSession(Protocol):
 
 
 class Rule(Protocol):
-    """Decides which draft tokens are accepted."""
+    """Decides which draft tokens are accepted.
+
+    It may have a ``name``, and ``lossy``: whether it may change the text. Without the latter it counts as lossy.
+    """
 
     def open(
         self,

@@ -18,6 +18,8 @@ from draftwood.decoding.sequence import common_prefix
 from draftwood.errors import UsageError
 from draftwood.measure.ties import first_difference
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+from draftwood.verify.load import DEFAULT as DEFAULT_RULE
+from draftwood.verify.load import is_lossy
 
 _WARM_PROMPT, _WARM_TOKENS = 16, 4
 
@@ -48,14 +50,25 @@ class Comparison:
 
     @property
     def speedup(self) -> float | None:
-        """Plain seconds / drafted seconds; None before a round is finished, or where there was no step."""
+        """Plain seconds / drafted seconds; None before a round is finished, or where there was no step.
+
+        Texts that a lossy rule has changed are compared per token.
+        """
         plain, drafted = self.plain_seconds, self.drafted_seconds
-        return plain / drafted if plain and drafted else None
+        if not plain or not drafted:
+            return None
+        lengths = (len(self.plain[0].ids), len(self.drafted[0].ids)) if self.lossy else (1, 1)
+        return plain / drafted * lengths[1] / lengths[0]
 
     @property
     def identical(self) -> bool | None:
         """Whether every finished text is the same; None before a round is finished."""
         return self.differing() is None if self.rounds else None
+
+    @property
+    def lossy(self) -> str:
+        """The rule by which the drafted texts were written, where it may change them; else empty."""
+        return next((g.rule for g in self.drafted if g.lossy), "")
 
     @property
     def parted_at(self) -> int | None:
@@ -79,15 +92,17 @@ def compare(
 
     ``into`` is filled while the rounds go on, so that an interrupt loses nothing. ``on_round`` is called before
     each run with the arm (``"plain"`` or ``"drafted"``) and the round, ``on_piece`` with the pieces of the first
-    drafted run. Settings are those of `draftwood.generate`; both arms get the same seed. A memory file is read
-    again for every run and never saved. Raises what `generate` raises, and `UsageError` for less than one round.
+    drafted run. Settings are those of `draftwood.generate`; both arms get the same seed, and a ``rule``
+    is the drafted arm's. A memory file is read again for every run and never saved. Raises what `generate` raises,
+    and `UsageError` for less than one round.
     """
     if rounds < 1:
         raise UsageError(f"rounds is {rounds}: it must be at least 1")
     result = Comparison() if into is None else into
     sources = UserTexts(*(settings.pop(name, None) for name in ("prediction", "memory", "corpus", "context")))
     tokenizer, drafters = settings.pop("tokenizer", None), settings.pop("drafters", "default")
-    setup = Setup(model, tokenizer, drafters, settings.pop("planner", DEFAULT_PLANNER), sources)
+    rule = settings.pop("rule", DEFAULT_RULE)
+    setup = Setup(model, tokenizer, drafters, settings.pop("planner", DEFAULT_PLANNER), sources, rule)
     if settings.get("seed") is None:
         settings["seed"] = secrets.randbits(32)
     ids = as_ids(prompt, setup.tokenizer)
@@ -104,7 +119,9 @@ def compare(
         options = {"tokenizer": setup.tokenizer, **settings, **changed}
         if arm == "plain":
             return stream(setup.model, text, drafters="none", planner="off", **options)
-        return stream(setup.model, text, drafters=fresh_drafters(), planner=setup.planner, **options)
+        return stream(
+            setup.model, text, drafters=fresh_drafters(), planner=setup.planner, rule=setup.rule, **options
+        )
 
     for arm in arms:
         for _ in run(arm, ids[:_WARM_PROMPT], max_new_tokens=_WARM_TOKENS):
@@ -125,7 +142,8 @@ def _margin(setup: Setup, ids: list[int], result: Comparison, settings: dict[str
     """The margin where the texts differ; None unless the raw scores alone decided."""
     other = result.differing()
     request = setup.request(ids, **settings)
-    altered = not request.sampling.greedy or request.sampling.repetition_penalty != 1 or request.processors
+    altered = is_lossy(setup.rule) or not request.sampling.greedy or request.sampling.repetition_penalty != 1
+    altered = bool(altered or request.processors)
     if other is None or altered:
         return None
     parted = first_difference(setup.target, ids, result.plain[0].ids, other)

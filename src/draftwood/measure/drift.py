@@ -60,12 +60,12 @@ class Drift:
     @property
     def perplexity_plain(self) -> float | None:
         """Perplexity of the text under plain decoding: exp of the mean surprise; None without tokens."""
-        return _perplexity(self.surprise_plain)
+        return perplexity(self.surprise_plain)
 
     @property
     def perplexity_other(self) -> float | None:
         """Perplexity of the same text under the other side."""
-        return _perplexity(self.surprise_other)
+        return perplexity(self.surprise_other)
 
     @property
     def equal_share(self) -> float | None:
@@ -151,7 +151,7 @@ def drift(
     request.check(setup.target.capabilities)
     recording = _RecordingRule(rule if rule is not None and other is None else SampleAndMatch())
     reads = setup.target if other is None else _other_target(setup, other)
-    with closing(_Reader(reads, request)) as reader:
+    with closing(Reader(reads, request)) as reader:
         for _ in decode(setup.target, setup.drafters, alone, recording, [request]):
             while recording.decisions:  # between steps, when the target may be used for something else
                 token, row = recording.decisions.popleft()
@@ -197,7 +197,7 @@ class _RecordingSession:
         return verdict
 
 
-class _Reader:
+class Reader:
     """Reads a text as plain decoding does, a token per pass; `row` has its scores for the next token."""
 
     def __init__(self, target: Target, request: Request) -> None:
@@ -226,5 +226,6 @@ class _Reader:
         self._session.close()
 
 
-def _perplexity(surprise: Sequence[float]) -> float | None:
+def perplexity(surprise: Sequence[float]) -> float | None:
+    """Return exp of the mean surprise, in nats; None without tokens."""
     return math.exp(math.fsum(surprise) / len(surprise)) if surprise else None

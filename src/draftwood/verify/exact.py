@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Ended, Processor, Sampling, Scores, Verdict
+from draftwood.contracts import Ended, Floats, Processor, Sampling, Scores, Verdict
 from draftwood.errors import DraftwoodError
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
@@ -22,6 +23,9 @@ from draftwood.verify.sampling import check_sampling, choose, penalise
 @dataclass(frozen=True)
 class SampleAndMatch:
     """The default rule; fulfils `draftwood.contracts.Rule`."""
+
+    name: ClassVar[str] = "exact"
+    lossy: ClassVar[bool] = False
 
     def open(
         self, prompt: Sequence[int], sampling: Sampling, processors: Sequence[Processor] = (), sequence: int = 0
@@ -70,7 +74,7 @@ class ExactSession:
         node, finish = -1, None
         try:
             while finish is None and (node >= 0 or not emitted):
-                token = self._choose(scores, node + 1)
+                token = self._next(tree, node, scores)
                 self.extend((token,))
                 emitted.append(token)
                 finish = ended(token)
@@ -90,10 +94,18 @@ class ExactSession:
             self._seen_set |= fresh
             self._seen.extend(sorted(fresh))
 
-    def _choose(self, scores: Scores, row: int) -> int:
-        """Return the target's own choice at this row of the pass, given the committed text."""
-        if self._plain and (best := scores.argmax(row)) >= 0:
+    def _next(self, tree: TokenTree, node: int, scores: Scores) -> int:  # noqa: ARG002 - for rules that look
+        """Return the token that follows ``node`` (-1: the root); a rule that accepts more replaces this alone."""
+        if self._plain and (best := scores.argmax(node + 1)) >= 0:
             return best
+        return self._choice(self._processed(scores, node + 1))
+
+    def _choice(self, row: Floats) -> int:
+        """Return the target's own choice from a row of processed scores, float32[vocab]."""
+        return choose(row, self.sampling, self.noise, self._text.length)
+
+    def _processed(self, scores: Scores, row: int) -> Floats:
+        """Return the scores of a row of the pass after penalty and processors, given the committed text."""
         raw = scores.raw(row)
         # Processors get a copy in the target's own array type, since they may write to it.
         own = raw * 1 if self._processors else scores.numpy(raw)
@@ -107,8 +119,7 @@ class ExactSession:
                 raise DraftwoodError(
                     f"the logits processor {name} returned shape {shapes}; it must keep the shape"
                 )
-        found = scores.numpy(own) if self._processors else own
-        return choose(found, self.sampling, self.noise, self._text.length)
+        return scores.numpy(own) if self._processors else own
 
 
 class _Growing:

@@ -9,11 +9,13 @@ from time import perf_counter
 from draftwood.api.learned import fresh, planner_of
 from draftwood.api.setup import Setup
 from draftwood.api.user_texts import UserTexts, detached
-from draftwood.contracts import Planner
+from draftwood.contracts import Planner, Rule
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.engines.peer import Peer
 from draftwood.measure.records.records import Answer
+from draftwood.verify.load import is_lossy, label
+from draftwood.verify.load import load as load_rule
 
 
 class Arm:
@@ -46,21 +48,24 @@ class OurArm(Arm):
     planner: str  # as typed; plain decoding uses none
     sources: UserTexts = field(default_factory=UserTexts)  # texts of the user that drafters draft from
     drafters: str | None = None  # as typed, if different from the label
+    rule: str = "exact"  # as typed; plain decoding is always exact
     engine = "draftwood"
     _spec: str = field(init=False)
     _chosen: Planner = field(init=False)
+    _rule: Rule = field(init=False)
     _round: Setup = field(init=False)
 
     def __post_init__(self) -> None:
         plain = (self.drafters or self.label) == "none" and not self.sources.given
         self._spec = "off" if plain else self.planner
+        self._rule = load_rule("exact" if plain else self.rule)
         self._chosen = planner_of(self._spec, fresh(self.setup.model), self.setup.tokenizer)
         self.begin_round()
 
     def begin_round(self) -> None:
         # New drafters remember nothing of the round before; the planner and what it learned stay.
         drafters, sources = self.drafters or self.label, self.sources
-        self._round = Setup(self.setup.model, self.setup.tokenizer, drafters, self._chosen, sources)
+        self._round = Setup(self.setup.model, self.setup.tokenizer, drafters, self._chosen, sources, self._rule)
         bound = self._round.predicting(sources.prediction) or self._round.drafters
         self._round.drafters = detached(bound)
 
@@ -71,6 +76,7 @@ class OurArm(Arm):
 
     def run(self, request: Request, answer: Answer) -> None:
         answer.drafters, answer.planner = self._round.names, self._spec
+        answer.rule = label(self._rule) if is_lossy(self._rule) else None
         started = perf_counter()
         with self._round.open([request]) as sequences:
             emissions = decode_sequences(self._round.target, self._chosen, sequences)

@@ -16,7 +16,7 @@ def differences(records: Records, target: Target | None, dtype: str) -> Iterator
     """Yield a ``difference`` record for each text that differs from plain decoding's; of equal texts of an arm
     only the first, and none that ``records`` has. The margin comes from ``target``, whose ``dtype`` decides what a
     near-tie is; None for other weights or noise (llama.cpp, transformers' sampling), truncated or penalised
-    sampling."""
+    sampling. A text of a lossy rule has no record: it is meant to differ, and `table` counts it as changed."""
     known = {record["answer"] for record in records.of_kind("difference")}
     by_prompt = grouped_by(records.answers, lambda a: (a.task, a.name))
     seen: set[tuple[str, str, str, tuple[int, ...]]] = set()
@@ -26,7 +26,7 @@ def differences(records: Records, target: Target | None, dtype: str) -> Iterator
         plain = (other for arm in arms for other in same if other.arm == arm)
         truth = next(filter(answer.comparable, plain), None)
         key = (answer.task, answer.name, answer.arm, tuple(answer.output_ids))
-        if truth is None or truth.output_ids == answer.output_ids or key in seen:
+        if truth is None or answer.rule is not None or truth.output_ids == answer.output_ids or key in seen:
             continue
         seen.add(key)
         if answer.id not in known:

@@ -29,6 +29,7 @@ class BenchSettings:
     max_new_tokens: int = 192
     temperature: float | None = None  # None: that of the prompt, else greedy
     seed: int = 0  # of sampling and of the shuffling
+    rule: str = "exact"  # as typed; lossy ones change texts
 
     def sampling(self, job: Job) -> dict[str, Any]:
         """Sampling settings of a prompt; empty is greedy."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -31,10 +31,21 @@ def table(records: Records) -> list[dict[str, Any]]:
 
     ``generated`` is of one round. ``speedup`` is plain's summed median decode seconds over the arm's, on prompts
     that both finished (per token, where texts differ), ``speedup_interval`` its 95 % bootstrap interval over
-    prompts; ``_unlooped`` is without looped tails. ``identical`` is None where texts are not comparable.
+    prompts; ``_unlooped`` is without looped tails. ``identical`` is None where texts are not comparable. ``rule``
+    is the lossy rule of the arm or None, and ``changed`` the share of prompts whose text it changed.
     """
     arms = grouped_by(records.answers, lambda a: (a.task, a.arm, a.engine == "replay"))
     return [_row(*key, arms) for key in arms]
+
+
+def sameness(row: Mapping[str, Any]) -> str:
+    """Say whether the texts of a row of `table` are plain decoding's: yes, no, nothing where none can be compared.
+
+    Texts that a lossy rule changed are counted: that they differ is no error.
+    """
+    if row["rule"] is not None and row["changed"]:
+        return f"{100 * row['changed']:.0f} % changed"
+    return {True: "yes", False: "no", None: ""}[row["identical"]]
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
@@ -107,6 +118,8 @@ def _against_plain(answers: list[Answer], arms: Groups) -> dict[str, Any]:
         "end_to_end_speedup": _speedup(answers, plains, _end_to_end)[0],
         "per_prompt": [{"name": name, "speedup": value} for name, value in dots.items()],
         "identical": _identical(answers, plains),
+        "rule": one.rule,
+        "changed": _changed(answers, plains) if one.rule is not None else None,
     }
 
 
@@ -177,6 +190,14 @@ def _interval(above: np.ndarray[Any, Any], below: np.ndarray[Any, Any]) -> list[
         confidence_level=_CONFIDENCE, rng=np.random.default_rng(0),
     ).confidence_interval  # fmt: skip
     return [float(found.low), float(found.high)]
+
+
+def _changed(answers: list[Answer], plains: list[list[Answer]]) -> float | None:
+    """Share of prompts with a text that is not plain's; None if there is none to compare with."""
+    truth = {a.name: a.output_ids for plain in reversed(plains) for a in reversed(plain)}
+    names = {a.name for a in answers if a.name in truth}
+    differing = {a.name for a in answers if a.name in truth and a.output_ids != truth[a.name]}
+    return len(differing) / len(names) if names else None
 
 
 def _identical(answers: list[Answer], plains: list[list[Answer]]) -> bool | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,22 @@ _MARKS = "ox+*#"  # for terminals without colours
 
 
 def picture_kinds() -> list[str]:
-    """Return the endings of the files that `save_picture` can write, without dots."""
-    from matplotlib.backend_bases import FigureCanvasBase
-
+    """Return the endings of the files that `picture` can write, without dots; `UsageError` without matplotlib."""
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise missing("matplotlib") from error
     return sorted(FigureCanvasBase.get_supported_filetypes())
 
 
 def save_picture(measured: Profile, path: Path, title: str) -> None:
     """Write milliseconds over tokens per pass, one line per context length with its quartiles as a band. Raises
     `UsageError` if matplotlib is missing or does not know the ending, `RecordError` if writing fails."""
+    picture(path, lambda axes: _draw(axes, measured, title))
+
+
+def picture(path: Path, draw: Callable[[Any], None]) -> None:
+    """Write what ``draw`` puts on a figure's axes; raises as `save_picture` does."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -36,7 +43,7 @@ def save_picture(measured: Profile, path: Path, title: str) -> None:
     known = canvas.get_supported_filetypes()
     if path.suffix[1:] not in known:
         raise UsageError(f"{path}: pictures are written as {', '.join(sorted(known))}; name it FILE.png")
-    _draw(figure.add_subplot(), measured, title)
+    draw(figure.add_subplot())
     with whole_file(path) as beside:
         figure.savefig(beside)
 

@@ -46,6 +46,7 @@ class Answer:
     round: int = 0
     drafters: list[str] = field(default_factory=list)  # names, by the source index that steps use
     planner: str | None = None  # as typed
+    rule: str | None = None  # the lossy rule by which it was written; None: the exact one
     limit: int | None = None  # most tokens that the answer might have
     prompt_ids: list[int] = field(default_factory=list)
     output_ids: list[int] = field(default_factory=list)  # the first comes from reading the prompt: no step has it

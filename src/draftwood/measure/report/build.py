@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import UsageError
-from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP
+from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, sameness
 from draftwood.measure.records.lines import whole_file
 from draftwood.measure.records.provenance import package_version
 from draftwood.measure.records.records import Answer
@@ -89,7 +89,7 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "Mean acceptance length": lambda r: number(length(r)),
     "Acceptance rate": lambda r: percent(r["acceptance_rate"] or None),
     "Draft coverage": lambda r: percent(r["draft_coverage"]),
-    "Identical text": lambda r: {True: "yes", False: "no", None: ""}[r["identical"]],
+    "Identical text": sameness,
     "Three or more accepted": lambda r: percent(r["three_accepted"] or None),
     "Speedup with looped tails": lambda r: number(r["speedup"]),
     "Speedup end to end": lambda r: number(r.get("end_to_end_speedup")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from draftwood.measure.bench.table import sameness
 from draftwood.measure.probe import ProbeCounts
 from draftwood.measure.records.records import Answer, grouped_by
 from draftwood.measure.report.material import Material
@@ -20,10 +21,15 @@ def differences(material: Material, standings: Standings) -> dict[str, Any] | No
         return None
     by_id = {answer.id: answer for answer in material.records.answers}
     pieces = Pieces(material.records.answers)
-    compared = [r for r in standings.drafted if r["identical"] is not None]
+    lossy = [r for r in standings.drafted if r["rule"] is not None]
+    compared = [r for r in standings.drafted if r["identical"] is not None and r["rule"] is None]
     return {
         "found": [_difference(row, by_id, pieces) for row in material.records.of_kind("difference")],
         "compared": bool(compared),
+        "lossy": [
+            f"{r['drafter']} on {r['task']}, by the lossy rule {r['rule']}: {sameness(r) or 'nothing to compare'}"
+            for r in lossy
+        ],
         "unmeasured": [f"{r['drafter']} on {r['task']}" for r in compared if r["identical"] is False],
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from draftwood.measure.bench.table import sameness
 from draftwood.measure.probe import ProbeCounts
 from draftwood.measure.records.records import Answer
 from draftwood.measure.report.material import Material
@@ -66,8 +67,13 @@ def figure(material: Material, standings: Standings) -> dict[str, Any] | None:
 
 
 def _line(row: Row, value: float, between: list[float] | None) -> dict[str, Any]:
-    same = {True: "yes", False: "no", None: ""}[row["identical"]]
-    return {"task": row["task"], "value": value, "interval": between, "length": length(row), "identical": same}
+    return {
+        "task": row["task"],
+        "value": value,
+        "interval": between,
+        "length": length(row),
+        "identical": sameness(row),
+    }
 
 
 def _lines(value: float, lines: list[dict[str, Any]]) -> dict[str, Any]:
