@@ -143,7 +143,8 @@ class Arm:
 
 
 def our_arms() -> list[Arm]:
-    names = [*DRAFTERS, *(name for name in _BOUND if name not in DRAFTERS)]
+    own = [name for name, make in DRAFTERS.items() if not hasattr(make, "with_models")]  # whose time is our own
+    names = [*own, *(name for name in _BOUND if name not in DRAFTERS)]
     nothing = Arm("nothing", None, SHAPES, lambda text, place, size: (_nothing(text, place), place + size))
     return [nothing] + [Arm(name, None, SHAPES, _BOUND.get(name) or _plain(name)) for name in names]
 
