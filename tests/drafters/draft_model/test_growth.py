@@ -11,6 +11,7 @@ from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.drafters.draft_model.evidence import CLASSES, PRIOR, evidence_class
 from draftwood.drafters.draft_model.experience import WIDEST, Experience, experience_with
 from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
+from draftwood.drafters.draft_model.noise_kernel import FewNoise
 from draftwood.testing import ToyTarget
 from draftwood.tree import NO_CLAIM, TokenTree
 from draftwood.verify.noise import KeyedNoise
@@ -100,6 +101,16 @@ def test_the_noise_of_the_text_picks_the_candidates():
     assert abs(taken.count(4) / 200 - 0.5) < 0.15
     assert candidates(ids, np.zeros(3, dtype=np.float32), 0, noise) == []
     assert [one.token for one in candidates(ids, probabilities, 0, None, 2)] == [4, 7]
+
+
+def test_the_kernel_makes_the_rules_own_noise():
+    rng = np.random.default_rng(1)
+    for seed in (0, 7, 1 << 60):
+        noise = KeyedNoise(seed, 3, 0.7)
+        ids = rng.integers(0, 1 << 18, 40).astype(np.int32)
+        for position in (0, 5, 90_000):
+            fast = FewNoise(noise).gumbel(position, ids)
+            np.testing.assert_allclose(fast, noise.gumbel(position, ids), rtol=1e-9, atol=1e-9)
 
 
 def test_costs_follow_the_median_and_are_tried_again():

@@ -13,6 +13,7 @@ from draftwood.drafters.draft_model.experience import Experience
 from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
 from draftwood.drafters.draft_model.reading import OwnReader, Reader, Row, SharedReader, read_together
 from draftwood.tree import TokenTree
+from draftwood.verify.noise import KeyedNoise
 
 
 class ModelSession(TextSession):
@@ -38,7 +39,7 @@ class ModelSession(TextSession):
     ) -> None:  # fmt: skip
         super().__init__(prompt)
         self.prices = Prices()
-        self._reader, self._noise, self._experience = reader, noise, experience
+        self._reader, self._noise, self._experience = reader, _fast(noise), experience
         self._depth, self._p_min, self._room, self._vocab_size = depth, p_min, room, vocab_size
 
     def follow(self, session: Any) -> None:
@@ -111,6 +112,15 @@ class ModelSession(TextSession):
     def experience(self) -> Experience:
         """What is known of the model's passes."""
         return self._experience
+
+
+def _fast(noise: Noise | None) -> Noise | None:
+    """Return the same noise, computed faster for a few tokens where it is our own."""
+    if not isinstance(noise, KeyedNoise):
+        return noise
+    from draftwood.drafters.draft_model.noise_kernel import FewNoise  # loads a kernel, so only when needed
+
+    return FewNoise(noise)
 
 
 def draft_together(
