@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -172,4 +173,4 @@ def test_info_says_which_engines_there_are(draftwood, monkeypatch):
         in json.loads(draftwood("info", "--json").out)["engines"]["llama.cpp"]
     )
     monkeypatch.setattr("draftwood.models.engine.is_installed", lambda _: False)
-    assert "engine llama.cpp     not installed" in draftwood("info").out
+    assert re.search(r"engine llama.cpp +not installed\n", draftwood("info").out)

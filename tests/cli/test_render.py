@@ -51,7 +51,7 @@ ROW = {
     "draft_coverage": 0.5, "accepted_per_cycle_unlooped": 4.12, "speedup_unlooped": 2.21,
     "speedup_unlooped_interval": (1.23, 3.45),
     "tokens_per_second": 123.4, "speedup": 2.2, "three_accepted": 0.2, "ttft": 0.2, "tpot": 0.02, "p95_itl": 0.03,
-    "cpu_share": 1.0, "joules_per_token": 0.5, "seconds": None,
+    "cpu_share": 1.0, "joules_per_token": 0.5, "seconds": None, "rule": None, "changed": None,
 }  # fmt: skip
 
 

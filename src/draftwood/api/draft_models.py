@@ -15,7 +15,7 @@ from draftwood.api.loaded_models import LoadedModels, allowed, size_of
 from draftwood.api.target import target_of
 from draftwood.contracts import Drafter, Target
 from draftwood.decoding.cascade import CascadeDrafter
-from draftwood.drafters.draft_model.drafter import DraftModelDrafter, DraftTarget
+from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.draft_model.tokenizer_view import tokens_of
 from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.draft_model.vocabulary import compare
@@ -109,23 +109,22 @@ class DraftModels:
                     log.info("the draft model has another vocabulary, which is translated: %s", compared)
             return _translations[key]
 
-    def cascade(self, drafter: DraftModelDrafter) -> CascadeDrafter:
-        """Return a drafter that drafts by its model with drafters of its own, which have their models too.
+    def cascade(self, name: str, drafters: str, length: int, p_min: float) -> CascadeDrafter:
+        """Return a drafter that drafts by this model with drafters of its own, which have their models too.
 
         What the model's planner learns is kept with the model. Raises what `draftwood.load` and the inner
         drafters raise, and `VocabularyError` for a model of another vocabulary.
         """
-        inner = load_inner(drafter.drafters)
-        found = self.named(drafter.model)
+        inner = load_inner(drafters)
+        found = self.named(name)
         if found.translation is not None:
             raise VocabularyError(
-                f"the draft model {drafter.model} has another vocabulary, so it cannot have drafters: leave "
-                "drafters= out"
+                f"the draft model {name} has another vocabulary, so it cannot have drafters: leave drafters= out"
             )
-        model, tokenizer = LOADED.get(drafter.model)
+        model, tokenizer = LOADED.get(name)
         return CascadeDrafter(
             drafters=with_models(inner, DraftModels(found.target, model, tokenizer)), target=found.target,
-            length=drafter.length, p_min=drafter.p_min, model=drafter.model,
+            length=length, p_min=p_min, model=name,
             planner=planner_of(DEFAULT, learned(model), tokenizer),
         )  # fmt: skip
 

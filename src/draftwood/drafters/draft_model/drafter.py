@@ -155,7 +155,7 @@ class DraftModelDrafter(ModelBackedDrafter):
                 raise UsageError("draft-model needs a model: write draft-model:model=NAME")
             return self
         if self.drafters:
-            cascade: ModelBackedDrafter = models.cascade(self)
+            cascade: ModelBackedDrafter = models.cascade(self.model, self.drafters, self.length, self.p_min)
             return cascade
         return self.bound(models.named(self.model, self.replacements))
 

@@ -125,7 +125,7 @@ def _refuse_saving(*_: object) -> None:
 
 def bits_of(model: Any) -> int | None:
     """Return the bits of the weights that passes over this model run on, where that was chosen; None: its own."""
-    return _bits.get(model)
+    return _bits.get(model) if isinstance(model, nn.Module) else None
 
 
 def is_released(model: Any) -> bool:
