@@ -78,6 +78,29 @@ def test_what_is_settled_is_what_would_have_been_read(kind):
         np.testing.assert_allclose(target_row(ours, 0), target_row(theirs, 0), atol=TOLERANCE)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_chain_grows_by_several_nodes_at_once(kind):
+    for target in _targets(kind):
+        ((session, _),) = target.open([TEXT])
+        target.grow([(session, [7, 1, 2], [-1, 0, 1])])
+        (scores,) = target.grow([(session, [4, 6], [2, 3])])
+        ((_, expected),) = target.open([[*TEXT, 7, 1, 2, 4, 6]])
+        np.testing.assert_allclose(target_row(scores, 1), target_row(expected, 0), atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_chains_of_two_texts_share_passes(kind):
+    for target in _targets(kind):
+        opened = target.open([TEXT, TEXT[:4]])
+        sessions = [session for session, _ in opened]
+        for token in (7, 1, 2):
+            parent = len(sessions[0]._grown.tokens) - 1
+            together = target.grow([(session, [token], [parent]) for session in sessions])
+        for text, scores in zip((TEXT, TEXT[:4]), together, strict=True):
+            ((_, alone),) = target.open([[*text, 7, 1, 2]])
+            np.testing.assert_allclose(target_row(scores, 0), target_row(alone, 0), atol=TOLERANCE)
+
+
 def test_texts_share_a_pass():
     (target, _) = _targets("llama")
     opened = target.open([TEXT, TEXT[:4]])
@@ -116,6 +139,22 @@ def test_rows_that_a_draft_has_spoilt_touch_no_other():
     half.grow([(other, [3, 6, 6, 6, 6], [-1, 0, 1, 2, 3])])
     found = target_row(target.score([(one, 7, tree), (other, 3, tree)])[1], 2)
     np.testing.assert_allclose(found, expected, atol=TOLERANCE)
+
+
+def test_nodes_that_are_not_finite_leave_nothing_behind_when_others_are_settled():
+    model = build("llama")
+    target = TransformersTarget(model)
+    half = early_exit(target, "1")
+    with torch.no_grad():
+        half.decoder._embedding = half.decoder._embedding.clone()
+        half.decoder._embedding[6] = torch.nan
+    ((session, _),) = target.open([TEXT])
+    half.grow([(session, [7, 6, 6], [-1, 0, 1])])
+    half.settle(session, [0])
+    buffers = [part for part in (*target.arena.keys, *target.arena.values) if part is not None]
+    assert not any(part.isnan().any() for part in buffers)
+    (scores,) = target.extend([(session, [5])])
+    assert np.isfinite(target_row(scores, 0)).all()
 
 
 def test_all_layers_but_none_are_the_model_itself():

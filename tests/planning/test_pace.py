@@ -29,11 +29,11 @@ def test_nothing_is_said_before_a_pass_was_measured():
     assert Pace().prices(CostModel(), [state()]) == Prices()
 
 
-def test_a_token_is_worth_a_plain_pass_at_first_and_never_more():
+def test_a_token_is_worth_less_than_a_plain_pass_at_first_and_never_more():
     model = measured(1)
     prices = Pace().prices(model, [state()])
     assert prices.pass_s == pytest.approx(0.02, rel=0.05)
-    assert prices.token == 1
+    assert prices.token == pytest.approx(0.6)
     slow = Pace()
     for _ in range(30):
         slow.learn([state(overhead_s=0.1)])
@@ -42,7 +42,7 @@ def test_a_token_is_worth_a_plain_pass_at_first_and_never_more():
 
 def test_fast_texts_make_tokens_cheap():
     pace = Pace()
-    for _ in range(60):
+    for _ in range(100):
         pace.learn([state(emitted=(1, 2, 3, 4))])
     assert pace.prices(measured(1), [state()]).token == pytest.approx(0.25, rel=0.1)
 
@@ -54,4 +54,4 @@ def test_a_node_costs_nothing_until_a_draft_was_measured():
 
 def test_texts_that_share_a_pass_share_its_worth():
     prices = Pace().prices(measured(1, 2, 3, 4), [state(), state()])
-    assert prices.token == 0.5
+    assert prices.token == pytest.approx(0.3)

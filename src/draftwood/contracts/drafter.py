@@ -36,7 +36,8 @@ class Needs:
         The proposals of the set's other drafters in the same step, to append branches to: `Brancher`.
     prices
         What a token is worth: the drafter runs passes of its own, and ends where another one does not pay. Its
-        sessions have an attribute ``prices`` (`Prices`), set before each draft.
+        sessions have an attribute ``prices`` (`Prices`), set before each draft, and ``ends``, the ids of tokens
+        that end the text (a frozenset): nothing need be proposed behind them.
     target_session
         The target's session of the text, whose cache the drafter's own passes share: `Follower`.
     """

@@ -99,7 +99,8 @@ def _ask_together(group: list[_Asked], bases: Mapping[int, TokenTree] | None = N
     try:
         if drafter.needs.prices:
             for one in group:
-                cast("Any", one.source.session).prices = one.ask.prices
+                session = cast("Any", one.source.session)
+                session.prices, session.ends = one.ask.prices, one.source.ends
         answers = drafter.draft_many(
             [one.source.session for one in group],
             [one.ask.nodes for one in group],

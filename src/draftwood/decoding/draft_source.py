@@ -42,6 +42,8 @@ class DraftSource:
         What it proposed in this step.
     resting
         Whether it learns nothing of this step but its tokens, whatever it needs.
+    ends
+        Tokens that end the text.
     step
         Its record of this step.
     """
@@ -51,6 +53,7 @@ class DraftSource:
         self.declared = NOTHING
         self.session: DraftSession | None = None
         self.proposal, self.resting = _EMPTY, False
+        self.ends = frozenset[int]()
         self.step = RunningSourceStep()
         self.draft_many: Any = getattr(drafter, "draft_many", None)  # None once it has failed, too
         self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
@@ -99,7 +102,7 @@ class DraftSource:
             return self.proposal
         try:
             if self.needs.prices:
-                session.prices = ask.prices
+                session.prices, session.ends = ask.prices, self.ends
             if base_tree is None:
                 tree = session.draft(ask.nodes, ask.lookahead_nodes, ask.accept_rates)
             else:

@@ -105,6 +105,8 @@ def one_pass(
     asks = planner.ask(live)
     asked = clock()
     proposals = draft_all(live, asks)
+    for sequence in live:
+        sequence.reread()
     drafted = clock()
     plans = planner.plan(live, proposals)
     planned = clock()

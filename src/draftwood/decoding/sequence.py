@@ -79,6 +79,8 @@ class ActiveSequence:
         self.finish: str | None = None
         self.error: Exception | None = None
         self._index = 0
+        for source in self.sources:
+            source.ends = request.end_ids
 
     # What a planner sees.
 
@@ -250,6 +252,11 @@ class ActiveSequence:
         for source, lesson in zip(self.sources, feedback, strict=True):
             source.learn(lesson)
         return feedback
+
+    def reread(self) -> None:
+        """Read again what the target's session has lost: a draft pass on its cache may have failed half-way."""
+        if any(s.needs.target_session for s in self.sources) and self.session.length < len(self.ids) - 1:
+            self._target.extend([(self.session, self.ids[self.session.length : -1])])
 
     def rescored(self, target: Target) -> Scores:
         """Score the last committed token again, in a pass that holds nothing else."""

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from draftwood.contracts import Prices, State
 from draftwood.planning.cost_model import CostModel
 
-_KEEP = 0.9  # weight of earlier steps
+_KEEP = 0.97  # weight of earlier steps: a passage that is copied must not make every other token look dear
+_FIRST_TOKENS, _FIRST_PASSES = 6, 3.6
+"""What a text is assumed to have taken before its first step: 6 tokens in 3.6 plain passes."""
 _AHEAD = 8  # draft nodes over which the cost of one more is averaged
 
 
@@ -36,6 +38,6 @@ class Pace:
         plain = times[0]
         if not (model.passes or model.measured):
             return Prices()
-        token = rows * self._seconds / (self._tokens * plain) if self._tokens >= 1 else 1.0
+        token = rows * (self._seconds / plain + _FIRST_PASSES) / (self._tokens + rows * _FIRST_TOKENS)
         node = max(0.0, times[-1] - times[0]) / (_AHEAD * plain) if model.knows_drafts else 0.0
         return Prices(plain, min(token, 1.0) / rows, node)

@@ -129,6 +129,33 @@ def test_costs_follow_the_median_and_are_tried_again():
     assert known.costs()[1] > 0.3
 
 
+def test_a_long_unread_text_is_waited_for_longer():
+    known = Experience()
+    for _ in range(4):
+        known.learn_pass(1, 3.0)
+    for _ in range(100):
+        known.prevent(unread=600)
+    assert known.costs()[1] > 1
+    for _ in range(8):
+        known.prevent()
+    assert known.costs()[1] == 0
+
+
+def test_nothing_is_read_behind_the_end_of_the_text():
+    growth = grown(ends=frozenset({3}))
+    assert [node for _, _, node in growth.worth_reading(1.0, 8)] == [1]
+
+
+def test_a_draft_ends_with_the_text():
+    target = ToyTarget(order=1)
+    drafter = DraftModelDrafter(target=target)
+    session = drafter.open([1, 2, 3], None)
+    assert session.draft(8, 0, drafter.prior).depth.max() > 1
+    session.ends = frozenset(range(8))
+    assert session.draft(8, 0, drafter.prior).depth.max() == 1
+    session.close()
+
+
 class Hashed(ToyTarget):
     """By which something can be looked up, as by models of both engines."""
 

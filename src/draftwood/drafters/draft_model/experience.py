@@ -20,6 +20,8 @@ _HOPE, _KEEP_HOPE = 0.7, 0.98  # the belief in a node's best child: at first, an
 _PATIENCE, _LONGEST = 8, 512
 """Drafts that the expected times have prevented until a pass is tried again; each time twice as many."""
 
+_READ_PER_PASS = 4  # unread tokens that count as one more draft to wait for
+
 _WIDTHS = np.arange(WIDEST + 1)
 
 
@@ -63,14 +65,18 @@ class Experience:
 
     def allow(self) -> None:
         """Note that a pass seems to pay."""
-        if self._passes >= _FIRST and self._expected is not None and self._expected[1]:
-            self._prevented, self._patience = 0, _PATIENCE
+        with self._lock:
+            if self._passes >= _FIRST and self._expected is not None and self._expected[1]:
+                self._prevented, self._patience = 0, _PATIENCE
 
-    def prevent(self) -> None:
-        """Note that no pass seemed to pay. Once in a while the next one is tried as if it took no time."""
+    def prevent(self, unread: int = 0) -> None:
+        """Note that no pass seemed to pay. Once in a while the next one is tried as if it took no time.
+
+        That takes longer where the model would first have to read many ``unread`` tokens.
+        """
         with self._lock:
             self._prevented += 1
-            if self._prevented >= self._patience:
+            if self._prevented >= self._patience + unread // _READ_PER_PASS:
                 self._prevented, self._patience = 0, min(_LONGEST, 2 * self._patience)
                 self._expected = [0.0] * (WIDEST + 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 
@@ -25,14 +25,17 @@ class Growth:
     read
         Whether the draft model has read the node, so that its children are known.
 
-    With ``is_chain`` only a child of the node that was read last is read.
+    With ``is_chain`` only a child of the node that was read last is read. Tokens in ``ends`` end the text, so
+    nothing is read behind them.
     """
 
     def __init__(
-        self, nodes: int, depth: int, accept_rates: Floats, p_min: float = 0.0, *, is_chain: bool = False
-    ) -> None:
+        self, nodes: int, depth: int, accept_rates: Floats, p_min: float = 0.0, *, is_chain: bool = False,
+        ends: Container[int] = (),
+    ) -> None:  # fmt: skip
         nodes = min(nodes, MOST_NODES)
         self._most, self._deepest, self._p_min, self._is_chain = nodes, depth, p_min, is_chain
+        self._ends = ends
         self._rates: list[float] = accept_rates.tolist()
         self.tokens: list[int] = []
         self.parents: list[int] = []
@@ -117,6 +120,7 @@ class Growth:
         unread = [
             node for node in among
             if not self.read[node] and self._depth[node] < self._deepest and hope * self._reach[node] > least
+            and self.tokens[node] not in self._ends
         ]  # fmt: skip
         unread.sort(key=self._reach.__getitem__, reverse=True)  # stable: parents stay before children
         most = min(most, MOST_READ - self._count)

@@ -42,6 +42,11 @@ class Reader(ABC):
         """Whether there is a cache to read on, or one can be made."""
         return True
 
+    @property
+    @abstractmethod
+    def read_so_far(self) -> int:
+        """Tokens of the text, about, that need not be read any more."""
+
     @abstractmethod
     def begin(self, text: Ints) -> Row | None:
         """Bring the cache in step with the committed text; returns the row of its last token where it is known."""
@@ -111,8 +116,13 @@ class SharedReader(Reader):
     def is_ready(self) -> bool:
         return self._session is not None
 
+    @property
+    def read_so_far(self) -> int:
+        return 0 if self._session is None else int(self._session.length)
+
     def begin(self, text: Ints) -> Row | None:
         cached = self._session.length
+        self._session.truncate(cached)  # forgets what another drafter has grown there
         if cached != len(text) - 1:
             raise RuntimeError(
                 f"the target's cache holds {cached} tokens of {len(text)}, all but the last are due"
@@ -138,6 +148,10 @@ class OwnReader(Reader):
         self._parents: list[int] = []
         self._rows: list[Row] = []
 
+    @property
+    def read_so_far(self) -> int:
+        return len(self._ids)
+
     def begin(self, text: Ints) -> Row | None:
         self._settle(text)
         if len(self._ids) == len(text) and self._last is None:  # its row is not known after a cut
@@ -151,6 +165,8 @@ class OwnReader(Reader):
 
     def _settle(self, text: Ints) -> None:
         """Commit what was read of tokens that the text has taken, and forget the rest."""
+        if self._session is not None and not self._tokens:
+            self._session.truncate(self._session.length)  # forgets what a pass that failed has left
         if not self._tokens:
             return
         children = {both: i for i, both in enumerate(zip(self._parents, self._tokens, strict=True))}

@@ -38,7 +38,7 @@ class ModelSession(TextSession):
         p_min: float, room: int, vocab_size: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(prompt)
-        self.prices = Prices()
+        self.prices, self.ends = Prices(), frozenset[int]()
         self._reader, self._noise, self._experience = reader, _fast(noise), experience
         self._depth, self._p_min, self._room, self._vocab_size = depth, p_min, room, vocab_size
 
@@ -59,7 +59,7 @@ class ModelSession(TextSession):
         depth = min(self._depth, self._room - self._length)
         if nodes <= 0 or depth <= 0 or not self._length or not self._reader.is_ready or self._would_not_pay():
             return None
-        growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain)
+        growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain, ends=self.ends)
         if len(base_tree) and not self._reader.is_chain:
             growth.add_base(base_tree)
         row = self._reader.begin(self.text)
@@ -73,7 +73,7 @@ class ModelSession(TextSession):
         if not prices.pass_s or self._experience.hope * prices.token >= cost + prices.node:
             self._experience.allow()
             return False
-        self._experience.prevent()
+        self._experience.prevent(self._length - self._reader.read_so_far)
         return True
 
     def take(self, growth: Growth, nodes: Sequence[int], rows: Sequence[Row]) -> None:

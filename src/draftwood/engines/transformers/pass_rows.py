@@ -53,8 +53,10 @@ class PassRows:
             return additive
         sees = np.ones((rows, among_from + among.shape[1]), dtype=np.bool_)
         sees[:, among_from:] = among
-        # By positions, not slots: a tree's slots are no positions.
-        grown = self.positions if self.before is None else np.concatenate((self.before, self.positions))
+        # By positions, not slots: a tree's slots are no positions. Of a chain they are, those grown before too.
+        grown = self.positions
+        if self.before is not None and self.among is not None:
+            grown = np.concatenate((self.before, grown))
         start = int(grown[0]) - among_from
         keys = np.concatenate((np.arange(start, start + among_from, dtype=np.int64), grown))
         sees &= self.positions[:, None] - keys[None, :] < window

@@ -111,10 +111,12 @@ class TransformersSession(CommittedText):
     @locked
     def settle(self, path: Sequence[int]) -> None:
         """Commit these grown nodes, a path from the end of the cached text; the others are forgotten."""
-        tokens = self._grown.tokens
+        tokens, spoilt = self._grown.tokens, self._grown.spoilt
         self._move(path, 0)
         self._ids += [tokens[node] for node in path]
         self._grown = Grown()
+        if spoilt:
+            self._clear_behind()
 
     def tree_rows(self, root: int, tree: TokenTree) -> PassRows:
         """Return the rows of a pass over a root and its tree, which the next `keep` refers to."""
@@ -173,8 +175,12 @@ class TransformersSession(CommittedText):
         spoilt, self._grown = self._grown.spoilt, Grown()
         if self._scored is not None or spoilt:
             self._scored = None
-            for window, first in self.first.items():
-                self._arena.clear(self.slot, window, self.length - first, self._end())
+            self._clear_behind()
+
+    def _clear_behind(self) -> None:
+        """Clear the rows behind the committed ones."""
+        for window, first in self.first.items():
+            self._arena.clear(self.slot, window, self.length - first, self._end())
 
     def _end(self) -> int | None:
         """The row after the last one that passes have written; None where padding may have written more."""

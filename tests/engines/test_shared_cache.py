@@ -1,0 +1,65 @@
+"""Drafters on the target's own cache: several at once, and one whose pass fails half-way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import draftwood
+from draftwood.drafters.draft_model.drafter import EarlyExitDrafter
+from draftwood.engines.transformers.cache import Arena
+from draftwood.engines.transformers.self_draft import early_exit
+from draftwood.engines.transformers.session import TransformersSession
+from draftwood.engines.transformers.shared import shared_target
+from tests.engines.tiny import build
+
+PROMPT = np.random.default_rng(0).integers(0, 64, 4).tolist()
+
+
+def test_drafters_on_one_cache_do_not_see_each_others_nodes():
+    target = shared_target(build("llama"))
+    ((target_session, _),) = target.open([PROMPT[:-1]])
+    found = []
+    for others in (False, True):
+        drafter = EarlyExitDrafter(target=early_exit(target, "2"))
+        session = drafter.open(PROMPT, None)
+        session.follow(target_session)
+        if others:
+            other = EarlyExitDrafter(target=early_exit(target, "1")).open(PROMPT, None)
+            other.follow(target_session)
+            assert len(other.draft(4, 0, drafter.prior))
+        tree = session.draft(12, 0, drafter.prior)
+        grown = len(target_session._grown.tokens)  # those of the other drafter are forgotten
+        found.append((tree.tokens.tolist(), tree.parents.tolist(), grown))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", ["mistral-window", "qwen2-window"])
+def test_a_failure_while_a_draft_makes_room_changes_no_text(kind, monkeypatch, caplog):
+    model = build(kind)
+    model.config.max_position_embeddings = 4096
+    prompt = np.random.default_rng(0).integers(0, 64, 1000).tolist()
+    plain = draftwood.generate(model, prompt, drafters="none", max_new_tokens=40)
+    move, grow, growing, failed = Arena.move_rows, TransformersSession.grown_rows, [], []
+
+    def grown_rows(self, *arguments):
+        growing.append(True)
+        try:
+            return grow(self, *arguments)
+        finally:
+            growing.pop()
+
+    def move_rows(self, *arguments):
+        if growing and not failed:
+            failed.append(True)
+            raise RuntimeError("out of memory")
+        return move(self, *arguments)
+
+    monkeypatch.setattr(TransformersSession, "grown_rows", grown_rows)
+    monkeypatch.setattr(Arena, "move_rows", move_rows)
+    drafted = draftwood.generate(
+        model, prompt, drafters="early-exit:layers=2", planner="fixed:4", max_new_tokens=40
+    )
+    assert drafted.ids == plain.ids
+    assert failed
+    assert "is off for this request" in caplog.text
