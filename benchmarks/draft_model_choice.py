@@ -37,7 +37,7 @@ def choices() -> dict[str, Arm]:
 
 def cascades(model: Any) -> dict[str, Arm]:
     """Return the arms that compare a draft model with the same one that has drafters of its own."""
-    from draftwood.engines.transformers.quantized import quantized_target
+    from draftwood.engines.transformers.quantized_copies import quantized_target
 
     small = quantized_target(model, 4)
     return {
