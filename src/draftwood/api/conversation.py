@@ -145,12 +145,12 @@ class Conversation:
 
     def _turn(self, prediction: Prediction | None) -> ActiveSequence:
         ids = render(self.messages, self._setup.tokenizer)
+        self._setup.refresh()
         drafters = self._setup.predicting(prediction) or self._expected or self._setup.drafters
-        request = self._setup.request(ids, drafters=drafters, **self._settings)
-        changed = self._setup.refresh()
-        contents = self._setup.contents()
-        if self._sequence is not None and (changed or contents != self._contents):  # the cache is another model's
-            self._open.close()
+        request = self._setup.on_the_model(self._setup.request(ids, drafters=drafters, **self._settings))
+        target, contents = self._setup.target, self._setup.contents()
+        if self._sequence is not None and (self._sequence.target is not target or contents != self._contents):
+            self._open.close()  # the cache is another model's
             self._sequence = None
         if self._sequence is None:
             (self._sequence,) = self._open.enter_context(self._setup.open([request]))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from draftwood.api.learned import learned, planner_of
@@ -21,6 +21,7 @@ from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.draft_model.vocabulary import compare
 from draftwood.drafters.load import load_inner
 from draftwood.errors import CapabilityError, ModelError, VocabularyError
+from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.models.hub import first_line
 from draftwood.planning.load import DEFAULT
@@ -33,9 +34,18 @@ def _load(name: str) -> tuple[Any, Any]:
     from draftwood.models import load
     from draftwood.models.engine import LLAMA_CPP, choose
 
-    try:
+    with _needing_room(name):
         return load(name, exact=False) if choose(name, None)[0] == LLAMA_CPP else load(name)
+
+
+@contextmanager
+def _needing_room(name: str) -> Iterator[None]:
+    """Let an error for want of memory say which model it is about."""
+    try:
+        yield
     except (MemoryError, RuntimeError) as error:
+        if not (isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _NO_MEMORY)):
+            raise
         raise ModelError(
             f"no room for the draft model {name} beside its target ({first_line(error)}): choose a smaller one"
         ) from error
@@ -44,10 +54,12 @@ def _load(name: str) -> tuple[Any, Any]:
 LOADED = LoadedModels(_load, allowed)
 """What `DraftModels.named` has loaded in this process."""
 
+_NO_MEMORY = ("out of memory", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate")
+_LARGER = 1.1  # times the target's bytes: from here on a draft model is warned of
 _MOST = 16  # pairs of vocabularies whose translation is kept
 _translations: OrderedDict[Any, Translation | None] = OrderedDict()  # by both tokenizers and the replacements
 _warned: set[str] = set()  # names of draft models that are larger than their targets
-_lock = Lock()
+_lock = ChildSafeLock()
 
 
 class DraftModels:
@@ -70,15 +82,17 @@ class DraftModels:
         Raises what `draftwood.load` raises, and `VocabularyError` for a vocabulary that cannot be translated.
         """
         model, tokenizer = LOADED.get(name)
-        draft = target_of(model, now=True)
+        with _needing_room(name):
+            draft = target_of(model, now=True)
         self._warn_of_size(name, size_of(model))
         size = None if self.target is None else self.target.capabilities.vocab_size
-        return DraftTarget(draft, False, self._translation(tokenizer, draft, replacements), size)
+        translation = self._translation(tokenizer, draft, replacements)
+        return DraftTarget(draft, False, translation, size, verifier=self.target, owner=model)
 
     def _warn_of_size(self, name: str, size: int) -> None:
         """Say once that a draft model reads more than its target."""
         own = size_of(self.model) if self.model is not None else 0
-        if own and size > own and name not in _warned:
+        if own and size > _LARGER * own and name not in _warned:
             _warned.add(name)
             log.warning(
                 "the draft model %s has %.0f MB of weights and its target %.0f: one of its passes takes about "

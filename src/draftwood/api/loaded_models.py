@@ -7,11 +7,11 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any
 from weakref import ref
 
 from draftwood.errors import UsageError
+from draftwood.index.child_safe import ChildSafeLock
 
 SWITCH = "DRAFTWOOD_DRAFT_MEMORY"
 """Variable of the environment: gigabytes of draft models that stay loaded."""
@@ -32,25 +32,26 @@ class _Model:
 class LoadedModels:
     """Models by name. Of those that nobody is writing with, the one used longest ago is dropped first.
 
-    A model that a text is being written with stays until that text ends, as the text refers to it; it counts, and
-    is found again without being loaded twice.
+    A model that a text is being written with stays until that text ends, as its drafter refers to it
+    (`DraftTarget.owner`); it counts, and is found again without being loaded twice.
 
     Parameters
     ----------
     load
         Name to model and tokenizer.
     most
-        Bytes of weights, told when a model was loaded; the one asked for last always stays.
+        Bytes of weights, told before a model is loaded; the one asked for last always stays.
     """
 
     def __init__(self, load: Callable[[str], tuple[Any, Any]], most: Callable[[], int]) -> None:
         self._load, self._most = load, most
         self._kept: OrderedDict[str, Any] = OrderedDict()  # models, the one used longest ago first
         self._known: dict[str, _Model] = {}
-        self._lock = Lock()
+        self._lock = ChildSafeLock()
 
     def get(self, name: str) -> tuple[Any, Any]:
         """Return a model and its tokenizer; raises what loading raises."""
+        most = self._most()
         with self._lock:
             known = self._known.get(name)
             model = None if known is None else known.weights()
@@ -59,7 +60,7 @@ class LoadedModels:
                 known = self._known[name] = _Model(ref(model), tokenizer, size_of(model))
             self._kept[name] = model
             self._kept.move_to_end(name)
-            self._make_room(self._most())
+            self._make_room(most)
             return model, known.tokenizer
 
     def _make_room(self, most: int) -> None:
@@ -76,8 +77,10 @@ class LoadedModels:
 def size_of(model: Any) -> int:
     """Return the bytes of a model's weights: of its file where an engine runs it from there."""
     if hasattr(model, "parameters"):
+        from draftwood.engines.transformers.shared import released_bytes
+
         every = [*model.parameters(), *model.buffers()]
-        return sum({one.data_ptr(): one.nbytes for one in every}.values())
+        return sum({one.data_ptr(): one.nbytes for one in every}.values()) + released_bytes(model)
     return int(getattr(model, "weight_bytes", 0))
 
 

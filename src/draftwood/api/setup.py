@@ -100,14 +100,13 @@ class Setup:
         """Return a context that saves a memory that was given as a file when it ends, with or without an error."""
         return saving(self._memory)
 
-    def refresh(self) -> bool:
-        """Prepare the model as it is now; returns whether its target is another one than before."""
-        before, self.target = self.target, target_of(self.model, now=True)
-        if self.target is before:
-            return False
-        self.drafters = with_models(self.drafters, DraftModels(self.target, self.model, self.tokenizer))
-        refuse_mismatch(self.target.capabilities, self.drafters)
-        return True
+    def refresh(self) -> None:
+        """Prepare the model, and what drafters draft by, as they are now: all of it or, if that fails, nothing."""
+        target = target_of(self.model, now=True)
+        drafters = with_models(self.drafters, DraftModels(target, self.model, self.tokenizer))
+        if target is not self.target:
+            refuse_mismatch(target.capabilities, drafters)
+        self.target, self.drafters = target, drafters
 
     def contents(self) -> Any:
         """Return a value that changes with the model's weights and code, which makes its cache invalid."""
@@ -121,12 +120,12 @@ class Setup:
     def open(self, requests: Sequence[Request]) -> Iterator[list[ActiveSequence]]:
         """Return a context with the opened sequences of these requests, on the model as it is now."""
         self.refresh()
-        requests = [self._on_the_model(request) for request in requests]
+        requests = [self.on_the_model(request) for request in requests]
         opened = open_sequences(self.target, self.drafters, requests, self.rule, late=True)
         with importing(self._modules(requests)), opened as sequences:
             yield sequences
 
-    def _on_the_model(self, request: Request) -> Request:
+    def on_the_model(self, request: Request) -> Request:
         """Return the request with the models of its own drafters as the target is now."""
         if request.drafters is None:
             return request

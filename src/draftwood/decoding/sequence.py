@@ -107,6 +107,11 @@ class ActiveSequence:
     # What the loop does with it.
 
     @property
+    def target(self) -> Target:
+        """What computes its passes."""
+        return self._target
+
+    @property
     def session(self) -> TargetSession:
         """The target's side."""
         if self._session is None:

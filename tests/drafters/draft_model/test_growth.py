@@ -156,6 +156,13 @@ def test_a_draft_ends_with_the_text():
     session.close()
 
 
+def test_costs_are_told_apart_by_the_target_that_is_drafted_for():
+    draft, one, other = Hashed(), Hashed(), Hashed()
+    assert experience_with(draft, one) is experience_with(draft, one)
+    assert experience_with(draft, one) is not experience_with(draft, other)
+    assert experience_with(draft, one) is not experience_with(draft)
+
+
 class Hashed(ToyTarget):
     """By which something can be looked up, as by models of both engines."""
 

@@ -39,12 +39,18 @@ class DraftTarget:
         Where its vocabulary is another one.
     vocab_size
         Its tokens from here on are not proposed: the target has none such. None: it has the target's own.
+    verifier
+        The target that it drafts for, where that is known: what its passes cost is told in those of this target.
+    owner
+        What must stay in memory as long as it is drafted by: the model of transformers behind it.
     """
 
     target: Any
     shares: bool = True
     translation: Translation | None = None
     vocab_size: int | None = None
+    verifier: Any = field(default=None, repr=False)
+    owner: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -107,10 +113,10 @@ class ModelBackedDrafter(BaseDrafter):
         if kind is OwnReader and not found.target.capabilities.grows:
             kind = ChainReader
         reader = kind(found.target, LOOKED_AT if noise is None else SAMPLED)
+        known = experience_with(found.target, found.verifier)
         own = partial(
-            ModelSession, reader=reader, experience=experience_with(found.target), depth=self.length,
-            p_min=self.p_min, room=room,
-        )  # fmt: skip
+            ModelSession, reader=reader, experience=known, depth=self.length, p_min=self.p_min, room=room
+        )
         if found.translation is not None:
             return TranslatedSession(prompt, own((), None), found.translation)  # noise is for the target's tokens
         return own(prompt, noise, vocab_size=found.vocab_size)

@@ -5,11 +5,12 @@ Times are in plain passes of the target, so that they hold when the machine beco
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+
+from draftwood.index.child_safe import ChildSafeLock
 
 WIDEST = 64  # nodes: the width of the widest pass whose time is told apart
 
@@ -32,7 +33,7 @@ class Experience:
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = ChildSafeLock()
         self._costs: dict[int, float] = {}
         self._counts: dict[int, int] = {}
         self._passes = 0
@@ -96,15 +97,21 @@ class Experience:
         return found
 
 
-_of_models: WeakKeyDictionary[Any, Experience] = WeakKeyDictionary()
-"""By draft model, for as long as it lives: later calls know what it costs before they read a prompt."""
-_lock = Lock()
+class _Unknown:
+    """Stands for a target that was not said."""
 
 
-def experience_with(model: Any) -> Experience:
-    """Return what is known of this draft model (a `Target`)."""
+_UNKNOWN = _Unknown()
+_of_models: WeakKeyDictionary[Any, WeakKeyDictionary[Any, Experience]] = WeakKeyDictionary()
+"""By draft model and target, for as long as both live: later calls know the costs before they read a prompt."""
+_lock = ChildSafeLock()
+
+
+def experience_with(model: Any, verifier: Any = None) -> Experience:
+    """Return what is known of this draft model (a `Target`) where it drafts for the target ``verifier``."""
     with _lock:
         try:
-            return _of_models.setdefault(model, Experience())
+            known = _of_models.setdefault(model, WeakKeyDictionary())
+            return known.setdefault(_UNKNOWN if verifier is None else verifier, Experience())
         except TypeError:  # one that cannot be hashed, or allows no weak references
             return Experience()

@@ -6,7 +6,6 @@ Like packed copies, quantised ones are compared with their sources when a call b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from threading import Lock, RLock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -16,6 +15,7 @@ from draftwood.engines.transformers.quantized_products import GROUP, check_speed
 from draftwood.engines.transformers.seen import Seen
 from draftwood.engines.transformers.shared import OurTarget, is_released, known_target
 from draftwood.errors import CapabilityError
+from draftwood.index.child_safe import ChildSafeLock
 
 
 class _Made(NamedTuple):
@@ -25,7 +25,7 @@ class _Made(NamedTuple):
     seen: Seen
 
 
-_registry = Lock()
+_registry = ChildSafeLock()
 _locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # per model, held while its copies are checked or made
 _made: WeakKeyDictionary[Any, dict[tuple[int, int], _Made]] = WeakKeyDictionary()  # per model, by bits and group
 
@@ -46,7 +46,7 @@ def quantized_target(model: Any, bits: int = 4, group: int = GROUP, *, checked: 
     """
     check_speed(bits, group, check_product(model, bits, group))
     with _registry:
-        lock = _locks.setdefault(model, RLock())
+        lock = _locks.setdefault(model, ChildSafeLock())
     with lock:
         own = known_target(model)
         if isinstance(own, QuantizedTarget) and (own.bits <= bits or is_released(model)):

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from draftwood.engines.transformers.quantized_copies import quantized_target
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError, UsageError
+from draftwood.index.child_safe import ChildSafeLock
 
-_made: WeakKeyDictionary[Any, dict[Any, TransformersTarget]] = WeakKeyDictionary()
-"""Per target, what drafts on its cache, by the layers that it runs or the bits of its weights."""
+_made: WeakKeyDictionary[Any, dict[Any, tuple[Any, TransformersTarget]]] = WeakKeyDictionary()
+"""Per target, what drafts on its cache, by the layers that it runs or the bits of its weights, and of what it was
+made."""
 _MOST = 8  # of them per target; then the oldest is dropped
-_lock = Lock()
+_lock = ChildSafeLock()
 
 
 def early_exit(target: Any, layers: str = "") -> TransformersTarget:
@@ -41,29 +42,36 @@ def early_exit(target: Any, layers: str = "") -> TransformersTarget:
             "another drafter"
         )
     chosen = read_layers(layers, decoder.n_layers)
-    return _once(target, chosen, lambda: target.with_decoder(decoder.subset(chosen)))
+    return _once(target, chosen, decoder, lambda: target.with_decoder(decoder.subset(chosen)))
 
 
 def quantized_self(target: Any, model: Any, bits: int) -> TransformersTarget:
     """Return what runs the model of a target on its own weights in so many bits, on the target's sessions.
 
-    Made once per target, which is made anew when the model changes. Raises what `quantized_target` raises.
+    Made once per target and copy, which are made anew when the model changes. Raises what `quantized_target`
+    raises.
     """
     if not isinstance(target, TransformersTarget) or not target.capabilities.grows:
         raise CapabilityError(
             "quantized-self needs a model of transformers that runs on draftwood's own cache: use other drafters"
         )
-    return _once(target, bits, lambda: target.running_as(quantized_target(model, bits, checked=True)))
+    copied = quantized_target(model, bits, checked=target.packing is not None)  # one not packed follows its model
+    return _once(target, bits, copied, lambda: target.running_as(copied))
 
 
-def _once(target: TransformersTarget, key: Any, make: Callable[[], TransformersTarget]) -> TransformersTarget:
+def _once(
+    target: TransformersTarget, key: Any, origin: Any, make: Callable[[], TransformersTarget]
+) -> TransformersTarget:
+    """Return what was made for this key from the same ``origin``, or make it."""
     with _lock:
         known = _made.setdefault(target, {})
-        if key not in known:
-            if len(known) >= _MOST:
-                del known[next(iter(known))]
-            known[key] = make()
-        return known[key]
+        made = known.pop(key, None)
+        if made is None or made[0] is not origin:
+            made = origin, make()
+        if len(known) >= _MOST:
+            del known[next(iter(known))]
+        known[key] = made
+        return made[1]
 
 
 def read_layers(text: str, layers: int) -> tuple[int, ...]:

@@ -133,6 +133,15 @@ def is_released(model: Any) -> bool:
     return model in _released
 
 
+def released_bytes(model: Any) -> int:
+    """Return the bytes of the copies that a model runs on whose own weights were freed; 0 for others."""
+    if not is_released(model) or (packing := _made[model].target.packing) is None:
+        return 0
+    return sum(
+        copy.nbytes if hasattr(copy, "bits") else copy.numel() * copy.element_size() for copy in packing.made
+    )
+
+
 def packs(model: Any) -> bool:
     """Return whether passes over this model run on packed weights where the machine can."""
     return model not in _unpacked

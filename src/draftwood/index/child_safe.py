@@ -1,0 +1,37 @@
+"""A lock that is free in a child of fork, where the thread that held it does not exist."""
+
+from __future__ import annotations
+
+import os
+from threading import RLock
+from weakref import WeakSet
+
+
+class ChildSafeLock:
+    """A reentrant lock for ``with``; a child of fork gets a free one."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        _every.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def renew(self) -> None:
+        """Be free, whoever holds it."""
+        self._lock = RLock()
+
+
+_every: WeakSet[ChildSafeLock] = WeakSet()
+
+
+def _renew_in_child() -> None:
+    for lock in list(_every):
+        lock.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_in_child)

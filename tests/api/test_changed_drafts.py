@@ -1,0 +1,79 @@
+"""Weights that change between two turns: what drafts by them changes with them, or the turn fails as a whole."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.api.fake import TOKENIZER, TOKENS
+from tests.engines.tiny import SHAPE
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import draftwood
+from draftwood.engines.transformers import self_draft
+from draftwood.engines.transformers.shared import shared_target
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return LlamaForCausalLM(LlamaConfig(**SHAPE | {"vocab_size": len(TOKENS)})).eval()
+
+
+def change(model):
+    with torch.no_grad():
+        model.model.layers[2].mlp.down_proj.weight.mul_(-1)
+
+
+def said(conversation, text):
+    for _ in conversation.say(text):
+        pass
+    return conversation.generation.ids
+
+
+def fresh(model, conversation):
+    return draftwood.generate(
+        model, conversation.messages[:-1], tokenizer=TOKENIZER, drafters="none", max_new_tokens=12
+    ).ids
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_turn_that_fails_while_drafters_are_renewed_leaves_no_stale_cache(model, monkeypatch, error):
+    with draftwood.Conversation(
+        model, tokenizer=TOKENIZER, drafters="early-exit:layers=2", max_new_tokens=12
+    ) as talk:
+        said(talk, "ab a")
+        change(model)
+        with monkeypatch.context() as broken:
+
+            def fails(*_):
+                raise error
+
+            broken.setattr(self_draft, "early_exit", fails)
+            with pytest.raises(error):
+                said(talk, "b")
+        assert said(talk, "ab") == fresh(model, talk)
+        assert said(talk, "ba") == fresh(model, talk)
+
+
+def test_drafters_of_a_prediction_follow_the_model(model, caplog):
+    with draftwood.Conversation(
+        model, tokenizer=TOKENIZER, drafters="early-exit:layers=2", prediction=[5, 6, 5, 6], max_new_tokens=12
+    ) as talk:
+        for text in ("ab", "b"):
+            assert said(talk, text) == fresh(model, talk)
+            change(model)
+            assert said(talk, text) == fresh(model, talk)
+    assert not caplog.records
+
+
+def test_a_quantised_copy_follows_a_model_that_is_not_packed(model):
+    draftwood.prepare(model, pack=False)
+    target = shared_target(model)
+    try:
+        first = self_draft.quantized_self(target, model, 8)
+    except draftwood.errors.CapabilityError as none:
+        pytest.skip(str(none))
+    assert self_draft.quantized_self(target, model, 8) is first
+    change(model)
+    assert shared_target(model) is target
+    assert self_draft.quantized_self(target, model, 8) is not first
