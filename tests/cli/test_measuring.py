@@ -59,6 +59,19 @@ def test_peers_stand_in_the_table(draftwood, tiny, prompts):
     }  # fmt: skip
 
 
+def test_an_assistant_stands_beside_the_same_draft_model(draftwood, tiny, prompts):
+    ran = draftwood("bench", "-m", tiny, "--prompts", prompts, "--limit", "1", "--temperature", "0", *SHORT,
+                    "--drafters", f"draft-model:model={tiny}", "--rounds", "1", "--json",
+                    "--peers", f"transformers:assistant={tiny}:tokens=4")  # fmt: skip
+    assert (ran.code, ran.err) == (0, "")
+    rows = {r["drafter"]: r for r in json.loads(ran.out)["rows"] if r["task"] == "mine"}
+    drafted, assisted = rows[f"draft-model:model={tiny}"], rows[f"transformers:assistant={tiny}:tokens=4"]
+    assert assisted["engine"] == "transformers"
+    assert drafted["identical"] is assisted["identical"] is True
+    assert assisted["mean_acceptance_length"] > 1
+    assert assisted["acceptance_rate"] > 0
+
+
 def test_the_table_names_the_worst_first_and_says_what_it_means(draftwood, tiny, prompts):
     ran = draftwood("bench", "-m", tiny, "--prompts", prompts, *SHORT, "--rounds", "1")
     assert ran.code == 0
@@ -98,6 +111,7 @@ def test_a_sustained_bench_prints_its_trend(draftwood, tiny, prompts):
         (("--tasks", "chat", "--prompts", "x.jsonl"), "give one of them"),
         (("--drafters", "sufix"), "did you mean 'suffix'"),
         (("--peers", "vllm"), "unknown peer 'vllm'"),
+        (("--peers", "transformers:assistant=smolm2"), "did you mean 'smollm2'"),
         (("--planner", "clever"), "unknown planner"),
         (("--planner", "fixed:3", "--draft", "4"), "--draft 4 means --planner fixed:4: give one of them"),
         (("--prompts", "nothing.jsonl"), "nothing.jsonl cannot be read"),
