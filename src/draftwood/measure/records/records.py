@@ -63,6 +63,9 @@ class Answer:
     drafted: int | None = None
     accepted: int | None = None
     passes: int | None = None
+    # Of drafters with models: bytes of weights and, at the end, of caches that are not the target's own.
+    draft_weight_bytes: int | None = None
+    draft_cache_bytes: int | None = None
     cpu_share: float | None = None  # processor use in cores
     joules: float | None = None
     celsius: float | None = None
