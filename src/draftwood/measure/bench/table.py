@@ -219,6 +219,6 @@ def _changed(answers: list[Answer], plains: list[list[Answer]]) -> float | None:
 
 def _identical(answers: list[Answer], plains: list[list[Answer]]) -> bool | None:
     """Whether all texts are equal to plain's; None if there is none to compare with."""
-    truth = {a.name: a.output_ids for plain in reversed(plains) for a in reversed(plain)}
+    truth = {a.name: a.output_ids for plain in reversed(plains) for a in reversed(plain) if answers[0].repeats(a)}
     compared = [a for a in answers if a.name in truth]
     return all(a.output_ids == truth[a.name] for a in compared) if compared else None

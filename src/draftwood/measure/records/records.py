@@ -82,8 +82,13 @@ class Answer:
         return bool(self.sampling.get("temperature"))
 
     def comparable(self, plain: Answer) -> bool:
-        """Whether the texts should be equal; two engines that sample draw different random numbers."""
+        """Whether the times can be compared; two engines that sample write different texts."""
         return not self.sampled or plain.engine == self.engine
+
+    def repeats(self, plain: Answer) -> bool:
+        """Whether the texts should be equal, too: transformers' drafts use up random numbers when it samples."""
+        drawn_otherwise = self.sampled and self.engine == "transformers" and self.arm != plain.arm
+        return self.comparable(plain) and not drawn_otherwise
 
     @property
     def sources(self) -> list[str]:
