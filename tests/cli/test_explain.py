@@ -108,7 +108,9 @@ def test_an_answer_of_one_token_has_nothing_to_explain(draftwood, tiny):
     assert ran.code == 0
     assert "nothing to explain" in ran.out
     as_json = draftwood("explain", "--live", PROMPT, "--model", tiny, "--max-new-tokens", "1", "--json")
-    assert json.loads(as_json.out) == {"arms": [], "answer": None, "steps": []}
+    assert json.loads(as_json.out) == {
+        "rule": "exact", "lossy": False, "arms": [], "answer": None, "steps": [],
+    }  # fmt: skip
 
 
 def test_ctrl_c_explains_what_was_written(draftwood, tiny, interrupt):
@@ -175,3 +177,21 @@ def test_an_answer_of_a_lossy_rule_is_called_so(draftwood, tiny):
     flags = ("--live", "abcabcabc", "--raw", "--model", tiny, "--max-new-tokens", "12", "--drafters", "suffix")
     assert "lossy: by the rule top-k:k=3 this text" in draftwood("explain", *flags, "--rule", "top-k:k=3").err
     assert "lossy" not in draftwood("explain", *flags).err
+
+
+def test_json_names_the_rule_of_answers_written_now_and_of_recorded_ones(draftwood, tiny, tmp_path):
+    shared = ("--raw", "--model", tiny, "--max-new-tokens", "12", "--drafters", "suffix")
+    flags, kept = ("--live", "abcabcabc", *shared, "--json"), str(tmp_path / "rows.jsonl")
+
+    def said(*arguments):
+        found = json.loads(draftwood("explain", *arguments).out)
+        return found["rule"], found["lossy"]
+
+    assert said(*flags) == ("exact", False)
+    assert said(*flags, "--rule", "top-k:k=3") == ("top-k:k=3", True)
+    assert said(*flags, "--rule", "top-k:k=3", "--step", "1") == ("top-k:k=3", True)
+    for rule in ("exact", "top-k:k=3"):
+        assert draftwood("generate", "abcabcabc", *shared, "--rule", rule, "-o", kept).code == 0
+    assert said(kept, "--json") == (None, True)
+    assert said(kept, "--answer", "0", "--json") == ("exact", False)
+    assert said(kept, "--answer", "1", "--json") == ("top-k:k=3", True)

@@ -24,7 +24,7 @@ from draftwood.errors import CapabilityError, DraftwoodError, ModelError, Prompt
 from draftwood.testing import check_target
 from draftwood.tree import TokenTree
 from tests.engines.llama_story import OneByOne, Story, random_tree
-from tests.engines.tiny_gguf import EXACT, LAYERS, LONGEST, TYPES, VOCAB
+from tests.engines.tiny_gguf import EXACT, HEAD, KV_HEADS, LAYERS, LONGEST, TYPES, VOCAB
 from tests.tiers import rest_is_slow
 
 FAMILIES = ["llama", "gemma3", "lfm2", "mamba", "mamba2", "jamba"]
@@ -699,3 +699,10 @@ def test_a_file_that_was_replaced_stays_as_it_was_and_is_told_once(tmp_path, tin
     assert [message for message in caplog.messages if "was replaced" in message] == [
         f"{path} was replaced: texts are those of the file as it was; load it again"
     ]
+
+
+def test_a_session_tells_what_its_tokens_take(target):
+    ((session, _),) = target.open([TEXT])
+    assert session.cache_bytes == len(TEXT) * LAYERS * 2 * KV_HEADS * HEAD * 2
+    session.truncate(5)
+    assert session.cache_bytes == 5 * LAYERS * 2 * KV_HEADS * HEAD * 2

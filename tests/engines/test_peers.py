@@ -74,13 +74,15 @@ def test_importing_it_brings_no_engine():
 
 
 def test_names_are_taken_apart():
-    plain, lookup, early, other = peer_names(
-        "transformers, transformers:lookup:ngram=3,transformers:early-exit=4,llama.cpp:ngram-map-k4v"
+    plain, lookup, early, assistant, other = peer_names(
+        "transformers, transformers:lookup:ngram=3,transformers:early-exit=4,transformers:assistant=a/b:tokens=5,"
+        "llama.cpp:ngram-map-k4v"
     )
     assert (plain.name, plain.engine, plain.method, plain.options) == ("transformers", "transformers", "", {})
     assert (lookup.name, lookup.method) == ("transformers:lookup:ngram=3", "lookup")
     assert lookup.options == {"tokens": 10, "ngram": 3}
     assert (early.method, early.options) == ("early-exit", {"early-exit": 4})
+    assert (assistant.method, assistant.options) == ("assistant", {"assistant": "a/b", "tokens": 5})
     assert (other.engine, other.method) == ("llama.cpp", "ngram-map-k4v")
 
 
@@ -111,6 +113,12 @@ def test_the_lookup_settings_are_three_different_ones():
         ("transformers:lookup:tokens=two", UsageError, "whole number from 1"),
         ("transformers:lookup:tokens=2:tokens=3", UsageError, "given twice"),
         ("transformers:early-exit", UsageError, "needs its option 'early-exit'"),
+        ("transformers:early-exit=0", UsageError, "whole number from 1"),
+        ("transformers:asistant=x", UnknownNameError, "did you mean 'transformers:assistant'"),
+        ("transformers:assistant", UsageError, "needs its option 'assistant': write assistant=NAME"),
+        ("transformers:assistant=", UsageError, "is empty: write assistant=NAME"),
+        ("transformers:assistant=x:tokens=0", UsageError, "whole number from 1"),
+        ("transformers:assistant=x:token=3", UnknownNameError, "did you mean 'tokens'"),
         ("llama.cpp:ngram-mod:n=3", UnknownNameError, "unknown option of peer"),
     ],
 )

@@ -189,6 +189,18 @@ def test_sampled_texts_of_other_engines_are_held_against_nothing():
     assert list(differences(rows, None, "float32")) == []
 
 
+def test_sampled_drafts_of_transformers_are_timed_and_their_texts_held_against_nothing():
+    """Its drafts use up random numbers."""
+    plain = Answer(0, "t", "n", "transformers", "transformers", output_ids=[1, 2], decode_s=1.0,
+                   sampling={"temperature": 1.0})  # fmt: skip
+    drafted = dataclasses.replace(plain, id=1, arm="transformers:assistant=x", output_ids=[1, 3], decode_s=0.5)
+    rows = Records({}, [plain, drafted])
+    assert [(r["identical"], r["speedup"]) for r in table(rows)] == [(True, 1.0), (None, 2.0)]
+    assert list(differences(rows, None, "float32")) == []
+    rows.answers = [dataclasses.replace(a, sampling={}) for a in rows.answers]
+    assert [r["identical"] for r in table(rows)] == [True, False]
+
+
 def test_plain_is_the_faster_of_ours_and_the_engines_own():
     def answer(number, arm, engine, seconds):
         return Answer(number, "t", "n", arm, engine, output_ids=[1, 2, 3], decode_s=seconds)

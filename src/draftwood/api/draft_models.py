@@ -84,10 +84,11 @@ class DraftModels:
         model, tokenizer = LOADED.get(name)
         with _needing_room(name):
             draft = target_of(model, now=True)
-        self._warn_of_size(name, size_of(model))
+        weights = size_of(model)
+        self._warn_of_size(name, weights)
         size = None if self.target is None else self.target.capabilities.vocab_size
         translation = self._translation(tokenizer, draft, replacements)
-        return DraftTarget(draft, False, translation, size, verifier=self.target, owner=model)
+        return DraftTarget(draft, False, translation, size, weights, self.target, model)
 
     def _warn_of_size(self, name: str, size: int) -> None:
         """Say once that a draft model reads more than its target."""
@@ -139,7 +140,7 @@ class DraftModels:
         return CascadeDrafter(
             drafters=with_models(inner, DraftModels(found.target, model, tokenizer)), target=found.target,
             length=length, p_min=p_min, model=name,
-            planner=planner_of(DEFAULT, learned(model), tokenizer),
+            planner=planner_of(DEFAULT, learned(model), tokenizer), weight_bytes=found.weight_bytes,
         )  # fmt: skip
 
     def early_exit(self, layers: str) -> Target:
@@ -164,7 +165,8 @@ class DraftModels:
             raise CapabilityError("quantized-self needs the model itself: use generate or bench")
         from draftwood.engines.transformers.self_draft import quantized_self
 
-        return DraftTarget(quantized_self(self.target, self.model, bits))
+        found = quantized_self(self.target, self.model, bits)
+        return DraftTarget(found, weight_bytes=getattr(found.packing, "nbytes", None))
 
     def _only_transformers(self, name: str) -> None:
         if not type(self.target).__module__.startswith("draftwood.engines.transformers"):

@@ -28,7 +28,9 @@ Tasks = Annotated[
 ]
 Peers = Annotated[
     str | None,
-    Option(metavar="PEER,PEER", help="Other engines on the same weights: transformers:lookup, llama.cpp:all."),
+    Option(
+        metavar="PEER,PEER", help="Other engines on the same weights: transformers:assistant=NAME, llama.cpp:all."
+    ),
 ]
 Planner = Annotated[str | None, Option(help="How much is drafted. [default: goodput]")]
 Draft = Annotated[int | None, Option(min=0, help="Short for --planner fixed:N.")]
@@ -138,10 +140,14 @@ def _specs(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
 
 
 def _with_plain(peers: str | None) -> str | None:
-    """Return the peers, each with its engine's plain decoding beside it."""
-    from draftwood.engines.peers import peer_names
+    """Return the peers, each with its engine's plain decoding beside it; their names are checked."""
+    from draftwood.engines.peers import check_assistants, peer_names
 
-    return ",".join([*dict.fromkeys(peer.engine for peer in peer_names(peers)), peers]) if peers else None
+    if not peers:
+        return None
+    names = peer_names(peers)
+    check_assistants(names)
+    return ",".join([*dict.fromkeys(peer.engine for peer in names), peers])
 
 
 def _writer(
@@ -167,6 +173,7 @@ def _arms(
     setup: Setup, specs: list[str], peers: str | None, settings: BenchSettings, texts: UserTexts, setting: Setting
 ) -> Iterator[Arm]:
     """Yield the arms; drafters that come to the same label are one."""
+    from draftwood.api.draft_models import LOADED
     from draftwood.api.user_texts import UserTexts
     from draftwood.engines.peers import load_peers
     from draftwood.measure.bench.arms import OurArm, PeerArm
@@ -179,5 +186,5 @@ def _arms(
             labels.add(label)
             yield OurArm(label, setup, settings.planner, sources, spec, settings.rule)
     if peers:
-        found = load_peers(peers, setup.model, setup.tokenizer, setting.model, setting.threads)
+        found = load_peers(peers, setup.model, setup.tokenizer, setting.model, setting.threads, LOADED.get)
         yield from map(PeerArm, found)

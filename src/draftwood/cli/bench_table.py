@@ -10,7 +10,7 @@ from rich.table import Table
 
 from draftwood.cli import screen
 from draftwood.cli.screen import number, percent
-from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, geometric_mean, sameness
+from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, draft_memory, geometric_mean, sameness
 from draftwood.measure.records.records import Records
 
 _UNLIMITED = 10_000  # characters in a line
@@ -153,6 +153,9 @@ def _notes(to: Console, rows: list[dict[str, Any]], kept: Records) -> None:
         to.print(
             f"lossy: by the rule {rule} texts may differ from those of plain decoding; the changed are counted"
         )
+    for arm in dict.fromkeys(row["drafter"] for row in rows):
+        if memory := draft_memory(rows, arm):
+            to.print(f"{arm}: {memory}")
     if failed := {r["drafter"]: r["failed"] for r in rows if r["failed"]}:
         to.print("answers in which a drafter failed: " + ", ".join(f"{arm} {n}" for arm, n in failed.items()))
     if sittings := len(kept.of_kind("resumed")):

@@ -80,40 +80,55 @@ def _explain_records(path: Path, number: int | None, step: int | None, as_json: 
     answer = chosen(path, answers, number)
     if step is not None and answer is None:
         raise UsageError(f"{path} holds {len(answers)} answers: say with --answer which one's step {step}")
-    _show(answers if answer is None else [answer], answer, step, as_json, Pieces(answers).text)
+    shown = answers if answer is None else [answer]
+    _show(shown, answer, step, as_json, Pieces(answers).text, _recorded_rule(shown))
+
+
+def _recorded_rule(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return the rule of recorded answers, None of several, and whether one of them is lossy."""
+    rules = {answer.rule or options.RULE_DEFAULT for answer in answers}
+    return {
+        "rule": next(iter(rules)) if len(rules) == 1 else None,
+        "lossy": any(answer.rule is not None for answer in answers),
+    }
 
 
 def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
     from draftwood.cli.render import lossy_note
+    from draftwood.verify.load import is_lossy, label, load
 
+    rule = load(loaded.given.rule)
+    ruled = {"rule": label(rule), "lossy": is_lossy(rule)}
     answering = Answering(loaded, content, quiet=as_json)
     interrupted = answering.write(trace=True)
     answering.end()
     if not as_json:
         print()
-        if answering.generation is not None and answering.generation.lossy:
+        if answering.generation is not None and ruled["lossy"]:
             print(lossy_note(answering.generation.rule), file=sys.stderr)
     if answering.generation is not None and answering.generation.steps:
         answer = recorded(loaded, answering.generation)
-        _show([answer], answer, step, as_json, screen.shower(loaded.tokenizer))
+        _show([answer], answer, step, as_json, screen.shower(loaded.tokenizer), ruled)
     else:
         nothing = "nothing to explain: no pass was made beyond reading the prompt"
-        screen.finish({"arms": [], "answer": None, "steps": []}, lambda: print(nothing), as_json=as_json)
+        document = {**ruled, "arms": [], "answer": None, "steps": []}
+        screen.finish(document, lambda: print(nothing), as_json=as_json)
     if interrupted:
         raise typer.Exit(130)
 
 
 def _show(
-    answers: Sequence[Answer], answer: Answer | None, step: int | None, as_json: bool, text: Callable[[int], str]
-) -> None:
-    """Show one step, one answer, or what the answers of each arm amount to."""
+    answers: Sequence[Answer], answer: Answer | None, step: int | None, as_json: bool, text: Callable[[int], str],
+    ruled: dict[str, Any],
+) -> None:  # fmt: skip
+    """Show one step, one answer, or what the answers of each arm amount to; ``ruled`` is said in JSON only."""
     from draftwood.cli import explain_tables
     from draftwood.measure.explain.document import arm, by_arm, detail, steps_of
 
     if answer is not None and step is not None:
         if step > len(answer.steps):
             raise UsageError(f"there is no step {step}: the answer's steps have numbers 1 to {len(answer.steps)}")
-        found = detail(answer, Account(step, answer.steps[step - 1]))
+        found = ruled | detail(answer, Account(step, answer.steps[step - 1]))
         screen.finish(found, lambda: explain_tables.show_step(found, answer, text), as_json=as_json)
         return
     arms = [arm(members) for members in by_arm(answers).values()]
@@ -126,5 +141,5 @@ def _show(
         else:
             explain_tables.show_answers(answers)
 
-    document = {"arms": arms, "answer": answer.id if answer else None, "steps": steps}
+    document = {**ruled, "arms": arms, "answer": answer.id if answer else None, "steps": steps}
     screen.finish(document, show, as_json=as_json)

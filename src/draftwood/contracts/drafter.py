@@ -262,6 +262,10 @@ class ModelDrafter(Protocol):
     def with_models(self, models: Any) -> Drafter:
         """Return a drafter that is ready to be opened; ``models`` loads models and derives them from the target
         (`draftwood.api.draft_models.DraftModels`). Called again with the same target, it returns an equal drafter.
+
+        The drafter may tell what its models take: ``models`` lists them, each with ``target`` and ``weight_bytes``
+        (bytes of weights that are not the target's own, None: not known), and its sessions have ``cache_bytes``
+        (bytes that the cached tokens take in caches of its own).
         """
         ...
 

@@ -125,7 +125,8 @@ class Watch:
 class TargetSession(Protocol):
     """One text in the target's cache.
 
-    It may have ``capabilities`` of its own, where passes over this text can do less than the target declares.
+    It may have ``capabilities`` of its own, where passes over this text can do less than the target declares, and
+    ``cache_bytes``, the bytes that the cached tokens take (None: not known).
     """
 
     @property

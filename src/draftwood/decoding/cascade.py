@@ -18,7 +18,7 @@ from draftwood.decoding.loop import one_pass
 from draftwood.decoding.opening import read_whole
 from draftwood.decoding.prompt_scores import UNSEEN
 from draftwood.decoding.stage_time import StageTime
-from draftwood.drafters.draft_model.drafter import ModelBackedDrafter
+from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.tree import TokenTree
@@ -40,6 +40,8 @@ class CascadeDrafter(ModelBackedDrafter):
         Who drafts for it.
     planner
         Decides how much of what they propose it scores; it goes on learning here.
+    weight_bytes
+        Bytes of the model's weights; None: not known.
 
     Raises `CapabilityError` where a drafter needs what the model lacks, or the model cannot take tokens back.
     """
@@ -49,6 +51,7 @@ class CascadeDrafter(ModelBackedDrafter):
     model: str = "draft-model"
     drafters: tuple[Drafter, ...] = ()
     planner: Planner = field(default_factory=GoodputPlanner, repr=False)
+    weight_bytes: int | None = None
     _stage_time: StageTime = field(default_factory=StageTime, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -61,6 +64,12 @@ class CascadeDrafter(ModelBackedDrafter):
     @property
     def needs(self) -> Needs:
         return Needs(prices=True)
+
+    @property
+    def models(self) -> tuple[DraftTarget, ...]:
+        """Its model, and those by which its drafters draft."""
+        inner = [model for drafter in self.drafters for model in getattr(drafter, "models", ())]
+        return (DraftTarget(self.target, shares=False, weight_bytes=self.weight_bytes), *inner)
 
     def with_models(self, models: Any) -> CascadeDrafter:  # noqa: ARG002 - it has its own
         """Return this drafter."""

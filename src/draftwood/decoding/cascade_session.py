@@ -114,6 +114,15 @@ class CascadeSession(TextSession):
         return self._ahead.follow(self.text)
 
     @property
+    def cache_bytes(self) -> int | None:
+        """Bytes that the cached tokens take in the caches of its model and of its drafters; None: not known."""
+        if self._ahead is None or not self._ahead.is_open:
+            return 0
+        every = [getattr(self._ahead.session, "cache_bytes", None), *self._ahead.draft_caches()]
+        known = [each for each in every if each is not None]
+        return sum(known) if len(known) == len(every) else None
+
+    @property
     def ahead(self) -> Ahead:
         """The text that the model writes."""
         assert self._ahead is not None, "unread() makes it"

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -332,6 +333,11 @@ class ActiveSequence:
             source.step = RunningSourceStep()
             source.open(list(self.ids), self.rule.noise, self._session)  # a copy: it may be written to
         self._reading.show(self.sources)
+
+    def draft_caches(self) -> list[int | None]:
+        """Return the bytes that each drafter with a model holds of this text in caches of its own, if known."""
+        sessions: list[Any] = [source.session for source in self.sources]
+        return [session.cache_bytes for session in sessions if hasattr(type(session), "cache_bytes")]
 
     def close(self) -> None:
         """Close every session."""

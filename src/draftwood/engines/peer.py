@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from draftwood.contracts import Sampling
 
@@ -51,4 +51,4 @@ class PeerName:
     name: str
     engine: str
     method: str
-    options: Mapping[str, int]
+    options: Mapping[str, Any]  # numbers, and the name of an assistant

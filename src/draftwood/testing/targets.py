@@ -212,6 +212,10 @@ class ToySession:
         return self._length
 
     @property
+    def cache_bytes(self) -> int:
+        return 16 * self._length  # an id and a position
+
+    @property
     def contents(self) -> tuple[list[int], list[int]]:
         """Committed tokens and their positions."""
         return self.tokens[: self._length].tolist(), self.positions[: self._length].tolist()

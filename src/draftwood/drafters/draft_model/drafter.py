@@ -39,6 +39,8 @@ class DraftTarget:
         Where its vocabulary is another one.
     vocab_size
         Its tokens from here on are not proposed: the target has none such. None: it has the target's own.
+    weight_bytes
+        Bytes of its weights, without what it shares with the target; None: not known.
     verifier
         The target that it drafts for, where that is known: what its passes cost is told in those of this target.
     owner
@@ -49,6 +51,7 @@ class DraftTarget:
     shares: bool = True
     translation: Translation | None = None
     vocab_size: int | None = None
+    weight_bytes: int | None = None
     verifier: Any = field(default=None, repr=False)
     owner: Any = field(default=None, repr=False, compare=False)
 
@@ -99,6 +102,11 @@ class ModelBackedDrafter(BaseDrafter):
         """The model, if it is known."""
         known = self.target
         return known if known is None or isinstance(known, DraftTarget) else DraftTarget(known)
+
+    @property
+    def models(self) -> tuple[DraftTarget, ...]:
+        """The models by which it drafts, as far as they are known."""
+        return () if self.found is None else (self.found,)
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> ModelSession | TranslatedSession:
         if (found := self.found) is None:
@@ -187,7 +195,7 @@ class EarlyExitDrafter(ModelBackedDrafter):
 
     def with_models(self, models: Any) -> EarlyExitDrafter:
         """Return the drafter with those layers of the target; raises `CapabilityError` where it cannot be had."""
-        return self.bound(DraftTarget(models.early_exit(self.layers)))
+        return self.bound(DraftTarget(models.early_exit(self.layers), weight_bytes=0))
 
 
 @dataclass(frozen=True)

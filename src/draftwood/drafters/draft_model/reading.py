@@ -56,6 +56,11 @@ class Reader(ABC):
         """The text in the target's cache."""
         return self._session
 
+    @property
+    def cache_bytes(self) -> int | None:
+        """Bytes that the cached tokens take in a cache of its own; None: the target does not tell."""
+        return 0
+
     @abstractmethod
     def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:
         """Note what was read, for the next `begin`."""
@@ -195,6 +200,10 @@ class OwnReader(Reader):
         self._tokens += tokens
         self._parents += parents
         self._rows += rows
+
+    @property
+    def cache_bytes(self) -> int | None:
+        return 0 if self._session is None else getattr(self._session, "cache_bytes", None)
 
     def truncate(self, length: int) -> None:
         """Cut the text to its first ``length`` tokens."""

@@ -109,6 +109,11 @@ class ModelSession(TextSession):
         return self._reader
 
     @property
+    def cache_bytes(self) -> int | None:
+        """Bytes that the cached tokens take in a cache of the model's own; None: not known."""
+        return self._reader.cache_bytes
+
+    @property
     def experience(self) -> Experience:
         """What is known of the model's passes."""
         return self._experience

@@ -84,6 +84,11 @@ class TranslatedSession(TextSession):
         belief = accept_rates[evidence]
         return TokenTree.build(tokens, parents, belief=belief, evidence=evidence, draft_prob=probability)
 
+    @property
+    def cache_bytes(self) -> int | None:
+        """Bytes that the cached tokens take in the model's cache; None: not known."""
+        return self._own.cache_bytes
+
     def truncate(self, length: int) -> None:
         super().truncate(length)
         if self._known > self._length:

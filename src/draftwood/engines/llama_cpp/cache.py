@@ -47,6 +47,11 @@ class Cache:
         self.passes = 0  # so far
         self._reader = Reader(weights, settings)
 
+    @property
+    def cell_bytes(self) -> int:
+        """Bytes of keys and values per token, from above."""
+        return self._weights.cell_bytes
+
     def open(self) -> Branches:
         """Begin an empty text."""
         if len(self._texts) == _MOST_TEXTS:

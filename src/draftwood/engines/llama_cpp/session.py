@@ -40,6 +40,11 @@ class LlamaSession(CommittedText):
         """What passes over this text can do, which may be less than what the target can."""
         return self.mode.capabilities
 
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the keys and values of its tokens, from above: as if no layer had a window."""
+        return self._cache.cell_bytes * len(self._ids)
+
     def commit(self, ids: Sequence[int]) -> None:
         """Take in text that the cache has read."""
         self._ids += map(int, ids)

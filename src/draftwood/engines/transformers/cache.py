@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -27,6 +27,11 @@ class Arena:
     def nbytes(self) -> int:
         """Bytes of all buffers."""
         return sum(t.nbytes for t in (*self.keys, *self.values) if t is not None)
+
+    def held_bytes(self, rows: Mapping[int | None, int]) -> int:
+        """Bytes of so many rows of one slot, given for the layers of each window."""
+        pairs = zip((*self.keys, *self.values), self.windows * 2, strict=True)
+        return sum(t.shape[1] * t.shape[3] * t.element_size() * rows[w] for t, w in pairs if t is not None)
 
     def buffers(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return the two buffers of a layer; the first pass makes them, shaped after its keys and values."""

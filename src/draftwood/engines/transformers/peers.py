@@ -1,4 +1,4 @@
-"""transformers' own ways to write: plain, prompt lookup and early exit, through ``model.generate``."""
+"""transformers' own ways to write through ``model.generate``: plain, prompt lookup, an assistant, early exit."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from draftwood.contracts import Sampling
 from draftwood.engines.peer import PeerAnswer, PeerName
+from draftwood.engines.transformers.assistant import Assistant
 from draftwood.errors import UsageError
 from draftwood.models.quiet import quiet_transformers
 
@@ -38,13 +39,14 @@ class Clock(BaseStreamer):
 
 class TransformersPeer:
     """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peer.Peer`. After each answer the
-    model is as it was before. Raises `UsageError` for an early exit that is not before the last layer."""
+    model is as it was before. ``assistant`` drafts where the name says so. Raises `UsageError` for an early exit
+    that is not before the last layer."""
 
     engine = "transformers"
 
-    def __init__(self, name: PeerName, model: Any) -> None:
+    def __init__(self, name: PeerName, model: Any, assistant: Assistant | None = None) -> None:
         self.name = name.name
-        self._model = model
+        self._model, self._assistant = model, assistant
         self._settings: dict[str, int] = {}
         if name.method == "lookup":
             self._settings["prompt_lookup_num_tokens"] = name.options["tokens"]
@@ -62,15 +64,16 @@ class TransformersPeer:
         prompt = torch.tensor([list(ids)], device=model.device)
         random = torch.random.fork_rng([model.device] if model.device.type == "cuda" else [])
         with quiet_transformers(), random, _kept(model), _counted(model) as drafts:
-            if not sampling.greedy:
-                torch.manual_seed(sampling.seed)
             model.generation_config = GenerationConfig(**settings)
             ours, mask = GenerationConfig(**settings, **self._settings), torch.ones_like(prompt)
+            more = {} if self._assistant is None else self._assistant.arguments(settings)
+            if not sampling.greedy:
+                torch.manual_seed(sampling.seed)
             clock = Clock()
-            out = model.generate(prompt, attention_mask=mask, generation_config=ours, streamer=clock)
+            out = model.generate(prompt, attention_mask=mask, generation_config=ours, streamer=clock, **more)
         (before, first), (after, last), passes = clock.arrivals[0], clock.arrivals[-1], len(clock.arrivals) - 1
         drafted: int | None = 0
-        if self._settings:
+        if self._settings or self._assistant is not None:
             drafted = None if drafts is None else sum(drafts[1:])  # the first is scored while the prompt is read
         written = out[0, len(ids) :].tolist()
         return PeerAnswer(
@@ -78,7 +81,9 @@ class TransformersPeer:
         )
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Free what the assistant holds."""
+        if self._assistant is not None:
+            self._assistant.close()
 
 
 def _settings_of(limit: int, end_ids: frozenset[int], sampling: Sampling) -> dict[str, Any]:

@@ -76,6 +76,11 @@ class TransformersSession(CommittedText):
             raise RuntimeError("this session is closed")
         return self._slot
 
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the keys and values of its cached tokens; layers with a window hold the last ones alone."""
+        return self._arena.held_bytes({window: self.length - first for window, first in self.first.items()})
+
     def pass_rows(
         self, rows: int, positions: NDArray[np.int64] | None = None, among: NDArray[np.bool_] | None = None
     ) -> PassRows:

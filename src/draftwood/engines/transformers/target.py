@@ -118,6 +118,7 @@ class TransformersTarget:
         """Return a target on the same cache, under the same lock, whose passes run as those of ``other``."""
         twin = copy.copy(self)
         twin._model, twin._lean, twin._static = other._model, other._lean, None
+        twin.packing = other.packing
         return twin
 
     @locked

@@ -13,6 +13,7 @@ from draftwood.contracts import Planner, Rule
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.engines.peer import Peer
+from draftwood.measure.bench.draft_memory import memory_of
 from draftwood.measure.records.records import Answer
 from draftwood.verify.load import is_lossy, label
 from draftwood.verify.load import load as load_rule
@@ -86,6 +87,7 @@ class OurArm(Arm):
             for emission in emissions:
                 last = perf_counter()
                 answer.take(emission)
+            answer.draft_weight_bytes, answer.draft_cache_bytes = memory_of(self._round.drafters, sequences)
         answer.decode_s = last - first
 
 

@@ -24,7 +24,7 @@ def differences(records: Records, target: Target | None, dtype: str) -> Iterator
         same, arms = by_prompt[answer.task, answer.name], PLAIN.get(answer.engine, ())
         # Plain decoding's answer to the same prompt; None for a sampled text of another engine.
         plain = (other for arm in arms for other in same if other.arm == arm)
-        truth = next(filter(answer.comparable, plain), None)
+        truth = next(filter(answer.repeats, plain), None)
         key = (answer.task, answer.name, answer.arm, tuple(answer.output_ids))
         if truth is None or answer.rule is not None or truth.output_ids == answer.output_ids or key in seen:
             continue

@@ -33,6 +33,7 @@ def table(records: Records) -> list[dict[str, Any]]:
     that both finished (per token, where texts differ), ``speedup_interval`` its 95 % bootstrap interval over
     prompts; ``_unlooped`` is without looped tails. ``identical`` is None where texts are not comparable. ``rule``
     is the lossy rule of the arm or None, and ``changed`` the share of prompts whose text it changed.
+    ``draft_weight_bytes`` and ``draft_cache_bytes`` are the most of all answers, None without a draft model.
     """
     arms = grouped_by(records.answers, lambda a: (a.task, a.arm, a.engine == "replay"))
     return [_row(*key, arms) for key in arms]
@@ -46,6 +47,17 @@ def sameness(row: Mapping[str, Any]) -> str:
     if row["rule"] is not None and row["changed"]:
         return f"{100 * row['changed']:.0f} % changed"
     return {True: "yes", False: "no", None: ""}[row["identical"]]
+
+
+def draft_memory(rows: Sequence[Mapping[str, Any]], arm: str) -> str | None:
+    """Say what the draft models of an arm take beside the target; None where that is nothing, or not known."""
+    weights, cache = (
+        max((row[name] or 0 for row in rows if row["drafter"] == arm), default=0)
+        for name in ("draft_weight_bytes", "draft_cache_bytes")
+    )
+    said = [f"{weights / 1e6:,.2f} MB of draft weights"] if weights else []
+    said += [f"at most {cache / 1e6:,.2f} MB of draft cache at the end of an answer"] if cache else []
+    return ", ".join(said) or None
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
@@ -85,8 +97,13 @@ def _row(task: str, arm: str, replayed: bool, arms: Groups) -> dict[str, Any]:
         "p95_itl": float(np.quantile(gap, 0.95)) if gap else None,
         "cpu_share": statistics.fmean(shares) if shares else None,
         "joules_per_token": sum(a.joules or 0.0 for a in metered) / powered if powered else None,
+        **{name: _most(answers, name) for name in ("draft_weight_bytes", "draft_cache_bytes")},
         "celsius": max((a.celsius for a in answers if a.celsius is not None), default=None),
     }
+
+
+def _most(answers: Sequence[Answer], name: str) -> int | None:
+    return max((value for a in answers if (value := getattr(a, name)) is not None), default=None)
 
 
 def _rates(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -202,6 +219,6 @@ def _changed(answers: list[Answer], plains: list[list[Answer]]) -> float | None:
 
 def _identical(answers: list[Answer], plains: list[list[Answer]]) -> bool | None:
     """Whether all texts are equal to plain's; None if there is none to compare with."""
-    truth = {a.name: a.output_ids for plain in reversed(plains) for a in reversed(plain)}
+    truth = {a.name: a.output_ids for plain in reversed(plains) for a in reversed(plain) if answers[0].repeats(a)}
     compared = [a for a in answers if a.name in truth]
     return all(a.output_ids == truth[a.name] for a in compared) if compared else None

@@ -63,6 +63,9 @@ class Answer:
     drafted: int | None = None
     accepted: int | None = None
     passes: int | None = None
+    # Of drafters with models: bytes of weights and, at the end, of caches that are not the target's own.
+    draft_weight_bytes: int | None = None
+    draft_cache_bytes: int | None = None
     cpu_share: float | None = None  # processor use in cores
     joules: float | None = None
     celsius: float | None = None
@@ -79,8 +82,13 @@ class Answer:
         return bool(self.sampling.get("temperature"))
 
     def comparable(self, plain: Answer) -> bool:
-        """Whether the texts should be equal; two engines that sample draw different random numbers."""
+        """Whether the times can be compared; two engines that sample write different texts."""
         return not self.sampled or plain.engine == self.engine
+
+    def repeats(self, plain: Answer) -> bool:
+        """Whether the texts should be equal, too: transformers' drafts use up random numbers when it samples."""
+        drawn_otherwise = self.sampled and self.engine == "transformers" and self.arm != plain.arm
+        return self.comparable(plain) and not drawn_otherwise
 
     @property
     def sources(self) -> list[str]:

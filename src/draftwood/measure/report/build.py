@@ -99,6 +99,8 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "ITL p95, ms": lambda r: number(r["p95_itl"], 1, 1000),
     "CPUs": lambda r: number(r["cpu_share"], 1),
     "Joules per token": lambda r: number(r["joules_per_token"]),
+    "Draft weights, MB": lambda r: number(r.get("draft_weight_bytes") or None, 1, 1e-6),
+    "Draft cache, MB": lambda r: number(r.get("draft_cache_bytes") or None, 1, 1e-6),
     "°C": lambda r: number(r.get("celsius"), 0),
     "Tokens": lambda r: str(r["generated"]),
     "Prompts": lambda r: str(r["prompts"]),

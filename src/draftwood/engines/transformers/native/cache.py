@@ -61,6 +61,15 @@ class NativeCache:
         """Return a cache of no text."""
         return cls(kept, kept.fresh() if kept.fresh else None, [None] * len(kept.places))
 
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes of the layers' tensors and of states in modules; None for caches without layers."""
+        if self.held is not None and not hasattr(self.held, "layers"):
+            return None
+        layers = [] if self.held is None else self.held.layers
+        values = [value for layer in layers for value in vars(layer).values()] + self.inside
+        return sum(value.nbytes for value in values if isinstance(value, Tensor))
+
     def run(self, model: Any, inputs: dict[str, Any], rows: int) -> Any:
         """Run the model over ``rows`` more tokens; returns its output."""
         for (module, name), value in zip(self.kept.places, self.inside, strict=True):

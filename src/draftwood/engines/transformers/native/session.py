@@ -50,6 +50,11 @@ class NativeSession(CommittedText):
             raise RuntimeError("this session is closed")
         return self._cache
 
+    @property
+    def cache_bytes(self) -> int | None:
+        """Bytes of what the model's cache holds; None for caches without layers."""
+        return self.cache.nbytes
+
     @locked
     def score(self, root: int, tree: TokenTree) -> TorchScores:
         """Score root and nodes; `keep` decides what stays."""

@@ -1,0 +1,195 @@
+"""What draft models take in memory: counted once, nothing for what is the target's, in records, table and page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from tests.engines.tiny import SHAPE, build
+from tests.helpers import PROMPT
+
+from draftwood.decoding.cascade import CascadeDrafter
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
+from draftwood.drafters.draft_model.drafter import (
+    DraftModelDrafter,
+    DraftTarget,
+    EarlyExitDrafter,
+    QuantizedSelfDrafter,
+)
+from draftwood.drafters.load import load
+from draftwood.engines.transformers.native.target import NativeTarget
+from draftwood.engines.transformers.self_draft import early_exit
+from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.measure.bench.draft_memory import memory_of
+from draftwood.measure.bench.table import draft_memory, table
+from draftwood.measure.records.records import Answer, Records, header, read_records
+from draftwood.measure.records.writer import RecordsWriter
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.testing import ToyTarget
+from draftwood.verify.exact import SampleAndMatch
+
+PER_TOY_TOKEN = 16  # bytes of a toy's cache
+PER_TOKEN = SHAPE["num_hidden_layers"] * 2 * SHAPE["num_key_value_heads"] * 8 * 4  # of a tiny Llama's
+
+
+def written(target, *drafters, limit=20):
+    """Write a text; returns its tokens and the bytes of weights and caches at its end."""
+    with open_sequences(target, drafters, [Request(PROMPT, limit)], SampleAndMatch()) as sequences:
+        for _ in decode_sequences(target, FixedPlanner(4), sequences):
+            pass
+        return len(sequences[0].ids), memory_of(drafters, sequences)
+
+
+def toy(weights, **options):
+    return DraftModelDrafter(**options).bound(DraftTarget(ToyTarget(), shares=False, weight_bytes=weights))
+
+
+def test_a_set_without_models_takes_nothing():
+    assert written(ToyTarget(), *load("ngram"))[1] == (None, None)
+
+
+def test_a_draft_model_holds_the_text_but_its_last_tokens():
+    tokens, (weights, cache) = written(ToyTarget(), *load("ngram"), toy(1000))
+    assert weights == 1000
+    assert (tokens - 6) * PER_TOY_TOKEN <= cache <= tokens * PER_TOY_TOKEN
+
+
+def test_a_model_that_two_drafters_share_is_counted_once_and_its_caches_twice():
+    drafter = toy(1000)
+    one, both = (
+        written(ToyTarget(), *some)[1]
+        for some in ((drafter,), (drafter, DraftModelDrafter(target=drafter.found, length=2)))
+    )
+    assert both[0] == 1000
+    assert both[1] > 1.5 * one[1]
+
+
+def test_a_model_that_does_not_tell_leaves_the_sum_unknown():
+    _, (weights, cache) = written(ToyTarget(), toy(1000), DraftModelDrafter(target=ToyTarget()))
+    assert weights is None
+    assert cache > 0
+
+
+def test_of_a_cascade_every_model_counts():
+    inner = toy(30)
+    cascade = CascadeDrafter(target=ToyTarget(), drafters=(*load("ngram"), inner), weight_bytes=1000)
+    tokens, (weights, cache) = written(ToyTarget(), cascade)
+    assert weights == 1030
+    assert cache > 1.5 * (tokens - 6) * PER_TOY_TOKEN
+    assert written(ToyTarget(), CascadeDrafter(target=ToyTarget(), drafters=load("ngram")))[1][0] is None
+
+
+def test_early_exit_takes_nothing_of_its_own():
+    target = TransformersTarget(build("llama"))
+    drafter = EarlyExitDrafter().bound(DraftTarget(early_exit(target), weight_bytes=0))
+    assert written(target, drafter)[1] == (0, 0)
+
+
+def test_quantized_self_has_weights_and_no_cache():
+    target = TransformersTarget(build("llama"))
+    drafter = QuantizedSelfDrafter().bound(DraftTarget(target, weight_bytes=500))
+    assert written(target, drafter)[1] == (500, 0)
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral-window"])
+def test_a_session_of_transformers_tells_the_bytes_of_its_tokens(kind):
+    target = TransformersTarget(build(kind), chunk=64)
+    ((session, _),) = target.open([list(range(40))], reserve=300)
+    assert session.cache_bytes == 40 * PER_TOKEN
+    target.extend([(session, [5] * 200)])
+    held = 240 if kind == "llama" else 240 - session.first[8]
+    assert session.cache_bytes == held * PER_TOKEN
+    assert kind == "llama" or held < 80
+    session.truncate(session.length - 1)
+    assert session.cache_bytes == (held - 1) * PER_TOKEN
+
+
+def test_a_model_s_own_cache_tells_its_bytes():
+    ((session, _),) = NativeTarget(build("llama")).open([list(range(40))])
+    assert session.cache_bytes == 40 * PER_TOKEN
+
+
+def test_quantised_weights_are_those_of_the_copies(monkeypatch):
+    from draftwood.api.draft_models import DraftModels
+    from draftwood.engines.transformers import quantized_products
+    from draftwood.engines.transformers.quantized_copies import quantized_target
+    from draftwood.engines.transformers.shared import shared_target
+
+    if not quantized_products.works(8, quantized_products.GROUP):
+        pytest.skip("torch has no such product here")
+    monkeypatch.setattr("draftwood.engines.transformers.quantized_copies.check_speed", lambda *_: None)
+    model = build("llama")
+    found = DraftModels(shared_target(model), model).quantized_self(8)
+    assert found.weight_bytes == quantized_target(model, 8).nbytes > 0
+    linears = [module for module in model.modules() if type(module) is torch.nn.Linear]
+    assert found.weight_bytes < sum(linear.weight.nbytes for linear in linears)
+
+
+# --- records, table, page --------------------------------------------------------------------------------------
+
+
+def rows():
+    """Plain decoding, a draft model on two prompts, and early exit."""
+    plain = [Answer(n, "chat", name, "none", output_ids=[1, 2], decode_s=1.0) for n, name in enumerate("ab")]
+    drafted = [
+        Answer(2 + n, "chat", name, "draft-model:model=S", output_ids=[1, 2], decode_s=0.5,
+               draft_weight_bytes=270_000_000, draft_cache_bytes=size)
+        for n, (name, size) in enumerate((("a", 4_500_000), ("b", 12_340_000)))
+    ]  # fmt: skip
+    early = Answer(4, "chat", "a", "early-exit", output_ids=[1, 2], decode_s=0.5, draft_weight_bytes=0,
+                   draft_cache_bytes=0)  # fmt: skip
+    return [*plain, *drafted, early]
+
+
+def test_the_table_has_the_most_of_all_answers():
+    found = {row["drafter"]: row for row in table(Records({}, rows()))}
+    names = ("draft_weight_bytes", "draft_cache_bytes")
+    assert [found["draft-model:model=S"][name] for name in names] == [270_000_000, 12_340_000]
+    assert [found["early-exit"][name] for name in names] == [0, 0]
+    assert [found["none"][name] for name in names] == [None, None]
+
+
+def test_it_is_said_only_of_arms_that_take_something():
+    found = table(Records({}, rows()))
+    said = draft_memory(found, "draft-model:model=S")
+    assert said == "270.00 MB of draft weights, at most 12.34 MB of draft cache at the end of an answer"
+    assert draft_memory(found, "none") is draft_memory(found, "early-exit") is None
+
+
+def test_records_keep_it_and_those_of_earlier_versions_are_read(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    writer = RecordsWriter(path, header("bench", {}, {}))
+    for answer in rows():
+        writer.answer(answer)
+    writer.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert "draft_weight_bytes" not in lines[1], "plain decoding has none"
+    assert lines[5]["draft_cache_bytes"] == 0, "early exit has one, which takes nothing"
+    assert [a.draft_weight_bytes for a in read_records(path).answers] == [None, None, 270_000_000, 270_000_000, 0]
+    for line in lines:
+        line.pop("draft_weight_bytes", None)
+        line.pop("draft_cache_bytes", None)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    old = table(read_records(path))
+    assert draft_memory(old, "draft-model:model=S") is None
+
+
+def test_the_page_has_columns_where_a_draft_takes_something(tmp_path):
+    from draftwood.measure.report.build import build as page
+
+    def made(answers):
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
+        writer = RecordsWriter(path, header("bench", {"model": "toy"}, {}))
+        for answer in answers:
+            writer.answer(answer)
+        writer.close()
+        return page([path]).html
+
+    html = made(rows())
+    assert "Draft weights, MB</th>" in html
+    assert "<td>270.0</td>" in html
+    assert "<td>12.3</td>" in html
+    assert "Draft weights, MB</th>" not in made([a for a in rows() if a.arm != "draft-model:model=S"])
