@@ -184,6 +184,12 @@ def test_layers_that_the_model_has_not_are_refused(text):
         read_layers(text, 6)
 
 
+@pytest.mark.parametrize("text", ["2000000000", "0-2000000000", "9" * 5000])
+def test_huge_numbers_of_layers_are_refused_at_once(text):
+    with pytest.raises(UsageError, match="layers"):
+        read_layers(text, 6)
+
+
 def test_a_target_of_another_kind_has_no_layers():
     with pytest.raises(CapabilityError, match="early-exit needs"):
         early_exit(ToyTarget(), "1")

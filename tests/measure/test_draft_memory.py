@@ -75,7 +75,8 @@ def test_a_model_that_does_not_tell_leaves_the_sum_unknown():
 
 def test_of_a_cascade_every_model_counts():
     inner = toy(30)
-    cascade = CascadeDrafter(target=ToyTarget(), drafters=(*load("ngram"), inner), weight_bytes=1000)
+    known = DraftTarget(ToyTarget(), shares=False, weight_bytes=1000)
+    cascade = CascadeDrafter(target=known.target, drafters=(*load("ngram"), inner), known=known)
     tokens, (weights, cache) = written(ToyTarget(), cascade)
     assert weights == 1030
     assert cache > 1.5 * (tokens - 6) * PER_TOY_TOKEN

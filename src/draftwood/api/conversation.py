@@ -148,6 +148,8 @@ class Conversation:
         self._setup.refresh()
         drafters = self._setup.predicting(prediction) or self._expected or self._setup.drafters
         request = self._setup.on_the_model(self._setup.request(ids, drafters=drafters, **self._settings))
+        if self._expected is not None and prediction is None:
+            self._expected = tuple(request.drafters or ())
         target, contents = self._setup.target, self._setup.contents()
         if self._sequence is not None and (self._sequence.target is not target or contents != self._contents):
             self._open.close()  # the cache is another model's

@@ -54,7 +54,14 @@ def _needing_room(name: str) -> Iterator[None]:
 LOADED = LoadedModels(_load, allowed)
 """What `DraftModels.named` has loaded in this process."""
 
-_NO_MEMORY = ("out of memory", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate")
+_NO_MEMORY = (
+    "out of memory",
+    "alloc_failed",
+    "not enough memory",
+    "can't allocate",
+    "cannot allocate",
+    "failed to allocate",
+)
 _LARGER = 1.1  # times the target's bytes: from here on a draft model is warned of
 _MOST = 16  # pairs of vocabularies whose translation is kept
 _translations: OrderedDict[Any, Translation | None] = OrderedDict()  # by both tokenizers and the replacements
@@ -83,12 +90,18 @@ class DraftModels:
         """
         model, tokenizer = LOADED.get(name)
         with _needing_room(name):
-            draft = target_of(model, now=True)
+            draft = target_of(model)
         weights = size_of(model)
         self._warn_of_size(name, weights)
         size = None if self.target is None else self.target.capabilities.vocab_size
         translation = self._translation(tokenizer, draft, replacements)
         return DraftTarget(draft, False, translation, size, weights, self.target, model)
+
+    def given(self, found: DraftTarget) -> DraftTarget:
+        """Return a model that the user gave as an object, with what is known of the target."""
+        if self.target is None or found.verifier is not None:
+            return found
+        return replace(found, vocab_size=self.target.capabilities.vocab_size, verifier=self.target)
 
     def _warn_of_size(self, name: str, size: int) -> None:
         """Say once that a draft model reads more than its target."""
@@ -110,7 +123,8 @@ class DraftModels:
         pair = tuple(tokenizer_fingerprint(one) for one in (self.tokenizer, tokenizer))
         if pair[0] == pair[1] and not replacements:
             return None
-        key = (*pair, tuple(replacements))
+        sizes = (self.target.capabilities.vocab_size, draft.capabilities.vocab_size)
+        key = (*pair, *sizes, tuple(replacements))
         with _lock:
             if key not in _translations:
                 mine = tokens_of(self.tokenizer, self.target.capabilities.vocab_size)
@@ -140,7 +154,7 @@ class DraftModels:
         return CascadeDrafter(
             drafters=with_models(inner, DraftModels(found.target, model, tokenizer)), target=found.target,
             length=length, p_min=p_min, model=name,
-            planner=planner_of(DEFAULT, learned(model), tokenizer), weight_bytes=found.weight_bytes,
+            planner=planner_of(DEFAULT, learned(model), tokenizer), known=found,
         )  # fmt: skip
 
     def early_exit(self, layers: str) -> Target:

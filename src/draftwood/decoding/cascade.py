@@ -40,8 +40,8 @@ class CascadeDrafter(ModelBackedDrafter):
         Who drafts for it.
     planner
         Decides how much of what they propose it scores; it goes on learning here.
-    weight_bytes
-        Bytes of the model's weights; None: not known.
+    known
+        What else is known of the model, if draftwood has loaded it.
 
     Raises `CapabilityError` where a drafter needs what the model lacks, or the model cannot take tokens back.
     """
@@ -51,7 +51,7 @@ class CascadeDrafter(ModelBackedDrafter):
     model: str = "draft-model"
     drafters: tuple[Drafter, ...] = ()
     planner: Planner = field(default_factory=GoodputPlanner, repr=False)
-    weight_bytes: int | None = None
+    known: DraftTarget | None = field(default=None, repr=False)
     _stage_time: StageTime = field(default_factory=StageTime, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class CascadeDrafter(ModelBackedDrafter):
     def models(self) -> tuple[DraftTarget, ...]:
         """Its model, and those by which its drafters draft."""
         inner = [model for drafter in self.drafters for model in getattr(drafter, "models", ())]
-        return (DraftTarget(self.target, shares=False, weight_bytes=self.weight_bytes), *inner)
+        return (self.known or DraftTarget(self.target, shares=False), *inner)
 
     def with_models(self, models: Any) -> CascadeDrafter:  # noqa: ARG002 - it has its own
         """Return this drafter."""
@@ -82,7 +82,12 @@ class CascadeDrafter(ModelBackedDrafter):
                 f"the prompt has {len(prompt)} tokens and the draft model {self.model!r} takes at most {room}: it "
                 "drafts nothing here"
             )
-        return CascadeSession(prompt, noise, self, depth=self.length, p_min=self.p_min, room=room)
+        own = self.target.capabilities.vocab_size
+        size = None if self.known is None else self.known.vocab_size
+        vocab_size = own if size is None else min(own, size)
+        return CascadeSession(
+            prompt, noise, self, depth=self.length, p_min=self.p_min, room=room, vocab_size=vocab_size
+        )
 
     def draft_many(
         self, sessions: Sequence[Any], nodes: Sequence[int],

@@ -52,10 +52,12 @@ class CascadeSession(TextSession):
     """
 
     def __init__(
-        self, prompt: Sequence[int], noise: Noise | None, cascade: Writer, *, depth: int, p_min: float, room: int
-    ) -> None:
+        self, prompt: Sequence[int], noise: Noise | None, cascade: Writer, *, depth: int, p_min: float, room: int,
+        vocab_size: int,
+    ) -> None:  # fmt: skip
         super().__init__(prompt)
-        self.prices = Prices()
+        self.prices, self.ends = Prices(), frozenset[int]()
+        self._vocab_size = vocab_size  # tokens from here on the model or its target does not have
         self.stages: tuple[StageStep, ...] = ()
         self._cascade, self._noise = cascade, noise
         self._depth, self._p_min, self._room = depth, p_min, room
@@ -63,6 +65,7 @@ class CascadeSession(TextSession):
         self._ahead: Ahead | None = None
         self._hope, self._pace = _HOPE, 1.0  # pace: tokens that a pass of the model writes
         self._most = 0  # tokens of the draft under way
+        self._checked = 0  # tokens of the text that the model has: all ids are in its vocabulary
         self._counts = StageCounts(cascade.model)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
@@ -70,6 +73,7 @@ class CascadeSession(TextSession):
 
     def truncate(self, length: int) -> None:
         super().truncate(length)
+        self._checked = min(self._checked, self._length)
         if self._ahead is not None:
             self._ahead.cut(self._length)
         if not self._length:
@@ -98,6 +102,11 @@ class CascadeSession(TextSession):
         """Begin a draft; returns whether there is anything to write."""
         self._counts = StageCounts(self._cascade.model)
         self._most = max(0, min(nodes, self._depth, self._room - self._length)) if self._length else 0
+        new = self.text[self._checked :]
+        if len(new) and int(new.max()) >= self._cascade.target.capabilities.vocab_size:
+            self._most = 0
+            return False
+        self._checked = self._length
         return self._most > 0
 
     @property
@@ -137,7 +146,9 @@ class CascadeSession(TextSession):
     def is_short(self) -> bool:
         """Whether the draft may have more tokens."""
         written = self._written()
-        return len(written) < self._most and not self._is_unsure(written) and self.ahead.finish != "error"
+        if len(written) >= self._most or self.ahead.finish == "error":
+            return False
+        return self._proposed(written) == len(written) and not (written and written[-1].token in self.ends)
 
     def pays(self, accept_rates: Floats, seconds: float) -> bool:
         """Whether another pass of the model, which takes so many seconds, is worth its time."""
@@ -169,8 +180,7 @@ class CascadeSession(TextSession):
         """Return the draft."""
         self.stages = self._counts.finished()
         written = self._written() if self._most else []
-        if self._is_unsure(written):
-            written = written[: next(i for i, one in enumerate(written) if one.confidence < self._p_min)]
+        written = written[: self._proposed(written)]
         if not written:
             return TokenTree.empty()
         believed = self._believed(written, accept_rates)
@@ -184,8 +194,14 @@ class CascadeSession(TextSession):
     def _written(self) -> list[Candidate]:
         return self.ahead.ahead_of(self._length)[: self._most]
 
-    def _is_unsure(self, written: Sequence[Candidate]) -> bool:
-        return any(one.confidence < self._p_min for one in written)
+    def _proposed(self, written: Sequence[Candidate]) -> int:
+        """How many of these tokens are proposed: up to the first unsure or unknown one, or the end of the text."""
+        for i, one in enumerate(written):
+            if one.confidence < self._p_min or one.token >= self._vocab_size:
+                return i
+            if one.token in self.ends:
+                return i + 1
+        return len(written)
 
     @staticmethod
     def _believed(written: Sequence[Candidate], accept_rates: Floats) -> list[tuple[int, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Lock
+from draftwood.index.child_safe import ChildSafeLock
 
 _KEEP = 0.9  # weight of earlier steps
 _CAP = 3.0  # a step counts as at most this many times what it usually takes
@@ -21,7 +21,7 @@ class StageTime:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._count, self._lock = 0, Lock()
+        self._count, self._lock = 0, ChildSafeLock()
 
     def learn(self, seconds: float) -> None:
         """Learn from a step."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from threading import RLock
 from weakref import WeakSet
 
@@ -18,7 +19,8 @@ class ChildSafeLock:
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        with suppress(RuntimeError):  # of a child of fork that was forked within the block: its lock is a new one
+            self._lock.release()
 
     def renew(self) -> None:
         """Be free, whoever holds it."""

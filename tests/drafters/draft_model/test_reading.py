@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import GREEDY, PROMPT, SAMPLED
 
+from draftwood.api.draft_models import DraftModels
+from draftwood.decoding.cascade import CascadeDrafter
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
@@ -67,6 +69,37 @@ def test_a_chain_reader_reads_nothing_that_it_still_has():
     model = Counting(trees=False, order=1)
     run(ToyTarget(), [DraftModelDrafter(target=model)])
     assert len(model.heard) - len(set(model.heard)) <= 40, "but for the last token where a draft was cut"
+
+
+@pytest.mark.parametrize("kind", ["tree", "chain", "cascade"])
+def test_tokens_that_the_model_lacks_are_not_read(kind, caplog):
+    """The target has 8 tokens and the draft model 5."""
+    target, model = ToyTarget(vocab_size=8), ToyTarget(vocab_size=5, trees=kind != "chain")
+    drafter = DraftModelDrafter(target=model)
+    if kind == "cascade":
+        drafter = CascadeDrafter(target=model, drafters=load("ngram"))
+    drafters = [*load("ngram"), drafter]
+    plain, _ = run(target, [])
+    text, _ = run(target, drafters)
+    assert text == plain
+    assert not caplog.records
+    session = drafter.open([1, 2, 7], None)
+    assert not len(session.draft(4, 0, drafter.prior))
+    session.truncate(2)
+    assert len(session.draft(4, 0, drafter.prior))
+    session.close()
+
+
+@pytest.mark.parametrize("cascade", [False, True])
+def test_tokens_that_the_target_lacks_are_not_proposed(cascade, caplog):
+    target, model = ToyTarget(vocab_size=5), ToyTarget(vocab_size=8)
+    models = DraftModels(target)
+    drafter = DraftModelDrafter(target=model).with_models(models)
+    if cascade:
+        drafter = CascadeDrafter(target=model, drafters=load("ngram"), known=drafter.found)
+    assert drafter.with_models(models) == drafter
+    assert run(target, [drafter])[0] == run(target, [])[0]
+    assert not caplog.records
 
 
 @settings(max_examples=40, deadline=None)

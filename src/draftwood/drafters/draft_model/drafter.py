@@ -112,7 +112,7 @@ class ModelBackedDrafter(BaseDrafter):
         if (found := self.found) is None:
             raise UsageError(f"{self.name!r} needs its model, which is loaded where the target is known")
         room = found.target.capabilities.max_positions
-        if len(prompt) >= room:
+        if len(prompt) >= room and found.translation is None:  # else it has another number of tokens
             raise CapabilityError(
                 f"the prompt has {len(prompt)} tokens and the draft model of {self.name!r} takes at most {room}: "
                 "it drafts nothing here"
@@ -165,9 +165,9 @@ class DraftModelDrafter(ModelBackedDrafter):
         Raises what loading raises, `UsageError` without a name.
         """
         if not self.model:
-            if self.target is None:
+            if self.found is None:
                 raise UsageError("draft-model needs a model: write draft-model:model=NAME")
-            return self
+            return self.bound(models.given(self.found))
         if self.drafters:
             cascade: ModelBackedDrafter = models.cascade(self.model, self.drafters, self.length, self.p_min)
             return cascade

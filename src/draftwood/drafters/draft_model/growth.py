@@ -12,6 +12,7 @@ from draftwood.drafters.draft_model.evidence import evidence_class
 from draftwood.tree import NO_CLAIM, TokenTree
 
 ROOT = -1
+_ANY_ID = 1 << 31
 MOST_NODES, MOST_READ = 256, 56  # of one tree, however many are asked for; caches keep room for 64 nodes
 
 
@@ -26,16 +27,16 @@ class Growth:
         Whether the draft model has read the node, so that its children are known.
 
     With ``is_chain`` only a child of the node that was read last is read. Tokens in ``ends`` end the text, so
-    nothing is read behind them.
+    nothing is read behind them, nor behind copied ones from ``vocab_size`` on, which the draft model lacks.
     """
 
     def __init__(
         self, nodes: int, depth: int, accept_rates: Floats, p_min: float = 0.0, *, is_chain: bool = False,
-        ends: Container[int] = (),
+        ends: Container[int] = (), vocab_size: int = _ANY_ID,
     ) -> None:  # fmt: skip
         nodes = min(nodes, MOST_NODES)
         self._most, self._deepest, self._p_min, self._is_chain = nodes, depth, p_min, is_chain
-        self._ends = ends
+        self._ends, self._vocab_size = ends, vocab_size
         self._rates: list[float] = accept_rates.tolist()
         self.tokens: list[int] = []
         self.parents: list[int] = []
@@ -120,7 +121,7 @@ class Growth:
         unread = [
             node for node in among
             if not self.read[node] and self._depth[node] < self._deepest and hope * self._reach[node] > least
-            and self.tokens[node] not in self._ends
+            and self.tokens[node] not in self._ends and self.tokens[node] < self._vocab_size
         ]  # fmt: skip
         unread.sort(key=self._reach.__getitem__, reverse=True)  # stable: parents stay before children
         most = min(most, MOST_READ - self._count)

@@ -41,6 +41,7 @@ class ModelSession(TextSession):
         self.prices, self.ends = Prices(), frozenset[int]()
         self._reader, self._noise, self._experience = reader, _fast(noise), experience
         self._depth, self._p_min, self._room, self._vocab_size = depth, p_min, room, vocab_size
+        self._known = 0  # tokens of the text that the model has: all ids are in its vocabulary
 
     def follow(self, session: Any) -> None:
         """Take the target's session, for a reader that shares its cache."""
@@ -57,15 +58,29 @@ class ModelSession(TextSession):
     def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
         """Begin a tree; None where there is nothing to read, or the text has grown too long for the model."""
         depth = min(self._depth, self._room - self._length)
-        if nodes <= 0 or depth <= 0 or not self._length or not self._reader.is_ready or self._would_not_pay():
+        if nodes <= 0 or depth <= 0 or not self._length or not self._reader.is_ready or not self._can_read():
             return None
-        growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain, ends=self.ends)
+        if self._would_not_pay():
+            return None
+        vocab_size = self._reader.target.capabilities.vocab_size
+        growth = Growth(
+            nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain, ends=self.ends,
+            vocab_size=vocab_size,
+        )  # fmt: skip
         if len(base_tree) and not self._reader.is_chain:
             growth.add_base(base_tree)
         row = self._reader.begin(self.text)
         if row is not None:
             self.take(growth, [ROOT], [row])
         return growth
+
+    def _can_read(self) -> bool:
+        """Whether the model has every token of the text."""
+        new = self.text[self._known :]
+        if len(new) and int(new.max()) >= self._reader.target.capabilities.vocab_size:
+            return False
+        self._known = self._length
+        return True
 
     def _would_not_pay(self) -> bool:
         """Whether not even the first token pays for a pass, so that the text need not be read."""
@@ -88,6 +103,7 @@ class ModelSession(TextSession):
 
     def truncate(self, length: int) -> None:
         super().truncate(length)
+        self._known = min(self._known, self._length)
         if isinstance(self._reader, OwnReader):
             self._reader.truncate(self._length)
 

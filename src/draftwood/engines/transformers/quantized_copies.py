@@ -5,6 +5,7 @@ Like packed copies, quantised ones are compared with their sources when a call b
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -28,6 +29,9 @@ class _Made(NamedTuple):
 _registry = ChildSafeLock()
 _locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # per model, held while its copies are checked or made
 _made: WeakKeyDictionary[Any, dict[tuple[int, int], _Made]] = WeakKeyDictionary()  # per model, by bits and group
+
+if hasattr(os, "register_at_fork"):  # their locks may be held by a thread that a child does not have
+    os.register_at_fork(after_in_child=_made.clear)
 
 
 def quantized_target(model: Any, bits: int = 4, group: int = GROUP, *, checked: bool = False) -> QuantizedTarget:

@@ -6,6 +6,7 @@ arXiv 2309.08168 (any subset of them).
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from draftwood.index.child_safe import ChildSafeLock
 _made: WeakKeyDictionary[Any, dict[Any, tuple[Any, TransformersTarget]]] = WeakKeyDictionary()
 """Per target, what drafts on its cache, by the layers that it runs or the bits of its weights, and of what it was
 made."""
+if hasattr(os, "register_at_fork"):  # twins share their target's lock, which is another one in a child
+    os.register_at_fork(after_in_child=_made.clear)
 _MOST = 8  # of them per target; then the oldest is dropped
 _lock = ChildSafeLock()
 
@@ -79,11 +82,11 @@ def read_layers(text: str, layers: int) -> tuple[int, ...]:
     text = text.strip()
     if not text:
         return tuple(range(max(1, layers // 2)))
-    if text.isdecimal():
-        found: Sequence[int] = range(int(text))
-    elif re.fullmatch(r"\d+(-\d+)?(\.\d+(-\d+)?)*", text):
+    if re.fullmatch(r"\d{1,9}", text):
+        found: Sequence[int] = range(min(int(text), layers))
+    elif re.fullmatch(r"\d{1,9}(-\d{1,9})?(\.\d{1,9}(-\d{1,9})?)*", text):
         parts = [part.partition("-") for part in text.split(".")]
-        found = [i for low, _, high in parts for i in range(int(low), int(high or low) + 1)]
+        found = [i for low, _, high in parts for i in range(int(low), min(int(high or low), layers) + 1)]
     else:
         raise UsageError(f"early-exit: layers must be a number or ranges like 0-9.20-29, not {text!r}")
     chosen = tuple(sorted(set(found)))
