@@ -66,6 +66,7 @@ _LARGER = 1.1  # times the target's bytes: from here on a draft model is warned 
 _MOST = 16  # pairs of vocabularies whose translation is kept
 _translations: OrderedDict[Any, Translation | None] = OrderedDict()  # by both tokenizers and the replacements
 _warned: set[str] = set()  # names of draft models that are larger than their targets
+_unpaid: set[str] = set()  # names of models of which it was said that none of their layers pay as a draft
 _lock = ChildSafeLock()
 
 
@@ -158,11 +159,36 @@ class DraftModels:
         )  # fmt: skip
 
     def early_exit(self, layers: str) -> Target:
-        """Return some of the target's own layers, on its cache; raises what `self_draft.early_exit` raises."""
+        """Return some of the target's own layers, on its cache; raises what `self_draft.early_exit` raises.
+
+        Without ``layers``, those that ``draftwood profile --early-exit`` found best, else the first half.
+        """
         self._only_transformers("early-exit")
         from draftwood.engines.transformers.self_draft import early_exit
 
-        return early_exit(self.target, layers)
+        return early_exit(self.target, layers.strip() or self._best_layers())
+
+    def _best_layers(self) -> str:
+        """Return the layers that were found best for this model here; nothing where that is not known.
+
+        Says once where none paid when it was measured: the planner will drop the drafter then.
+        """
+        from draftwood.engines.transformers.self_draft import decoder_of, write_layers
+        from draftwood.models.early_exit_place import choice_of
+        from draftwood.models.profile_place import setting_of
+
+        setting = None if self.model is None else setting_of(self.model)
+        kept = None if setting is None else choice_of(setting, decoder_of(self.target).n_layers)
+        if setting is None or kept is None:
+            return ""
+        if not kept.pays and setting.model not in _unpaid:
+            _unpaid.add(setting.model)
+            log.warning(
+                "no choice of layers pays on %s: draftwood profile --early-exit expected %.2f times plain "
+                "decoding of the best one; leave early-exit out, or try other drafters",
+                setting.model, kept.speedup,
+            )  # fmt: skip
+        return write_layers(kept.layers)
 
     def quantized_self(self, bits: int) -> DraftTarget:
         """Return the target's own weights in so many bits: on its cache, or a smaller copy of a GGUF file.

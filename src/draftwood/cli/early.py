@@ -69,6 +69,12 @@ def check_place(path: Path, force: bool, flag: str = "-o") -> None:
         raise UsageError(f"{path} is there already: choose another {flag}, or replace it with --force")
 
 
+def check_readable(path: Path | None) -> None:
+    """Refuse, by UsageError, a compressed profile."""
+    if path is not None and path.suffix == ".zst":
+        raise UsageError(f"{path}: a profile is small and stays readable; name it FILE.jsonl")
+
+
 def check_picture(path: Path) -> None:
     """Refuse, by UsageError, the name of a picture of ``--plot`` whose ending matplotlib does not know."""
     from draftwood.measure.profile.plot import picture_kinds

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from draftwood.cli import early, options, screen
+from draftwood.cli import early, options, profile_early_exit, screen
 from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
 
@@ -26,9 +26,16 @@ Contexts = Annotated[
     str | None, Option(metavar="N,N,...", help="Tokens in the cache before the pass. [default: 128,512,2048]")
 ]
 Rounds = Annotated[int | None, Option(min=1, help="Passes of each kind. [default: as many as --seconds allow]")]
-Seconds = Annotated[float, Option(min=1, help="Time for all rounds together.")]
+Seconds = Annotated[float, Option(min=1, help="Time for all rounds together, or for the search.")]
 Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")]
 Plot = Annotated[Path | None, Option(metavar="FILE.png", help="Draw the curves into a picture.")]
+EarlyExit = Annotated[
+    bool, Option("--early-exit", help="Instead, search the layers of the model that draft best (early-exit).")
+]
+Layers = Annotated[
+    list[str] | None,
+    Option(metavar="LAYERS", help="With --early-exit, try this choice, too: 20 or 0-9.20-29. May be repeated."),
+]
 
 _WIDE = 100
 _SECONDS = 90.0  # as in measure.profile, whose import is slow; a test compares both
@@ -43,13 +50,23 @@ def profile(
     seconds: Seconds = _SECONDS,
     output: Output = None,
     plot: Plot = None,
+    early_exit: EarlyExit = False,
+    layers: Layers = None,
     force: early.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Measure what a pass over n tokens costs here.
 
     Planners read the file; without --sizes, --contexts, --rounds, --no-pack it is also kept in the cache folder.
+    With --early-exit, search instead the layers of the model that draft best, which early-exit then runs.
     """
+    if early_exit:
+        given = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds, "--plot": plot}
+        profile_early_exit.refuse(given)
+        profile_early_exit.profile(loading, layers or [], seconds, output, force=force, as_json=as_json)
+        return
+    if layers:
+        raise UsageError("--layers says which layers --early-exit tries: give that, too")
     asked = {"sizes": _numbers("--sizes", sizes), "contexts": _numbers("--contexts", contexts)}
     _check_packages(picture=plot is not None, characters=not as_json)
     _check_places(output, plot, force)
@@ -195,8 +212,7 @@ def _check_packages(*, picture: bool, characters: bool) -> None:
 
 
 def _check_places(output: Path | None, plot: Path | None, force: bool) -> None:
-    if output is not None and output.suffix == ".zst":
-        raise UsageError(f"{output}: a profile is small and stays readable; name it FILE.jsonl")
+    early.check_readable(output)
     if plot is not None:
         early.check_picture(plot)
     for place, flag in ((output, "-o"), (plot, "--plot")):

@@ -65,12 +65,12 @@ def place_of(setting: Setting, *, packed: bool) -> Path:
         tuple(setting),
         packed,
         machine(setting.device.partition(":")[0]),
-        _stamp(setting.model),
+        stamp(setting.model),
     )
     return folder() / f"{hashlib.sha256(repr(facts).encode()).hexdigest()[:24]}.json"
 
 
-def _stamp(model: str) -> Sequence[tuple[str, int, int]]:
+def stamp(model: str) -> Sequence[tuple[str, int, int]]:
     """Return names, sizes and times of a model's files; nothing where it is no file or folder of this machine."""
     try:
         place = Path(find(model))

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,15 +58,20 @@ def curve_of(setting: Setting) -> CostCurve | None:
             return None
         path = place
         header = next((row for _, row in read_profile(path)), {}).get("settings", {})
-        same = [header.get(name) for name in Setting._fields[1:]] == list(setting[1:])
-        if not same or not _alike(str(header.get("model")), setting.model):
-            raise RecordError("it was measured with another model or other settings")
+        refuse_other(header, setting)
         return CostCurve.load(path)
     except Exception as error:  # a broken profile must not stop a call: costs are then learnt from passes
         if path is not None and path not in _SAID:
             _SAID.add(path)
             _LOG.warning("%s is not used (%s): draftwood profile writes a new one", path, error)
         return None
+
+
+def refuse_other(settings: Mapping[str, Any], setting: Setting) -> None:
+    """Raise `RecordError` if the settings in a file's header are not these."""
+    same = [settings.get(name) for name in Setting._fields[1:]] == list(setting[1:])
+    if not same or not _alike(str(settings.get("model")), setting.model):
+        raise RecordError("it was measured with another model or other settings")
 
 
 def profile_path(model: str, dtype: str, threads: int, device: str = "cpu") -> Path:

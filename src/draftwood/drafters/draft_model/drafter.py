@@ -181,8 +181,8 @@ class EarlyExitDrafter(ModelBackedDrafter):
     Parameters
     ----------
     layers
-        The layers that it runs: a number (the first so many) or ranges like ``0-9.20-29``; empty: as many as
-        ``draftwood profile --early-exit`` found best, or the first half.
+        The layers that it runs: a number (the first so many) or ranges like ``0-9.20-29``; empty: those
+        that ``draftwood profile --early-exit`` found best, or the first half.
     """
 
     name: ClassVar[str] = "early-exit"

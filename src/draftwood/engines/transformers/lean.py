@@ -26,6 +26,9 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 Operation = Callable[[Tensor], Tensor]
 
+Turning = tuple[Tensor, Tensor]
+"""Cosines and signed sines by which rows turn their heads, [n, 1, dim] each."""
+
 
 class LeanDecoder:
     """A model's forward pass over rows that carry their own positions; made by `lean`."""
@@ -55,6 +58,23 @@ class LeanDecoder:
         part._blocks = [(index, block) for index, block in self._blocks if index in set(layers)]
         return part
 
+    def begin(self, ids: Tensor, positions: Tensor) -> tuple[Tensor, Turning]:
+        """Return what the first layer reads of ``ids`` int64[n], [n, width], and how ``positions`` turn heads."""
+        x = embedding(ids, self._embedding)
+        cos, sin = self._rotary(x[None], positions[None])
+        half = cos.shape[-1] // 2
+        turn = torch.cat((-sin[0, :, None, :half], sin[0, :, None, half:]), -1)
+        return x, (cos[0, :, None], turn)
+
+    def layer(self, number: int, x: Tensor, turning: Turning, attend: Attend) -> Tensor:
+        """Return what the layer of this number, from 0, makes of ``x`` [n, width]; ``attend`` as in a pass."""
+        index, block = self._blocks[number]
+        return block(x, *turning, attend, index)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return the logits [n, vocab] of what the last layer gave, [n, width]."""
+        return self._head(self._norm(x))
+
     @torch.inference_mode()
     def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
         """Run one pass over ``ids`` int64[n] at ``positions`` int64[n]; returns the logits [k, vocab] of ``rows``
@@ -63,19 +83,15 @@ class LeanDecoder:
         if self.fills and (width := filled(n)) != n:
             ids, positions = fill(ids, width), fill(positions, width)
             attend = _of_first(n, width, attend)
-        x = embedding(ids, self._embedding)
-        cos, sin = self._rotary(x[None], positions[None])
-        half = cos.shape[-1] // 2
-        turn = torch.cat((-sin[0, :, None, :half], sin[0, :, None, half:]), -1)
-        cos = cos[0, :, None]
+        x, turning = self.begin(ids, positions)
         for index, block in self._blocks:
-            x = block(x, cos, turn, attend, index)
+            x = block(x, *turning, attend, index)
         if rows is None:
-            return self._head(self._norm(x))[:n]
+            return self.logits(x)[:n]
         wanted = x.index_select(0, rows)
         if self.fills:
             wanted = fill(wanted, filled(len(rows)))
-        return self._head(self._norm(wanted))[: len(rows)]
+        return self.logits(wanted)[: len(rows)]
 
 
 def _of_first(n: int, width: int, attend: Attend) -> Attend:

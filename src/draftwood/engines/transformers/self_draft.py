@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from draftwood.engines.transformers.lean import LeanDecoder
 from draftwood.engines.transformers.quantized_copies import quantized_target
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError, UsageError
@@ -39,13 +40,19 @@ def early_exit(target: Any, layers: str = "") -> TransformersTarget:
     UsageError
         For layers that the model does not have.
     """
+    decoder = decoder_of(target)
+    chosen = read_layers(layers, decoder.n_layers)
+    return _once(target, chosen, decoder, lambda: target.with_decoder(decoder.subset(chosen)))
+
+
+def decoder_of(target: Any) -> LeanDecoder:
+    """Return what runs a target layer by layer; raises `CapabilityError` where nothing does."""
     if not isinstance(target, TransformersTarget) or (decoder := target.decoder) is None:
         raise CapabilityError(
             "early-exit needs a model of transformers whose layers draftwood runs itself (Llama-like ones): use "
             "another drafter"
         )
-    chosen = read_layers(layers, decoder.n_layers)
-    return _once(target, chosen, decoder, lambda: target.with_decoder(decoder.subset(chosen)))
+    return decoder
 
 
 def quantized_self(target: Any, model: Any, bits: int) -> TransformersTarget:
@@ -96,3 +103,18 @@ def read_layers(text: str, layers: int) -> tuple[int, ...]:
             f"most {layers - 1} of them can draft"
         )
     return chosen
+
+
+def write_layers(layers: Sequence[int]) -> str:
+    """Return layers, ascending, as `read_layers` reads them: ``20`` for the first twenty, else ``0-9.20-29``."""
+    chosen = list(layers)
+    if chosen == list(range(len(chosen))):
+        return str(len(chosen))
+    parts: list[list[int]] = []
+    for layer in chosen:
+        if parts and parts[-1][-1] == layer - 1:
+            parts[-1].append(layer)
+        else:
+            parts.append([layer])
+    text = ".".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+    return text if len(chosen) > 1 else f"{text}-{text}"  # a single number would be the first so many
