@@ -45,7 +45,9 @@ LOADED = LoadedModels(_load, allowed)
 """What `DraftModels.named` has loaded in this process."""
 
 _MOST = 16  # pairs of vocabularies whose translation is kept
-_translations: OrderedDict[Any, Translation | None] = OrderedDict()  # by both tokenizers and the replacements
+_translations: OrderedDict[Any, Translation | None] = (
+    OrderedDict()
+)  # by tokenizers, numbers of rows and replacements
 _warned: set[str] = set()  # names of draft models that are larger than their targets
 _lock = Lock()
 
@@ -95,11 +97,11 @@ class DraftModels:
         pair = tuple(tokenizer_fingerprint(one) for one in (self.tokenizer, tokenizer))
         if pair[0] == pair[1] and not replacements:
             return None
-        key = (*pair, tuple(replacements))
+        rows = (self.target.capabilities.vocab_size, draft.capabilities.vocab_size)
+        key = (*pair, *rows, tuple(replacements))
         with _lock:
             if key not in _translations:
-                mine = tokens_of(self.tokenizer, self.target.capabilities.vocab_size)
-                theirs = tokens_of(tokenizer, draft.capabilities.vocab_size)
+                mine, theirs = tokens_of(self.tokenizer, rows[0]), tokens_of(tokenizer, rows[1])
                 compared = compare(mine, theirs)
                 same = compared.same and not compared.only_target and not replacements
                 while len(_translations) >= _MOST:
@@ -125,7 +127,7 @@ class DraftModels:
         return CascadeDrafter(
             drafters=with_models(inner, DraftModels(found.target, model, tokenizer)), target=found.target,
             length=length, p_min=p_min, model=name,
-            planner=planner_of(DEFAULT, learned(model), tokenizer),
+            planner=planner_of(DEFAULT, learned(model), tokenizer), vocab_size=found.vocab_size,
         )  # fmt: skip
 
     def early_exit(self, layers: str) -> Target:

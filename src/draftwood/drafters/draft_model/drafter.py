@@ -88,6 +88,14 @@ class ModelBackedDrafter(BaseDrafter):
                 "keep keys and values only"
             )
 
+    def limited(self, vocab_size: int) -> Self:
+        """Return a drafter that proposes no token from ``vocab_size`` on: the target has none such."""
+        found = self.found
+        if found is None or found.translation is not None:
+            return self
+        known = found.target.capabilities.vocab_size if found.vocab_size is None else found.vocab_size
+        return self if known <= vocab_size else replace(self, target=replace(found, vocab_size=vocab_size))
+
     @property
     def found(self) -> DraftTarget | None:
         """The model, if it is known."""
@@ -153,7 +161,7 @@ class DraftModelDrafter(ModelBackedDrafter):
         if not self.model:
             if self.target is None:
                 raise UsageError("draft-model needs a model: write draft-model:model=NAME")
-            return self
+            return self if models.target is None else self.limited(models.target.capabilities.vocab_size)
         if self.drafters:
             cascade: ModelBackedDrafter = models.cascade(self.model, self.drafters, self.length, self.p_min)
             return cascade

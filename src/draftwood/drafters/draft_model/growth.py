@@ -50,12 +50,14 @@ class Growth:
         self._newest = ROOT  # the node that was read last
         self._count = 0  # nodes that were read
 
-    def add_base(self, tree: TokenTree) -> None:
-        """Begin with what other drafters propose."""
-        for token, parent, belief in zip(
-            tree.tokens.tolist(), tree.parents.tolist(), tree.belief.tolist(), strict=True
-        ):
-            self._add(parent, token, NO_CLAIM, float("nan"), belief)
+    def add_base(self, tree: TokenTree, vocab_size: int) -> None:
+        """Begin with what other drafters propose, as far as a model with so many tokens can read it."""
+        place = {ROOT: ROOT}  # node of ``tree`` -> node here
+        columns = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.belief.tolist(), strict=True)
+        for node, (token, parent, belief) in enumerate(columns):
+            if parent in place and token < vocab_size:
+                place[node] = len(self.tokens)
+                self._add(place[parent], token, NO_CLAIM, float("nan"), belief)
 
     def _add(self, parent: int, token: int, evidence: int, probability: float, belief: float) -> None:
         if token in self._children[parent]:  # equal siblings: the first one stands for both

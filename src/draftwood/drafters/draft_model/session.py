@@ -7,16 +7,16 @@ from time import perf_counter
 from typing import Any, Self
 
 from draftwood.contracts import Floats, Noise, Prices
-from draftwood.drafters.base import TextSession
 from draftwood.drafters.draft_model.candidates import candidates
 from draftwood.drafters.draft_model.experience import Experience
 from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
+from draftwood.drafters.draft_model.readable import ReadableText
 from draftwood.drafters.draft_model.reading import OwnReader, Reader, Row, SharedReader, read_together
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
 
 
-class ModelSession(TextSession):
+class ModelSession(ReadableText):
     """One text, and its place in the cache that the draft model reads.
 
     Parameters
@@ -55,13 +55,18 @@ class ModelSession(TextSession):
         return draft_together([self], [nodes], accept_rates, [base_tree])[0]
 
     def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
-        """Begin a tree; None where there is nothing to read, or the text has grown too long for the model."""
+        """Begin a tree; None where there is nothing to read, or the model cannot read the text.
+
+        That is where the text has grown too long, or has tokens that the model lacks.
+        """
         depth = min(self._depth, self._room - self._length)
-        if nodes <= 0 or depth <= 0 or not self._length or not self._reader.is_ready or self._would_not_pay():
+        if nodes <= 0 or depth <= 0 or not self._length or not self._reader.is_ready:
+            return None
+        if not self.can_read(self._reader.target) or self._would_not_pay():
             return None
         growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain, ends=self.ends)
         if len(base_tree) and not self._reader.is_chain:
-            growth.add_base(base_tree)
+            growth.add_base(base_tree, self._reader.target.capabilities.vocab_size)
         row = self._reader.begin(self.text)
         if row is not None:
             self.take(growth, [ROOT], [row])
