@@ -174,3 +174,13 @@ def test_a_dear_model_is_left_alone_and_tried_once_in_a_while():
     assert [len(tree) > 0 for tree in trees].count(True) == 1
     session.close()
     assert target.open_sessions == 0
+
+
+def test_copies_behind_the_end_of_a_text_are_not_read():
+    drafter = DraftModelDrafter(target=ToyTarget())
+    session = drafter.open([1, 2, 3], None)
+    session.ends = frozenset({4})
+    base = TokenTree.build([3, 4, 5, 6], belief=[0.99] * 4)
+    tree = session.branch(base, 8, 0, drafter.prior)
+    assert not np.isin(tree.parents, np.flatnonzero(tree.tokens == 4)).any()
+    session.close()

@@ -51,11 +51,16 @@ class Growth:
         self._count = 0  # nodes that were read
 
     def add_base(self, tree: TokenTree, vocab_size: int) -> None:
-        """Begin with what other drafters propose, as far as a model with so many tokens can read it."""
+        """Begin with what other drafters propose, as far as a model with so many tokens can read it.
+
+        Nothing behind the end of the text is taken in.
+        """
         place = {ROOT: ROOT}  # node of ``tree`` -> node here
         columns = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.belief.tolist(), strict=True)
         for node, (token, parent, belief) in enumerate(columns):
             if parent in place and token < vocab_size:
+                if parent >= 0 and self.tokens[place[parent]] in self._ends:
+                    continue
                 place[node] = len(self.tokens)
                 self._add(place[parent], token, NO_CLAIM, float("nan"), belief)
 
