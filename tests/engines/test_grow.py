@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -182,6 +184,17 @@ def test_layers_are_read(text, layers):
 def test_layers_that_the_model_has_not_are_refused(text):
     with pytest.raises(UsageError, match="layers"):
         read_layers(text, 6)
+
+
+@pytest.mark.parametrize("text", ["1000000000000", "0-1000000000000", "0.3-1000000000000", "9" * 5000])
+def test_numbers_far_beyond_the_model_take_neither_memory_nor_time(text):
+    tracemalloc.start()
+    try:
+        with pytest.raises(UsageError, match="it has 6 layers"):
+            read_layers(text, 6)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_target_of_another_kind_has_no_layers():
