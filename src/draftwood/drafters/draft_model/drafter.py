@@ -106,11 +106,6 @@ class ModelBackedDrafter(BaseDrafter):
         if (found := self.found) is None:
             raise UsageError(f"{self.name!r} needs its model, which is loaded where the target is known")
         room = found.target.capabilities.max_positions
-        if len(prompt) >= room:
-            raise CapabilityError(
-                f"the prompt has {len(prompt)} tokens and the draft model of {self.name!r} takes at most {room}: "
-                "it drafts nothing here"
-            )
         kind = SharedReader if self.needs.target_session else OwnReader
         if kind is OwnReader and not found.target.capabilities.grows:
             kind = ChainReader
@@ -119,9 +114,19 @@ class ModelBackedDrafter(BaseDrafter):
             ModelSession, reader=reader, experience=experience_with(found.target), depth=self.length,
             p_min=self.p_min, room=room,
         )  # fmt: skip
-        if found.translation is not None:
-            return TranslatedSession(prompt, own((), None), found.translation)  # noise is for the target's tokens
-        return own(prompt, noise, vocab_size=found.vocab_size)
+        if found.translation is None:
+            self._refuse_length(len(prompt), room)
+            return own(prompt, noise, vocab_size=found.vocab_size)
+        session = TranslatedSession(prompt, own((), None), found.translation)  # noise is for the target's tokens
+        self._refuse_length(len(session.catch_up().text), room)
+        return session
+
+    def _refuse_length(self, tokens: int, room: int) -> None:
+        if tokens >= room:
+            raise CapabilityError(
+                f"the prompt has {tokens} tokens for the draft model of {self.name!r}, which takes at most "
+                f"{room}: it drafts nothing here"
+            )
 
     def draft_many(
         self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int],
