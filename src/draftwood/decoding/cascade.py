@@ -23,7 +23,8 @@ from draftwood.errors import CapabilityError, UsageError
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.tree import TokenTree
 
-_FEW = 16  # more unread tokens than this are read whatever it takes, and not counted as a usual pass
+_FEW = 16
+"""With more unread tokens, read them without asking whether it pays, and leave that time out of the average."""
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ class CascadeSession(ReadableText):
 
     @property
     def planner(self) -> PlannerSession:
-        """What plans for the model."""
+        """The planner session that decides how much of the inner drafts the model scores."""
         return self._planner
 
     @property

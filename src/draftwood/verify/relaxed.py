@@ -84,7 +84,7 @@ class RelaxedRule:
         return RelaxedSession(self, prompt, sampling, processors, sequence)
 
     def pick(self, place: Place) -> int:
-        """Return the token to emit at a node where no child, or one of them, is the target's own choice."""
+        """Return the token to emit after a node that has drafted children."""
         if (place.tokens == place.choice).any():
             return place.choice
         p = place.probabilities[place.tokens]
