@@ -15,8 +15,34 @@ SCALARS = frozenset({int, float, bool, str, NoneType})
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
+def split(text: str, separator: str) -> list[str]:
+    """Return the pieces between separators that stand outside double quotes, stripped, with their quotes.
+
+    Raises `UsageError` where a quote is not closed.
+    """
+    return [piece.strip() for piece in translated(text, separator, "\0").split("\0")]
+
+
+def translated(text: str, old: str, new: str) -> str:
+    """Replace each character of ``old`` by that of ``new``, but not within double quotes.
+
+    Raises `UsageError` where a quote is not closed.
+    """
+    pieces = text.split('"')
+    if len(pieces) % 2 == 0:
+        raise UsageError(f"a double quote is missing in {text!r}: write one before and one behind the value")
+    pieces[::2] = (piece.translate(str.maketrans(old, new)) for piece in pieces[::2])
+    return '"'.join(pieces)
+
+
+def unquoted(text: str) -> str:
+    """Return a value without the double quotes around it, if it has any."""
+    inner = text[1:-1]
+    return inner if text == f'"{inner}"' and '"' not in inner else text
+
+
 def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    """Return options written as ``key=value``, values as text.
+    """Return options written as ``key=value``, values as text; one in double quotes without them.
 
     Raises `UnknownNameError` for one that its ``owner`` (``"drafter 'suffix'"``) does not have, and `UsageError`
     for one without a value or given twice.
@@ -30,7 +56,7 @@ def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> 
             raise UnknownNameError(f"option of {owner}", key, known)
         if key in found:
             raise UsageError(f"option {key!r} of {owner} is given twice")
-        found[key] = text
+        found[key] = unquoted(text)
     return found
 
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from draftwood.contracts import Needs
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import CorpusDrafter
-from draftwood.drafters.load import DRAFTERS, arms, known, load
+from draftwood.drafters.draft_model.drafter import DraftModelDrafter
+from draftwood.drafters.load import DRAFTERS, arms, known, load, load_inner
 from draftwood.drafters.lookup.drafter import LookupDrafter
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.ngram.drafter import NgramDrafter
@@ -72,6 +73,9 @@ def test_several_arms():
         ([SuffixDrafter(), "suffix"], "named twice"),
         ("suffix,lookup", "',' lists several"),
         ("suffix:length", "written key=value"),
+        ("draft-model:model=ollama:llama3", "not 'llama3'; a value with ':' in it needs double quotes: model="),
+        ('draft-model:model="ollama:llama3', "a double quote is missing"),
+        ('suffix:length="4"5', "must be a whole number"),
         ("suffix:length=", "must be a whole number"),
         ("suffix:length=1.5", "'length' of drafter 'suffix' must be a whole number, not '1.5'"),
         ("suffix:factor=x", "must be a number"),
@@ -84,6 +88,18 @@ def test_wrong_use(spec, sentence):
         load(spec)
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "model", ["ollama:llama3.2:1b", "/models/a+b,c.gguf", "org/name", "a;b", "C:\\m.gguf", ""]
+)
+def test_values_in_double_quotes_stand_for_themselves(model):
+    typed = f'draft-model:model="{model}":length=8'
+    assert load(f"{typed}+suffix") == (DraftModelDrafter(model=model, length=8), SuffixDrafter())
+    assert arms(f"none, {typed}") == [("none", ()), (typed, (DraftModelDrafter(model=model, length=8),))]
+    inner = f'draft-model;model="{model}";length=8/ngram'
+    (outer,) = load(f"draft-model:model=small:drafters={inner}")
+    assert load_inner(outer.drafters) == (DraftModelDrafter(model=model, length=8), NgramDrafter())
 
 
 @pytest.mark.parametrize("name", ["eagle", "draft", "medusa"])

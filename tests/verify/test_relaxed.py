@@ -203,7 +203,7 @@ def test_names_are_read_and_said():
     assert load("exact") == load() == SampleAndMatch()
     assert label(load("threshold")) == "threshold:tau=0.15"
     assert load("threshold:0.3") == load("threshold:tau=0.3")
-    assert label(load("typical")) == "typical:epsilon=0.3:delta=0.09"
+    assert label(load("typical")) == "typical:epsilon=0.09:delta=0.3"
     for name in RULES:
         rule = load(name)
         assert load(label(rule)) == rule

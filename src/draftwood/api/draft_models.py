@@ -64,7 +64,9 @@ _NO_MEMORY = (
 )
 _LARGER = 1.1  # times the target's bytes: from here on a draft model is warned of
 _MOST = 16  # pairs of vocabularies whose translation is kept
-_translations: OrderedDict[Any, Translation | None] = OrderedDict()  # by both tokenizers and the replacements
+_translations: OrderedDict[Any, Translation | None] = (
+    OrderedDict()
+)  # by tokenizers, numbers of rows and replacements
 _warned: set[str] = set()  # names of draft models that are larger than their targets
 _unpaid: set[str] = set()  # names of models of which it was said that none of their layers pay as a draft
 _lock = ChildSafeLock()
@@ -102,7 +104,8 @@ class DraftModels:
         """Return a model that the user gave as an object, with what is known of the target."""
         if self.target is None or found.verifier is not None:
             return found
-        return replace(found, vocab_size=self.target.capabilities.vocab_size, verifier=self.target)
+        size = self.target.capabilities.vocab_size if found.translation is None else found.vocab_size
+        return replace(found, vocab_size=size, verifier=self.target)
 
     def _warn_of_size(self, name: str, size: int) -> None:
         """Say once that a draft model reads more than its target."""
@@ -124,12 +127,11 @@ class DraftModels:
         pair = tuple(tokenizer_fingerprint(one) for one in (self.tokenizer, tokenizer))
         if pair[0] == pair[1] and not replacements:
             return None
-        sizes = (self.target.capabilities.vocab_size, draft.capabilities.vocab_size)
-        key = (*pair, *sizes, tuple(replacements))
+        rows = (self.target.capabilities.vocab_size, draft.capabilities.vocab_size)
+        key = (*pair, *rows, tuple(replacements))
         with _lock:
             if key not in _translations:
-                mine = tokens_of(self.tokenizer, self.target.capabilities.vocab_size)
-                theirs = tokens_of(tokenizer, draft.capabilities.vocab_size)
+                mine, theirs = tokens_of(self.tokenizer, rows[0]), tokens_of(tokenizer, rows[1])
                 compared = compare(mine, theirs)
                 same = compared.same and not compared.only_target and not replacements
                 while len(_translations) >= _MOST:
@@ -155,7 +157,7 @@ class DraftModels:
         return CascadeDrafter(
             drafters=with_models(inner, DraftModels(found.target, model, tokenizer)), target=found.target,
             length=length, p_min=p_min, model=name,
-            planner=planner_of(DEFAULT, learned(model), tokenizer), known=found,
+            planner=planner_of(DEFAULT, learned(model), tokenizer), vocab_size=found.vocab_size, known=found,
         )  # fmt: skip
 
     def early_exit(self, layers: str) -> Target:

@@ -62,10 +62,10 @@ class Prices:
     pass_s
         Seconds of the target's pass over one token; 0: not known, and the others mean nothing.
     token
-        What a token takes now, with all drafters, in such passes. Drafting pays if it brings more than one token
-        in this time.
+        Time per emitted token at present, all drafting included, as a multiple of ``pass_s``. Drafting pays if it
+        brings more than one token in this time.
     node
-        What one more draft node adds to the target's pass, in such passes.
+        What one more draft node adds to the target's pass, as a multiple of ``pass_s``.
     """
 
     pass_s: float = 0.0

@@ -203,9 +203,10 @@ class GrowingTarget(Target, Protocol):
     def grow(self, requests: Sequence[tuple[Any, Sequence[int], Sequence[int]]]) -> Sequence[Scores]:
         """One pass: for each (session, tokens, parents) read nodes of a tree behind the cached text.
 
-        ``parents`` are indices into all nodes that were grown since the session was last changed, in the order in
-        which they came; -1 is the end of the cached text. Returns one row of scores per new node. Nothing is
-        committed: `TargetSession.truncate`, `extend` and `score` forget the grown nodes.
+        ``parents`` are indices of earlier nodes. Nodes are numbered in the order of all `grow` calls since the
+        last `extend`, `score`, `settle`, `TargetSession.keep` or `TargetSession.truncate`; -1 is the end of the
+        cached text. Returns one row of scores per new node. Nothing is committed: all of these but `settle`
+        forget the grown nodes.
         """
         ...
 

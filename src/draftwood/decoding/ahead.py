@@ -31,7 +31,7 @@ _RESERVE = 256  # tokens that the cache of a new text has room for besides
 
 
 class AheadRule:
-    """Takes what the target would take if its scores were those of the draft model.
+    """Chooses the draft model's next token, with the same noise that the target will use.
 
     With noise it is the best of the ``SAMPLED`` likeliest tokens. The text does not depend on what was drafted, as
     with the exact rule. One object is rule and session of one text, which holds ``length`` tokens at first.
@@ -76,7 +76,7 @@ class AheadRule:
         return candidates(ids, probabilities, self._length, self.noise, 1)[0]
 
     def restart(self, length: int) -> None:
-        """Go on behind a text of so many tokens, none of which was chosen here."""
+        """Continue after ``length`` tokens and forget all earlier choices."""
         self._length = length
         self.written.clear()
 
@@ -109,10 +109,10 @@ class Ahead(ActiveSequence):
         self._common = min(self._common, length)
 
     def follow(self, text: Ints) -> list[int]:
-        """Leave the way that the committed text has not taken; returns those of its tokens that are to be read.
+        """Drop what differs from the committed text; return its tokens that the draft model has not read.
 
-        None are where a pass can begin at once: the cache holds all of the text but its last token, or more of it
-        was written here. Else `read_on` comes next.
+        The list is empty if a pass can start at once: the cache holds all of the text but its last token, or more
+        of it was written here. Otherwise `read_on` comes next.
         """
         self.finish = self.error = None
         first = min(self._common, len(text))

@@ -7,9 +7,9 @@ and Re, "Accelerating LLM Inference with Staged Speculative Decoding", arXiv 230
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from draftwood.contracts import Drafter, Floats, Needs, Noise, Planner
 from draftwood.decoding.capability_check import refuse_mismatch
@@ -23,7 +23,8 @@ from draftwood.errors import CapabilityError, UsageError
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.tree import TokenTree
 
-_FEW = 16  # more unread tokens than this are read whatever it takes, and not counted as a usual pass
+_FEW = 16
+"""With more unread tokens, read them without asking whether it pays, and leave that time out of the average."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class CascadeDrafter(ModelBackedDrafter):
         Who drafts for it.
     planner
         Decides how much of what they propose it scores; it goes on learning here.
+    vocab_size
+        The model's tokens from here on are not proposed: the target has none such. None: it has the target's own.
     known
         What else is known of the model, if draftwood has loaded it.
 
@@ -51,6 +54,7 @@ class CascadeDrafter(ModelBackedDrafter):
     model: str = "draft-model"
     drafters: tuple[Drafter, ...] = ()
     planner: Planner = field(default_factory=GoodputPlanner, repr=False)
+    vocab_size: int | None = field(default=None, repr=False)
     known: DraftTarget | None = field(default=None, repr=False)
     _stage_time: StageTime = field(default_factory=StageTime, init=False, repr=False, compare=False)
 
@@ -60,6 +64,9 @@ class CascadeDrafter(ModelBackedDrafter):
             raise UsageError("a cascade needs its model: give a target")
         self.refuse_states(self.target)
         refuse_mismatch(self.target.capabilities, self.drafters)
+        size = self.target.capabilities.vocab_size
+        limited = (d.limited(size) if isinstance(d, ModelBackedDrafter) else d for d in self.drafters)
+        object.__setattr__(self, "drafters", tuple(limited))
 
     @property
     def needs(self) -> Needs:
@@ -71,9 +78,17 @@ class CascadeDrafter(ModelBackedDrafter):
         inner = [model for drafter in self.drafters for model in getattr(drafter, "models", ())]
         return (self.known or DraftTarget(self.target, shares=False), *inner)
 
-    def with_models(self, models: Any) -> CascadeDrafter:  # noqa: ARG002 - it has its own
-        """Return this drafter."""
-        return self
+    def with_models(self, models: Any) -> CascadeDrafter:
+        """Return this drafter, which has its model, without the tokens that the target lacks."""
+        return self if models.target is None else self.limited(models.target.capabilities.vocab_size)
+
+    def limited(self, vocab_size: int) -> Self:
+        known = self.target.capabilities.vocab_size if self.vocab_size is None else self.vocab_size
+        if known <= vocab_size:
+            return self
+        twin = replace(self, vocab_size=vocab_size)
+        object.__setattr__(twin, "_stage_time", self._stage_time)
+        return twin
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> Any:
         room = self.target.capabilities.max_positions
@@ -82,11 +97,8 @@ class CascadeDrafter(ModelBackedDrafter):
                 f"the prompt has {len(prompt)} tokens and the draft model {self.model!r} takes at most {room}: it "
                 "drafts nothing here"
             )
-        own = self.target.capabilities.vocab_size
-        size = None if self.known is None else self.known.vocab_size
-        vocab_size = own if size is None else min(own, size)
         return CascadeSession(
-            prompt, noise, self, depth=self.length, p_min=self.p_min, room=room, vocab_size=vocab_size
+            prompt, noise, self, depth=self.length, p_min=self.p_min, room=room, vocab_size=self.vocab_size
         )
 
     def draft_many(

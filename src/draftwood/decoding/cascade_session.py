@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy as np
 from draftwood.contracts import Drafter, Floats, Noise, Planner, PlannerSession, Prices, Target
 from draftwood.decoding.ahead import Ahead
 from draftwood.decoding.stage_counts import StageCounts
-from draftwood.drafters.base import TextSession
 from draftwood.drafters.draft_model.candidates import Candidate
 from draftwood.drafters.draft_model.evidence import evidence_class
+from draftwood.drafters.draft_model.readable import ReadableText
 from draftwood.step import RunningStep, StageStep
 from draftwood.tree import TokenTree
 
@@ -40,7 +41,7 @@ class Writer(Protocol):
     ) -> Sequence[TokenTree]: ...
 
 
-class CascadeSession(TextSession):
+class CascadeSession(ReadableText):
     """One text, and the text that the draft model writes ahead of it; a `draftwood.contracts.DraftSession`.
 
     Attributes
@@ -53,19 +54,17 @@ class CascadeSession(TextSession):
 
     def __init__(
         self, prompt: Sequence[int], noise: Noise | None, cascade: Writer, *, depth: int, p_min: float, room: int,
-        vocab_size: int,
+        vocab_size: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(prompt)
         self.prices, self.ends = Prices(), frozenset[int]()
-        self._vocab_size = vocab_size  # tokens from here on the model or its target does not have
         self.stages: tuple[StageStep, ...] = ()
         self._cascade, self._noise = cascade, noise
-        self._depth, self._p_min, self._room = depth, p_min, room
+        self._depth, self._p_min, self._room, self._vocab_size = depth, p_min, room, vocab_size
         self._planner = cascade.planner.open()
         self._ahead: Ahead | None = None
         self._hope, self._pace = _HOPE, 1.0  # pace: tokens that a pass of the model writes
         self._most = 0  # tokens of the draft under way
-        self._checked = 0  # tokens of the text that the model has: all ids are in its vocabulary
         self._counts = StageCounts(cascade.model)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
@@ -73,7 +72,6 @@ class CascadeSession(TextSession):
 
     def truncate(self, length: int) -> None:
         super().truncate(length)
-        self._checked = min(self._checked, self._length)
         if self._ahead is not None:
             self._ahead.cut(self._length)
         if not self._length:
@@ -99,14 +97,10 @@ class CascadeSession(TextSession):
     # What `CascadeDrafter.draft_many` does with it.
 
     def begin(self, nodes: int) -> bool:
-        """Begin a draft; returns whether there is anything to write."""
+        """Begin a draft; returns whether there is anything to write, which there is not behind unknown tokens."""
         self._counts = StageCounts(self._cascade.model)
-        self._most = max(0, min(nodes, self._depth, self._room - self._length)) if self._length else 0
-        new = self.text[self._checked :]
-        if len(new) and int(new.max()) >= self._cascade.target.capabilities.vocab_size:
-            self._most = 0
-            return False
-        self._checked = self._length
+        readable = self._length and self.can_read(self._cascade.target)
+        self._most = max(0, min(nodes, self._depth, self._room - self._length)) if readable else 0
         return self._most > 0
 
     @property
@@ -139,16 +133,16 @@ class CascadeSession(TextSession):
 
     @property
     def planner(self) -> PlannerSession:
-        """What plans for the model."""
+        """The planner session that decides how much of the inner drafts the model scores."""
         return self._planner
 
     @property
     def is_short(self) -> bool:
         """Whether the draft may have more tokens."""
         written = self._written()
-        if len(written) >= self._most or self.ahead.finish == "error":
+        if len(written) >= self._most or self.ahead.finish == "error" or not all(map(self._proposes, written)):
             return False
-        return self._proposed(written) == len(written) and not (written and written[-1].token in self.ends)
+        return not (written and written[-1].token in self.ends)
 
     def pays(self, accept_rates: Floats, seconds: float) -> bool:
         """Whether another pass of the model, which takes so many seconds, is worth its time."""
@@ -180,7 +174,7 @@ class CascadeSession(TextSession):
         """Return the draft."""
         self.stages = self._counts.finished()
         written = self._written() if self._most else []
-        written = written[: self._proposed(written)]
+        written = list(takewhile(self._proposes, written))
         if not written:
             return TokenTree.empty()
         believed = self._believed(written, accept_rates)
@@ -194,14 +188,10 @@ class CascadeSession(TextSession):
     def _written(self) -> list[Candidate]:
         return self.ahead.ahead_of(self._length)[: self._most]
 
-    def _proposed(self, written: Sequence[Candidate]) -> int:
-        """How many of these tokens are proposed: up to the first unsure or unknown one, or the end of the text."""
-        for i, one in enumerate(written):
-            if one.confidence < self._p_min or one.token >= self._vocab_size:
-                return i
-            if one.token in self.ends:
-                return i + 1
-        return len(written)
+    def _proposes(self, one: Candidate) -> bool:
+        """Whether the draft takes this token in; it ends before the first that it does not."""
+        known = self._vocab_size is None or one.token < self._vocab_size
+        return known and one.confidence >= self._p_min
 
     @staticmethod
     def _believed(written: Sequence[Candidate], accept_rates: Floats) -> list[tuple[int, float]]:

@@ -7,7 +7,8 @@ from draftwood.index.child_safe import ChildSafeLock
 _KEEP = 0.9  # weight of earlier steps
 _CAP = 3.0  # a step counts as at most this many times what it usually takes
 _FIRST = 4  # the fastest of the first steps counts: the very first ones prepare what later ones use
-_DOUBT = 0.9  # what it counts as after each draft that it has prevented, so that it is measured again
+_DOUBT = 0.9
+"""Factor on the estimate after each draft that it prevented: a too high one would never be measured again."""
 
 
 class StageTime:

@@ -1,5 +1,8 @@
 """Makes drafters from their names: ``suffix+lookup:max_ngram=3:length=10``.
 
+A value in double quotes may hold the characters that separate names and options:
+``draft-model:model="ollama:llama3.2:1b":length=8``.
+
 Other packages add drafters by entry points of the group ``draftwood.drafters``: the name, and a class (or
 function) that makes the drafter from keyword arguments annotated int, float, bool or str, each optionally ``|
 None``.
@@ -11,6 +14,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
+from itertools import pairwise
 from types import NoneType
 from typing import Any
 
@@ -33,7 +37,7 @@ from draftwood.drafters.prediction.drafter import PredictionDrafter
 from draftwood.drafters.recycling.drafter import RecyclingDrafter
 from draftwood.drafters.suffix.drafter import SuffixDrafter
 from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
-from draftwood.spelling import SCALARS, arguments, kinds
+from draftwood.spelling import SCALARS, arguments, kinds, split, translated
 
 _OWN = (
     NgramDrafter, SuffixDrafter, LookupDrafter, CorpusDrafter, MemoryDrafter, NgramCacheDrafter,
@@ -60,11 +64,11 @@ def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
     these.
 
     Raises `UnknownNameError` for a drafter or option that does not exist; `UsageError` for a value of the wrong
-    type or out of range, a drafter named twice, and ``none`` beside others; `DrafterError` for a plug-in or object
-    that is no drafter.
+    type or out of range, a quote that is not closed, a drafter named twice, and ``none`` beside others;
+    `DrafterError` for a plug-in or object that is no drafter.
     """
     parts = [spec] if isinstance(spec, str) or not isinstance(spec, Iterable) else list(spec)
-    items = [item.strip() for part in parts if isinstance(part, str) for item in part.split("+")]
+    items = [item for part in parts if isinstance(part, str) for item in split(part, "+")]
     if "none" in items and (len(items) > 1 or len(parts) > 1):
         raise UsageError("'none' is plain decoding and cannot be combined with drafters")
     found: list[tuple[Drafter, bool]] = []  # with whether it was given as text
@@ -80,10 +84,10 @@ def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
 def load_inner(text: str) -> tuple[Drafter, ...]:
     """Return the drafters that an option of a drafter names, in which ``/`` stands for ``+`` and ``;`` for ``:``.
 
-    As in ``ngram/recycling`` and ``draft-model;model=NAME;length=8``; empty text is no drafter. Raises what `load`
-    raises.
+    As in ``ngram/recycling`` and ``draft-model;model=NAME;length=8``; in double quotes all of them stand for
+    themselves. Empty text is no drafter. Raises what `load` raises.
     """
-    return load(text.replace("/", "+").replace(";", ":")) if text else ()
+    return load(translated(text, "/;", "+:")) if text else ()
 
 
 def _alike(one: Any, other: Any, *, bound: bool) -> bool:
@@ -97,7 +101,7 @@ def _alike(one: Any, other: Any, *, bound: bool) -> bool:
 
 def arms(spec: str) -> list[tuple[str, tuple[Drafter, ...]]]:
     """Return the sets that ``,`` separates, each as typed and with its drafters. Raises what `load` raises."""
-    return [(label.strip(), load(label.strip())) for label in spec.split(",")]
+    return [(label, load(label)) for label in split(spec, ",")]
 
 
 def known() -> dict[str, str]:
@@ -114,16 +118,22 @@ def known() -> dict[str, str]:
 
 
 def _named(part: str) -> list[Drafter]:
-    if "," in part:
+    if len(split(part, ",")) > 1:
         raise UsageError(f"one set of drafters is wanted here, and ',' lists several: {part!r}")
     drafters: list[Drafter] = []
-    for item in part.split("+"):
-        name, *options = (piece.strip() for piece in item.split(":"))
+    for item in split(part, "+"):
+        name, *options = split(item, ":")
         if not name:
             raise UsageError(f"a drafter's name is missing in {part!r}; known: {', '.join(_names())}")
         members = SETS.get(ALIASES.get(name, name))
         if members is not None and options:
             raise UsageError(f"{name!r} takes no options; write them after the drafter that they are for")
+        for before, option in pairwise(options):
+            if "=" in before and "=" not in option:
+                raise UsageError(
+                    f"options of drafter {name!r} are written key=value, not {option!r}; a value with ':' in it "
+                    f'needs double quotes: {before.partition("=")[0]}="..."'
+                )
         drafters += [_make(member, options) for member in ((name,) if members is None else members)]
     return drafters
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 TURN = 12  # steps for which an arm stays in use
 _KEEP = 0.998  # weight of earlier steps, also of arms that are not in use, so that they are tried again
-_BONUS = 0.5  # of a rate that rests on one step, as a share of it; it falls with the square root of the steps
+_BONUS = 0.5
+"""Exploration bonus after one step, as a share of the arm's rate; it falls with the square root of the steps."""
 _FIRST = 8  # steps of any kind of text before which an arm has not been tried
 _LEAST = 0.25  # steps that are assumed in that: an arm half as fast as another one is not tried again
 _POOLED = 24.0  # the other kinds of text together count as this many steps at most

@@ -84,7 +84,7 @@ class RelaxedRule:
         return RelaxedSession(self, prompt, sampling, processors, sequence)
 
     def pick(self, place: Place) -> int:
-        """Return the token to emit at a node where no child, or one of them, is the target's own choice."""
+        """Return the token to emit after a node that has drafted children."""
         if (place.tokens == place.choice).any():
             return place.choice
         p = place.probabilities[place.tokens]
@@ -123,14 +123,13 @@ class Typical(RelaxedRule):
     """Accept draft tokens, copied ones too, of a target probability above min(epsilon, delta * exp(-entropy)).
 
     Lossy. Typical acceptance of Cai et al., "Medusa", arXiv 2401.10774. The entropy, in nats, is that of the
-    target's distribution at the node. With the defaults delta decides alone. Medusa's own program has the two
-    figures the other way round, epsilon 0.09 and delta 0.3, which accepts less. `UsageError` for ``epsilon``
-    outside [0, 1] and ``delta`` below 0.
+    target's distribution at the node. The defaults are those of Medusa's own program; delta is the square root of
+    epsilon, as the paper suggests. `UsageError` for ``epsilon`` outside [0, 1] and ``delta`` below 0.
     """
 
     name: ClassVar[str] = "typical"
-    epsilon: float = 0.3
-    delta: float = 0.09
+    epsilon: float = 0.09
+    delta: float = 0.3
 
     def __post_init__(self) -> None:
         _check_share("epsilon", self.epsilon)

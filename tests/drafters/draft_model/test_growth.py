@@ -51,7 +51,7 @@ def test_a_tree_has_the_likeliest_nodes_and_their_ancestors():
 
 def test_copies_are_kept_where_the_model_goes_on_behind_them():
     growth = Growth(8, 8, PRIOR)
-    growth.add_base(TokenTree.build([3, 4, 6], [-1, 0, -1], belief=[0.5, 0.5, 0.1]))
+    growth.add_base(TokenTree.build([3, 4, 6], [-1, 0, -1], belief=[0.5, 0.5, 0.1]), 8)
     growth.add_children(ROOT, some((3, 0.9)))
     growth.add_children(1, some((9, 0.8)))
     tree = growth.tree()
@@ -77,14 +77,14 @@ def test_a_pass_that_does_not_pay_is_not_made():
 
 def test_sure_copies_need_no_model():
     growth = Growth(8, 8, PRIOR)
-    growth.add_base(TokenTree.build([3, 4], belief=[0.97, 0.97]))
+    growth.add_base(TokenTree.build([3, 4], belief=[0.97, 0.97]), 8)
     assert chosen([growth], 0.7, Prices(1.0, token=0.5), COSTS, 0, 8) is None
 
 
 def test_parents_are_read_before_their_children():
     growths = [Growth(8, 8, PRIOR) for _ in range(3)]
     for growth in growths:
-        growth.add_base(TokenTree.build([3, 4, 5], belief=[0.6, 0.6, 0.6]))
+        growth.add_base(TokenTree.build([3, 4, 5], belief=[0.6, 0.6, 0.6]), 8)
     picks = chosen(growths, 0.9, Prices(1.0, 1.0), [0.0] * (WIDEST + 1), 0, 8)
     assert picks == [[ROOT, 0, 1, 2]] * 3
 
@@ -181,3 +181,13 @@ def test_a_dear_model_is_left_alone_and_tried_once_in_a_while():
     assert [len(tree) > 0 for tree in trees].count(True) == 1
     session.close()
     assert target.open_sessions == 0
+
+
+def test_copies_behind_the_end_of_a_text_are_not_read():
+    drafter = DraftModelDrafter(target=ToyTarget())
+    session = drafter.open([1, 2, 3], None)
+    session.ends = frozenset({4})
+    base = TokenTree.build([3, 4, 5, 6], belief=[0.99] * 4)
+    tree = session.branch(base, 8, 0, drafter.prior)
+    assert not np.isin(tree.parents, np.flatnonzero(tree.tokens == 4)).any()
+    session.close()

@@ -97,6 +97,14 @@ class ModelBackedDrafter(BaseDrafter):
                 "keep keys and values only"
             )
 
+    def limited(self, vocab_size: int) -> Self:
+        """Return a drafter that proposes no token from ``vocab_size`` on: the target has none such."""
+        found = self.found
+        if found is None or found.translation is not None:
+            return self
+        known = found.target.capabilities.vocab_size if found.vocab_size is None else found.vocab_size
+        return self if known <= vocab_size else replace(self, target=replace(found, vocab_size=vocab_size))
+
     @property
     def found(self) -> DraftTarget | None:
         """The model, if it is known."""
@@ -112,11 +120,6 @@ class ModelBackedDrafter(BaseDrafter):
         if (found := self.found) is None:
             raise UsageError(f"{self.name!r} needs its model, which is loaded where the target is known")
         room = found.target.capabilities.max_positions
-        if len(prompt) >= room and found.translation is None:  # else it has another number of tokens
-            raise CapabilityError(
-                f"the prompt has {len(prompt)} tokens and the draft model of {self.name!r} takes at most {room}: "
-                "it drafts nothing here"
-            )
         kind = SharedReader if self.needs.target_session else OwnReader
         if kind is OwnReader and not found.target.capabilities.grows:
             kind = ChainReader
@@ -125,9 +128,19 @@ class ModelBackedDrafter(BaseDrafter):
         own = partial(
             ModelSession, reader=reader, experience=known, depth=self.length, p_min=self.p_min, room=room
         )
-        if found.translation is not None:
-            return TranslatedSession(prompt, own((), None), found.translation)  # noise is for the target's tokens
-        return own(prompt, noise, vocab_size=found.vocab_size)
+        if found.translation is None:
+            self._refuse_length(len(prompt), room)
+            return own(prompt, noise, vocab_size=found.vocab_size)
+        session = TranslatedSession(prompt, own((), None), found.translation)  # noise is for the target's tokens
+        self._refuse_length(len(session.catch_up().text), room)
+        return session
+
+    def _refuse_length(self, tokens: int, room: int) -> None:
+        if tokens >= room:
+            raise CapabilityError(
+                f"the prompt has {tokens} tokens for the draft model of {self.name!r}, which takes at most "
+                f"{room}: it drafts nothing here"
+            )
 
     def draft_many(
         self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int],

@@ -15,11 +15,12 @@ from draftwood.index.child_safe import ChildSafeLock
 WIDEST = 64  # nodes: the width of the widest pass whose time is told apart
 
 _STEP = 1.06  # a pass moves the expected cost by at most this factor, up or down: so it follows the median
-_FIRST = 3  # passes that are tried as if they took no time; the fastest counts, as the first ones warm up
+_FIRST = 3
+"""The first passes, run with cost 0 assumed, because nothing was measured yet; the fastest counts."""
 _SLOPE = 0.03  # of a pass over one node: what each further one is assumed to take before it was measured
 _HOPE, _KEEP_HOPE = 0.7, 0.98  # the belief in a node's best child: at first, and the weight of earlier nodes
 _PATIENCE, _LONGEST = 8, 512
-"""Drafts that the expected times have prevented until a pass is tried again; each time twice as many."""
+"""After this many skipped drafts one is tried anyway; the number doubles each time, up to `_LONGEST`."""
 
 _READ_PER_PASS = 4  # unread tokens that count as one more draft to wait for
 

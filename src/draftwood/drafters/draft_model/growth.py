@@ -12,7 +12,6 @@ from draftwood.drafters.draft_model.evidence import evidence_class
 from draftwood.tree import NO_CLAIM, TokenTree
 
 ROOT = -1
-_ANY_ID = 1 << 31
 MOST_NODES, MOST_READ = 256, 56  # of one tree, however many are asked for; caches keep room for 64 nodes
 
 
@@ -27,16 +26,16 @@ class Growth:
         Whether the draft model has read the node, so that its children are known.
 
     With ``is_chain`` only a child of the node that was read last is read. Tokens in ``ends`` end the text, so
-    nothing is read behind them, nor behind copied ones from ``vocab_size`` on, which the draft model lacks.
+    nothing is read behind them.
     """
 
     def __init__(
         self, nodes: int, depth: int, accept_rates: Floats, p_min: float = 0.0, *, is_chain: bool = False,
-        ends: Container[int] = (), vocab_size: int = _ANY_ID,
+        ends: Container[int] = (),
     ) -> None:  # fmt: skip
         nodes = min(nodes, MOST_NODES)
         self._most, self._deepest, self._p_min, self._is_chain = nodes, depth, p_min, is_chain
-        self._ends, self._vocab_size = ends, vocab_size
+        self._ends = ends
         self._rates: list[float] = accept_rates.tolist()
         self.tokens: list[int] = []
         self.parents: list[int] = []
@@ -51,12 +50,19 @@ class Growth:
         self._newest = ROOT  # the node that was read last
         self._count = 0  # nodes that were read
 
-    def add_base(self, tree: TokenTree) -> None:
-        """Begin with what other drafters propose."""
-        for token, parent, belief in zip(
-            tree.tokens.tolist(), tree.parents.tolist(), tree.belief.tolist(), strict=True
-        ):
-            self._add(parent, token, NO_CLAIM, float("nan"), belief)
+    def add_base(self, tree: TokenTree, vocab_size: int) -> None:
+        """Begin with what other drafters propose, as far as a model with so many tokens can read it.
+
+        Nothing behind the end of the text is taken in.
+        """
+        place = {ROOT: ROOT}  # node of ``tree`` -> node here
+        columns = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.belief.tolist(), strict=True)
+        for node, (token, parent, belief) in enumerate(columns):
+            if parent in place and token < vocab_size:
+                if parent >= 0 and self.tokens[place[parent]] in self._ends:
+                    continue
+                place[node] = len(self.tokens)
+                self._add(place[parent], token, NO_CLAIM, float("nan"), belief)
 
     def _add(self, parent: int, token: int, evidence: int, probability: float, belief: float) -> None:
         if token in self._children[parent]:  # equal siblings: the first one stands for both
@@ -121,7 +127,7 @@ class Growth:
         unread = [
             node for node in among
             if not self.read[node] and self._depth[node] < self._deepest and hope * self._reach[node] > least
-            and self.tokens[node] not in self._ends and self.tokens[node] < self._vocab_size
+            and self.tokens[node] not in self._ends
         ]  # fmt: skip
         unread.sort(key=self._reach.__getitem__, reverse=True)  # stable: parents stay before children
         most = min(most, MOST_READ - self._count)

@@ -10,7 +10,7 @@ from draftwood.contracts import Floats, Ints
 from draftwood.drafters.draft_model.growth import ROOT, Growth
 
 _FEW = 8
-"""So many unread tokens are read together with the first nodes of a tree; more are read before."""
+"""Up to this many unread tokens join the tree's first pass; more get a pass of their own."""
 
 
 class Row(NamedTuple):
@@ -235,7 +235,7 @@ class ChainReader(OwnReader):
     """The same for targets that read chains only: each token is committed to the cache, and cut off again."""
 
     is_chain = True
-    _sure = 0  # cached tokens that are known to be the text's
+    _sure = 0  # length of the cached prefix that was already compared with the text
 
     def begin(self, text: Ints) -> Row | None:
         sure = min(self._sure, len(self._ids))

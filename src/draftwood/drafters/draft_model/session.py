@@ -7,16 +7,16 @@ from time import perf_counter
 from typing import Any, Self
 
 from draftwood.contracts import Floats, Noise, Prices
-from draftwood.drafters.base import TextSession
 from draftwood.drafters.draft_model.candidates import candidates
 from draftwood.drafters.draft_model.experience import Experience
 from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
+from draftwood.drafters.draft_model.readable import ReadableText
 from draftwood.drafters.draft_model.reading import OwnReader, Reader, Row, SharedReader, read_together
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
 
 
-class ModelSession(TextSession):
+class ModelSession(ReadableText):
     """One text, and its place in the cache that the draft model reads.
 
     Parameters
@@ -41,7 +41,6 @@ class ModelSession(TextSession):
         self.prices, self.ends = Prices(), frozenset[int]()
         self._reader, self._noise, self._experience = reader, _fast(noise), experience
         self._depth, self._p_min, self._room, self._vocab_size = depth, p_min, room, vocab_size
-        self._known = 0  # tokens of the text that the model has: all ids are in its vocabulary
 
     def follow(self, session: Any) -> None:
         """Take the target's session, for a reader that shares its cache."""
@@ -56,31 +55,22 @@ class ModelSession(TextSession):
         return draft_together([self], [nodes], accept_rates, [base_tree])[0]
 
     def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
-        """Begin a tree; None where there is nothing to read, or the text has grown too long for the model."""
+        """Begin a tree; None where there is nothing to read, or the model cannot read the text.
+
+        That is where the text has grown too long, or has tokens that the model lacks.
+        """
         depth = min(self._depth, self._room - self._length)
-        if nodes <= 0 or depth <= 0 or not self._length or not self._reader.is_ready or not self._can_read():
+        if nodes <= 0 or depth <= 0 or not self._length or not self._reader.is_ready:
             return None
-        if self._would_not_pay():
+        if not self.can_read(self._reader.target) or self._would_not_pay():
             return None
-        vocab_size = self._reader.target.capabilities.vocab_size
-        growth = Growth(
-            nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain, ends=self.ends,
-            vocab_size=vocab_size,
-        )  # fmt: skip
+        growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain, ends=self.ends)
         if len(base_tree) and not self._reader.is_chain:
-            growth.add_base(base_tree)
+            growth.add_base(base_tree, self._reader.target.capabilities.vocab_size)
         row = self._reader.begin(self.text)
         if row is not None:
             self.take(growth, [ROOT], [row])
         return growth
-
-    def _can_read(self) -> bool:
-        """Whether the model has every token of the text."""
-        new = self.text[self._known :]
-        if len(new) and int(new.max()) >= self._reader.target.capabilities.vocab_size:
-            return False
-        self._known = self._length
-        return True
 
     def _would_not_pay(self) -> bool:
         """Whether not even the first token pays for a pass, so that the text need not be read."""
@@ -103,7 +93,6 @@ class ModelSession(TextSession):
 
     def truncate(self, length: int) -> None:
         super().truncate(length)
-        self._known = min(self._known, self._length)
         if isinstance(self._reader, OwnReader):
             self._reader.truncate(self._length)
 

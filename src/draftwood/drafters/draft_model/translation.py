@@ -63,7 +63,11 @@ class Written(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """The state behind a target token: bytes of text, the beginning of a character, where its unit begins."""
+    """The state after a target token: bytes of whole characters, and the beginning of the next one.
+
+    ``unit`` is the index of the target token at which the replaced sequence containing it begins. Where there is
+    none, or it ends here, it is the index of the next token.
+    """
 
     length: int
     rest: bytes
@@ -71,7 +75,10 @@ class _Mark(NamedTuple):
 
 
 class _Fixed(NamedTuple):
-    """Draft tokens that no text decides, ``first`` to ``after``; the text behind them is tokenized apart."""
+    """Draft tokens that stand for a special or replaced token, ``first`` to ``after``.
+
+    Text before and after them is tokenized separately.
+    """
 
     first: int
     after: int

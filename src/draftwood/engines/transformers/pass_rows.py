@@ -14,11 +14,13 @@ class PassRows:
 
     slot: int  # the session's slot in the arena
     positions: NDArray[np.int64]  # [rows], in the text
-    # [rows, before + rows], which of the rows grown before and of these a row sees; None for plain causal order
+    # [rows, before + rows], which nodes from earlier `grow` calls and which of these rows a row sees; None for
+    # plain causal order
     among: NDArray[np.bool_] | None
     offsets: dict[int | None, int]  # window width (None: full attention) -> cached rows that precede these
     first: int = 0  # where these rows begin in the pass
-    before: NDArray[np.int64] | None = None  # positions of the rows grown before, the last ones of those cached
+    # positions of the nodes from earlier `grow` calls; they are the last rows counted in `offsets`
+    before: NDArray[np.int64] | None = None
 
     @property
     def rows(self) -> int:

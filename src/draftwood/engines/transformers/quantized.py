@@ -23,8 +23,10 @@ from draftwood.errors import CapabilityError
 
 
 class QuantizedTarget(TransformersTarget):
-    """Passes of a model over quantised copies of its linear layers, run in the way of ``like``, a target of the
-    same model that was found to give its own scores; `CapabilityError` where that is not a `TransformersTarget`.
+    """Passes of a model over quantised copies of its linear layers.
+
+    They run the same way (lean or by modules, trees or chains) as ``like``, a target of the model that passed the
+    self-test; `CapabilityError` where that is not a `TransformersTarget`.
 
     ``bits`` and ``group`` say how weights are kept (see `quantizing`), ``kept`` has copies made before, ``packed``
     those of a model whose weights were released.

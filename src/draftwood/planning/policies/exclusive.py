@@ -25,7 +25,8 @@ class Exclusive:
     """Chooses which of the drafters with models is asked beside the others, for each kind of text.
 
     What each has given is kept in ``learned``, whose lock the caller holds (`TreePlanner` does). A model that is
-    not asked reads nothing; it reads what it has missed when it is asked again, in a step that counts for nobody.
+    not asked reads nothing. When it is asked again it reads what it has missed; that step is not used to rate any
+    drafter.
     """
 
     def __init__(self, learned: Learned) -> None:
