@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,7 @@ from draftwood.measure.profile.draft_costs import LONGEST, DraftCosts, measure_c
 from draftwood.measure.profile.early_exit import (
     Findings,
     Judged,
+    _Search,
     expected,
     search_layers,
     steps,
@@ -79,6 +81,35 @@ def test_what_was_asked_for_and_the_default_are_judged_too(found):
 def test_a_search_without_time_still_finds_an_answer(tokenizer):
     found = search_layers(a_setup(tokenizer), seconds=0, tokens=12, costs=COSTS)
     assert found.best.layers == (0, 2, 5), "the shortlist has it"
+
+
+class KnownLosses:
+    """Parts of a model that agree with it less by a known share per layer that is missing."""
+
+    n_layers, rows = 12, 1000
+    losses = (0.9, 0.5, 0.01, 0.02, 0.6, 0.0, 0.0, 0.7, 0.03, 0.0, 0.4, 0.8)
+
+    def matches(self, layers):
+        left = np.prod([1 - loss for layer, loss in enumerate(self.losses) if layer not in layers])
+        return np.arange(self.rows)[None] < round(self.rows * left)
+
+    def exit_matches(self, count):
+        return self.matches(range(count))[0]
+
+    def shortlist(self, on_layer=None):
+        return [tuple(range(12 - count, 12)) for count in range(1, 12)]  # bad ones
+
+
+def test_layers_are_dropped_while_that_pays_and_few_are_tried_twice():
+    passes, costs = KnownLosses(), DraftCosts(0.05, 0.95 / 12, ((1, 1.0), (9, 1.1)))
+    search = _Search(passes, costs, math.inf, lambda *_: None)
+    best = search.best_subsets()[0]
+    assert best == (0, 1, 4, 7, 10, 11), "all that cost less than they take are gone"
+    assert search.tried < 80
+
+    late = _Search(passes, costs, 0.0, lambda *_: None)
+    assert late.best_subsets()
+    assert late.tried == 11, "the shortlist alone"
 
 
 def test_where_no_choice_pays_it_is_said(tokenizer):

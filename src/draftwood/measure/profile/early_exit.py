@@ -4,11 +4,12 @@ A choice is scored by its expected speed-up over plain decoding: expected tokens
 best chain length. The costs are measured (`draft_costs`); the tokens follow from how often the choice foretells
 the model's own next token, which one pass over whole answers tells.
 
-The search for subsets starts from those that change the hidden states least, one of each size (`shortlist`), and
-changes the best of them step by step: a layer or two neighbours less, or a layer more, while that helps. Sources:
-Zhang and others, "Draft & Verify", arXiv 2309.08168 (layer skipping, and that its layers can be searched); Chen
-and others, "CLaSp", arXiv 2505.24196 (dynamic programming over hidden states); Elhoushi and others, "LayerSkip",
-arXiv 2404.16710 (first layers).
+The search for subsets looks at those that change the hidden states least, one of each size (`shortlist`), and at
+those that are left when all layers are dropped one by one, each time the one whose loss costs least agreement. The
+best of all is then changed step by step: a layer or two neighbours less, or a layer more, while that helps.
+Sources: Zhang and others, "Draft & Verify", arXiv 2309.08168 (layer skipping, and that its layers can be
+searched); Chen and others, "CLaSp", arXiv 2505.24196 (dynamic programming over hidden states); Elhoushi and
+others, "LayerSkip", arXiv 2404.16710 (first layers).
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ class _Search:
     def __init__(self, passes: Any, costs: DraftCosts, until: float, on_progress: Progress) -> None:
         self._passes, self._costs, self._until, self._say = passes, costs, until, on_progress
         self._all = range(passes.n_layers)
-        self._known: dict[Layers, float] = {}
+        self._known: dict[Layers, float] = {}  # expected speed-up
+        self._agreement: dict[Layers, float] = {}
 
     @property
     def rows(self) -> int:
@@ -164,8 +166,7 @@ class _Search:
         """Return the best first layers."""
         for count in self._all[1:]:
             self._say("first layers", 0.35 + 0.1 * count / len(self._all))
-            agreement = float(self._passes.exit_matches(count).mean())
-            self._known[tuple(range(count))] = expected(agreement, count, self._costs)
+            self._note(tuple(range(count)), self._passes.exit_matches(count))
         return self._best(self._known, _EXITS)
 
     def best_subsets(self) -> list[Layers]:
@@ -173,10 +174,34 @@ class _Search:
         listed = self._passes.shortlist(lambda done: self._say("subsets", 0.45 + 0.15 * done / len(self._all)))
         for layers in listed:
             self._value(layers)
-        best = max(listed, key=self._value)
+        self._drop_one_by_one()
+        best = max(self._known, key=self._value)
         while (better := self._best_step(best)) is not None:
             best = better
         return self._best((layers for layers in self._known if layers != tuple(range(len(layers)))), _SUBSETS)
+
+    def _drop_one_by_one(self) -> None:
+        """Drop the layer without which most agreement is left, as long as fewer layers could still be better.
+
+        A layer is tried again only if the agreement that was left without it before, when more layers were run, is
+        above what is left without another one now: agreement hardly grows with fewer layers (lazy evaluation;
+        Minoux, "Accelerated greedy algorithms for maximizing submodular set functions", 1978).
+        """
+        layers, left = tuple(self._all), dict.fromkeys(self._all, 1.0)
+        while len(layers) > 1:
+            best, most = -1, -1.0
+            for layer in sorted(layers, key=left.__getitem__, reverse=True):
+                if left[layer] <= most or perf_counter() >= self._until:
+                    break
+                self._say("dropping layers", 0.6 + 0.1 * (1 - len(layers) / len(self._all)))
+                rest = tuple(one for one in layers if one != layer)
+                self._value(rest)
+                left[layer] = self._agreement[rest]
+                if left[layer] > most:
+                    best, most = layer, left[layer]
+            if best < 0 or expected(most, 1, self._costs) <= max(self._known.values()):
+                return
+            layers = tuple(one for one in layers if one != best)
 
     def _best_step(self, layers: Layers) -> Layers | None:
         """Return the best choice one step away; None where none is better, or the time is up."""
@@ -185,15 +210,18 @@ class _Search:
             if perf_counter() >= self._until:
                 break
             left = (self._until - perf_counter()) / max(1e-9, self._until - started)
-            self._say("better subsets", 0.6 + 0.2 * (1 - left))
+            self._say("changing the best", 0.7 + 0.1 * (1 - left))
             best = max(best, other, key=self._value)
         return best if self._value(best) > self._value(layers) + _GAIN else None
 
     def _value(self, layers: Layers) -> float:
         if layers not in self._known:
-            agreement = float(self._passes.matches(layers)[0].mean())
-            self._known[layers] = expected(agreement, len(layers), self._costs)
+            self._note(layers, self._passes.matches(layers)[0])
         return self._known[layers]
+
+    def _note(self, layers: Layers, matches: Any) -> None:
+        self._agreement[layers] = agreement = float(matches.mean())
+        self._known[layers] = expected(agreement, len(layers), self._costs)
 
     def _best(self, some: Iterable[Layers], most: int) -> list[Layers]:
         return sorted(some, key=lambda layers: (-self._known[layers], len(layers)))[:most]
