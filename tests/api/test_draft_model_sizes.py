@@ -118,3 +118,10 @@ def test_a_translation_belongs_to_the_numbers_of_rows():
     assert isinstance(first, Translation)
     assert [len(cut.target.pieces), len(cut.draft.pieces)] == [size - 1 for size in sizes]
     assert translation(0) is first
+
+
+def test_a_drafter_that_was_bound_before_is_limited_again():
+    once = with_models([DraftModelDrafter(target=ToyTarget(13))], DraftModels(ToyTarget(9)))
+    (again,) = with_models(once, DraftModels(TARGET))
+    assert again.target.vocab_size == TARGET.capabilities.vocab_size
+    assert again.target.verifier is TARGET

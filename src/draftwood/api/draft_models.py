@@ -102,9 +102,12 @@ class DraftModels:
 
     def given(self, found: DraftTarget) -> DraftTarget:
         """Return a model that the user gave as an object, with what is known of the target."""
-        if self.target is None or found.verifier is not None:
+        if self.target is None:
             return found
-        size = self.target.capabilities.vocab_size if found.translation is None else found.vocab_size
+        size = found.vocab_size
+        if found.translation is None:
+            own = self.target.capabilities.vocab_size
+            size = own if size is None else min(own, size)
         return replace(found, vocab_size=size, verifier=self.target)
 
     def _warn_of_size(self, name: str, size: int) -> None:
