@@ -50,10 +50,10 @@ class Growth:
         self._newest = ROOT  # the node that was read last
         self._count = 0  # nodes that were read
 
-    def add_base(self, tree: TokenTree, vocab_size: int) -> None:
+    def add_base(self, tree: TokenTree, vocab_size: int, trust: float = 1.0) -> None:
         """Begin with what other drafters propose, as far as a model with so many tokens can read it.
 
-        Nothing behind the end of the text is taken in.
+        Nothing behind the end of the text is taken in. Their beliefs count ``trust`` times.
         """
         place = {ROOT: ROOT}  # node of ``tree`` -> node here
         columns = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.belief.tolist(), strict=True)
@@ -62,7 +62,7 @@ class Growth:
                 if parent >= 0 and self.tokens[place[parent]] in self._ends:
                     continue
                 place[node] = len(self.tokens)
-                self._add(place[parent], token, NO_CLAIM, float("nan"), belief)
+                self._add(place[parent], token, NO_CLAIM, float("nan"), trust * belief)
 
     def _add(self, parent: int, token: int, evidence: int, probability: float, belief: float) -> None:
         if token in self._children[parent]:  # equal siblings: the first one stands for both

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, Self
 
-from draftwood.contracts import Floats, Noise, Prices
+from draftwood.contracts import Feedback, Floats, Noise, Prices
 from draftwood.drafters.draft_model.candidates import candidates
+from draftwood.drafters.draft_model.copies import Copies
 from draftwood.drafters.draft_model.experience import Experience
 from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
 from draftwood.drafters.draft_model.readable import ReadableText
@@ -41,6 +42,7 @@ class ModelSession(ReadableText):
         self.prices, self.ends = Prices(), frozenset[int]()
         self._reader, self._noise, self._experience = reader, _fast(noise), experience
         self._depth, self._p_min, self._room, self._vocab_size = depth, p_min, room, vocab_size
+        self._copies = Copies()
 
     def follow(self, session: Any) -> None:
         """Take the target's session, for a reader that shares its cache."""
@@ -66,7 +68,8 @@ class ModelSession(ReadableText):
             return None
         growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain, ends=self.ends)
         if len(base_tree) and not self._reader.is_chain:
-            growth.add_base(base_tree, self._reader.target.capabilities.vocab_size)
+            growth.add_base(base_tree, self._reader.target.capabilities.vocab_size, self._copies.trust)
+            self._copies.promise(self._length, base_tree)
         row = self._reader.begin(self.text)
         if row is not None:
             self.take(growth, [ROOT], [row])
@@ -91,6 +94,10 @@ class ModelSession(ReadableText):
             growth.add_children(node, some)
             self._experience.learn_child(growth.best_child(node))
 
+    def learn(self, feedback: Feedback) -> None:
+        self._copies.learn(self._length, feedback.emitted[0])
+        super().learn(feedback)
+
     def truncate(self, length: int) -> None:
         super().truncate(length)
         if isinstance(self._reader, OwnReader):
@@ -98,6 +105,7 @@ class ModelSession(ReadableText):
 
     def fork(self) -> Self:
         twin = super().fork()
+        twin._copies = self._copies.copy()
         if isinstance(self._reader, OwnReader):
             twin._reader = self._reader.fork()
         else:

@@ -1,0 +1,73 @@
+"""How far a draft model believes what other drafters propose for the next token."""
+
+from __future__ import annotations
+
+import pytest
+
+from draftwood.drafters.draft_model.copies import Copies
+from draftwood.drafters.draft_model.evidence import PRIOR
+from draftwood.drafters.draft_model.growth import ROOT, Growth
+from draftwood.tree import TokenTree
+
+PROPOSAL = TokenTree.build([3, 4, 6], [-1, 0, -1], belief=[0.6, 0.5, 0.3])
+
+
+def after(copies, tokens):
+    for length, token in enumerate(tokens, 10):
+        copies.promise(length, PROPOSAL)
+        copies.learn(length, token)
+    return copies
+
+
+def test_trust_falls_with_promises_that_are_not_kept():
+    assert Copies().trust == 1
+    lost = [after(Copies(), [9] * n).trust for n in range(0, 40, 4)]
+    assert lost == sorted(lost, reverse=True)
+    assert lost[-1] < 0.2
+
+
+@pytest.mark.parametrize("token", [3, 6])
+def test_any_proposed_next_token_keeps_the_promise(token):
+    assert after(Copies(), [token] * 20).trust == 1
+
+
+def test_trust_comes_back():
+    bad = after(Copies(), [9] * 20)
+    before = bad.trust
+    assert after(bad, [3] * 40).trust > 2 * before
+
+
+def test_only_what_follows_the_same_text_counts():
+    copies = Copies()
+    copies.promise(10, PROPOSAL)
+    copies.learn(11, 9)
+    assert copies.trust == 1
+
+
+def test_equal_proposals_count_once():
+    copies = Copies()
+    twice = TokenTree.build([3, 3], [-1, -1], belief=[0.5, 0.4])
+    for length in range(30):
+        copies.promise(length, twice)
+        copies.learn(length, 9)
+    alone = Copies()
+    for length in range(30):
+        alone.promise(length, TokenTree.build([3], [-1], belief=[0.5]))
+        alone.learn(length, 9)
+    assert copies.trust == alone.trust
+
+
+def test_a_copy_is_independent():
+    one = after(Copies(), [9] * 5)
+    twin = one.copy()
+    after(one, [9] * 5)
+    assert twin.trust > one.trust
+
+
+def test_less_trust_makes_a_reading_of_the_root_bring_more():
+    def gain(trust):
+        growth = Growth(8, 8, PRIOR)
+        growth.add_base(PROPOSAL, 8, trust)
+        return next(gain for _, gain, node in growth.worth_reading(0.9, 8) if node == ROOT)
+
+    assert gain(0.3) > 2 * gain(1.0) > 0
