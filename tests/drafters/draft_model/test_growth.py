@@ -103,14 +103,26 @@ def test_the_noise_of_the_text_picks_the_candidates():
     assert [one.token for one in candidates(ids, probabilities, 0, None, 2)] == [4, 7]
 
 
-def test_the_kernel_makes_the_rules_own_noise():
-    rng = np.random.default_rng(1)
+@pytest.mark.parametrize("temperature", [0.3, 0.7, 1.0, 2.0])
+@pytest.mark.parametrize("tokens", [1, 2, 24])
+def test_the_kernel_finds_the_same_candidates(temperature, tokens):
+    rng = np.random.default_rng(tokens)
     for seed in (0, 7, 1 << 60):
-        noise = KeyedNoise(seed, 3, 0.7)
-        ids = rng.integers(0, 1 << 18, 40).astype(np.int32)
+        noise = KeyedNoise(seed, 3, temperature)
         for position in (0, 5, 90_000):
-            fast = FewNoise(noise).gumbel(position, ids)
-            np.testing.assert_allclose(fast, noise.gumbel(position, ids), rtol=1e-9, atol=1e-9)
+            ids = rng.integers(0, 1 << 18, tokens).astype(np.int32)
+            probabilities = rng.dirichlet(np.full(tokens, 0.2)).astype(np.float32)
+            for row in (probabilities, np.where(probabilities > 0.1, probabilities, 0).astype(np.float32)):
+                naive = candidates(ids, row, position, noise)
+                fast = FewNoise(noise).candidates(ids, row, position)
+                assert [one.token for one in fast] == [one.token for one in naive]
+                np.testing.assert_allclose(fast, naive, rtol=1e-7)
+
+
+def test_the_kernel_finds_nothing_in_a_broken_row():
+    ids, noise = np.array([4, 7, 9], dtype=np.int32), KeyedNoise(1, 0, 1.0)
+    for chance in (0.0, np.nan):
+        assert FewNoise(noise).candidates(ids, np.full(3, chance, dtype=np.float32), 0) == []
 
 
 def test_costs_follow_the_median_and_are_tried_again():

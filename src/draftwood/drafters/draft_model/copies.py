@@ -14,8 +14,8 @@ _CAUTION = 3.0  # promised tokens that count as kept before anything is known
 class Copies:
     """Other drafters' beliefs in the next token, added up, and how many of these tokens came.
 
-    Their acceptance rates are those of many texts, and follow one text slowly. A draft model must know sooner, since
-    it does not read where it believes what others promise.
+    Their acceptance rates are those of many texts, and follow one text slowly. A draft model must know sooner,
+    since it does not read where it believes what others promise.
     """
 
     _promised: float = 0.0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, Self
 
-from draftwood.contracts import Feedback, Floats, Noise, Prices
-from draftwood.drafters.draft_model.candidates import candidates
+from draftwood.contracts import Feedback, Floats, Ints, Noise, Prices
+from draftwood.drafters.draft_model.candidates import Candidate, candidates
 from draftwood.drafters.draft_model.copies import Copies
 from draftwood.drafters.draft_model.experience import Experience
 from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
@@ -40,7 +41,7 @@ class ModelSession(ReadableText):
     ) -> None:  # fmt: skip
         super().__init__(prompt)
         self.prices, self.ends = Prices(), frozenset[int]()
-        self._reader, self._noise, self._experience = reader, _fast(noise), experience
+        self._reader, self._experience, self._candidates = reader, experience, _candidates_with(noise)
         self._depth, self._p_min, self._room, self._vocab_size = depth, p_min, room, vocab_size
         self._copies = Copies()
 
@@ -88,7 +89,7 @@ class ModelSession(ReadableText):
         """Put what the model says behind these nodes into the tree."""
         for node, row in zip(nodes, rows, strict=True):
             position = self._length + growth.depth_of(node)
-            some = candidates(row.ids, row.probabilities, position, self._noise)
+            some = self._candidates(row.ids, row.probabilities, position)
             if self._vocab_size is not None:
                 some = [one for one in some if one.token < self._vocab_size]
             growth.add_children(node, some)
@@ -132,13 +133,13 @@ class ModelSession(ReadableText):
         return self._experience
 
 
-def _fast(noise: Noise | None) -> Noise | None:
-    """Return the same noise, computed faster for a few tokens where it is our own."""
+def _candidates_with(noise: Noise | None) -> Callable[[Ints, Floats, int], list[Candidate]]:
+    """Return `candidates` with this noise, as a faster function where the noise is our own."""
     if not isinstance(noise, KeyedNoise):
-        return noise
+        return partial(candidates, noise=noise)
     from draftwood.drafters.draft_model.noise_kernel import FewNoise  # loads a kernel, so only when needed
 
-    return FewNoise(noise)
+    return FewNoise(noise).candidates
 
 
 def draft_together(
