@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from draftwood.drafters.draft_model.copies import Copies
@@ -12,10 +13,12 @@ from draftwood.tree import TokenTree
 PROPOSAL = TokenTree.build([3, 4, 6], [-1, 0, -1], belief=[0.6, 0.5, 0.3])
 
 
-def after(copies, tokens):
-    for length, token in enumerate(tokens, 10):
-        copies.promise(length, PROPOSAL)
-        copies.learn(length, token)
+def after(copies, tokens, proposal=PROPOSAL):
+    text = []
+    for token in tokens:
+        copies.promise(len(text), proposal)
+        text.append(token)
+        copies.learn(np.array(text, dtype=np.int32))
     return copies
 
 
@@ -37,24 +40,29 @@ def test_trust_comes_back():
     assert after(bad, [3] * 40).trust > 2 * before
 
 
-def test_only_what_follows_the_same_text_counts():
+def test_a_promise_is_looked_at_once_and_only_if_the_text_goes_on():
     copies = Copies()
-    copies.promise(10, PROPOSAL)
-    copies.learn(11, 9)
+    copies.promise(3, PROPOSAL)
+    copies.learn(np.array([9, 9, 9], dtype=np.int32))
+    assert copies.trust == 1
+    copies.learn(np.array([9, 9, 9, 9], dtype=np.int32))
+    once = copies.trust
+    copies.learn(np.array([9, 9, 9, 9], dtype=np.int32))
+    assert copies.trust == once < 1
+
+
+def test_a_cut_of_the_text_forgets_the_promise():
+    copies = Copies()
+    copies.promise(3, PROPOSAL)
+    copies.truncate(3)
+    copies.learn(np.array([9, 9, 9, 9], dtype=np.int32))
     assert copies.trust == 1
 
 
 def test_equal_proposals_count_once():
-    copies = Copies()
     twice = TokenTree.build([3, 3], [-1, -1], belief=[0.5, 0.4])
-    for length in range(30):
-        copies.promise(length, twice)
-        copies.learn(length, 9)
-    alone = Copies()
-    for length in range(30):
-        alone.promise(length, TokenTree.build([3], [-1], belief=[0.5]))
-        alone.learn(length, 9)
-    assert copies.trust == alone.trust
+    once = TokenTree.build([3], [-1], belief=[0.5])
+    assert after(Copies(), [9] * 30, twice).trust == after(Copies(), [9] * 30, once).trust
 
 
 def test_a_copy_is_independent():

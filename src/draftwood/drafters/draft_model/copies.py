@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from draftwood.contracts import Ints
 from draftwood.tree import TokenTree
 
 _KEEP = 0.97  # the weight of earlier steps
 _CAUTION = 3.0  # promised tokens that count as kept before anything is known
+
+_Promise = tuple[int, frozenset[int], float]
+"""Length of the text behind which it was made, the proposed tokens, and the belief in them, at most 1."""
+
+_NOTHING: _Promise = (-1, frozenset(), 0.0)
 
 
 @dataclass(slots=True)
@@ -20,7 +26,7 @@ class Copies:
 
     _promised: float = 0.0
     _kept: float = 0.0
-    _latest: tuple[int, frozenset[int], float] = field(default=(-1, frozenset(), 0.0))
+    _latest: _Promise = _NOTHING
 
     @property
     def trust(self) -> float:
@@ -35,12 +41,18 @@ class Copies:
             beliefs.setdefault(token, belief)  # equal siblings: the first one stands for both
         self._latest = length, frozenset(beliefs), min(1.0, sum(beliefs.values()))
 
-    def learn(self, length: int, token: int) -> None:
-        """Learn which token has followed a text of this length."""
+    def learn(self, text: Ints) -> None:
+        """Learn from a text, int32[n], whether the promise was kept, if it goes on behind it."""
         at, tokens, promised = self._latest
-        if at == length:
+        if 0 <= at < len(text):
             self._promised = _KEEP * self._promised + promised
-            self._kept = _KEEP * self._kept + (token in tokens)
+            self._kept = _KEEP * self._kept + (int(text[at]) in tokens)
+            self._latest = _NOTHING
+
+    def truncate(self, length: int) -> None:
+        """Forget what was promised behind more tokens than these."""
+        if length <= self._latest[0]:
+            self._latest = _NOTHING
 
     def copy(self) -> Copies:
         """Return an independent copy."""

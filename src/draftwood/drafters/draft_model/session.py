@@ -7,7 +7,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Self
 
-from draftwood.contracts import Feedback, Floats, Ints, Noise, Prices
+from draftwood.contracts import Floats, Ints, Noise, Prices
 from draftwood.drafters.draft_model.candidates import Candidate, candidates
 from draftwood.drafters.draft_model.copies import Copies
 from draftwood.drafters.draft_model.experience import Experience
@@ -68,6 +68,7 @@ class ModelSession(ReadableText):
         if not self.can_read(self._reader.target) or self._would_not_pay():
             return None
         growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain, ends=self.ends)
+        self._copies.learn(self.text)
         if len(base_tree) and not self._reader.is_chain:
             growth.add_base(base_tree, self._reader.target.capabilities.vocab_size, self._copies.trust)
             self._copies.promise(self._length, base_tree)
@@ -95,12 +96,9 @@ class ModelSession(ReadableText):
             growth.add_children(node, some)
             self._experience.learn_child(growth.best_child(node))
 
-    def learn(self, feedback: Feedback) -> None:
-        self._copies.learn(self._length, feedback.emitted[0])
-        super().learn(feedback)
-
     def truncate(self, length: int) -> None:
         super().truncate(length)
+        self._copies.truncate(length)
         if isinstance(self._reader, OwnReader):
             self._reader.truncate(self._length)
 
