@@ -21,7 +21,8 @@ class Needs:
     top_k
         This many best tokens of every scored row, with their probabilities.
     hidden
-        Hidden states of these layers.
+        Hidden states of these layers (`Capabilities.hidden`), of all text that the target reads or scores:
+        `HiddenWatcher`, `Feedback.hidden`.
     prompt
         The ``top_k`` of the prompt's rows too, and of later turns that the target reads: `PromptWatcher`.
     prompt_cost
@@ -157,7 +158,8 @@ class Feedback:
         Ids int32[rows, k] and probabilities float32[rows, k] of all rows where this drafter declared it, else
         None; see `Scores.top_k` for small vocabularies and broken rows.
     hidden
-        Declared layer -> hidden states [rows, width] of all rows, in the target's own array type.
+        Layer -> hidden states [rows, width] of all rows, in the target's own array type: of all layers that
+        drafters of the set declared.
     source
         Index of this drafter in the set.
 
@@ -229,6 +231,18 @@ class PromptWatcher(Protocol):
         ``ids`` int32[n, k] and ``probabilities`` float32[n, k], as in `Feedback.top_k`; a row that was not scored
         has probabilities 0. Called after `open` or `extend`, several times for a long text; tokens that were
         cached already are left out.
+        """
+        ...
+
+
+class HiddenWatcher(Protocol):
+    """What sessions of drafters with `Needs.hidden` have besides."""
+
+    def observe_hidden(self, first: int, states: Mapping[int, Any]) -> None:
+        """Take in the hidden states of the committed tokens from position ``first`` on.
+
+        ``states`` has for each declared layer an array [n, width] of the target's own type. Called after `open` or
+        `extend`, several times for a long text; tokens that were cached already are left out.
         """
         ...
 

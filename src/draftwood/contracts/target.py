@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -37,7 +37,8 @@ class Capabilities:
     top_k
         `Scores.top_k` is offered.
     hidden
-        Layers whose hidden states `Scores.hidden` gives.
+        Layers whose hidden states it can keep: `Scores.hidden`, `Watch.hidden`. Number ``i`` is what layer ``i``
+        reads, counted from 0; one more than the last layer is what the last one gives, before the final norm.
     max_pass
         Most tokens of one scoring pass, the root included.
     row_cost
@@ -93,7 +94,10 @@ class Scores(Protocol):
         ...
 
     def hidden(self, layer: int) -> Any:
-        """Hidden states of a declared layer, [rows, width], in the target's own array type."""
+        """Hidden states of a layer that the session keeps, [rows, width], in the target's own array type.
+
+        Raises `CapabilityError` for others.
+        """
         ...
 
 
@@ -109,10 +113,17 @@ class Watch:
     wanted
         Positions of the tokens, ascending; None: of all. Each token given to `Target.open` or `Target.extend` that
         is among them comes once, but for those that were cached already.
+    hidden
+        Layers whose hidden states are to be seen, of all tokens: some of `Capabilities.hidden`.
+    show_hidden
+        ``show_hidden(first, states)``, once per pass over the text, in order: ``states`` has for each of these
+        layers the hidden states [n, width] of the tokens from position ``first`` on. They may be kept.
     """
 
     show: Callable[[Positions, Scores], None]
     wanted: Positions | None = None
+    hidden: tuple[int, ...] = ()
+    show_hidden: Callable[[int, Mapping[int, Any]], None] | None = None
 
     def among(self, first: int, count: int) -> Positions:
         """Return which of ``count`` tokens from position ``first`` on are wanted, counted from ``first``."""
@@ -126,7 +137,8 @@ class TargetSession(Protocol):
     """One text in the target's cache.
 
     It may have ``capabilities`` of its own, where passes over this text can do less than the target declares, and
-    ``cache_bytes``, the bytes that the cached tokens take (None: not known).
+    ``cache_bytes``, the bytes that the cached tokens take (None: not known). Of a target with
+    `Capabilities.hidden` it has ``hidden``, the layers whose states scoring passes keep: at first none.
     """
 
     @property

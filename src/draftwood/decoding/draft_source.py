@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import Any, cast
@@ -227,6 +227,15 @@ class DraftSource:
             self.catch_up()
             started, k = perf_counter(), self.needs.top_k  # others may have asked for more
             self._guarded("observe()", lambda: session.observe(first, ids[:, :k], probabilities[:, :k]))
+            self.step.open_s += perf_counter() - started
+
+    def observe_hidden(self, first: int, states: Mapping[int, Any]) -> None:
+        """Pass on hidden states of text that the target read, to a drafter that asked for them."""
+        session: Any = self.session
+        if session is not None and (layers := self.needs.hidden):
+            self.catch_up()
+            started, own = perf_counter(), {layer: states[layer] for layer in layers}
+            self._guarded("observe_hidden()", lambda: session.observe_hidden(first, own))
             self.step.open_s += perf_counter() - started
 
     def extend(self, ids: Sequence[int]) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from draftwood.contracts import Capabilities, Floats, Ints, Needs, Positions, Scores, Watch
 from draftwood.decoding.draft_source import DraftSource
 
+_NONE: Positions = np.empty(0, dtype=np.int64)
+
 
 class Reading:
-    """The top-k of one request's text: 8 bytes per token and rank, until `show` has passed it on."""
+    """What was seen of one request's text, until `show` has passed it on: of the top-k 8 bytes per token and rank,
+    of hidden states those that are asked for, in the target's own number format."""
 
     def __init__(self) -> None:
         self._k = 0
         self._wanted: Positions | None = None
         self._seen: list[tuple[int, Ints, Floats]] = []
+        self._states: list[tuple[int, Mapping[int, Any]]] = []
 
     def begin(
         self, needs: Sequence[Needs], can: Capabilities, text: Sequence[int], first: int, *, go_on: bool = False
@@ -26,13 +31,19 @@ class Reading:
         asking = [need for need in needs if need.prompt]
         self._k = max((need.top_k for need in asking), default=0)
         if not go_on:
-            self._seen = []  # an interrupted reading may have left some
+            self._seen, self._states = [], []  # an interrupted reading may have left some
             self._wanted = None
             share = max((need.prompt_cost for need in asking), default=0.0)
             if self._k and share < np.inf:
                 most = share * (len(text) - first) / can.row_cost if can.row_cost else np.inf
                 self._wanted = first + last_of_each(text[first:], most)
-        return Watch(self._take, self._wanted) if self._k else None
+        layers = hidden_layers(needs)
+        if not (self._k or layers):
+            return None
+        return Watch(self._take, self._wanted if self._k else _NONE, layers, self._take_hidden if layers else None)
+
+    def _take_hidden(self, first: int, states: Mapping[int, Any]) -> None:
+        self._states.append((first, states))
 
     def _take(self, positions: Positions, scores: Scores) -> None:
         ids, probabilities = scores.top_k(self._k)
@@ -45,10 +56,18 @@ class Reading:
 
     def show(self, sources: Sequence[DraftSource]) -> None:
         """Pass it on to those who asked for it."""
-        seen, self._seen = self._seen, []
+        (seen, self._seen), (states, self._states) = (self._seen, []), (self._states, [])
         for first, ids, probabilities in seen:
             for source in sources:
                 source.observe(first, ids, probabilities)
+        for first, some in states:
+            for source in sources:
+                source.observe_hidden(first, some)
+
+
+def hidden_layers(needs: Sequence[Needs]) -> tuple[int, ...]:
+    """Return the layers whose hidden states these drafters ask for, ascending."""
+    return tuple(sorted({layer for need in needs for layer in need.hidden}))
 
 
 def last_of_each(text: Sequence[int], most: float) -> Positions:
@@ -70,5 +89,5 @@ def _ignore(positions: Positions, scores: Scores) -> None:
     """Take nothing in."""
 
 
-UNSEEN = Watch(_ignore, np.empty(0, dtype=np.int64))
+UNSEEN = Watch(_ignore, _NONE)
 """For a request whose drafters have not asked, beside one whose have."""

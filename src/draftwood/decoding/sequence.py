@@ -28,7 +28,7 @@ from draftwood.decoding import feedback as outcome
 from draftwood.decoding.broken_rows import BrokenRowError, CheckedScores, without_drafts
 from draftwood.decoding.capability_check import refuse_mismatch
 from draftwood.decoding.draft_source import DraftSource
-from draftwood.decoding.prompt_scores import Reading
+from draftwood.decoding.prompt_scores import Reading, hidden_layers
 from draftwood.decoding.propose import propose
 from draftwood.decoding.request import Emission, Request
 from draftwood.decoding.stopping import Stopping
@@ -137,6 +137,7 @@ class ActiveSequence:
         """Take in what the target gave for the prompt, or for its next ``tokens``."""
         self._session, self._scores = session, scores
         self.capabilities = getattr(session, "capabilities", self.capabilities)
+        self._keep_hidden()
         self._read += self.unread if tokens is None else tokens
         self.prefill_s += seconds
 
@@ -293,6 +294,7 @@ class ActiveSequence:
         again = self.session.replay
         self.ids = self.ids[:known]  # an interrupt while reading must not leave ids that the cache no longer holds
         new = self._engage(request.drafters) if request.drafters is not None else []
+        self._keep_hidden()
         self._read = 0
         watch = self._watch(prompt, known)
         (self._scores,) = self._target.extend([(self.session, prompt[known:])], None if watch is None else [watch])
@@ -333,6 +335,12 @@ class ActiveSequence:
             source.step = RunningSourceStep()
             source.open(list(self.ids), self.rule.noise, self._session)  # a copy: it may be written to
         self._reading.show(self.sources)
+
+    def _keep_hidden(self) -> None:
+        """Let the target's session keep the hidden states that the drafters need."""
+        if self.capabilities.hidden:
+            session: Any = self.session
+            session.hidden = hidden_layers([source.needs for source in self.sources])
 
     def draft_caches(self) -> list[int | None]:
         """Return the bytes that each drafter with a model holds of this text in caches of its own, if known."""

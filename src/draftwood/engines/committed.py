@@ -29,6 +29,8 @@ def locked(method: Method) -> Method:
 class CommittedText:
     """The text of a session, and the last pass that was not kept yet; ``lock`` is the target's."""
 
+    hidden: tuple[int, ...] = ()  # layers whose states passes keep
+
     def __init__(self, lock: Any) -> None:
         self.lock = lock
         self._ids: list[int] = []

@@ -26,6 +26,9 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 Operation = Callable[[Tensor], Tensor]
 
+States = dict[int, Tensor | None]
+"""Hidden states by layer, numbered as in `draftwood.contracts.Capabilities.hidden`; None: not computed yet."""
+
 Turning = tuple[Tensor, Tensor]
 """Cosines and signed sines by which rows turn their heads, [n, 1, dim] each."""
 
@@ -44,6 +47,7 @@ class LeanDecoder:
         self._head = _product((parts.head,), packing)
         blocks = [_Block(layer, parts, packing) for layer in parts.layers]
         self._blocks = list(enumerate(blocks))  # with their places in the cache
+        self._end = len(blocks)  # number of the states that the last layer gives
         if packing is not None:
             packing.finish()
 
@@ -76,16 +80,25 @@ class LeanDecoder:
         return self._head(self._norm(x))
 
     @torch.inference_mode()
-    def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None,
+        hidden: States | None = None,
+    ) -> Tensor:  # fmt: skip
         """Run one pass over ``ids`` int64[n] at ``positions`` int64[n]; returns the logits [k, vocab] of ``rows``
-        int64[k] (None: of all). ``attend`` stores a layer's keys and values (rotated, not scaled) and attends."""
+        int64[k] (None: of all). ``attend`` stores a layer's keys and values (rotated, not scaled) and attends.
+        The hidden states [n, width] of all ``ids`` at the layers that are keys of ``hidden`` are put there."""
         n = len(ids)
         if self.fills and (width := filled(n)) != n:
             ids, positions = fill(ids, width), fill(positions, width)
             attend = _of_first(n, width, attend)
         x, turning = self.begin(ids, positions)
+        hidden = {} if hidden is None else hidden
         for index, block in self._blocks:
+            if index in hidden:
+                hidden[index] = x[:n]  # no layer writes into what it reads, so nothing need be copied
             x = block(x, *turning, attend, index)
+        if self._end in hidden:
+            hidden[self._end] = x[:n]
         if rows is None:
             return self.logits(x)[:n]
         wanted = x.index_select(0, rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,14 +16,19 @@ from draftwood.errors import CapabilityError
 
 WATCHED = 256  # most tokens of a reading pass whose scores somebody wants: those of each take up to a megabyte
 
+_NO_STATES: Mapping[int, Tensor] = MappingProxyType({})
+
 _ROWS = 64  # rows whose best tokens a graphics card searches at a time, which bounds the memory for copies
 
 
 class TorchScores:
-    """Scores over logits [rows, vocab]; on a CPU only rows that are asked for are looked at."""
+    """Scores over logits [rows, vocab], and the hidden states [rows, width] that were kept, by layer.
 
-    def __init__(self, logits: Tensor) -> None:
-        self._logits = logits
+    On a CPU only rows that are asked for are looked at.
+    """
+
+    def __init__(self, logits: Tensor, hidden: Mapping[int, Tensor] = _NO_STATES) -> None:
+        self._logits, self._hidden = logits, hidden
         self._best: list[int] | None = None
         self._on_cpu = logits.device.type == "cpu"
 
@@ -40,7 +47,7 @@ class TorchScores:
 
     def first(self, rows: int) -> TorchScores:
         """Return the scores of so many rows."""
-        return TorchScores(self._logits[:rows])
+        return TorchScores(self._logits[:rows], {layer: states[:rows] for layer, states in self._hidden.items()})
 
     def last(self) -> TorchScores:
         """Return the scores of the last row, without keeping the others in memory."""
@@ -60,8 +67,12 @@ class TorchScores:
             ids, probabilities = (torch.cat(part) for part in zip(*parts, strict=True))
         return ids.to("cpu", torch.int32).numpy(), probabilities.cpu().numpy()
 
-    def hidden(self, layer: int) -> Any:
-        raise CapabilityError(f"this target does not give hidden states (layer {layer} was asked for)")
+    def hidden(self, layer: int) -> Tensor:
+        if layer not in self._hidden:
+            raise CapabilityError(
+                f"the hidden states of layer {layer} were not kept: ask for them before the pass"
+            )
+        return self._hidden[layer]
 
 
 def _bits(logits: Tensor) -> Bits:

@@ -167,6 +167,7 @@ class TransformersSession(CommittedText):
         twin = TransformersSession(self._arena, self.lock, self._arena.capacity - SPARE)
         self._arena.copy_slot(self.slot, twin.slot)
         twin._ids, twin.first, twin._written = list(self._ids), dict(self.first), self._written
+        twin.hidden = self.hidden
         return twin
 
     @locked

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from draftwood.engines.transformers.cache import Arena
-from draftwood.engines.transformers.lean import LeanDecoder
+from draftwood.engines.transformers.lean import LeanDecoder, States
 from draftwood.engines.transformers.pass_rows import PassRows
 
 log = logging.getLogger("draftwood")
@@ -34,11 +34,14 @@ class StaticPasses:
         self._decoder, self._arena, self._capture = decoder, arena, capture
         arena.is_padded = True
         self._works = True
-        self._made: dict[tuple[int, int], StaticPass] = {}
+        self._made: dict[tuple[int, int, tuple[int, ...]], StaticPass] = {}
         self._generation = -1
 
-    def run(self, pass_rows: PassRows, tokens: Tensor) -> Tensor | None:
-        """Return the logits [rows, vocab] of a pass over one text, or None where no graph can run it."""
+    def run(self, pass_rows: PassRows, tokens: Tensor, hidden: States) -> Tensor | None:
+        """Return the logits [rows, vocab] of a pass over one text, or None where no graph can run it.
+
+        The states [rows, width] of the layers that are keys of ``hidden`` are put there.
+        """
         rows = pass_rows.rows
         if not self._works or rows > WIDTHS[-1] or any(buffer is None for buffer in self._arena.keys):
             return None  # the first pass of all makes the buffers
@@ -48,12 +51,14 @@ class StaticPasses:
         if self._arena.generation != self._generation:
             self._made.clear()
             self._generation = self._arena.generation
-        key = (width, pass_rows.slot)
+        key = (width, pass_rows.slot, tuple(sorted(hidden)))
         if key not in self._made:
-            self._made[key] = StaticPass(self._decoder, self._arena, pass_rows.slot, width, tokens.device)
+            self._made[key] = StaticPass(self._decoder, self._arena, *key, tokens.device)
         try:
-            # A copy: the next pass of this width, perhaps another thread's, writes to the same place.
-            return self._made[key].run(pass_rows, tokens, capture=self._capture)[:rows].clone()
+            logits, states = self._made[key].run(pass_rows, tokens, capture=self._capture)
+            # Copies: the next pass of this width, perhaps another thread's, writes to the same place.
+            hidden |= {layer: x[:rows].clone() for layer, x in states.items() if x is not None}
+            return logits[:rows].clone()
         except RuntimeError as error:  # what cannot be captured runs as it is
             log.warning("CUDA graphs are off for this model: %s", error)
             self._works = False
@@ -61,19 +66,26 @@ class StaticPasses:
 
 
 class StaticPass:
-    """A pass of one width over one slot."""
+    """A pass of one width over one slot, which keeps the states of some layers."""
 
-    def __init__(self, decoder: LeanDecoder, arena: Arena, slot: int, width: int, device: torch.device) -> None:
+    def __init__(
+        self, decoder: LeanDecoder, arena: Arena, width: int, slot: int, layers: tuple[int, ...],
+        device: torch.device,
+    ) -> None:  # fmt: skip
         self._decoder, self._arena, self._slot, self._width = decoder, arena, slot, width
+        self._layers = layers
         self._ids = torch.zeros(width, dtype=torch.int64, device=device)
         self._positions = torch.zeros(width, dtype=torch.int64, device=device)
         windows = set(arena.windows)
         self._places = {w: torch.zeros(width, dtype=torch.int64, device=device) for w in windows}
         self._masks = {w: torch.zeros((width, arena.rows_of(w)), device=device) for w in windows}
-        self._captured: tuple[Any, Tensor] | None = None
+        self._captured: tuple[Any, tuple[Tensor, States]] | None = None
 
-    def run(self, pass_rows: PassRows, tokens: Tensor, *, capture: bool) -> Tensor:
-        """Fill in the rows and run; returns logits [width, vocab], of which the first ``rows`` mean something."""
+    def run(self, pass_rows: PassRows, tokens: Tensor, *, capture: bool) -> tuple[Tensor, States]:
+        """Fill in the rows and run; returns logits [width, vocab] and hidden states [width, width of the model].
+
+        The first ``rows`` of them mean something.
+        """
         rows = pass_rows.rows
         self._ids[:rows] = tokens
         self._ids[rows:] = tokens[0]  # rows that mean nothing must not be of a token that spoils the others
@@ -86,11 +98,11 @@ class StaticPass:
             return self._pass()
         if self._captured is None:
             self._captured = self._capture()
-        graph, logits = self._captured
+        graph, found = self._captured
         graph.replay()
-        return logits
+        return found
 
-    def _capture(self) -> tuple[Any, Tensor]:
+    def _capture(self) -> tuple[Any, tuple[Tensor, States]]:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # what libraries allocate at first use must not be part of the graph
@@ -99,12 +111,13 @@ class StaticPass:
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            logits = self._pass()
-        return graph, logits
+            found = self._pass()
+        return graph, found
 
-    def _pass(self) -> Tensor:
+    def _pass(self) -> tuple[Tensor, States]:
         attend: Callable[..., Tensor] = partial(self._through, self._decoder.scaling)
-        return self._decoder(self._ids, self._positions, attend, None)
+        hidden: States = dict.fromkeys(self._layers)
+        return self._decoder(self._ids, self._positions, attend, None, hidden), hidden
 
     def _through(self, scaling: float, layer: int, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Store and attend over the whole slot; shapes as in `Pass.through`."""

@@ -26,7 +26,7 @@ from draftwood.engines.transformers.families import (
     row_cost,
     text_config,
 )
-from draftwood.engines.transformers.lean import LeanDecoder
+from draftwood.engines.transformers.lean import LeanDecoder, States
 from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.pack import Content, Packing, pack
 from draftwood.engines.transformers.pass_rows import PassRows
@@ -101,6 +101,8 @@ class TransformersTarget:
             row_cost=row_cost(model),
             grows=trees,
             widths=WIDTHS if fills else (),
+            # The model's own output has the last states behind the norm only.
+            hidden=tuple(range(len(windows) + (self._lean is not None))),
         )
 
     @property
@@ -157,13 +159,18 @@ class TransformersTarget:
             starts = np.cumsum([0, *(len(part.ids) for part in parts)])
             rows = [start + part.rows for start, part in zip(starts, parts, strict=False)]
             all_rows = [texts[part.text][0].pass_rows(len(part.ids)) for part in parts]
-            logits = self._run(all_rows, [part.ids for part in parts], np.concatenate(rows))
-            for part, scores in zip(parts, logits.split([len(part.rows) for part in parts]), strict=True):
+            hidden: States = {} if watch is None else dict.fromkeys(layer for w in watch for layer in w.hidden)
+            logits = self._run(all_rows, [part.ids for part in parts], np.concatenate(rows), hidden)
+            several = logits.split([len(part.rows) for part in parts])
+            for part, start, scores in zip(parts, starts, several, strict=False):
                 session = texts[part.text][0]
                 last[part.text] = scores[-1] if watch is None else scores[-1].clone()  # not a view that keeps all
                 if watch is not None and part.wanted:
                     positions = session.length + part.rows[: part.wanted]
                     watch[part.text].show(positions, TorchScores(scores[: part.wanted]))
+                if watch is not None and (show := watch[part.text].show_hidden) is not None:
+                    states = _rows(hidden, start, start + len(part.ids))
+                    show(session.length, {layer: states[layer] for layer in watch[part.text].hidden})
                 session.commit(part.ids)
                 left[part.text] = left[part.text][len(part.ids) :]
                 self.tokens_read += len(part.ids)
@@ -196,8 +203,10 @@ class TransformersTarget:
         for session, root, tree in requests:
             ids.append(np.concatenate(([root], tree.tokens)))
             all_rows.append(session.tree_rows(root, tree))
-        logits = self._run(all_rows, ids, None)
-        return [TorchScores(logits[s.first : s.first + s.rows]) for s in all_rows]
+        hidden: States = dict.fromkeys(layer for session, _, _ in requests for layer in session.hidden)
+        logits = self._run(all_rows, ids, None, hidden)
+        ends = [(s.first, s.first + s.rows) for s in all_rows]
+        return [TorchScores(logits[low:high], _rows(hidden, low, high)) for low, high in ends]
 
     @locked
     def grow(
@@ -208,7 +217,7 @@ class TransformersTarget:
             return [self.grow([request])[0] for request in requests]
         all_rows = [session.grown_rows(tokens, parents) for session, tokens, parents in requests]
         ids = [np.asarray(tokens, dtype=np.int64) for _, tokens, _ in requests]
-        logits = self._run(all_rows, ids, None, static=False)
+        logits = self._run(all_rows, ids, None, {}, static=False)
         if bool(logits[:, 0].isnan().any()):
             for session, _, _ in requests:
                 session.spoil()
@@ -221,22 +230,28 @@ class TransformersTarget:
 
     @torch.inference_mode()
     def _run(
-        self, all_rows: Sequence[PassRows], ids: Sequence[NDArray[Any]], rows: Any, *, static: bool = True
-    ) -> Tensor:
-        """Run one pass; returns the logits [rows, vocab] of these rows of it (None: of all)."""
+        self, all_rows: Sequence[PassRows], ids: Sequence[NDArray[Any]], rows: Any, hidden: States,
+        *, static: bool = True,
+    ) -> Tensor:  # fmt: skip
+        """Run one pass; returns the logits [rows, vocab] of these rows of it (None: of all).
+
+        The states of all its rows at the layers that are keys of ``hidden`` are put there.
+        """
         geometry = Pass(self.arena, all_rows)
         tokens = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(self.device)
         where = torch.from_numpy(geometry.positions).to(self.device)
         wanted = None if rows is None else torch.from_numpy(rows).to(self.device)
         if static and self._static is not None and rows is None and len(all_rows) == 1:
-            logits = self._static.run(all_rows[0], tokens)
+            logits = self._static.run(all_rows[0], tokens, hidden)
             if logits is not None:
                 return logits
         if self._lean is not None:
-            return self._lean(tokens, where, partial(geometry.through, self._lean.scaling), wanted)
-        return self._forward(geometry, tokens, where, wanted)
+            return self._lean(tokens, where, partial(geometry.through, self._lean.scaling), wanted, hidden)
+        return self._forward(geometry, tokens, where, wanted, hidden)
 
-    def _forward(self, geometry: Pass, tokens: Tensor, where: Tensor, wanted: Tensor | None) -> Tensor:
+    def _forward(
+        self, geometry: Pass, tokens: Tensor, where: Tensor, wanted: Tensor | None, hidden: States
+    ) -> Tensor:
         """Run the pass through the shadow's modules."""
         inputs: dict[str, Any] = {"input_ids": tokens[None], "past_key_values": PassCache(geometry)}
         inputs["use_cache"] = True
@@ -245,9 +260,18 @@ class TransformersTarget:
         in_forward = "logits_to_keep" in self._takes
         if in_forward:
             inputs["logits_to_keep"] = 0 if wanted is None else wanted
+        if hidden:
+            inputs["output_hidden_states"] = True
         token = UNDER_WAY.set(geometry)
         try:
-            logits: Tensor = self._model(**inputs).logits[0]
+            found = self._model(**inputs)
         finally:
             UNDER_WAY.reset(token)
+        hidden |= {layer: found.hidden_states[layer][0] for layer in hidden}
+        logits: Tensor = found.logits[0]
         return logits if in_forward or wanted is None else logits[wanted.to(logits.device)]
+
+
+def _rows(hidden: States, first: int, end: int) -> dict[int, Tensor]:
+    """Return these rows of the states of a pass."""
+    return {layer: states[first:end] for layer, states in hidden.items() if states is not None}
