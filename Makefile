@@ -11,9 +11,10 @@ demo: $(VENV)/.demo
 	$(BIN)/draftwood fetch smollm2
 	$(BIN)/draftwood demo
 
-# Processes with one thread each; waiting threads sleep, since another process has work for the core.
+# Processes with one thread each; waiting threads sleep, since another process has work for the core. The slowest
+# tests are named, so that they are noticed.
 JOBS := 2
-PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=20
 
 test: lint types fetch
 	$(PYTEST) -m "not slow and not gemma3"
