@@ -15,6 +15,7 @@ from draftwood.decoding.cascade import CascadeDrafter
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter, EarlyExitDrafter, QuantizedSelfDrafter
+from draftwood.drafters.head.drafter import HeadDrafter
 from draftwood.drafters.load import load
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.memory.memory import Memory
@@ -38,6 +39,7 @@ from draftwood.testing import (
     WindowDrafter,
     WrongDrafter,
 )
+from draftwood.testing.heads import ToyHead
 
 Make = Callable[[ToyTarget, Sampling], Sequence[Drafter]]
 
@@ -96,6 +98,7 @@ SHIPPED: Mapping[str, Make] = {
     "draft-model": lambda target, *_: [DraftModelDrafter(target=_twin(target))],
     "early-exit": lambda target, *_: [EarlyExitDrafter(target=_twin(target))],
     "quantized-self": lambda target, *_: [QuantizedSelfDrafter(target=_twin(target, order=1))],
+    "head": lambda target, *_: [HeadDrafter(target=ToyHead(_twin(target, order=2)))],
     "lookahead": lambda target, *_: load("lookahead:window=4:ngram=3:vocabulary=3") if target.trees else [],
 }
 """The drafters that come with draftwood, by their names."""
@@ -231,9 +234,11 @@ def with_settings(settings: Iterable[str], usual: str, sets: Iterable[str] = EVE
 
 
 SCORED = frozenset(
-    name for name, make in WELL_BEHAVED.items() if any(d.needs.top_k for d in make(ToyTarget(), Sampling()))
+    name
+    for name, make in WELL_BEHAVED.items()
+    if any(d.needs.top_k or d.needs.hidden for d in make(ToyTarget(), Sampling()))
 )
-"""Drafters that learn from scores, which are in no text."""
+"""Drafters that learn from scores or hidden states, which are in no text."""
 
 ANSWERING = frozenset({"prediction", "parrot"})
 """Drafters that tell the answer from its prompt: where it began is nowhere in the text."""

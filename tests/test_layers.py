@@ -23,7 +23,7 @@ LAYERS = (
     ("engines", "tasks", "testing", "models"),
     ("corpora",),
     ("api",),
-    ("measure",),  # through the API, as users go
+    ("measure", "training"),  # through the API, as users go
     ("cli", "serve", "__main__"),
 )
 """From the foundation up. A longer name goes before the room that it lies in."""
@@ -34,13 +34,18 @@ PACKAGES = {
     "numpy": ("",),
     "numba": ("index.numba_compiling",),
     "llvmlite": ("index.machine_code",),
-    "torch": ("engines.transformers", "models", "cli.info"),  # the last asks it what this machine can do
+    "torch": (
+        "engines.transformers",
+        "models",
+        "training",
+        "cli.info",
+    ),  # the last asks it what this machine can do
     "transformers": ("engines.transformers", "models"),
     "accelerate": ("engines.transformers",),
     "filelock": ("models", "files"),
     "gguf": ("models", "engines.llama_cpp.quantised_file"),
     "huggingface_hub": ("models",),
-    "safetensors": ("models",),
+    "safetensors": ("models", "engines.transformers.head", "training"),
     "tokenizers": ("models",),
     "jinja2": ("measure.report.render", "engines.llama_cpp.chat_template"),
     "markupsafe": ("measure.report.render",),  # comes with jinja2
@@ -63,12 +68,13 @@ PACKAGES = {
 AT_ONCE = {
     "numpy": ("",),
     "numba": ("index.numba_compiling",),
-    "torch": ("engines.transformers",),
+    "torch": ("engines.transformers", "training"),
     "rich": ("cli",),
     "typer": ("cli",),
 }
 """What may be imported as soon as the module is; the rest only inside functions (or for type checkers)."""
 AT_ONCE["transformers"] = AT_ONCE["xxhash"] = AT_ONCE["torch"]
+AT_ONCE["safetensors"] = ("engines.transformers.head", "training")
 
 
 class Import(NamedTuple):

@@ -195,6 +195,18 @@ class DraftModels:
             )  # fmt: skip
         return write_layers(kept.layers)
 
+    def head(self, file: str) -> DraftTarget:
+        """Return a head that was trained for the target; without a file, the one that comes with the model.
+
+        Raises `ModelError` for a file that is no head, and `CapabilityError` for one that was made for another
+        model, or where the target shows no hidden states.
+        """
+        self._only_transformers("head")
+        from draftwood.engines.transformers.head.load import head_of
+
+        found = head_of(self.target, Path(file).expanduser())
+        return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
+
     def quantized_self(self, bits: int) -> DraftTarget:
         """Return the target's own weights in so many bits: on its cache, or a smaller copy of a GGUF file.
 

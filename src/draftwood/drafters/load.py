@@ -23,6 +23,7 @@ import numpy as np
 from draftwood.contracts import Drafter, Needs
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter, EarlyExitDrafter, QuantizedSelfDrafter
+from draftwood.drafters.head.drafter import HeadDrafter
 from draftwood.drafters.jacobi.drafter import JacobiDrafter
 from draftwood.drafters.llama_cpp.copying import NgramMapK4vDrafter, NgramMapKDrafter, NgramSimpleDrafter
 from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
@@ -43,7 +44,7 @@ _OWN = (
     NgramDrafter, SuffixDrafter, LookupDrafter, CorpusDrafter, MemoryDrafter, NgramCacheDrafter,
     NgramSimpleDrafter, NgramMapKDrafter, NgramMapK4vDrafter, NgramModDrafter, PredictionDrafter, ParrotDrafter,
     JacobiDrafter, LogitsExtendDrafter, LookaheadDrafter, RecyclingDrafter,
-    DraftModelDrafter, EarlyExitDrafter, QuantizedSelfDrafter,
+    DraftModelDrafter, EarlyExitDrafter, QuantizedSelfDrafter, HeadDrafter,
 )  # fmt: skip
 DRAFTERS: Mapping[str, Callable[..., Drafter]] = {drafter.name: drafter for drafter in _OWN}
 """The drafters of this package; a plug-in cannot take their names."""

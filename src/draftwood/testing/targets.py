@@ -23,9 +23,10 @@ _BUCKETS = 1 << 12
 
 @dataclass(frozen=True)
 class NumpyScores:
-    """Scores over an array float32[rows, vocab]."""
+    """Scores over an array float32[rows, vocab]; the hidden states of its layer 0 are the rows' own ``tokens``."""
 
     rows: Floats
+    tokens: NDArray[Any] | None = None
 
     def argmax(self, row: int) -> int:
         scores = self.rows[row]
@@ -46,7 +47,9 @@ class NumpyScores:
         return ids, np.take_along_axis(probabilities, ids, axis=1)
 
     def hidden(self, layer: int) -> Any:
-        raise CapabilityError(f"the toy has no layer {layer}")
+        if layer or self.tokens is None:
+            raise CapabilityError(f"the toy has no layer {layer}, or was not asked to keep its states")
+        return np.asarray(self.tokens, dtype=np.float32)[:, None]
 
 
 @dataclass
@@ -88,6 +91,7 @@ class ToyTarget:
             batch=True,
             max_pass=self.max_pass,
             grows=self.trees,
+            hidden=(0,),
         )
 
     @property
@@ -148,6 +152,8 @@ class ToyTarget:
         scores = self.look(session.tokens, session.positions, session.positions[None, :] <= at[:, None], at)
         if watch is not None and len(wanted):
             watch.show(at[:-1].astype(np.int64), NumpyScores(scores[:-1]))
+        if watch is not None and watch.show_hidden is not None:
+            watch.show_hidden(int(new[0]), {0: np.asarray(ids, dtype=np.float32)[:, None]})
         return NumpyScores(scores[-1:])
 
     def score(self, requests: Sequence[tuple[ToySession, int, TokenTree]]) -> list[NumpyScores]:
@@ -160,7 +166,8 @@ class ToyTarget:
         if session.length + int(tree.depth.max(initial=0)) + 1 > self.max_positions:
             raise CapabilityError("the tree reaches beyond the model's positions")
         at, sees = session.place(root, tree)
-        return NumpyScores(self.look(session.tokens, session.positions, sees, at))
+        tokens = np.array([root, *tree.tokens.tolist()]) if session.hidden else None
+        return NumpyScores(self.look(session.tokens, session.positions, sees, at), tokens)
 
     def grow(self, requests: Sequence[tuple[ToySession, Sequence[int], Sequence[int]]]) -> list[NumpyScores]:
         self.passes += 1
@@ -196,6 +203,7 @@ class ToySession:
     """
 
     replay = 0
+    hidden: tuple[int, ...] = ()
 
     def __init__(self, counts: ToyCounts, *, replays: bool) -> None:
         self._counts, self._replays = counts, replays

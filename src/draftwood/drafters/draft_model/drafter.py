@@ -17,7 +17,7 @@ from draftwood.drafters.base import BaseDrafter
 from draftwood.drafters.draft_model.candidates import LOOKED_AT, SAMPLED
 from draftwood.drafters.draft_model.evidence import PRIOR, QUANTIZED_PRIOR
 from draftwood.drafters.draft_model.experience import experience_with
-from draftwood.drafters.draft_model.reading import ChainReader, OwnReader, SharedReader
+from draftwood.drafters.draft_model.reading import ChainReader, OwnReader, Reader, SharedReader
 from draftwood.drafters.draft_model.session import ModelSession, draft_together
 from draftwood.drafters.draft_model.translated import TranslatedSession, draft_translated
 from draftwood.drafters.draft_model.translation import Translation
@@ -71,6 +71,7 @@ class ModelBackedDrafter(BaseDrafter):
     """
 
     prior: ClassVar[Floats] = PRIOR
+    session_kind: ClassVar[type[ModelSession]] = ModelSession
 
     length: int = 16
     p_min: float = 0.0
@@ -120,13 +121,10 @@ class ModelBackedDrafter(BaseDrafter):
         if (found := self.found) is None:
             raise UsageError(f"{self.name!r} needs its model, which is loaded where the target is known")
         room = found.target.capabilities.max_positions
-        kind = SharedReader if self.needs.target_session else OwnReader
-        if kind is OwnReader and not found.target.capabilities.grows:
-            kind = ChainReader
-        reader = kind(found.target, LOOKED_AT if noise is None else SAMPLED)
+        reader = self.reader(found, LOOKED_AT if noise is None else SAMPLED)
         known = experience_with(found.target, found.verifier)
         own = partial(
-            ModelSession, reader=reader, experience=known, depth=self.length, p_min=self.p_min, room=room
+            self.session_kind, reader=reader, experience=known, depth=self.length, p_min=self.p_min, room=room
         )
         if found.translation is None:
             self._refuse_length(len(prompt), room)
@@ -134,6 +132,12 @@ class ModelBackedDrafter(BaseDrafter):
         session = TranslatedSession(prompt, own((), None), found.translation)  # noise is for the target's tokens
         self._refuse_length(len(session.catch_up().text), room)
         return session
+
+    def reader(self, found: DraftTarget, k: int) -> Reader:
+        """Return what reads one text by this model, and looks at the ``k`` best tokens of each row."""
+        if self.needs.target_session:
+            return SharedReader(found.target, k)
+        return (OwnReader if found.target.capabilities.grows else ChainReader)(found.target, k)
 
     def _refuse_length(self, tokens: int, room: int) -> None:
         if tokens >= room:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from draftwood.contracts import Floats, Ints
 from draftwood.drafters.draft_model.growth import ROOT, Growth
@@ -64,6 +64,13 @@ class Reader(ABC):
     @abstractmethod
     def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:
         """Note what was read, for the next `begin`."""
+
+    def truncate(self, length: int) -> None:  # noqa: B027  (nothing to do on a cache that others cut)
+        """Cut the text to its first ``length`` tokens."""
+
+    def fork(self) -> Self:
+        """Return an independent copy."""
+        return type(self)(self.target, self._k)
 
     @abstractmethod
     def close(self) -> None:
@@ -206,7 +213,6 @@ class OwnReader(Reader):
         return 0 if self._session is None else getattr(self._session, "cache_bytes", None)
 
     def truncate(self, length: int) -> None:
-        """Cut the text to its first ``length`` tokens."""
         if self._session is None or length >= len(self._ids):
             return
         self._tokens, self._parents, self._rows, self._last = [], [], [], None
@@ -216,8 +222,7 @@ class OwnReader(Reader):
         else:
             self.close()
 
-    def fork(self) -> OwnReader:
-        """Return an independent copy."""
+    def fork(self) -> Self:
         twin = type(self)(self.target, self._k)
         if self._session is not None:
             twin._session, twin._ids, twin._last = self._session.fork(), list(self._ids), self._last

@@ -13,7 +13,7 @@ from draftwood.drafters.draft_model.copies import Copies
 from draftwood.drafters.draft_model.experience import Experience
 from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
 from draftwood.drafters.draft_model.readable import ReadableText
-from draftwood.drafters.draft_model.reading import OwnReader, Reader, Row, SharedReader, read_together
+from draftwood.drafters.draft_model.reading import Reader, Row, SharedReader, read_together
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
 
@@ -99,16 +99,12 @@ class ModelSession(ReadableText):
     def truncate(self, length: int) -> None:
         super().truncate(length)
         self._copies.truncate(length)
-        if isinstance(self._reader, OwnReader):
-            self._reader.truncate(self._length)
+        self._reader.truncate(self._length)
 
     def fork(self) -> Self:
         twin = super().fork()
         twin._copies = self._copies.copy()
-        if isinstance(self._reader, OwnReader):
-            twin._reader = self._reader.fork()
-        else:
-            twin._reader = type(self._reader)(self._reader.target, self._reader._k)
+        twin._reader = self._reader.fork()
         return twin
 
     def close(self) -> None:

@@ -110,6 +110,22 @@ class TransformersTarget:
         """What runs the passes layer by layer; None where transformers' modules do."""
         return self._lean
 
+    @property
+    def n_layers(self) -> int:
+        """How many layers the model has."""
+        return len(self.arena.windows)
+
+    def token_tables(self) -> tuple[Tensor, Tensor | None]:
+        """Return the embedding [vocab, width], and the rows that score tokens, [vocab, width]; None: released."""
+        head = self._model.get_output_embeddings()
+        rows = None if head is None or not head.weight.numel() else head.weight.detach()
+        return self._model.get_input_embeddings().weight.detach(), rows
+
+    def final_norm(self) -> torch.nn.Module:
+        """Return what is applied to the last layer's states before tokens are scored."""
+        norm: torch.nn.Module = self._model.get_decoder().norm
+        return norm
+
     def with_decoder(self, decoder: LeanDecoder) -> TransformersTarget:
         """Return a target on the same cache, under the same lock, whose passes run ``decoder``."""
         twin = copy.copy(self)

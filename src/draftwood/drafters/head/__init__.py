@@ -1,0 +1,1 @@
+"""Drafter ``head``: a small trained layer drafts from the target's hidden states."""

@@ -1,0 +1,97 @@
+"""What a head has read of one text: pairs of the target's hidden state at a token, and the token that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from draftwood.contracts import Ints
+from draftwood.drafters.draft_model.reading import Reader, Row
+
+_LONGEST = 2048
+"""Most tokens that are read at once, the latest: a head attends to the near text mostly, and may start late."""
+
+
+class HeadReader(Reader):
+    """Reads the hidden states that the target has shown; the row of the text's last token is then known at once.
+
+    ``target`` is a head (`draftwood.engines.transformers.head.target.HeadTarget`). States may be missing where
+    the drafter rested: the head then sees less of the text.
+    """
+
+    def __init__(self, target: Any, k: int) -> None:
+        super().__init__(target, k)
+        self._session = target.open()
+        self._waiting: list[tuple[int, list[Any]]] = []  # first position, states [n, width] per layer; ascending
+        self._row: Row | None = None  # behind the last pair
+
+    def see(self, first: int, states: Mapping[int, Any]) -> None:
+        """Take the target's states at the tokens from position ``first`` on."""
+        self._waiting.append((first, [states[layer] for layer in self.target.layers]))
+
+    def covers(self, length: int) -> bool:
+        """Whether all that a draft behind so many tokens needs has been seen: the state before the last one."""
+        if self._waiting:
+            first, states = self._waiting[-1]
+            return bool(first + len(states[0]) > length - 2)
+        return self._row is not None and self._session.positions[-1] == length - 2
+
+    @property
+    def read_so_far(self) -> int:
+        return self._session.length + 1 if self._session.length else 0
+
+    def begin(self, text: Ints) -> Row | None:
+        waiting, self._waiting = self._waiting, []
+        self._session.forget_grown()
+        positions, parts = self._pairs(waiting, len(text))
+        if positions:
+            tokens = text[1:][positions].tolist()
+            scores = self.target.read(self._session, positions, parts, tokens)
+            (ids,), (probabilities,) = scores.top_k(self._k)
+            self._row = Row(ids, probabilities)
+        self._start(())
+        return self._row
+
+    def _pairs(self, waiting: Sequence[tuple[int, list[Any]]], length: int) -> tuple[list[int], list[list[Any]]]:
+        """Return positions and states of the new pairs in a text of this length.
+
+        States whose next token is not known yet, or which were read before, are left out; the former wait on.
+        """
+        known = self._session.positions[-1] + 1 if self._session.length else 0
+        positions: list[int] = []
+        parts: list[list[Any]] = []
+        for first, states in waiting:
+            end = first + len(states[0])
+            low, high = max(first, known, length - _LONGEST), min(end, length - 1)
+            if low < high:
+                positions += range(low, high)
+                parts.append([layer[low - first : high - first] for layer in states])
+                known = high
+            if end > length - 1:
+                start = max(first, length - 1)
+                self._waiting.append((start, [layer[start - first :] for layer in states]))
+        return positions, parts
+
+    def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:
+        pass
+
+    def truncate(self, length: int) -> None:
+        if self._session.length and self._session.positions[-1] >= length - 1:
+            self._row = None
+        self._session.truncate(max(0, length - 1))
+        # The state of the text's last token holds, whatever will follow it.
+        kept = [(first, [layer[: max(0, length - first)] for layer in states]) for first, states in self._waiting]
+        self._waiting = [(first, states) for first, states in kept if len(states[0])]
+
+    def fork(self) -> Self:
+        twin = type(self)(self.target, self._k)
+        twin._session, twin._waiting, twin._row = self._session.fork(), list(self._waiting), self._row
+        return twin
+
+    @property
+    def cache_bytes(self) -> int | None:
+        return int(self._session.cache_bytes)
+
+    def close(self) -> None:
+        self._waiting, self._row = [], None
+        self._session.close()

@@ -1,0 +1,97 @@
+"""Finds out whether a head fits a target, and makes it ready to draft."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from draftwood.engines.transformers.head.network import HeadNetwork
+from draftwood.engines.transformers.head.target import HeadTarget
+from draftwood.engines.transformers.head.weights import HeadWeights, read_head
+from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.errors import CapabilityError
+from draftwood.index.child_safe import ChildSafeLock
+
+log = logging.getLogger("draftwood")
+
+_made: WeakKeyDictionary[Any, dict[tuple[str, int, int], HeadTarget]] = WeakKeyDictionary()
+"""Per target, heads by file, its size and the time when it was written."""
+_MOST = 4  # of them per target; then the oldest is dropped
+_lock = ChildSafeLock()
+
+
+def head_of(target: Any, path: Path) -> HeadTarget:
+    """Return the head in this file, ready to draft for a target; read once per target and file.
+
+    Raises
+    ------
+    CapabilityError
+        For targets that show no hidden states, and for a head that was made for another model.
+    ModelError
+        For a file that is no head.
+    """
+    if not isinstance(target, TransformersTarget) or not target.capabilities.hidden:
+        raise CapabilityError(
+            "head needs a model of transformers that shows its hidden states: use other drafters"
+        )
+    place = path / "model.safetensors" if path.is_dir() else path
+    key = _key(place)
+    with _lock:
+        known = _made.setdefault(target, {})
+        made = known.pop(key, None) if key is not None else None
+        if made is None:
+            made = fitted(target, read_head(place), str(path))
+        if key is not None:
+            if len(known) >= _MOST:
+                del known[next(iter(known))]
+            known[key] = made
+        return made
+
+
+def _key(path: Path) -> tuple[str, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return str(path.resolve()), found.st_size, found.st_mtime_ns
+
+
+def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this head") -> HeadTarget:
+    """Return a head for a target; raises `CapabilityError` where it was made for another model."""
+    embedding, rows = target.token_tables()
+    shape = weights.shape
+    layers = shape.layers or usual_layers(target)
+    facts: Sequence[tuple[str, int, int]] = (
+        ("hidden states of width", shape.width, embedding.shape[1]),
+        ("a vocabulary of", shape.target_vocab, embedding.shape[0]),
+        ("layers, in number", shape.target_layers or target.n_layers, target.n_layers),
+    )
+    for what, its, ours in facts:
+        if its != ours:
+            raise CapabilityError(
+                f"{name} was made for another model ({what} {its}, this one {ours}): train one for this model "
+                "with draftwood train-head"
+            )
+    if missing := set(layers) - set(target.capabilities.hidden):
+        raise CapabilityError(f"{name} reads layers {sorted(missing)}, which this model does not show")
+    if weights.tensors["fc.weight"].shape[1] != len(layers) * shape.width:
+        raise CapabilityError(
+            f"{name} reads another number of layers than {list(layers)}: its config.json names them"
+        )
+    if "lm_head.weight" not in weights.tensors and rows is None:
+        raise CapabilityError(f"{name} scores tokens by the model's own weights, which were released: keep them")
+    network = HeadNetwork(HeadWeights(replace(shape, layers=layers), weights.tensors), embedding, rows)
+    ids = weights.ids().numpy().astype(np.int32)
+    return HeadTarget(network, ids, layers, target.capabilities)
+
+
+def usual_layers(target: TransformersTarget) -> tuple[int, ...]:
+    """Return the layers whose input EAGLE-3 reads: the third, one in the middle, the third from the end."""
+    n = target.n_layers
+    return tuple(sorted({min(2, n - 1), n // 2, max(0, n - 3)}))

@@ -1,0 +1,100 @@
+"""Hidden states of texts, read by the target once and kept on disk in bfloat16."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from draftwood.contracts import Watch
+from draftwood.training.texts import Text
+
+_SHARD = 32768  # tokens of a file
+_NOTHING = np.empty(0, dtype=np.int64)
+
+
+class Window(NamedTuple):
+    """Some consecutive tokens of one text.
+
+    Attributes
+    ----------
+    ids
+        int64[n].
+    states
+        The target's at each token, of all layers that the head reads side by side, bfloat16[n, layers * width].
+    last
+        What its last layer gives at each token, bfloat16[n, width].
+    """
+
+    ids: Tensor
+    states: Tensor
+    last: Tensor
+
+
+def read_states(target: Any, text: Text, layers: Sequence[int]) -> Window:
+    """Read a text by a target that shows hidden states."""
+    end, seen = max(target.capabilities.hidden), []
+    wanted = tuple(sorted({*layers, end}))
+    watch = Watch(lambda *_: None, _NOTHING, wanted, lambda _, states: seen.append(states))
+    ((session, _),) = target.open([text.ids], watch=[watch])
+    session.close()
+    found = {layer: torch.cat([states[layer] for states in seen]).to("cpu", torch.bfloat16) for layer in wanted}
+    return Window(torch.tensor(text.ids), torch.cat([found[layer] for layer in layers], -1), found[end])
+
+
+class StateFiles:
+    """Windows of texts in files of a folder, some 32 thousand tokens in each.
+
+    Parameters
+    ----------
+    folder
+        Where they lie; made if it is not there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._kept: list[Window] = []
+
+    @property
+    def texts(self) -> int:
+        """Texts in whole files."""
+        return sum(int(name.stem.split("-")[2]) for name in self.files())
+
+    def files(self) -> list[Path]:
+        """Return the files, in the order in which they were written."""
+        return sorted(self._folder.glob("states-*.safetensors"))
+
+    def add(self, window: Window) -> None:
+        """Take in a text; a file is written when there is enough for one."""
+        self._kept.append(window)
+        if sum(len(one.ids) for one in self._kept) >= _SHARD:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was taken in, completely or not at all."""
+        if not self._kept:
+            return
+        number = len(self.files())
+        path = self._folder / f"states-{number:05d}-{len(self._kept)}.safetensors"
+        lengths = torch.tensor([len(one.ids) for one in self._kept])
+        joined = {name: torch.cat([getattr(one, name) for one in self._kept]) for name in Window._fields}
+        beside = path.with_suffix(".part")
+        save_file({**joined, "lengths": lengths}, beside)
+        beside.replace(path)
+        self._kept = []
+
+    @staticmethod
+    def windows(path: Path) -> Iterator[Window]:
+        """Yield the texts of a file."""
+        with safe_open(path, framework="pt") as file:
+            lengths = file.get_tensor("lengths").tolist()
+            parts = [file.get_tensor(name).split(lengths) for name in Window._fields]
+        for window in zip(*parts, strict=True):
+            yield Window(*window)

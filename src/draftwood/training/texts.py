@@ -1,0 +1,160 @@
+"""Text to train on, written by the model itself: its chat template is opened with nothing, so it invents requests.
+
+Source: Xu and others, "Magpie: Alignment Data Synthesis from Scratch by Prompting Aligned LLMs with Nothing",
+arXiv 2406.08464.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from draftwood.api.defaults import end_ids
+from draftwood.api.target import target_of
+from draftwood.contracts import Sampling
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
+from draftwood.drafters.load import load as load_drafters
+from draftwood.errors import ModelError
+from draftwood.planning.load import load as load_planner
+from draftwood.verify.exact import SampleAndMatch
+
+TEMPERATURES = (0.0, 0.7, 1.0, 0.0)
+"""Of answers, in turn; what is wanted at temperature 0 most often is written so most often."""
+
+BATCH = 48  # texts that share a pass
+
+_REQUEST, _ANSWER = 120, 256  # most tokens
+_LEAST = 4  # tokens of a request; the model has ended shorter ones by chance
+_MARK = "\u241e"  # stands for the request while the template is rendered
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One text to train on: token ids, of which the first ``start`` were not written by the model."""
+
+    ids: list[int]
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Token ids around a request, up to where the answer begins."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+def frame_of(tokenizer: Any) -> Frame:
+    """Return a tokenizer's chat template around a request; without a template, the token that begins a text."""
+    if not getattr(tokenizer, "chat_template", None):
+        begin = getattr(tokenizer, "bos_token_id", None)
+        begin = begin if begin is not None else getattr(tokenizer, "eos_token_id", None)
+        if begin is None:
+            raise ModelError("the tokenizer has no chat template and no token that begins a text: name text files")
+        return Frame((begin,), ())
+    message = [{"role": "user", "content": _MARK}]
+    whole = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+    before, _, after = whole.partition(_MARK)
+    ids = [tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after)]
+    return Frame(tuple(ids[0]), tuple(ids[1]))
+
+
+class SelfWriter:
+    """Writes texts with a model, many at a time.
+
+    Parameters
+    ----------
+    model, tokenizer
+        Of transformers.
+    seed
+        Of all sampling.
+    batch
+        Texts that share a pass.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, *, seed: int = 0, batch: int = BATCH) -> None:
+        self._target, self._seed, self._batch = target_of(model), seed, batch
+        self._frame, self._ends = frame_of(tokenizer), end_ids(getattr(model, "generation_config", None))
+        self._drafters, self._planner = load_drafters("default"), load_planner("goodput")
+
+    def texts(self, first: int = 0) -> Iterator[list[Text]]:
+        """Yield batch after batch, from number ``first`` on; a batch depends on its number and the seed alone."""
+        number = first
+        while True:
+            yield self._write(number)
+            number += 1
+
+    def _write(self, number: int) -> list[Text]:
+        requests = [list(self._frame.before)] * self._batch
+        found = self._generate(requests, 1.0, _REQUEST, 2 * number)
+        if not self._frame.after:
+            return [Text([*prompt, *ids]) for prompt, ids in zip(requests, found, strict=True)]
+        asked = [self._cut(ids) for ids in found]
+        prompts = [[*self._frame.before, *ids, *self._frame.after] for ids in asked if len(ids) >= _LEAST]
+        if not prompts:
+            return []
+        temperature = TEMPERATURES[number % len(TEMPERATURES)]
+        answers = self._generate(prompts, temperature, _ANSWER, 2 * number + 1)
+        return [Text([*prompt, *ids], len(prompt)) for prompt, ids in zip(prompts, answers, strict=True)]
+
+    def _cut(self, ids: Sequence[int]) -> list[int]:
+        """Return a request without the tokens that end it."""
+        end = next((i for i, token in enumerate(ids) if token in self._ends), len(ids))
+        return list(ids[:end])
+
+    def _generate(
+        self, prompts: Sequence[list[int]], temperature: float, tokens: int, part: int
+    ) -> list[list[int]]:
+        """Write behind all prompts, each with noise of its own."""
+        sampling = Sampling(temperature, seed=self._seed * 1_000_003 + part)
+        requests = [
+            Request(prompt, tokens, sampling, sequence=number, end_ids=self._ends)
+            for number, prompt in enumerate(prompts)
+        ]
+        with open_sequences(self._target, self._drafters, requests, SampleAndMatch()) as sequences:
+            for _ in decode_sequences(self._target, self._planner, sequences):
+                pass
+            return [list(row.ids[len(prompt) :]) for row, prompt in zip(sequences, prompts, strict=True)]
+
+
+def of_files(paths: Sequence[Path], tokenizer: Any, longest: int = 512) -> list[Text]:
+    """Return the texts of files in pieces of at most ``longest`` tokens.
+
+    Raises `ModelError` for a file that cannot be read as text, or holds only a few tokens.
+    """
+    found: list[Text] = []
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(f"{path} cannot be read as text ({error}): leave it out") from error
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        if len(ids) < 2 * _LEAST:
+            raise ModelError(f"{path} has {len(ids)} tokens, too few to train on: name longer texts")
+        found += [Text(ids[at : at + longest]) for at in range(0, len(ids) - _LEAST, longest)]
+    return found
+
+
+def append(path: Path, texts: Sequence[Text]) -> None:
+    """Write texts behind those that a file holds, a line each."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(json.dumps({"ids": one.ids, "start": one.start}) + "\n" for one in texts))
+
+
+def read(path: Path) -> list[Text]:
+    """Return the texts of a file; a line that was cut when the disk was full, or by Ctrl-C, is left out."""
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            known = json.loads(line)
+            found.append(Text([int(i) for i in known["ids"]], int(known["start"])))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return found

@@ -1,0 +1,206 @@
+"""Trains a head on states that lie on disk; goes on where it was interrupted."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from draftwood.engines.transformers.head.module import HeadModule
+from draftwood.errors import ModelError
+from draftwood.training.loss import Batch, Teacher, expected_tokens, loss_of
+from draftwood.training.states import StateFiles, Window
+
+_CHECK = 60.0  # seconds between two checkpoints
+_WARM = 100  # steps during which the learning rate rises
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How long and how a head is trained.
+
+    Attributes
+    ----------
+    seconds
+        Of training in all, interruptions not counted; the learning rate falls towards their end.
+    steps
+        Unrolled steps of the head.
+    rate
+        Highest learning rate.
+    length, batch
+        Tokens of a window, windows of a batch.
+    seed
+        Of the order of windows.
+    """
+
+    seconds: float
+    steps: int = 4
+    rate: float = 1e-3
+    length: int = 256
+    batch: int = 8
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a training stands; ``agreement`` is that on held-out windows, per step."""
+
+    seconds: float = 0.0
+    updates: int = 0
+    tokens: int = 0
+    loss: float = math.nan
+    agreement: tuple[float, ...] = ()
+
+    @property
+    def expected_tokens(self) -> float:
+        """Tokens per pass with chains as long as the unrolled steps."""
+        return expected_tokens(self.agreement)
+
+
+class Training:
+    """One head under training.
+
+    Parameters
+    ----------
+    module, teacher
+        The head, and the target's side.
+    files, held_out
+        States to train on, and windows to judge by.
+    schedule
+        How long and how.
+    checkpoint
+        Where weights, optimiser and progress are kept.
+    """
+
+    def __init__(
+        self, module: HeadModule, teacher: Teacher, files: Sequence[Path], held_out: Sequence[Window],
+        schedule: Schedule, checkpoint: Path,
+    ) -> None:  # fmt: skip
+        self.module, self._teacher, self._files, self._held_out = module, teacher, files, held_out
+        self._schedule, self._checkpoint = schedule, checkpoint
+        self._optimizer = torch.optim.AdamW(
+            module.parameters(), schedule.rate, betas=(0.9, 0.95), weight_decay=0.01
+        )
+        self.progress = Progress()
+        self._restore()
+
+    def run(self, on_update: Callable[[Progress], bool]) -> Progress:
+        """Train until the time is over, or ``on_update`` returns False; then write a checkpoint.
+
+        Raises `ModelError` where the loss is no number; the last checkpoint is kept.
+        """
+        started, before = monotonic(), self.progress.seconds
+        saved = started
+        for batch in self._batches():
+            self._update(batch)
+            now = monotonic()
+            self.progress.seconds = before + now - started
+            over = self.progress.seconds >= self._schedule.seconds
+            if over or now - saved > _CHECK:
+                self.judge()
+                self.save()
+                saved = now
+            if not on_update(self.progress) or over:
+                break
+        self.save()
+        return self.progress
+
+    def _update(self, batch: Batch) -> None:
+        share = min(1.0, self.progress.seconds / self._schedule.seconds)
+        warm = min(1.0, (self.progress.updates + 1) / _WARM)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._schedule.rate * warm * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * share)))
+        with self._fast():
+            result = loss_of(self.module, self._teacher, batch, self._schedule.steps)
+        loss = float(result.loss.detach())
+        if not math.isfinite(loss):
+            raise ModelError(
+                f"the loss is not a number after {self.progress.updates} updates: start again from the last "
+                "checkpoint with a lower --rate"
+            )
+        self._optimizer.zero_grad(set_to_none=True)
+        result.loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
+        self._optimizer.step()
+        self.progress.loss = loss if math.isnan(self.progress.loss) else 0.98 * self.progress.loss + 0.02 * loss
+        self.progress.updates += 1
+        self.progress.tokens += result.tokens
+
+    @torch.no_grad()
+    def judge(self) -> tuple[float, ...]:
+        """Measure the agreement on held-out windows."""
+        found, weight = torch.zeros(self._schedule.steps, dtype=torch.float64), 0
+        for batch in _batched(iter(self._held_out), self._schedule.length, self._schedule.batch, self._device):
+            with self._fast():
+                result = loss_of(self.module, self._teacher, batch, self._schedule.steps)
+            found += result.agreement.cpu() * result.tokens
+            weight += result.tokens
+        self.progress.agreement = tuple((found / max(1, weight)).tolist())
+        return self.progress.agreement
+
+    def _fast(self) -> Any:
+        return torch.autocast(self._device.type, torch.bfloat16)
+
+    @property
+    def _device(self) -> torch.device:
+        return self._teacher.embedding.device
+
+    def _batches(self) -> Iterator[Batch]:
+        """Yield batches for ever, each epoch in another order, from where the last run has ended."""
+        chance = random.Random(f"{self._schedule.seed} {self.progress.updates}")
+        while True:
+            files = list(self._files)
+            chance.shuffle(files)
+            for several in (files[at : at + 4] for at in range(0, len(files), 4)):
+                windows = [window for path in several for window in StateFiles.windows(path)]
+                chance.shuffle(windows)
+                yield from _batched(iter(windows), self._schedule.length, self._schedule.batch, self._device)
+
+    def save(self) -> None:
+        """Write the checkpoint, completely or not at all."""
+        beside = self._checkpoint.with_suffix(".part")
+        torch.save(
+            {"head": self.module.state_dict(), "optimizer": self._optimizer.state_dict(),
+             "progress": [self.progress.seconds, self.progress.updates, self.progress.tokens,
+                          self.progress.loss, list(self.progress.agreement)]},
+            beside,
+        )  # fmt: skip
+        beside.replace(self._checkpoint)
+
+    def _restore(self) -> None:
+        if not self._checkpoint.exists():
+            return
+        kept = torch.load(self._checkpoint, weights_only=True)
+        self.module.load_state_dict(kept["head"])
+        self._optimizer.load_state_dict(kept["optimizer"])
+        seconds, updates, tokens, loss, agreement = kept["progress"]
+        self.progress = Progress(seconds, updates, tokens, loss, tuple(agreement))
+
+
+def _batched(windows: Iterator[Window], length: int, size: int, device: torch.device) -> Iterator[Batch]:
+    """Put texts one behind the other and cut them into windows of equal length: few tokens are lost."""
+    kept: list[Window] = []
+    tokens, need = 0, length * size
+    for window in windows:
+        kept.append(window)
+        tokens += len(window.ids)
+        if tokens >= need:
+            yield _batch(kept, length, size, device)
+            kept, tokens = [], 0
+    if tokens >= length:
+        yield _batch(kept, length, tokens // length, device)
+
+
+def _batch(windows: Sequence[Window], length: int, size: int, device: torch.device) -> Batch:
+    def laid(name: str) -> Tensor:
+        joined = torch.cat([getattr(window, name) for window in windows])[: length * size]
+        return joined.view(size, length, *joined.shape[1:]).to(device)
+
+    return Batch(laid("ids"), laid("states"), laid("last"))

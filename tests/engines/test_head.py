@@ -1,0 +1,207 @@
+"""A head drafts as it was trained, and never changes a text."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import draftwood
+from draftwood.contracts import Sampling
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
+from draftwood.drafters.draft_model.drafter import DraftTarget
+from draftwood.drafters.head.drafter import HeadDrafter
+from draftwood.engines.transformers.head.load import fitted, head_of, usual_layers
+from draftwood.engines.transformers.head.module import HeadModule
+from draftwood.engines.transformers.head.weights import HeadShape, HeadWeights, read_head
+from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.errors import CapabilityError, ModelError
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.verify.exact import SampleAndMatch
+from tests.engines.tiny import SHAPE, build
+
+
+def random_head(target, *, vocabulary=40, layers=None, seed=0):
+    """A head of random weights for a target, as a module and as weights."""
+    torch.manual_seed(seed)
+    embedding, _ = target.token_tables()
+    shape = HeadShape(
+        embedding.shape[1], usual_layers(target) if layers is None else layers, target.n_layers,
+        len(embedding), 8, 1e-5, 10000.0,
+    )  # fmt: skip
+    module = HeadModule(shape, 4, 2, 24)
+    for value in module.parameters():
+        if value.dim() == 2:
+            torch.nn.init.normal_(value, std=0.3)
+    ids = sorted(np.random.default_rng(seed).permutation(len(embedding))[:vocabulary].tolist())
+    return module, HeadWeights(shape, module.tensors(ids, torch.float32))
+
+
+def saved(path, weights):
+    save_file(dict(weights.tensors), path, metadata=weights.header())
+    return path
+
+
+@pytest.fixture
+def target():
+    return TransformersTarget(build("llama"))
+
+
+def test_drafting_computes_what_training_does(target, monkeypatch):
+    monkeypatch.setattr("draftwood.engines.transformers.head.network._number_format", lambda _: torch.float32)
+    module, weights = random_head(target)
+    head, rng = fitted(target, weights), np.random.default_rng(1)
+    embedding, rows = target.token_tables()
+    tokens, width, steps = 12, weights.shape.width, 4
+    states = torch.randn(len(weights.shape.layers), tokens, width)
+    text = rng.integers(0, 40, tokens + 1)
+    with torch.inference_mode():
+        joined = torch.cat(list(states), -1)[None]
+        made = module(joined, embedding[torch.tensor(text[1:])][None], steps)
+    scores = [one[0] @ rows[weights.ids()].T for one in made]
+    for at in range(steps, tokens):
+        for step in range(steps):
+            session, end = head.open(), at - step + 1
+            for low, high in ((0, end // 2), (end // 2, end)):  # in two pieces
+                if low < high:
+                    parts = [[layer[low:high] for layer in states]]
+                    row = head.read(session, list(range(low, high)), parts, text[1 + low : 1 + high].tolist())
+            for deep in range(step):
+                (row,) = head.grow([(session, [int(text[1 + end + deep])], [deep - 1])])
+            ids, probabilities = row.top_k(5)
+            expected = scores[step][at].softmax(-1)
+            best = expected.topk(5)
+            assert weights.ids()[best.indices].tolist() == ids[0].tolist()
+            np.testing.assert_allclose(probabilities[0], best.values, rtol=1e-3, atol=1e-6)
+
+
+def test_a_tree_reads_each_branch_as_a_chain(target, monkeypatch):
+    monkeypatch.setattr("draftwood.engines.transformers.head.network._number_format", lambda _: torch.float32)
+    head = fitted(target, random_head(target)[1])
+    states = [torch.randn(6, head.network.width) for _ in head.layers]
+
+    def begun():
+        session = head.open()
+        head.read(session, range(6), [states], [1, 2, 3, 4, 5, 6])
+        return session
+
+    tree, other = begun(), begun()
+    head.grow([(tree, [3, 9], [-1, -1]), (other, [7], [-1])])
+    (row, _) = head.grow([(tree, [4, 4, 2], [0, 1, 3]), (other, [8], [0])])
+    for number, path in enumerate(([3, 4], [9, 4], [9, 4, 2])):
+        chain = begun()
+        for deep, token in enumerate(path):
+            (alone,) = head.grow([(chain, [token], [deep - 1])])
+        np.testing.assert_allclose(row.top_k(4)[1][number], alone.top_k(4)[1][0], rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("drafters", ["head", "ngram+head"])
+def test_texts_are_the_models_own(tmp_path, target, temperature, drafters, caplog):
+    model = build("llama")
+    file = saved(tmp_path / "head.safetensors", random_head(target)[1])
+    prompts = [[3, 5, 7, 3, 5, 9], [8, 8, 1], list(range(30))]
+    settings = {"max_new_tokens": 24, "temperature": temperature, "seed": 3}
+    plain = draftwood.generate(model, prompts, drafters="none", **settings)
+    spec = drafters.replace("head", f'head:file="{file}"')
+    for planner in ("fixed:12", "goodput"):
+        found = draftwood.generate(model, prompts, drafters=spec, planner=planner, **settings)
+        assert [answer.ids for answer in found] == [answer.ids for answer in plain]
+    answer = draftwood.generate(model, prompts[0], drafters=spec, planner="fixed:12", **settings)
+    assert sum(step.drafted for step in answer.steps), "the head has proposed something"
+    assert not [record.message for record in caplog.records if "failed" in record.message]
+
+
+def test_no_pair_is_read_twice(tmp_path, target, monkeypatch):
+    model, read = build("llama"), []
+    file = saved(tmp_path / "head.safetensors", random_head(target)[1])
+    kind = type(head_of(target, file))
+    original = kind.read
+
+    def counted(self, session, positions, parts, tokens):
+        read.extend(positions)
+        return original(self, session, positions, parts, tokens)
+
+    monkeypatch.setattr(kind, "read", counted)
+    answer = draftwood.generate(
+        model, [3, 5, 7, 3, 5, 9], max_new_tokens=24, drafters=f"head:file={file}", planner="fixed:8"
+    )
+    assert read == list(range(len(read)))
+    assert 6 + len(answer.ids) - 3 <= len(read) < 6 + len(answer.ids)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)])
+def test_turns_of_a_conversation_are_the_models_own(tmp_path, target, sampling, caplog):
+    file = saved(tmp_path / "head.safetensors", random_head(target)[1])
+    drafter = HeadDrafter(target=DraftTarget(head_of(target, file), shares=False))
+    with open_sequences(target, [drafter], [Request([3, 5, 7, 3], 12, sampling)], SampleAndMatch()) as (row,):
+        list(decode_sequences(target, FixedPlanner(8), [row]))
+        said = list(row.ids)
+        for prompt in ([*said, 3, 4], said, said[:7], [*said[:3], 7, 6, 5], [6, 5]):
+            row.turn(Request(prompt, 12, sampling))
+            drafted = list(decode_sequences(target, FixedPlanner(8), [row]))
+            with open_sequences(target, [], [Request(prompt, 12, sampling)], SampleAndMatch()) as (plain,):
+                list(decode_sequences(target, FixedPlanner(0), [plain]))
+            assert row.ids == plain.ids
+            assert sum(emission.step.drafted for emission in drafted if emission.step), "it goes on drafting"
+    assert not [record.message for record in caplog.records if "failed" in record.message]
+
+
+def test_a_public_file_is_read(tmp_path, target):
+    weights = random_head(target)[1]
+    tensors = {name.replace("midlayer.", "layers.0."): value for name, value in weights.tensors.items()}
+    tensors["lm_head.weight"] = torch.randn(40, weights.shape.width)
+    tensors["t2d"] = torch.zeros(64, dtype=torch.bool)
+    save_file(tensors, tmp_path / "model.safetensors")
+    config = {
+        "hidden_size": weights.shape.width, "num_attention_heads": 4, "vocab_size": weights.shape.target_vocab,
+        "head_dim": 8, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "draft_vocab_size": 40,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert head_of(target, tmp_path).layers == usual_layers(target)
+    model = build("llama")
+    plain = draftwood.generate(model, [1, 2, 3], max_new_tokens=16, drafters="none")
+    found = draftwood.generate(
+        model, [1, 2, 3], max_new_tokens=16, drafters=f"head:file={tmp_path}", planner="fixed:8"
+    )
+    assert found.ids == plain.ids
+
+
+class TestBadFiles:
+    def test_missing(self, tmp_path):
+        with pytest.raises(ModelError, match="no head at"):
+            read_head(tmp_path / "none.safetensors")
+
+    def test_cut(self, tmp_path, target):
+        file = saved(tmp_path / "head.safetensors", random_head(target)[1])
+        file.write_bytes(file.read_bytes()[:-100])
+        with pytest.raises(ModelError, match="cut"):
+            read_head(file)
+
+    def test_foreign(self, tmp_path):
+        save_file({"weight": torch.ones(2, 2)}, tmp_path / "other.safetensors")
+        with pytest.raises(ModelError, match="is no head"):
+            read_head(tmp_path / "other.safetensors")
+
+    def test_damaged(self, tmp_path, target):
+        weights = random_head(target)[1]
+        weights.tensors["fc.weight"][0, 0] = torch.nan
+        with pytest.raises(ModelError, match="not finite"):
+            read_head(saved(tmp_path / "head.safetensors", weights))
+
+    def test_of_another_model(self, tmp_path, target):
+        file = saved(tmp_path / "head.safetensors", random_head(target)[1])
+        other = LlamaForCausalLM(LlamaConfig(**SHAPE | {"num_hidden_layers": 4})).eval()
+        with pytest.raises(CapabilityError, match="another model"):
+            draftwood.generate(other, [1, 2, 3], drafters=f"head:file={file}")
+
+    def test_of_layers_that_there_are_not(self, target):
+        weights = random_head(target, layers=(0, 1, 90))[1]
+        with pytest.raises(CapabilityError, match="does not show"):
+            fitted(target, weights)

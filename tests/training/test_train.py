@@ -1,0 +1,101 @@
+"""A head learns what its target says, goes on after an interruption, and is kept whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from draftwood.engines.transformers.head.load import fitted, usual_layers
+from draftwood.engines.transformers.head.module import HeadModule
+from draftwood.engines.transformers.head.weights import HeadShape, HeadWeights
+from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.errors import ModelError
+from draftwood.training.loss import Teacher, expected_tokens
+from draftwood.training.states import StateFiles, read_states
+from draftwood.training.texts import Text, append, read
+from draftwood.training.train import Schedule, Training
+from tests.engines.tiny import SHAPE
+
+
+@pytest.fixture(scope="module")
+def target():
+    torch.manual_seed(0)
+    return TransformersTarget(LlamaForCausalLM(LlamaConfig(**SHAPE)).eval())
+
+
+def files_of(target, folder, count=40):
+    rng, files = np.random.default_rng(0), StateFiles(folder)
+    for _ in range(count):
+        files.add(read_states(target, Text(rng.integers(0, 64, 48).tolist()), usual_layers(target)))
+    files.flush()
+    return files
+
+
+def made(target, folder, seconds=3600.0, **settings):
+    files = (
+        files_of(target, folder / "states") if not (folder / "states").exists() else StateFiles(folder / "states")
+    )
+    embedding, rows = target.token_tables()
+    shape = HeadShape(32, usual_layers(target), target.n_layers, 64, 8, 1e-5, 10000.0)
+    torch.manual_seed(1)
+    module = HeadModule(shape, 4, 2, 64)
+    teacher = Teacher(embedding, rows, target.final_norm(), torch.arange(64))
+    held_out = list(StateFiles.windows(files.files()[0]))[:4]
+    schedule = Schedule(seconds, steps=3, rate=1e-2, length=48, batch=8, **settings)
+    return Training(module, teacher, files.files(), held_out, schedule, folder / "checkpoint.pt")
+
+
+def test_it_learns(target, tmp_path):
+    training = made(target, tmp_path)
+    before = training.judge()
+    training.run(lambda progress: progress.updates < 60)
+    assert training.judge()[0] > before[0] + 0.03
+    tensors = training.module.tensors(range(64), torch.bfloat16)
+    head = fitted(target, HeadWeights(training.module.shape, tensors))
+    assert head.weight_bytes
+
+
+def test_an_interrupted_training_goes_on(target, tmp_path):
+    first = made(target, tmp_path)
+    first.run(lambda progress: progress.updates < 5)
+    second = made(target, tmp_path)
+    assert second.progress == first.progress
+    for one, other in zip(first.module.parameters(), second.module.parameters(), strict=True):
+        assert torch.equal(one, other)
+    second.run(lambda progress: progress.updates < 8)
+    assert second.progress.updates == 8
+
+
+def test_a_loss_that_is_no_number_keeps_the_checkpoint(target, tmp_path):
+    training = made(target, tmp_path)
+    training.run(lambda progress: progress.updates < 3)
+    kept = (tmp_path / "checkpoint.pt").read_bytes()
+    with torch.no_grad():
+        training.module.fc.weight.fill_(torch.nan)
+    with pytest.raises(ModelError, match="not a number"):
+        training.run(lambda _: True)
+    assert (tmp_path / "checkpoint.pt").read_bytes() == kept
+
+
+def test_states_come_back_as_they_were(target, tmp_path):
+    files = files_of(target, tmp_path, count=3)
+    (path,) = files.files()
+    assert files.texts == 3
+    windows = list(StateFiles.windows(path))
+    again = read_states(target, Text(windows[1].ids.tolist()), usual_layers(target))
+    assert torch.equal(windows[1].states, again.states)
+    assert again.states.shape == (48, 32 * len(usual_layers(target)))
+
+
+def test_a_cut_line_of_texts_is_left_out(tmp_path):
+    append(tmp_path / "texts.jsonl", [Text([1, 2], 1), Text([3])])
+    with (tmp_path / "texts.jsonl").open("a") as file:
+        file.write('{"ids": [1, 2')
+    assert read(tmp_path / "texts.jsonl") == [Text([1, 2], 1), Text([3])]
+
+
+def test_expected_tokens():
+    assert expected_tokens([]) == 1
+    assert expected_tokens([0.5, 0.5]) == pytest.approx(1.75)
