@@ -21,7 +21,7 @@ from draftwood.engines.transformers.head.load import fitted, head_of, usual_laye
 from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.engines.transformers.head.weights import HeadShape, HeadWeights, read_head
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.errors import CapabilityError, ModelError
+from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.verify.exact import SampleAndMatch
 from tests.engines.tiny import SHAPE, build
@@ -205,3 +205,7 @@ class TestBadFiles:
         weights = random_head(target, layers=(0, 1, 90))[1]
         with pytest.raises(CapabilityError, match="does not show"):
             fitted(target, weights)
+
+    def test_without_a_file(self):
+        with pytest.raises(UsageError, match="head needs its file"):
+            draftwood.generate(build("llama"), [1, 2, 3], drafters="head")

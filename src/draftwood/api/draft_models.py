@@ -20,7 +20,7 @@ from draftwood.drafters.draft_model.tokenizer_view import tokens_of
 from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.draft_model.vocabulary import compare
 from draftwood.drafters.load import load_inner
-from draftwood.errors import CapabilityError, ModelError, VocabularyError
+from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
 from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.models.hub import first_line
@@ -196,11 +196,13 @@ class DraftModels:
         return write_layers(kept.layers)
 
     def head(self, file: str) -> DraftTarget:
-        """Return a head that was trained for the target; without a file, the one that comes with the model.
+        """Return a head that was trained for the target.
 
-        Raises `ModelError` for a file that is no head, and `CapabilityError` for one that was made for another
-        model, or where the target shows no hidden states.
+        Raises `UsageError` without a file, `ModelError` for a file that is no head, and `CapabilityError` for one
+        that was made for another model, or where the target shows no hidden states.
         """
+        if not file:
+            raise UsageError("head needs its file: write head:file=FILE, which draftwood train-head makes")
         self._only_transformers("head")
         from draftwood.engines.transformers.head.load import head_of
 

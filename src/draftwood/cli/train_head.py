@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
 from draftwood.errors import UsageError
+from draftwood.files.paths import whole_file
 from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
@@ -58,16 +60,19 @@ def train_head(
     if name is not None:
         loading = replace(loading, model=name)
     folder = output.with_name(f"{output.name}.training")
-    _check_same(folder, loading.model, plan)
+    note, asked = folder / "plan.json", _made(loading.model, replace(plan, text_seconds=0.0, train_seconds=0.0))
+    _refuse_other(note, asked)
     model, tokenizer = loading.load_model()
     job, found = HeadJob(model, tokenizer, folder, plan), None
+    with whole_file(note, error=UsageError) as beside:  # only now: what was refused leaves nothing behind
+        beside.write_text(asked, encoding="utf-8")
     with screen.progress("") as bar, screen.CtrlC() as stop:
         found = job.run(lambda what, share: bar(int(1000 * min(1.0, share)), 1000, what) is None)
     if found is None or stop.pressed:
         print(f"stopped; the same command goes on with what is in {folder}", file=sys.stderr)
         raise typer.Exit(130)
     module, ids, progress = found
-    write_head(output, module, ids, {"made": _made(loading.model, plan), "provenance": _json(provenance())})
+    write_head(output, module, ids, {"made": _made(loading.model, plan), "provenance": json.dumps(provenance())})
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
     shares = ", ".join(f"{100 * share:.1f} %" for share in progress.agreement)
@@ -86,23 +91,12 @@ def _layers(text: str | None) -> tuple[int, ...]:
 
 def _made(model: str, plan: Plan) -> str:
     """Return what the head is made of, as JSON."""
-    from dataclasses import asdict
-
-    return _json({"model": model, **asdict(plan)})
+    return json.dumps({"model": model, **asdict(plan)}, default=str, sort_keys=True)
 
 
-def _json(what: Any) -> str:
-    import json
-
-    return json.dumps(what, default=str, sort_keys=True)
-
-
-def _check_same(folder: Path, model: str, plan: Plan) -> None:
-    """Note what a folder is for; refuse, by UsageError, one that was begun for something else."""
-    note, what = folder / "plan.json", _made(model, replace(plan, text_seconds=0.0, train_seconds=0.0))
-    if note.exists() and note.read_text(encoding="utf-8") != what:
+def _refuse_other(note: Path, asked: str) -> None:
+    """Refuse, by UsageError, a folder whose note says that it was begun for something else."""
+    if note.exists() and note.read_text(encoding="utf-8") != asked:
         raise UsageError(
-            f"{folder} was begun with other settings: give these again to go on, or remove it to start anew"
+            f"{note.parent} was begun with other settings: give these again to go on, or remove it to start anew"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    note.write_text(what, encoding="utf-8")

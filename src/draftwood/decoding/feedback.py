@@ -9,6 +9,7 @@ import numpy as np
 
 from draftwood.contracts import Feedback, Floats, Ints, Noise, Plan, Sampling, Scores, Verdict
 from draftwood.decoding.draft_source import DraftSource
+from draftwood.decoding.prompt_scores import hidden_layers
 from draftwood.step import MODEL, RunningStep
 from draftwood.tree import TokenTree
 
@@ -41,7 +42,7 @@ def feedback(
         known[1 + node] = token
     choice = np.array(known, dtype=np.int32)
     choice.flags.writeable = False
-    hidden = {layer: scores.hidden(layer) for layer in sorted({layer for need in needs for layer in need.hidden})}
+    hidden = {layer: scores.hidden(layer) for layer in hidden_layers(needs)}
     found = []
     for i, (source, need, rows) in enumerate(zip(sources, needs, plan.node_map, strict=True)):
         own = None if top_k is None or not need.top_k else (top_k[0][:, : need.top_k], top_k[1][:, : need.top_k])

@@ -27,13 +27,13 @@ def parts_of(model: Any) -> Parts:
     return parts
 
 
-def begun(target: TransformersTarget, model: Any, layers: tuple[int, ...], digest: str) -> HeadModule:
+def begun(target: TransformersTarget, model: Any, layers: tuple[int, ...]) -> HeadModule:
     """Return a head for a target that is the target's last layer at first, reading the last of ``layers``."""
     parts = parts_of(model)
     embedding, _ = target.token_tables()
     last, width = parts.layers[-1], embedding.shape[1]
     shape = HeadShape(
-        width, layers, target.n_layers, len(embedding), parts.dim, parts.norm[1], _theta(model.config), digest
+        width, layers, target.n_layers, len(embedding), parts.dim, parts.norm[1], _theta(model.config)
     )
     module = HeadModule(shape, parts.heads, parts.kv_heads, last.gate.out_features)
     with torch.no_grad():

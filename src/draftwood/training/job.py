@@ -17,15 +17,16 @@ from draftwood.engines.transformers.head.load import usual_layers
 from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.engines.transformers.head.weights import HeadWeights
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.errors import CapabilityError, UsageError
+from draftwood.errors import CapabilityError, ModelError, UsageError
+from draftwood.files.paths import whole_file
 from draftwood.training.begin import begun, frequent, parts_of
 from draftwood.training.loss import Teacher
 from draftwood.training.states import StateFiles, read_states
 from draftwood.training.texts import SelfWriter, Text, append, of_files, read
 from draftwood.training.train import Progress, Schedule, Training
 
-_HELD_OUT = 32  # texts that the head is judged by and not trained on
-_LEAST = 2 * _HELD_OUT  # texts
+_HELD_OUT = slice(0, 256, 8)  # of the written texts: the head is judged by these and not trained on them
+_LEAST = 32  # texts
 
 OnProgress = Callable[[str, float], bool]
 """``on_progress(what, share)``: what is done, and how much of it, 0 to 1; False to stop."""
@@ -62,6 +63,9 @@ class Plan:
 class HeadJob:
     """Makes one head in a folder of its own, which is kept until the head's file is written.
 
+    Making the object writes nothing, and raises `CapabilityError`, `ModelError` or `UsageError` for a model, texts
+    or layers of which no head can be made.
+
     Parameters
     ----------
     model, tokenizer
@@ -84,26 +88,27 @@ class HeadJob:
             raise UsageError(
                 f"--states {sorted(outside)}: this model shows 0 to {max(target.capabilities.hidden)}"
             )
-        folder.mkdir(parents=True, exist_ok=True)
+        self._given = of_files(plan.files, tokenizer)
 
     def run(self, on_progress: OnProgress) -> tuple[HeadModule, list[int], Progress] | None:
         """Do all that is left to do; returns the head, its tokens and its figures, None where it was stopped."""
-        given = of_files(self._plan.files, self._tokenizer)  # first, since it may refuse a file
+        self._folder.mkdir(parents=True, exist_ok=True)
         if not self._write(on_progress):
             return None
-        texts = read(self._folder / "texts.jsonl") + given
-        if len(texts) < _LEAST:
-            raise UsageError(
-                f"{len(texts)} texts are too few to train on: give more time with --minutes, or --text"
-            )
-        parts = {"held-out": texts[:_HELD_OUT], "train": texts[_HELD_OUT:]}
+        written = read(self._folder / "texts.jsonl")
+        if len(written) < _LEAST:
+            raise UsageError(f"{len(written)} texts are too few to train on: give more time with --minutes")
+        held_out = range(len(written))[_HELD_OUT]
+        trained = [text for number, text in enumerate(written) if number not in held_out]
+        # What is read stays in its place when a longer run adds text.
+        parts = {"held-out": written[_HELD_OUT], "train": self._given + trained}
         files = {}
         for name, some in parts.items():
             found = self._read(name, some, on_progress)
             if found is None:
                 return None
             files[name] = found
-        return self._train(texts, files["train"], files["held-out"], on_progress)
+        return self._train(self._given + written, files["train"], files["held-out"], on_progress)
 
     def _write(self, on_progress: OnProgress) -> bool:
         """Let the model write text until its time is over."""
@@ -146,7 +151,7 @@ class HeadJob:
             raise CapabilityError("the model's own scores of tokens were released: load it anew")
         ids = frequent(texts, min(plan.vocabulary, len(embedding)), len(embedding))
         torch.manual_seed(plan.seed)
-        module = begun(target, self._model, self._layers, "").to(embedding.device)
+        module = begun(target, self._model, self._layers).to(embedding.device)
         teacher = Teacher(embedding, rows, target.final_norm(), torch.tensor(ids, device=embedding.device))
         judged = [window for path in held_out for window in StateFiles.windows(path)]
         schedule = Schedule(plan.train_seconds, plan.steps, plan.rate, seed=plan.seed)
@@ -169,9 +174,8 @@ class HeadJob:
 def write_head(path: Path, module: HeadModule, ids: Sequence[int], about: dict[str, str]) -> None:
     """Write a head's file, completely or not at all; ``about`` joins its header."""
     weights = HeadWeights(module.shape, module.tensors(ids, torch.bfloat16))
-    beside = path.with_name(f".{path.name}.part")
-    beside.touch()
-    usual = beside.stat().st_mode
-    save_file(dict(weights.tensors), beside, metadata={**weights.header(), **about})
-    beside.chmod(usual)  # safetensors leaves its file readable by its owner alone
-    beside.replace(path)
+    with whole_file(path, error=ModelError) as beside:
+        beside.touch()
+        usual = beside.stat().st_mode
+        save_file(dict(weights.tensors), beside, metadata={**weights.header(), **about})
+        beside.chmod(usual)  # safetensors leaves its file readable by its owner alone

@@ -45,7 +45,7 @@ class Teacher:
 
     def __init__(self, embedding: Tensor, rows: Tensor, norm: torch.nn.Module, ids: Tensor) -> None:
         self.embedding, self._norm = embedding, norm
-        self._rows, self._all_rows, self._ids = rows[ids].clone(), rows, ids
+        self._rows = rows[ids].clone()
 
     def logits(self, states: Tensor) -> Tensor:
         """Score the head's tokens by normed states [..., width]: [..., v]."""

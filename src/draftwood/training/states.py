@@ -13,6 +13,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from draftwood.contracts import Watch
+from draftwood.errors import ModelError
+from draftwood.files.paths import whole_file
 from draftwood.training.texts import Text
 
 _SHARD = 32768  # tokens of a file
@@ -85,9 +87,8 @@ class StateFiles:
         path = self._folder / f"states-{number:05d}-{len(self._kept)}.safetensors"
         lengths = torch.tensor([len(one.ids) for one in self._kept])
         joined = {name: torch.cat([getattr(one, name) for one in self._kept]) for name in Window._fields}
-        beside = path.with_suffix(".part")
-        save_file({**joined, "lengths": lengths}, beside)
-        beside.replace(path)
+        with whole_file(path, error=ModelError) as beside:
+            save_file({**joined, "lengths": lengths}, beside)
         self._kept = []
 
     @staticmethod

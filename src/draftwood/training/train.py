@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.errors import ModelError
+from draftwood.files.paths import whole_file
 from draftwood.training.loss import Batch, Teacher, expected_tokens, loss_of
 from draftwood.training.states import StateFiles, Window
 
@@ -105,6 +106,7 @@ class Training:
             over = self.progress.seconds >= self._schedule.seconds
             if over or now - saved > _CHECK:
                 self.judge()
+            if not over and now - saved > _CHECK:
                 self.save()
                 saved = now
             if not on_update(self.progress) or over:
@@ -165,14 +167,9 @@ class Training:
 
     def save(self) -> None:
         """Write the checkpoint, completely or not at all."""
-        beside = self._checkpoint.with_suffix(".part")
-        torch.save(
-            {"head": self.module.state_dict(), "optimizer": self._optimizer.state_dict(),
-             "progress": [self.progress.seconds, self.progress.updates, self.progress.tokens,
-                          self.progress.loss, list(self.progress.agreement)]},
-            beside,
-        )  # fmt: skip
-        beside.replace(self._checkpoint)
+        kept = {"head": self.module.state_dict(), "optimizer": self._optimizer.state_dict()}
+        with whole_file(self._checkpoint, error=ModelError) as beside:
+            torch.save({**kept, "progress": asdict(self.progress)}, beside)
 
     def _restore(self) -> None:
         if not self._checkpoint.exists():
@@ -180,8 +177,7 @@ class Training:
         kept = torch.load(self._checkpoint, weights_only=True)
         self.module.load_state_dict(kept["head"])
         self._optimizer.load_state_dict(kept["optimizer"])
-        seconds, updates, tokens, loss, agreement = kept["progress"]
-        self.progress = Progress(seconds, updates, tokens, loss, tuple(agreement))
+        self.progress = Progress(**kept["progress"])
 
 
 def _batched(windows: Iterator[Window], length: int, size: int, device: torch.device) -> Iterator[Batch]:

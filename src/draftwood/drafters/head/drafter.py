@@ -22,8 +22,7 @@ class HeadDrafter(ModelBackedDrafter):
     Parameters
     ----------
     file
-        The head: a file of draftwood's, or a folder or file of a public EAGLE-3 draft; empty: the one that comes
-        with the model.
+        The head: a file of draftwood's, or a folder or file of a public EAGLE-3 draft.
     """
 
     name: ClassVar[str] = "head"

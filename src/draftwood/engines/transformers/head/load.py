@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +16,6 @@ from draftwood.engines.transformers.head.weights import HeadWeights, read_head
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
 from draftwood.index.child_safe import ChildSafeLock
-
-log = logging.getLogger("draftwood")
 
 _made: WeakKeyDictionary[Any, dict[tuple[str, int, int], HeadTarget]] = WeakKeyDictionary()
 """Per target, heads by file, its size and the time when it was written."""

@@ -63,11 +63,6 @@ class HeadSession:
             self.positions.pop()
             self._last = None  # what the head made of the one before is not known any more
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether a node can be grown: what the head made of the last pair is known."""
-        return self._last is not None
-
     def fork(self) -> HeadSession:
         """Return an independent copy."""
         twin = HeadSession(self._network)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from draftwood.engines.committed import locked
 from draftwood.engines.transformers.head.network import HeadNetwork
 from draftwood.engines.transformers.head.session import HeadSession
 from draftwood.engines.transformers.scores import TorchScores
+from draftwood.index.child_safe import ChildSafeLock
 
 Request = tuple[HeadSession, Sequence[int], Sequence[int]]
 """A text, and tokens and parents of new nodes."""
@@ -55,7 +55,7 @@ class HeadTarget:
         self, network: HeadNetwork, ids: NDArray[np.int32], layers: tuple[int, ...], capabilities: Capabilities
     ) -> None:
         self.network, self._ids, self.layers = network, ids, layers
-        self.lock = RLock()
+        self.lock = ChildSafeLock()
         self.capabilities = Capabilities(
             capabilities.vocab_size, capabilities.max_positions, batch=True, grows=True
         )

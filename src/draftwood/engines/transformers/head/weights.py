@@ -56,8 +56,6 @@ class HeadShape:
         Of its norms.
     theta
         Base of its rotary positions.
-    target
-        Digest of the target's weights; empty: not known.
     """
 
     width: int
@@ -67,7 +65,6 @@ class HeadShape:
     dim: int
     eps: float
     theta: float
-    target: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
