@@ -19,7 +19,7 @@ from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.head.drafter import HeadDrafter
 from draftwood.engines.transformers.head.load import fitted, head_of, usual_layers
 from draftwood.engines.transformers.head.module import HeadModule
-from draftwood.engines.transformers.head.weights import HeadShape, HeadWeights, read_head
+from draftwood.engines.transformers.head.weights import HeadShape, HeadWeights, embedding_fingerprint, read_head
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.planning.fixed import FixedPlanner
@@ -205,6 +205,14 @@ class TestBadFiles:
         weights = random_head(target, layers=(0, 1, 90))[1]
         with pytest.raises(CapabilityError, match="does not show"):
             fitted(target, weights)
+
+    def test_of_other_weights(self, tmp_path, target, caplog):
+        embedding, _ = target.token_tables()
+        weights = random_head(target)[1]
+        fitted(target, HeadWeights(weights.shape, weights.tensors, embedding_fingerprint(embedding.bfloat16())))
+        assert not caplog.records, "the same model in another number format"
+        fitted(target, HeadWeights(weights.shape, weights.tensors, embedding_fingerprint(embedding + 1)))
+        assert "was trained for other weights" in caplog.text
 
     def test_without_a_file(self):
         with pytest.raises(UsageError, match="head needs its file"):

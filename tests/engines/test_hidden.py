@@ -66,14 +66,16 @@ def test_states_are_the_models_own(family, kind):
     assert session.fork().hidden == layers
 
 
-def test_the_last_states_are_those_before_the_norm():
-    model, target = made("llama", "packed")
+@pytest.mark.parametrize("kind", ["packed", "lean", "modules", "static"])
+def test_the_last_states_are_those_that_tokens_are_scored_by(kind):
+    model, target = made("llama", kind)
     *_, end = target.capabilities.hidden
     assert end == model.config.num_hidden_layers
     ((session, _),) = target.open([[1, 2, 3]])
     session.hidden = (end,)
     (scores,) = target.score([(session, 4, TokenTree.empty())])
-    assert_near(model.model.norm(scores.hidden(end)), states_of(model, [1, 2, 3, 4])[-1][-1:])
+    assert_near(scores.hidden(end), states_of(model, [1, 2, 3, 4])[-1][-1:])
+    assert_near(model.lm_head(scores.hidden(end).clone()).detach(), scores.raw(0)[None])
 
 
 def test_texts_of_one_pass_keep_different_layers():

@@ -12,7 +12,7 @@ from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.engines.transformers.head.weights import HeadShape, HeadWeights
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import ModelError
-from draftwood.training.loss import Teacher, expected_tokens
+from draftwood.training.loss import Teacher, cross_entropy, expected_tokens
 from draftwood.training.states import StateFiles, read_states
 from draftwood.training.texts import Text, append, read
 from draftwood.training.train import Schedule, Training
@@ -41,7 +41,7 @@ def made(target, folder, seconds=3600.0, **settings):
     shape = HeadShape(32, usual_layers(target), target.n_layers, 64, 8, 1e-5, 10000.0)
     torch.manual_seed(1)
     module = HeadModule(shape, 4, 2, 64)
-    teacher = Teacher(embedding, rows, target.final_norm(), torch.arange(64))
+    teacher = Teacher(embedding, rows, torch.arange(64))
     held_out = list(StateFiles.windows(files.files()[0]))[:4]
     schedule = Schedule(seconds, steps=3, rate=1e-2, length=48, batch=8, **settings)
     return Training(module, teacher, files.files(), held_out, schedule, folder / "checkpoint.pt")
@@ -55,6 +55,20 @@ def test_it_learns(target, tmp_path):
     tensors = training.module.tensors(range(64), torch.bfloat16)
     head = fitted(target, HeadWeights(training.module.shape, tensors))
     assert head.weight_bytes
+
+
+def test_the_gradient_is_that_of_the_plain_formula():
+    torch.manual_seed(0)
+    rows, wanted = torch.randn(50, 16), torch.randn(1100, 50).softmax(-1)  # more than two blocks of rows
+    ours, plain = (torch.randn(1100, 16, generator=torch.Generator().manual_seed(1)) for _ in range(2))
+    value, best = cross_entropy(ours.requires_grad_(), rows, wanted)
+    logits = plain.requires_grad_() @ rows.T
+    expected = -(wanted * logits.log_softmax(-1)).sum()
+    (3 * value).backward()
+    (3 * expected).backward()
+    assert torch.equal(best, logits.argmax(-1))
+    assert torch.allclose(value, expected, rtol=1e-4)
+    assert torch.allclose(ours.grad, plain.grad, atol=1e-4)
 
 
 def test_an_interrupted_training_goes_on(target, tmp_path):

@@ -38,7 +38,7 @@ class Capabilities:
         `Scores.top_k` is offered.
     hidden
         Layers whose hidden states it can keep: `Scores.hidden`, `Watch.hidden`. Number ``i`` is what layer ``i``
-        reads, counted from 0; one more than the last layer is what the last one gives, before the final norm.
+        reads, counted from 0; one more than the last layer is what tokens are scored by, behind the final norm.
     max_pass
         Most tokens of one scoring pass, the root included.
     row_cost

@@ -15,13 +15,13 @@ from safetensors.torch import save_file
 from draftwood.api.target import target_of
 from draftwood.engines.transformers.head.load import usual_layers
 from draftwood.engines.transformers.head.module import HeadModule
-from draftwood.engines.transformers.head.weights import HeadWeights
+from draftwood.engines.transformers.head.weights import HeadWeights, embedding_fingerprint
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.files.paths import whole_file
-from draftwood.training.begin import begun, frequent, parts_of
+from draftwood.training.begin import begun, frequent
 from draftwood.training.loss import Teacher
-from draftwood.training.states import StateFiles, read_states
+from draftwood.training.states import StateFiles, read_states, scores_by_rows
 from draftwood.training.texts import SelfWriter, Text, append, of_files, read
 from draftwood.training.train import Progress, Schedule, Training
 
@@ -78,10 +78,13 @@ class HeadJob:
 
     def __init__(self, model: Any, tokenizer: Any, folder: Path, plan: Plan) -> None:
         self._model, self._tokenizer, self._folder, self._plan = model, tokenizer, folder, plan
-        parts_of(model)  # raises for a model of another kind
         target = target_of(model)
         if not isinstance(target, TransformersTarget) or not target.capabilities.hidden:
             raise CapabilityError("train-head needs a model of transformers that shows its hidden states")
+        if not scores_by_rows(target):
+            raise CapabilityError(
+                "train-head needs a model that scores tokens by one product with its states: this one does more"
+            )
         self._target = target
         self._layers = plan.layers or usual_layers(target)
         if outside := set(self._layers) - set(target.capabilities.hidden):
@@ -152,7 +155,7 @@ class HeadJob:
         ids = frequent(texts, min(plan.vocabulary, len(embedding)), len(embedding))
         torch.manual_seed(plan.seed)
         module = begun(target, self._model, self._layers).to(embedding.device)
-        teacher = Teacher(embedding, rows, target.final_norm(), torch.tensor(ids, device=embedding.device))
+        teacher = Teacher(embedding, rows, torch.tensor(ids, device=embedding.device))
         judged = [window for path in held_out for window in StateFiles.windows(path)]
         schedule = Schedule(plan.train_seconds, plan.steps, plan.rate, seed=plan.seed)
         training = Training(module, teacher, files, judged, schedule, self._folder / "checkpoint.pt")
@@ -171,9 +174,14 @@ class HeadJob:
         return None if stopped else (module, ids, progress)
 
 
-def write_head(path: Path, module: HeadModule, ids: Sequence[int], about: dict[str, str]) -> None:
-    """Write a head's file, completely or not at all; ``about`` joins its header."""
-    weights = HeadWeights(module.shape, module.tensors(ids, torch.bfloat16))
+def write_head(
+    path: Path, module: HeadModule, ids: Sequence[int], embedding: torch.Tensor, about: dict[str, str]
+) -> None:
+    """Write a head's file, completely or not at all.
+
+    ``embedding`` is the model's, [vocab, width], and ``about`` joins the header.
+    """
+    weights = HeadWeights(module.shape, module.tensors(ids, torch.bfloat16), embedding_fingerprint(embedding))
     with whole_file(path, error=ModelError) as beside:
         beside.touch()
         usual = beside.stat().st_mode

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 from torch.nn.functional import linear
 
 from draftwood.engines.transformers.head.module import HeadModule
 
 DECAY = 0.8  # weight of each further step, as in EAGLE
+_BLOCK = 512  # rows scored at once
 
 
 class Batch(NamedTuple):
@@ -37,24 +39,59 @@ class Teacher:
     ----------
     embedding, rows
         The target's tables, [vocab, width].
-    norm
-        What is applied to the last layer's states before tokens are scored.
     ids
         The head's vocabulary, int64[v].
     """
 
-    def __init__(self, embedding: Tensor, rows: Tensor, norm: torch.nn.Module, ids: Tensor) -> None:
-        self.embedding, self._norm = embedding, norm
-        self._rows = rows[ids].clone()
-
-    def logits(self, states: Tensor) -> Tensor:
-        """Score the head's tokens by normed states [..., width]: [..., v]."""
-        return linear(states, self._rows.to(states.dtype))
+    def __init__(self, embedding: Tensor, rows: Tensor, ids: Tensor) -> None:
+        self.embedding = embedding
+        self.rows = rows[ids].clone()
 
     @torch.no_grad()
     def distribution(self, last: Tensor) -> Tensor:
         """Return the target's distribution among the head's tokens, [..., v]."""
-        return self.logits(self._norm(last.to(self._rows.dtype))).float().softmax(-1)
+        return linear(last.to(self.rows.dtype), self.rows).float().softmax(-1)
+
+
+class _CrossEntropy(Function):
+    """Sum of the cross-entropies of rows against whole distributions.
+
+    The gradient is made together with the value, a block of rows at a time, which stays in the processor's cache:
+    all logits at once would be written and read a dozen times.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, rows: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        """Take ``states`` [n, width], ``rows`` [v, width], ``wanted`` [n, v].
+
+        Returns the sum, and the best tokens int64[n].
+        """
+        gradient, whole = torch.empty_like(states), torch.zeros((), device=states.device)
+        best = torch.empty(len(states), dtype=torch.int64, device=states.device)
+        for first in range(0, len(states), _BLOCK):
+            some = slice(first, first + _BLOCK)
+            scores = linear(states[some], rows).float()
+            best[some] = scores.argmax(-1)
+            scores = scores.log_softmax(-1)
+            whole -= torch.dot(scores.view(-1), wanted[some].reshape(-1))
+            gradient[some] = scores.exp_().sub_(wanted[some]).to(rows.dtype) @ rows
+        ctx.save_for_backward(gradient)
+        ctx.mark_non_differentiable(best)
+        return whole, best
+
+    @staticmethod
+    def backward(ctx: Any, *outputs: Any) -> Any:
+        (gradient,) = ctx.saved_tensors
+        return gradient * outputs[0], None, None
+
+
+def cross_entropy(states: Tensor, rows: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sum of the cross-entropies of states [n, width] against distributions ``wanted`` [n, v].
+
+    ``rows`` [v, width] score tokens. Also returns the best token of each state, int64[n].
+    """
+    found: tuple[Tensor, Tensor] = _CrossEntropy.apply(states, rows, wanted)  # type: ignore[no-untyped-call]
+    return found
 
 
 def loss_of(module: HeadModule, teacher: Teacher, batch: Batch, steps: int) -> Result:
@@ -70,10 +107,10 @@ def loss_of(module: HeadModule, teacher: Teacher, batch: Batch, steps: int) -> R
     whole: Tensor | float = 0.0
     agreement = []
     for step, normed in enumerate(made):
-        logits = teacher.logits(normed[:, step:]).float()
-        entropy = -(wanted[:, step:] * logits.log_softmax(-1)).sum(-1).mean()
-        whole = whole + DECAY**step * entropy
-        agreement.append((logits.argmax(-1) == best[:, step:]).double().mean())
+        normed = normed[:, step:].flatten(0, 1).to(teacher.rows.dtype)
+        entropy, found = cross_entropy(normed, teacher.rows, wanted[:, step:].flatten(0, 1))
+        whole = whole + DECAY**step * entropy / len(normed)
+        agreement.append((found == best[:, step:].flatten()).double().mean())
     return Result(torch.as_tensor(whole), torch.stack(agreement).detach(), batch.ids.numel())
 
 

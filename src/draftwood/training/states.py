@@ -18,6 +18,7 @@ from draftwood.files.paths import whole_file
 from draftwood.training.texts import Text
 
 _SHARD = 32768  # tokens of a file
+_ROUNDING = 0.05  # most by which bfloat16 changes a probability
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -31,7 +32,7 @@ class Window(NamedTuple):
     states
         The target's at each token, of all layers that the head reads side by side, bfloat16[n, layers * width].
     last
-        What its last layer gives at each token, bfloat16[n, width].
+        What it scores tokens by, behind the final norm, bfloat16[n, width].
     """
 
     ids: Tensor
@@ -48,6 +49,19 @@ def read_states(target: Any, text: Text, layers: Sequence[int]) -> Window:
     session.close()
     found = {layer: torch.cat([states[layer] for states in seen]).to("cpu", torch.bfloat16) for layer in wanted}
     return Window(torch.tensor(text.ids), torch.cat([found[layer] for layer in layers], -1), found[end])
+
+
+def scores_by_rows(target: Any) -> bool:
+    """Whether a target's scores are the product of its last states and its table's rows, as training takes them."""
+    end, seen = max(target.capabilities.hidden), []
+    watch = Watch(lambda *_: None, _NOTHING, (end,), lambda _, states: seen.append(states[end]))
+    ((session, scores),) = target.open([[1, 2, 3]], watch=[watch])
+    session.close()
+    _, rows = target.token_tables()
+    if rows is None:
+        return True  # nothing to compare by; whoever needs them says so
+    made = (seen[-1][-1].to(rows.dtype) @ rows.T).float().softmax(-1)
+    return bool((made - scores.raw(0).softmax(-1)).abs().max() < _ROUNDING)
 
 
 class StateFiles:

@@ -98,7 +98,7 @@ class LeanDecoder:
                 hidden[index] = x[:n]  # no layer writes into what it reads, so nothing need be copied
             x = block(x, *turning, attend, index)
         if self._end in hidden:
-            hidden[self._end] = x[:n]
+            hidden[self._end] = self._norm(x)[:n]
         if rows is None:
             return self.logits(x)[:n]
         wanted = x.index_select(0, rows)

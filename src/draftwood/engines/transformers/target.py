@@ -101,8 +101,7 @@ class TransformersTarget:
             row_cost=row_cost(model),
             grows=trees,
             widths=WIDTHS if fills else (),
-            # The model's own output has the last states behind the norm only.
-            hidden=tuple(range(len(windows) + (self._lean is not None))),
+            hidden=tuple(range(len(windows) + 1)),
         )
 
     @property
@@ -120,11 +119,6 @@ class TransformersTarget:
         head = self._model.get_output_embeddings()
         rows = None if head is None or not head.weight.numel() else head.weight.detach()
         return self._model.get_input_embeddings().weight.detach(), rows
-
-    def final_norm(self) -> torch.nn.Module:
-        """Return what is applied to the last layer's states before tokens are scored."""
-        norm: torch.nn.Module = self._model.get_decoder().norm
-        return norm
 
     def with_decoder(self, decoder: LeanDecoder) -> TransformersTarget:
         """Return a target on the same cache, under the same lock, whose passes run ``decoder``."""

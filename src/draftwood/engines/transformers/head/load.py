@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,12 @@ import numpy as np
 
 from draftwood.engines.transformers.head.network import HeadNetwork
 from draftwood.engines.transformers.head.target import HeadTarget
-from draftwood.engines.transformers.head.weights import HeadWeights, read_head
+from draftwood.engines.transformers.head.weights import HeadWeights, embedding_fingerprint, read_head
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
 from draftwood.index.child_safe import ChildSafeLock
+
+log = logging.getLogger("draftwood")
 
 _made: WeakKeyDictionary[Any, dict[tuple[str, int, int], HeadTarget]] = WeakKeyDictionary()
 """Per target, heads by file, its size and the time when it was written."""
@@ -83,6 +86,8 @@ def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this h
         )
     if "lm_head.weight" not in weights.tensors and rows is None:
         raise CapabilityError(f"{name} scores tokens by the model's own weights, which were released: keep them")
+    if weights.target and weights.target != embedding_fingerprint(embedding):
+        log.warning("%s was trained for other weights of this shape: fewer of its drafts will be right", name)
     network = HeadNetwork(HeadWeights(replace(shape, layers=layers), weights.tensors), embedding, rows)
     ids = weights.ids().numpy().astype(np.int32)
     return HeadTarget(network, ids, layers, target.capabilities)

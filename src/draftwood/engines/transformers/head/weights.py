@@ -12,6 +12,7 @@ a ``config.json``. Source: Li and others, "EAGLE-3", arXiv 2503.01840, and how v
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -69,10 +70,21 @@ class HeadShape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadWeights:
-    """A head as its file has it: tensors by name, in the file's number format."""
+    """A head as its file has it.
+
+    Attributes
+    ----------
+    shape
+        What its tensors do not tell.
+    tensors
+        By name, in the file's number format.
+    target
+        `embedding_fingerprint` of the model that it was trained for; empty for public files.
+    """
 
     shape: HeadShape
     tensors: Mapping[str, Tensor]
+    target: str = ""
 
     def ids(self) -> Tensor:
         """Return the token of each place in the head's vocabulary, int64[v]."""
@@ -88,7 +100,17 @@ class HeadWeights:
 
     def header(self) -> dict[str, str]:
         """Return what a file of our own says in its header."""
-        return {"format": FORMAT, "shape": json.dumps(asdict(self.shape))}
+        return {"format": FORMAT, "shape": json.dumps(asdict(self.shape)), "target": self.target}
+
+
+def embedding_fingerprint(embedding: Tensor) -> str:
+    """Return 16 hexadecimal digits that tell models of one shape apart, the same in every number format.
+
+    SHA-256 of 64 rows of the embedding [vocab, width] in bfloat16, evenly spaced.
+    """
+    rows = torch.linspace(0, len(embedding) - 1, 64).long().to(embedding.device)
+    values = embedding.detach()[rows].to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy()
+    return hashlib.sha256(values.tobytes()).hexdigest()[:16]
 
 
 def read_head(path: Path) -> HeadWeights:
@@ -111,8 +133,9 @@ def read_head(path: Path) -> HeadWeights:
         raise ModelError(f"{path} is no head of draftwood or EAGLE-3: it lacks {missing[0]}")
     shape = _own_shape(path, header) if header.get("format") == FORMAT else _public_shape(path)
     weights = HeadWeights(
-        shape, {name: tensors[name] for name in (*_NAMES, "d2t", "lm_head.weight") if name in tensors}
-    )
+        shape, {name: tensors[name] for name in (*_NAMES, "d2t", "lm_head.weight") if name in tensors},
+        header.get("target", ""),
+    )  # fmt: skip
     _check(path, weights)
     return weights
 
