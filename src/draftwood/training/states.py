@@ -52,7 +52,7 @@ def read_states(target: Any, text: Text, layers: Sequence[int]) -> Window:
 
 
 def scores_by_rows(target: Any) -> bool:
-    """Whether a target's scores are the product of its last states and its table's rows, as training takes them."""
+    """Whether a target's scores are the product of its last states and its table's rows."""
     end, seen = max(target.capabilities.hidden), []
     watch = Watch(lambda *_: None, _NOTHING, (end,), lambda _, states: seen.append(states[end]))
     ((session, scores),) = target.open([[1, 2, 3]], watch=[watch])
