@@ -215,5 +215,5 @@ class TestBadFiles:
         assert "was trained for other weights" in caplog.text
 
     def test_without_a_file(self):
-        with pytest.raises(UsageError, match="head needs its file"):
+        with pytest.raises(UsageError, match="no head comes with draftwood for this model"):
             draftwood.generate(build("llama"), [1, 2, 3], drafters="head")

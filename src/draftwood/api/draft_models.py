@@ -195,18 +195,27 @@ class DraftModels:
             )  # fmt: skip
         return write_layers(kept.layers)
 
-    def head(self, file: str) -> DraftTarget:
-        """Return a head that was trained for the target.
+    def head(self, file: str, *, optional: bool = False) -> DraftTarget | None:
+        """Return a head that was trained for the target; without ``file``, the one that comes with draftwood.
 
-        Raises `UsageError` without a file, `ModelError` for a file that is no head, and `CapabilityError` for one
-        that was made for another model, or where the target shows no hidden states.
+        Where no head comes with draftwood for this target, None if it is ``optional``, else `UsageError`. Raises
+        `ModelError` for a file that is no head, and `CapabilityError` for one that was made for another model, or
+        where the target shows no hidden states.
         """
-        if not file:
-            raise UsageError("head needs its file: write head:file=FILE, which draftwood train-head makes")
+        if optional and not (file or self._is_transformers):
+            return None
         self._only_transformers("head")
-        from draftwood.engines.transformers.head.load import head_of
+        from draftwood.engines.transformers.head.load import head_of, shipped_head
 
-        found = head_of(self.target, Path(file).expanduser())
+        place = Path(file).expanduser() if file else shipped_head(self.target)
+        if place is None:
+            if optional:
+                return None
+            raise UsageError(
+                "no head comes with draftwood for this model: make one with draftwood train-head, and write "
+                "head:file=FILE"
+            )
+        found = head_of(self.target, place)
         return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
 
     def quantized_self(self, bits: int) -> DraftTarget:
@@ -227,12 +236,20 @@ class DraftModels:
         found = quantized_self(self.target, self.model, bits)
         return DraftTarget(found, weight_bytes=getattr(found.packing, "nbytes", None))
 
+    @property
+    def _is_transformers(self) -> bool:
+        return type(self.target).__module__.startswith("draftwood.engines.transformers")
+
     def _only_transformers(self, name: str) -> None:
-        if not type(self.target).__module__.startswith("draftwood.engines.transformers"):
+        if not self._is_transformers:
             raise CapabilityError(f"{name} works on models of transformers only: name a draft model instead")
 
 
 def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Drafter, ...]:
-    """Return the drafters, those that have a model with theirs; raises what finding it raises."""
+    """Return the drafters, those that have a model with theirs; raises what finding it raises.
+
+    Drafters that are optional and find no model are left out.
+    """
     every: Sequence[Any] = drafters
-    return tuple(d.with_models(models) if hasattr(d, "with_models") else d for d in every)
+    bound = (d.with_models(models) if hasattr(d, "with_models") else d for d in every)
+    return tuple(d for d in bound if d is not None)

@@ -273,9 +273,10 @@ class Follower(Protocol):
 class ModelDrafter(Protocol):
     """What drafters that own a model have besides: the model is found when the target is known."""
 
-    def with_models(self, models: Any) -> Drafter:
+    def with_models(self, models: Any) -> Drafter | None:
         """Return a drafter that is ready to be opened; ``models`` loads models and derives them from the target
         (`draftwood.api.draft_models.DraftModels`). Called again with the same target, it returns an equal drafter.
+        None: there is no model, and the drafter is to be left out.
 
         The drafter may tell what its models take: ``models`` lists them, each with ``target`` and ``weight_bytes``
         (bytes of weights that are not the target's own, None: not known), and its sessions have ``cache_bytes``

@@ -25,9 +25,22 @@ class Batch(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The loss, and of each step the share of tokens that the head and the target agree on, float64[steps]."""
+    """What `loss_of` found.
+
+    Attributes
+    ----------
+    loss
+        Of all steps, to be minimised.
+    first
+        Cross-entropy of the first step.
+    agreement
+        Of each step the share of tokens that the head and the target agree on, float64[steps].
+    tokens
+        Of the batch.
+    """
 
     loss: Tensor
+    first: float
     agreement: Tensor
     tokens: int
 
@@ -104,14 +117,13 @@ def loss_of(module: HeadModule, teacher: Teacher, batch: Batch, steps: int) -> R
     wanted = teacher.distribution(batch.last[:, 1:])
     best = wanted.argmax(-1)
     made = module(states, teacher.embedding[following].to(states.dtype), steps)
-    whole: Tensor | float = 0.0
-    agreement = []
+    losses, agreement = [], []
     for step, normed in enumerate(made):
         normed = normed[:, step:].flatten(0, 1).to(teacher.rows.dtype)
         entropy, found = cross_entropy(normed, teacher.rows, wanted[:, step:].flatten(0, 1))
-        whole = whole + DECAY**step * entropy / len(normed)
+        losses.append(DECAY**step * entropy / len(normed))
         agreement.append((found == best[:, step:].flatten()).double().mean())
-    return Result(torch.as_tensor(whole), torch.stack(agreement).detach(), batch.ids.numel())
+    return Result(torch.stack(losses).sum(), float(losses[0].detach()), torch.stack(agreement).detach(), batch.ids.numel())
 
 
 def expected_tokens(agreement: Sequence[float]) -> float:

@@ -80,7 +80,7 @@ class SelfWriter:
     def __init__(self, model: Any, tokenizer: Any, *, seed: int = 0, batch: int = BATCH) -> None:
         self._target, self._seed, self._batch = target_of(model), seed, batch
         self._frame, self._ends = frame_of(tokenizer), end_ids(getattr(model, "generation_config", None))
-        self._drafters, self._planner = load_drafters("default"), load_planner("goodput")
+        self._drafters, self._planner = load_drafters("ngram"), load_planner("goodput")
 
     def texts(self, first: int = 0) -> Iterator[list[Text]]:
         """Yield batch after batch, from number ``first`` on; a batch depends on its number and the seed alone."""

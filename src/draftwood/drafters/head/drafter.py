@@ -22,22 +22,27 @@ class HeadDrafter(ModelBackedDrafter):
     Parameters
     ----------
     file
-        The head: a file of draftwood's, or a folder or file of a public EAGLE-3 draft.
+        The head: a file of draftwood's, or a folder or file of a public EAGLE-3 draft. Empty: the head that comes
+        with draftwood for the model.
+    optional
+        Without a file, leave the drafter out where no head comes with draftwood for the model.
     """
 
     name: ClassVar[str] = "head"
     session_kind: ClassVar[type[HeadSession]] = HeadSession
 
     file: str = ""
+    optional: bool = False
 
     @property
     def needs(self) -> Needs:
         layers = () if self.found is None else self.found.target.layers
         return Needs(prices=True, base_tree=True, hidden=layers)
 
-    def with_models(self, models: Any) -> HeadDrafter:
+    def with_models(self, models: Any) -> HeadDrafter | None:
         """Return the drafter with its head; raises what `draftwood.api.draft_models.DraftModels.head` raises."""
-        return self.bound(models.head(self.file))
+        found = models.head(self.file, optional=self.optional)
+        return None if found is None else self.bound(found)
 
     def reader(self, found: DraftTarget, k: int) -> HeadReader:
         return HeadReader(found.target, k)

@@ -22,6 +22,7 @@ log = logging.getLogger("draftwood")
 
 _made: WeakKeyDictionary[Any, dict[tuple[str, int, int], HeadTarget]] = WeakKeyDictionary()
 """Per target, heads by file, its size and the time when it was written."""
+_SHIPPED = Path(__file__).with_name("shipped")
 _MOST = 4  # of them per target; then the oldest is dropped
 _lock = ChildSafeLock()
 
@@ -52,6 +53,14 @@ def head_of(target: Any, path: Path) -> HeadTarget:
                 del known[next(iter(known))]
             known[key] = made
         return made
+
+
+def shipped_head(target: Any) -> Path | None:
+    """Return the head that comes with draftwood for this target; None where there is none."""
+    if not isinstance(target, TransformersTarget) or not target.capabilities.hidden:
+        return None
+    embedding, _ = target.token_tables()
+    return next(_SHIPPED.glob(f"*-{embedding_fingerprint(embedding)}.safetensors"), None)
 
 
 def _key(path: Path) -> tuple[str, int, int] | None:
