@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 
 import pytest
 from safetensors import safe_open
@@ -46,6 +48,10 @@ def test_a_head_is_made_and_drafts(draftwood, tiny, tmp_path):
         header = file.metadata()
     assert header["format"] == "draftwood-head-1"
     assert json.loads(header["made"])["model"] == tiny
+    *_, (seconds, updates, tokens, _, first, second) = json.loads(header["log"])
+    assert seconds > 0 < updates
+    assert tokens > 0
+    assert 0 <= first <= 1 >= second >= 0
     model, tokenizer = library.load(tiny)
     settings = {"tokenizer": tokenizer, "max_new_tokens": 24}
     plain = library.generate(model, "hello", drafters="none", **settings)
@@ -69,6 +75,25 @@ def test_ctrl_c_keeps_all_and_the_same_command_goes_on(draftwood, tiny, tmp_path
     again = draftwood(*flags(tiny, output, "--keep"))
     assert again.code == 0, again.err
     assert (folder / "texts.jsonl").read_text() == texts, "no text was written again"
+
+
+@pytest.mark.parametrize("stage", ["draftwood.training.job.append", "pathlib.Path.write_bytes"])
+def test_a_full_disk_loses_nothing(draftwood, tiny, tmp_path, monkeypatch, stage):
+    output = tmp_path / "head.safetensors"
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, full)
+        ran = draftwood(*flags(tiny, output))
+    assert ran.code == 1
+    assert "No space left on device" in ran.err
+    assert "Traceback" not in ran.err
+    assert not output.exists()
+    assert not list(tmp_path.rglob("*.part")), "nothing half written"
+    again = draftwood(*flags(tiny, output))
+    assert again.code == 0, again.err
 
 
 def test_other_settings_in_a_folder_that_was_begun(draftwood, tiny, tmp_path):

@@ -72,7 +72,8 @@ def train_head(
         print(f"stopped; the same command goes on with what is in {folder}", file=sys.stderr)
         raise typer.Exit(130)
     module, ids, progress = found
-    about = {"made": _made(loading.model, plan), "provenance": json.dumps(provenance())}
+    log = [[round(number, 3) for number in row] for row in progress.history]
+    about = {"made": _made(loading.model, plan), "log": json.dumps(log), "provenance": json.dumps(provenance())}
     write_head(output, module, ids, model.get_input_embeddings().weight, about)
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)

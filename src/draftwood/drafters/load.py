@@ -51,7 +51,7 @@ DRAFTERS: Mapping[str, Callable[..., Drafter]] = {drafter.name: drafter for draf
 
 SETS: Mapping[str, tuple[str, ...]] = {
     "none": (),
-    "default": ("ngram",),
+    "default": ("ngram", "head:optional=true"),
     "copy-and-recycle": ("ngram", "logits-extend", "recycling"),
 }  # names that stand for sets of drafters
 
@@ -118,6 +118,12 @@ def known() -> dict[str, str]:
     return lines
 
 
+def _parted(member: str) -> tuple[str, list[str]]:
+    """Return name and options of a drafter in a set."""
+    name, *options = split(member, ":")
+    return name, options
+
+
 def _named(part: str) -> list[Drafter]:
     if len(split(part, ",")) > 1:
         raise UsageError(f"one set of drafters is wanted here, and ',' lists several: {part!r}")
@@ -135,7 +141,10 @@ def _named(part: str) -> list[Drafter]:
                     f"options of drafter {name!r} are written key=value, not {option!r}; a value with ':' in it "
                     f'needs double quotes: {before.partition("=")[0]}="..."'
                 )
-        drafters += [_make(member, options) for member in ((name,) if members is None else members)]
+        if members is None:
+            drafters.append(_make(name, options))
+        else:
+            drafters += [_make(*_parted(member)) for member in members]
     return drafters
 
 

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from draftwood.api.target import target_of
 from draftwood.engines.transformers.head.load import usual_layers
@@ -94,10 +94,17 @@ class HeadJob:
         self._given = of_files(plan.files, tokenizer)
 
     def run(self, on_progress: OnProgress) -> tuple[HeadModule, list[int], Progress] | None:
-        """Do all that is left to do; returns the head, its tokens and its figures, None where it was stopped."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        if not self._write(on_progress):
-            return None
+        """Do all that is left to do; returns the head, its tokens and its figures, None where it was stopped.
+
+        Raises `ModelError` where the disk is full or the loss is no number: what was written before is kept.
+        """
+        try:
+            if not self._write(on_progress):
+                return None
+        except OSError as error:
+            raise ModelError(
+                f"{self._folder} cannot be written ({error.strerror}): make room, and the same command goes on"
+            ) from error
         written = read(self._folder / "texts.jsonl")
         if len(written) < _LEAST:
             raise UsageError(f"{len(written)} texts are too few to train on: give more time with --minutes")
@@ -115,6 +122,7 @@ class HeadJob:
 
     def _write(self, on_progress: OnProgress) -> bool:
         """Let the model write text until its time is over."""
+        self._folder.mkdir(parents=True, exist_ok=True)
         place, note = self._folder / "texts.jsonl", self._folder / "written.json"
         done = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
         whole, before, first = self._plan.text_seconds, float(done.get("seconds", 0)), int(done.get("batches", 0))
@@ -183,7 +191,4 @@ def write_head(
     """
     weights = HeadWeights(module.shape, module.tensors(ids, torch.bfloat16), embedding_fingerprint(embedding))
     with whole_file(path, error=ModelError) as beside:
-        beside.touch()
-        usual = beside.stat().st_mode
-        save_file(dict(weights.tensors), beside, metadata={**weights.header(), **about})
-        beside.chmod(usual)  # safetensors leaves its file readable by its owner alone
+        beside.write_bytes(save(dict(weights.tensors), {**weights.header(), **about}))

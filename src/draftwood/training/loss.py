@@ -123,7 +123,9 @@ def loss_of(module: HeadModule, teacher: Teacher, batch: Batch, steps: int) -> R
         entropy, found = cross_entropy(normed, teacher.rows, wanted[:, step:].flatten(0, 1))
         losses.append(DECAY**step * entropy / len(normed))
         agreement.append((found == best[:, step:].flatten()).double().mean())
-    return Result(torch.stack(losses).sum(), float(losses[0].detach()), torch.stack(agreement).detach(), batch.ids.numel())
+    return Result(
+        torch.stack(losses).sum(), float(losses[0].detach()), torch.stack(agreement).detach(), batch.ids.numel()
+    )
 
 
 def expected_tokens(agreement: Sequence[float]) -> float:

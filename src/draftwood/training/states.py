@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from draftwood.contracts import Watch
@@ -102,7 +102,7 @@ class StateFiles:
         lengths = torch.tensor([len(one.ids) for one in self._kept])
         joined = {name: torch.cat([getattr(one, name) for one in self._kept]) for name in Window._fields}
         with whole_file(path, error=ModelError) as beside:
-            save_file({**joined, "lengths": lengths}, beside)
+            beside.write_bytes(save({**joined, "lengths": lengths}))
         self._kept = []
 
     @staticmethod

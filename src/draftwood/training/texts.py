@@ -6,7 +6,9 @@ arXiv 2406.08464.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,9 +143,14 @@ def of_files(paths: Sequence[Path], tokenizer: Any, longest: int = 512) -> list[
 
 
 def append(path: Path, texts: Sequence[Text]) -> None:
-    """Write texts behind those that a file holds, a line each."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write("".join(json.dumps({"ids": one.ids, "start": one.start}) + "\n" for one in texts))
+    """Write texts behind those that a file holds, a line each: all of them, or none and OSError."""
+    lines = "".join(json.dumps({"ids": one.ids, "start": one.start}) + "\n" for one in texts)
+    with path.open("ab", buffering=0) as file:
+        end = file.tell()
+        data = lines.encode()
+        if file.write(data) < len(data):  # the disk is nearly full: the next write would fail
+            file.truncate(end)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def read(path: Path) -> list[Text]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from io import BytesIO
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -56,7 +57,16 @@ class Schedule:
 class Progress:
     """Where a training stands.
 
-    ``loss`` is the cross-entropy of the first step, lately; ``agreement`` that on held-out windows, per step.
+    Attributes
+    ----------
+    seconds, updates, tokens
+        Of training so far; a token counts each time that it is trained on.
+    loss
+        Cross-entropy of the first step, lately.
+    agreement
+        That on held-out windows, per step.
+    history
+        After each minute: seconds, updates, tokens, loss, and the agreement of each step.
     """
 
     seconds: float = 0.0
@@ -64,6 +74,7 @@ class Progress:
     tokens: int = 0
     loss: float = math.nan
     agreement: tuple[float, ...] = ()
+    history: list[tuple[float, ...]] = field(default_factory=list)
 
     @property
     def expected_tokens(self) -> float:
@@ -151,8 +162,10 @@ class Training:
                 result = loss_of(self.module, self._teacher, batch, self._schedule.steps)
             found += result.agreement.cpu() * result.tokens
             weight += result.tokens
-        self.progress.agreement = tuple((found / max(1, weight)).tolist())
-        return self.progress.agreement
+        now = self.progress
+        now.agreement = tuple((found / max(1, weight)).tolist())
+        now.history.append((now.seconds, now.updates, now.tokens, now.loss, *now.agreement))
+        return now.agreement
 
     def _fast(self) -> Any:
         return torch.autocast(self._device.type, torch.bfloat16)
@@ -175,8 +188,10 @@ class Training:
     def save(self) -> None:
         """Write the checkpoint, completely or not at all."""
         kept = {"head": self.module.state_dict(), "optimizer": self._optimizer.state_dict()}
+        written = BytesIO()  # a full disk is an OSError where bytes are written, and not always in torch.save
+        torch.save({**kept, "progress": asdict(self.progress)}, written)
         with whole_file(self._checkpoint, error=ModelError) as beside:
-            torch.save({**kept, "progress": asdict(self.progress)}, beside)
+            beside.write_bytes(written.getbuffer())
 
     def _restore(self) -> None:
         if not self._checkpoint.exists():
