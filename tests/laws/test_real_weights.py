@@ -95,8 +95,8 @@ def test_a_replay_of_what_it_wrote_is_the_live_run_step_for_step(smollm2):
     for prompt in PROMPTS[:3]:
         ids = as_ids(prompt.content, tokenizer)
         live = draftwood.generate(
-            model, ids, planner=FixedPlanner(16), max_new_tokens=32
+            model, ids, drafters="ngram", planner=FixedPlanner(16), max_new_tokens=32
         )  # with beliefs of its own
         trace = Trace(prompt.task, prompt.name, ids, live.ids, 32, live.finish_reason)
-        (replayed,) = simulate([trace], planner="fixed:16")
+        (replayed,) = simulate([trace], drafters="ngram", planner="fixed:16")
         assert [untimed(step) for step in replayed.steps] == [untimed(step) for step in live.steps]
