@@ -91,7 +91,7 @@ def test_a_full_disk_loses_nothing(draftwood, tiny, tmp_path, monkeypatch, stage
     assert "No space left on device" in ran.err
     assert "Traceback" not in ran.err
     assert not output.exists()
-    assert not list(tmp_path.rglob("*.part")), "nothing half written"
+    assert not [*tmp_path.rglob("*.part"), *tmp_path.rglob(".*")], "nothing half written"
     again = draftwood(*flags(tiny, output))
     assert again.code == 0, again.err
 

@@ -81,6 +81,8 @@ class HeadJob:
         target = target_of(model)
         if not isinstance(target, TransformersTarget) or not target.capabilities.hidden:
             raise CapabilityError("train-head needs a model of transformers that shows its hidden states")
+        if target.token_tables()[1] is None:
+            raise CapabilityError("the model's own scores of tokens were released: load it anew")
         if not scores_by_rows(target):
             raise CapabilityError(
                 "train-head needs a model that scores tokens by one product with its states: this one does more"
@@ -158,8 +160,7 @@ class HeadJob:
     ) -> tuple[HeadModule, list[int], Progress] | None:
         plan, target = self._plan, self._target
         embedding, rows = target.token_tables()
-        if rows is None:
-            raise CapabilityError("the model's own scores of tokens were released: load it anew")
+        assert rows is not None
         ids = frequent(texts, min(plan.vocabulary, len(embedding)), len(embedding))
         torch.manual_seed(plan.seed)
         module = begun(target, self._model, self._layers).to(embedding.device)

@@ -52,14 +52,12 @@ def read_states(target: Any, text: Text, layers: Sequence[int]) -> Window:
 
 
 def scores_by_rows(target: Any) -> bool:
-    """Whether a target's scores are the product of its last states and its table's rows."""
+    """Whether a target's scores are the product of its last states and its table's rows, which must be there."""
     end, seen = max(target.capabilities.hidden), []
     watch = Watch(lambda *_: None, _NOTHING, (end,), lambda _, states: seen.append(states[end]))
     ((session, scores),) = target.open([[1, 2, 3]], watch=[watch])
     session.close()
     _, rows = target.token_tables()
-    if rows is None:
-        return True  # nothing to compare by; whoever needs them says so
     made = (seen[-1][-1].to(rows.dtype) @ rows.T).float().softmax(-1)
     return bool((made - scores.raw(0).softmax(-1)).abs().max() < _ROUNDING)
 
