@@ -43,9 +43,9 @@ PACKAGES = {
     "transformers": ("engines.transformers", "models"),
     "accelerate": ("engines.transformers",),
     "filelock": ("models", "files"),
-    "gguf": ("models", "engines.llama_cpp.quantised_file"),
+    "gguf": ("models", "engines.llama_cpp.quantised_file", "training.sibling.gguf_file"),
     "huggingface_hub": ("models",),
-    "safetensors": ("models", "engines.transformers.head", "training"),
+    "safetensors": ("models", "engines.transformers.trained_files", "training"),
     "tokenizers": ("models",),
     "jinja2": ("measure.report.render", "engines.llama_cpp.chat_template"),
     "markupsafe": ("measure.report.render",),  # comes with jinja2
@@ -74,7 +74,7 @@ AT_ONCE = {
 }
 """What may be imported as soon as the module is; the rest only inside functions (or for type checkers)."""
 AT_ONCE["transformers"] = AT_ONCE["xxhash"] = AT_ONCE["torch"]
-AT_ONCE["safetensors"] = ("engines.transformers.head", "training")
+AT_ONCE["safetensors"] = ("engines.transformers.trained_files", "training")
 
 
 class Import(NamedTuple):

@@ -113,3 +113,11 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(TransformersTarget, "score", interrupted)
 
     return arm
+
+
+@pytest.fixture
+def short_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few and short texts to train on, so that a test takes seconds."""
+    monkeypatch.setattr("draftwood.training.texts.BATCH", 40)
+    monkeypatch.setattr("draftwood.training.texts._REQUEST", 12)
+    monkeypatch.setattr("draftwood.training.texts._ANSWER", 24)

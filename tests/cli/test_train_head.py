@@ -12,13 +12,7 @@ from safetensors import safe_open
 import draftwood as library
 from draftwood.training.train import Training
 
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch):
-    """Few and short texts, so that a test takes seconds."""
-    monkeypatch.setattr("draftwood.training.texts.BATCH", 40)
-    monkeypatch.setattr("draftwood.training.texts._REQUEST", 12)
-    monkeypatch.setattr("draftwood.training.texts._ANSWER", 24)
+pytestmark = pytest.mark.usefixtures("short_texts")
 
 
 def flags(model, output, *more):
@@ -77,7 +71,7 @@ def test_ctrl_c_keeps_all_and_the_same_command_goes_on(draftwood, tiny, tmp_path
     assert (folder / "texts.jsonl").read_text() == texts, "no text was written again"
 
 
-@pytest.mark.parametrize("stage", ["draftwood.training.job.append", "pathlib.Path.write_bytes"])
+@pytest.mark.parametrize("stage", ["draftwood.training.gather.append", "pathlib.Path.write_bytes"])
 def test_a_full_disk_loses_nothing(draftwood, tiny, tmp_path, monkeypatch, stage):
     output = tmp_path / "head.safetensors"
 

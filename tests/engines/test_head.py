@@ -19,8 +19,9 @@ from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.head.drafter import HeadDrafter
 from draftwood.engines.transformers.head.load import fitted, head_of, usual_layers
 from draftwood.engines.transformers.head.module import HeadModule
-from draftwood.engines.transformers.head.weights import HeadShape, HeadWeights, embedding_fingerprint, read_head
+from draftwood.engines.transformers.head.weights import HeadShape, HeadWeights, read_head
 from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.engines.transformers.trained_files import embedding_fingerprint
 from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.verify.exact import SampleAndMatch
@@ -54,7 +55,7 @@ def target():
 
 
 def test_drafting_computes_what_training_does(target, monkeypatch):
-    monkeypatch.setattr("draftwood.engines.transformers.head.network._number_format", lambda _: torch.float32)
+    monkeypatch.setattr("draftwood.engines.transformers.head.network.fast_format", lambda _: torch.float32)
     module, weights = random_head(target)
     head, rng = fitted(target, weights), np.random.default_rng(1)
     embedding, rows = target.token_tables()
@@ -82,7 +83,7 @@ def test_drafting_computes_what_training_does(target, monkeypatch):
 
 
 def test_a_tree_reads_each_branch_as_a_chain(target, monkeypatch):
-    monkeypatch.setattr("draftwood.engines.transformers.head.network._number_format", lambda _: torch.float32)
+    monkeypatch.setattr("draftwood.engines.transformers.head.network.fast_format", lambda _: torch.float32)
     head = fitted(target, random_head(target)[1])
     states = [torch.randn(6, head.network.width) for _ in head.layers]
 

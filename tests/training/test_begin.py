@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -10,9 +12,12 @@ import draftwood
 from draftwood.engines.transformers.head.load import usual_layers
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
-from draftwood.training.begin import begun, frequent
-from draftwood.training.job import HeadJob, Plan, write_head
+from draftwood.training.gather import frequent
+from draftwood.training.head.begin import begun
+from draftwood.training.head.job import HeadJob, write_head
+from draftwood.training.head.loss import loss_of
 from draftwood.training.loss import Teacher
+from draftwood.training.plan import Plan
 from draftwood.training.states import StateFiles, read_states, scores_by_rows
 from draftwood.training.texts import Text
 from draftwood.training.train import Schedule, Training
@@ -38,7 +43,9 @@ def test_of_every_kind(family, tmp_path):
         files.add(read_states(target, Text([(3 * number + 5 * i) % 64 for i in range(32)]), usual_layers(target)))
     files.flush()
     teacher, schedule = Teacher(embedding, rows, torch.arange(64)), Schedule(3600.0, steps=2, length=32, batch=4)
-    training = Training(module, teacher, files.files(), [], schedule, tmp_path / "checkpoint.pt")
+    training = Training(
+        module, partial(loss_of, module, teacher), files.files(), [], schedule, tmp_path / "checkpoint.pt"
+    )
     training.run(lambda progress: progress.updates < 3)
     write_head(tmp_path / "head.safetensors", module, range(64), embedding, {})
     plain = draftwood.generate(model, [1, 2, 3], max_new_tokens=16, drafters="none")

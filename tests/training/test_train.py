@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.engines.transformers.head.weights import HeadShape, HeadWeights
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import ModelError
+from draftwood.training.head.loss import loss_of
 from draftwood.training.loss import Teacher, cross_entropy, expected_tokens
 from draftwood.training.states import StateFiles, read_states
 from draftwood.training.texts import Text, append, read
@@ -44,7 +47,9 @@ def made(target, folder, seconds=3600.0, **settings):
     teacher = Teacher(embedding, rows, torch.arange(64))
     held_out = list(StateFiles.windows(files.files()[0]))[:4]
     schedule = Schedule(seconds, steps=3, rate=1e-2, length=48, batch=8, **settings)
-    return Training(module, teacher, files.files(), held_out, schedule, folder / "checkpoint.pt")
+    return Training(
+        module, partial(loss_of, module, teacher), files.files(), held_out, schedule, folder / "checkpoint.pt"
+    )
 
 
 def test_it_learns(target, tmp_path):

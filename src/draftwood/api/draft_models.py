@@ -163,15 +163,21 @@ class DraftModels:
             planner=planner_of(DEFAULT, learned(model), tokenizer), vocab_size=found.vocab_size, known=found,
         )  # fmt: skip
 
-    def early_exit(self, layers: str) -> Target:
-        """Return some of the target's own layers, on its cache; raises what `self_draft.early_exit` raises.
+    def early_exit(self, layers: str, file: str = "") -> DraftTarget:
+        """Return some of the target's own layers, on its cache, with the trained exit in ``file`` if there is one.
 
-        Without ``layers``, those that ``draftwood profile --early-exit`` found best, else the first half.
+        Without either, the layers that ``draftwood profile --early-exit`` found best, else the first half. Raises
+        what `self_draft.early_exit` and `exit.load.exit_of` raise.
         """
         self._only_transformers("early-exit")
+        if file:
+            from draftwood.engines.transformers.exit.load import exit_of
+
+            found = exit_of(self.target, Path(file).expanduser())
+            return DraftTarget(found, weight_bytes=found.weight_bytes)
         from draftwood.engines.transformers.self_draft import early_exit
 
-        return early_exit(self.target, layers.strip() or self._best_layers())
+        return DraftTarget(early_exit(self.target, layers.strip() or self._best_layers()), weight_bytes=0)
 
     def _best_layers(self) -> str:
         """Return the layers that were found best for this model here; nothing where that is not known.

@@ -32,7 +32,7 @@ app = typer.Typer(
 )
 VERBS = (
     "generate", "chat", "demo", "probe", "simulate", "profile", "bench", "drift", "report", "explain",
-    "export_custom_generate", "train_head", "fetch", "models", "info",
+    "export_custom_generate", "train_head", "train_exit", "distil", "fetch", "models", "info",
 )  # fmt: skip
 for verb in VERBS:  # each is a function in a module of its name
     app.command()(getattr(import_module(f"draftwood.cli.{verb}"), verb))

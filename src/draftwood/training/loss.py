@@ -1,8 +1,8 @@
-"""What a head is trained for: to foretell the target's own distribution, at its first step and at later ones."""
+"""What everything here is trained for: to foretell the target's own distribution."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -10,9 +10,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import linear
 
-from draftwood.engines.transformers.head.module import HeadModule
-
-DECAY = 0.8  # weight of each further step, as in EAGLE
 _BLOCK = 512  # rows scored at once
 
 
@@ -25,16 +22,16 @@ class Batch(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What `loss_of` found.
+    """What a loss gives for a batch.
 
     Attributes
     ----------
     loss
-        Of all steps, to be minimised.
+        To be minimised.
     first
-        Cross-entropy of the first step.
+        Cross-entropy that stands for all, to be shown.
     agreement
-        Of each step the share of tokens that the head and the target agree on, float64[steps].
+        The shares of tokens on which what is trained and the target agree: of each step of a head, of each exit.
     tokens
         Of the batch.
     """
@@ -43,6 +40,10 @@ class Result(NamedTuple):
     first: float
     agreement: Tensor
     tokens: int
+
+
+Loss = Callable[[Batch, int], Result]
+"""``loss(batch, steps)``; only a head takes more than one step."""
 
 
 class Teacher:
@@ -105,27 +106,6 @@ def cross_entropy(states: Tensor, rows: Tensor, wanted: Tensor) -> tuple[Tensor,
     """
     found: tuple[Tensor, Tensor] = _CrossEntropy.apply(states, rows, wanted)  # type: ignore[no-untyped-call]
     return found
-
-
-def loss_of(module: HeadModule, teacher: Teacher, batch: Batch, steps: int) -> Result:
-    """Return the mean cross-entropy of all steps, weighted by `DECAY`.
-
-    The head at token ``j`` reads the target's state there and the token behind it, and foretells what the target
-    says behind that token.
-    """
-    states, following = batch.states[:, :-1], batch.ids[:, 1:]
-    wanted = teacher.distribution(batch.last[:, 1:])
-    best = wanted.argmax(-1)
-    made = module(states, teacher.embedding[following].to(states.dtype), steps)
-    losses, agreement = [], []
-    for step, normed in enumerate(made):
-        normed = normed[:, step:].flatten(0, 1).to(teacher.rows.dtype)
-        entropy, found = cross_entropy(normed, teacher.rows, wanted[:, step:].flatten(0, 1))
-        losses.append(DECAY**step * entropy / len(normed))
-        agreement.append((found == best[:, step:].flatten()).double().mean())
-    return Result(
-        torch.stack(losses).sum(), float(losses[0].detach()), torch.stack(agreement).detach(), batch.ids.numel()
-    )
 
 
 def expected_tokens(agreement: Sequence[float]) -> float:

@@ -41,14 +41,15 @@ class Window(NamedTuple):
 
 
 def read_states(target: Any, text: Text, layers: Sequence[int]) -> Window:
-    """Read a text by a target that shows hidden states."""
+    """Read a text by a target that shows hidden states; those of no layer are [n, 0]."""
     end, seen = max(target.capabilities.hidden), []
     wanted = tuple(sorted({*layers, end}))
     watch = Watch(lambda *_: None, _NOTHING, wanted, lambda _, states: seen.append(states))
     ((session, _),) = target.open([text.ids], watch=[watch])
     session.close()
     found = {layer: torch.cat([states[layer] for states in seen]).to("cpu", torch.bfloat16) for layer in wanted}
-    return Window(torch.tensor(text.ids), torch.cat([found[layer] for layer in layers], -1), found[end])
+    parts = [found[layer] for layer in layers] or [found[end][:, :0]]
+    return Window(torch.tensor(text.ids), torch.cat(parts, -1), found[end])
 
 
 def scores_by_rows(target: Any) -> bool:

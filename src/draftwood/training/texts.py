@@ -1,4 +1,4 @@
-"""Text to train on, written by the model itself: its chat template is opened with nothing, so it invents requests.
+"""Text to train on, written by the model itself: its chat template is left open, so it invents requests.
 
 Source: Xu and others, "Magpie: Alignment Data Synthesis from Scratch by Prompting Aligned LLMs with Nothing",
 arXiv 2406.08464.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +23,31 @@ from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import ModelError
+from draftwood.measure.records.lines import read_lines
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.exact import SampleAndMatch
 
 TEMPERATURES = (0.0, 0.7, 1.0, 0.0)
 """Of answers, in turn; what is wanted at temperature 0 most often is written so most often."""
 
+OPENINGS = (
+    "What is", "What are the", "What happens when", "How do I", "How does", "How can I", "How many", "Why do",
+    "Why is", "Who was", "When did", "Where can I", "Which is better,", "Is it true that", "Can you explain",
+    "Can you help me", "Could you write", "Should I", "Explain", "Explain to a child", "Describe", "Tell me about",
+    "Tell me a story about", "Write a short story about", "Write a poem about", "Write a letter to",
+    "Write an email", "Write a paragraph about", "Write a scene in which", "Write a Python function that",
+    "Write a product description", "Write down", "Give me a recipe for", "Give me advice on",
+    "Give me three reasons", "Give me a plan for", "Make a list of", "List five", "Name some", "Plan a",
+    "Compare", "Summarize", "Translate", "Suggest", "Invent a", "Imagine", "I want to", "I need", "My friend",
+    "Let's talk about",
+)  # fmt: skip
+"""First words of requests as people write them. Left to itself, a small model often invents what nobody asks."""
+
 BATCH = 48  # texts that share a pass
 
 _REQUEST, _ANSWER = 120, 256  # most tokens
 _LEAST = 4  # tokens of a request; the model has ended shorter ones by chance
+_OPENED, _WARM = 0.75, 0.8  # share of requests whose first words are given, and their temperature
 _MARK = "\u241e"  # stands for the request while the template is rendered
 
 
@@ -80,7 +96,7 @@ class SelfWriter:
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, seed: int = 0, batch: int = BATCH) -> None:
-        self._target, self._seed, self._batch = target_of(model), seed, batch
+        self._target, self._tokenizer, self._seed, self._batch = target_of(model), tokenizer, seed, batch
         self._frame, self._ends = frame_of(tokenizer), end_ids(getattr(model, "generation_config", None))
         self._drafters, self._planner = load_drafters("ngram"), load_planner("goodput")
 
@@ -92,17 +108,26 @@ class SelfWriter:
             number += 1
 
     def _write(self, number: int) -> list[Text]:
-        requests = [list(self._frame.before)] * self._batch
-        found = self._generate(requests, 1.0, _REQUEST, 2 * number)
-        if not self._frame.after:
-            return [Text([*prompt, *ids]) for prompt, ids in zip(requests, found, strict=True)]
-        asked = [self._cut(ids) for ids in found]
-        prompts = [[*self._frame.before, *ids, *self._frame.after] for ids in asked if len(ids) >= _LEAST]
+        frame = self._frame
+        openings = self._openings(number) if frame.after else [[] for _ in range(self._batch)]
+        begun = [[*frame.before, *opening] for opening in openings]
+        warm = [_WARM if opening else 1.0 for opening in openings]
+        found = self._generate(begun, warm, _REQUEST, 2 * number)
+        if not frame.after:
+            return [Text([*prompt, *ids]) for prompt, ids in zip(begun, found, strict=True)]
+        asked = [[*opening, *self._cut(ids)] for opening, ids in zip(openings, found, strict=True)]
+        prompts = [[*frame.before, *ids, *frame.after] for ids in asked if len(ids) >= _LEAST]
         if not prompts:
             return []
         temperature = TEMPERATURES[number % len(TEMPERATURES)]
-        answers = self._generate(prompts, temperature, _ANSWER, 2 * number + 1)
+        answers = self._generate(prompts, [temperature] * len(prompts), _ANSWER, 2 * number + 1)
         return [Text([*prompt, *ids], len(prompt)) for prompt, ids in zip(prompts, answers, strict=True)]
+
+    def _openings(self, number: int) -> list[list[int]]:
+        """Return the first tokens of a batch's requests; for a quarter of them there are none."""
+        chance = random.Random(f"{self._seed} {number}")
+        chosen = [chance.choice(OPENINGS) if chance.random() < _OPENED else "" for _ in range(self._batch)]
+        return [list(self._tokenizer(words, add_special_tokens=False)["input_ids"]) for words in chosen]
 
     def _cut(self, ids: Sequence[int]) -> list[int]:
         """Return a request without the tokens that end it."""
@@ -110,13 +135,13 @@ class SelfWriter:
         return list(ids[:end])
 
     def _generate(
-        self, prompts: Sequence[list[int]], temperature: float, tokens: int, part: int
+        self, prompts: Sequence[list[int]], temperatures: Sequence[float], tokens: int, part: int
     ) -> list[list[int]]:
         """Write behind all prompts, each with noise of its own."""
-        sampling = Sampling(temperature, seed=self._seed * 1_000_003 + part)
+        seed = self._seed * 1_000_003 + part
         requests = [
-            Request(prompt, tokens, sampling, sequence=number, end_ids=self._ends)
-            for number, prompt in enumerate(prompts)
+            Request(prompt, tokens, Sampling(temperature, seed=seed), sequence=number, end_ids=self._ends)
+            for number, (prompt, temperature) in enumerate(zip(prompts, temperatures, strict=True))
         ]
         with open_sequences(self._target, self._drafters, requests, SampleAndMatch()) as sequences:
             for _ in decode_sequences(self._target, self._planner, sequences):
@@ -151,6 +176,24 @@ def append(path: Path, texts: Sequence[Text]) -> None:
         if file.write(data) < len(data):  # the disk is nearly full: the next write would fail
             file.truncate(end)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def of_earlier_run(path: Path, vocab: int) -> list[Text]:
+    """Return the texts of a ``texts.jsonl``, which may be compressed (``.zst``), for a model of so many tokens.
+
+    Raises `RecordError` or `UsageError` for a file that cannot be read, and `ModelError` for one without texts.
+    """
+    rows = [row for _, row in read_lines(path)]
+    try:
+        found = [Text([int(i) for i in row["ids"]], int(row["start"])) for row in rows]
+    except (KeyError, TypeError, ValueError):
+        found = []
+    if not found or not all(0 <= token < vocab for text in found for token in text.ids):
+        raise ModelError(
+            f"{path} holds no texts that this model has written: --written takes the texts.jsonl of a folder that "
+            "--keep has kept"
+        )
+    return found
 
 
 def read(path: Path) -> list[Text]:

@@ -1,4 +1,4 @@
-"""Trains a head on states that lie on disk; goes on where it was interrupted."""
+"""Trains a module on states that lie on disk; goes on where it was interrupted."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 
-from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.errors import ModelError
 from draftwood.files.paths import whole_file
-from draftwood.training.loss import Batch, Teacher, expected_tokens, loss_of
+from draftwood.training.loss import Batch, Loss, expected_tokens
 from draftwood.training.states import StateFiles, Window
 
 _CHECK = 60.0  # seconds between two checkpoints
@@ -26,14 +26,14 @@ _WARM = 100  # steps during which the learning rate rises
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long and how a head is trained.
+    """How long and how a module is trained.
 
     Attributes
     ----------
     seconds
         Of training in all, interruptions not counted; the learning rate falls towards their end.
     steps
-        Unrolled steps of the head.
+        Unrolled steps of a head; 1 for all else.
     rate
         Highest learning rate.
     length, batch
@@ -64,9 +64,9 @@ class Progress:
     loss
         Cross-entropy of the first step, lately.
     agreement
-        That on held-out windows, per step.
+        That on held-out windows, as in `draftwood.training.loss.Result`.
     history
-        After each minute: seconds, updates, tokens, loss, and the agreement of each step.
+        After each minute: seconds, updates, tokens, loss, and the agreement.
     """
 
     seconds: float = 0.0
@@ -83,12 +83,12 @@ class Progress:
 
 
 class Training:
-    """One head under training.
+    """One module under training.
 
     Parameters
     ----------
-    module, teacher
-        The head, and the target's side.
+    module, loss
+        The module, of which the parameters with a gradient are trained, and its loss.
     files, held_out
         States to train on, and windows to judge by.
     schedule
@@ -98,13 +98,15 @@ class Training:
     """
 
     def __init__(
-        self, module: HeadModule, teacher: Teacher, files: Sequence[Path], held_out: Sequence[Window],
+        self, module: Module, loss: Loss, files: Sequence[Path], held_out: Sequence[Window],
         schedule: Schedule, checkpoint: Path,
     ) -> None:  # fmt: skip
-        self.module, self._teacher, self._files, self._held_out = module, teacher, files, held_out
+        self.module, self._loss, self._files, self._held_out = module, loss, files, held_out
         self._schedule, self._checkpoint = schedule, checkpoint
+        self._trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
+        self._device = next(iter(self._trained.values())).device
         self._optimizer = torch.optim.AdamW(
-            module.parameters(), schedule.rate, betas=(0.9, 0.95), weight_decay=0.01
+            self._trained.values(), schedule.rate, betas=(0.9, 0.95), weight_decay=0.01
         )
         self.progress = Progress()
         self._restore()
@@ -138,7 +140,7 @@ class Training:
             group["lr"] = self._schedule.rate * warm * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * share)))
         steps = 1 if self.progress.updates % self._schedule.every else self._schedule.steps
         with self._fast():
-            result = loss_of(self.module, self._teacher, batch, steps)
+            result = self._loss(batch, steps)
         if not math.isfinite(float(result.loss.detach())):
             raise ModelError(
                 f"the loss is not a number after {self.progress.updates} updates: start again from the last "
@@ -146,7 +148,7 @@ class Training:
             )
         self._optimizer.zero_grad(set_to_none=True)
         result.loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(self._trained.values(), 1.0)
         self._optimizer.step()
         known = self.progress.loss
         self.progress.loss = result.first if math.isnan(known) else 0.98 * known + 0.02 * result.first
@@ -156,23 +158,19 @@ class Training:
     @torch.no_grad()
     def judge(self) -> tuple[float, ...]:
         """Measure the agreement on held-out windows."""
-        found, weight = torch.zeros(self._schedule.steps, dtype=torch.float64), 0
+        found, weight = torch.zeros((), dtype=torch.float64), 0
         for batch in _batched(iter(self._held_out), self._schedule.length, self._schedule.batch, self._device):
             with self._fast():
-                result = loss_of(self.module, self._teacher, batch, self._schedule.steps)
-            found += result.agreement.cpu() * result.tokens
+                result = self._loss(batch, self._schedule.steps)
+            found = found + result.agreement.cpu() * result.tokens
             weight += result.tokens
         now = self.progress
-        now.agreement = tuple((found / max(1, weight)).tolist())
+        now.agreement = tuple((found / weight).tolist()) if weight else ()
         now.history.append((now.seconds, now.updates, now.tokens, now.loss, *now.agreement))
         return now.agreement
 
     def _fast(self) -> Any:
         return torch.autocast(self._device.type, torch.bfloat16)
-
-    @property
-    def _device(self) -> torch.device:
-        return self._teacher.embedding.device
 
     def _batches(self) -> Iterator[Batch]:
         """Yield batches for ever, each epoch in another order, from where the last run has ended."""
@@ -187,7 +185,7 @@ class Training:
 
     def save(self) -> None:
         """Write the checkpoint, completely or not at all."""
-        kept = {"head": self.module.state_dict(), "optimizer": self._optimizer.state_dict()}
+        kept = {"module": self._trained, "optimizer": self._optimizer.state_dict()}
         written = BytesIO()  # a full disk is an OSError where bytes are written, and not always in torch.save
         torch.save({**kept, "progress": asdict(self.progress)}, written)
         with whole_file(self._checkpoint, error=ModelError) as beside:
@@ -197,23 +195,29 @@ class Training:
         if not self._checkpoint.exists():
             return
         kept = torch.load(self._checkpoint, weights_only=True)
-        self.module.load_state_dict(kept["head"])
+        self.module.load_state_dict(kept["module"], strict=False)
         self._optimizer.load_state_dict(kept["optimizer"])
         self.progress = Progress(**kept["progress"])
 
 
 def _batched(windows: Iterator[Window], length: int, size: int, device: torch.device) -> Iterator[Batch]:
-    """Put texts one behind the other and cut them into windows of equal length: few tokens are lost."""
+    """Put texts one behind the other and cut them into windows of equal length: few tokens are lost.
+
+    Texts that are shorter than one window all together are one of their own length.
+    """
     kept: list[Window] = []
+    some = False
     tokens, need = 0, length * size
     for window in windows:
         kept.append(window)
         tokens += len(window.ids)
         if tokens >= need:
             yield _batch(kept, length, size, device)
-            kept, tokens = [], 0
+            kept, tokens, some = [], 0, True
     if tokens >= length:
         yield _batch(kept, length, tokens // length, device)
+    elif tokens and not some:
+        yield _batch(kept, tokens, 1, device)
 
 
 def _batch(windows: Sequence[Window], length: int, size: int, device: torch.device) -> Batch:

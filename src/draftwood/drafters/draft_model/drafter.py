@@ -200,11 +200,19 @@ class EarlyExitDrafter(ModelBackedDrafter):
     layers
         The layers that it runs: a number (the first so many) or ranges like ``0-9.20-29``; empty: those
         that ``draftwood profile --early-exit`` found best, or the first half.
+    file
+        An exit that was trained for the target (``draftwood train-exit``); it says behind which layers it lies.
     """
 
     name: ClassVar[str] = "early-exit"
 
     layers: str = ""
+    file: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.layers and self.file:
+            raise UsageError("early-exit: a trained exit says itself which layers it needs: leave layers out")
 
     @property
     def needs(self) -> Needs:
@@ -212,7 +220,7 @@ class EarlyExitDrafter(ModelBackedDrafter):
 
     def with_models(self, models: Any) -> EarlyExitDrafter:
         """Return the drafter with those layers of the target; raises `CapabilityError` where it cannot be had."""
-        return self.bound(DraftTarget(models.early_exit(self.layers), weight_bytes=0))
+        return self.bound(models.early_exit(self.layers, self.file))
 
 
 @dataclass(frozen=True)

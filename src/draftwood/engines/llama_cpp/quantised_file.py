@@ -21,6 +21,7 @@ import numpy as np
 from draftwood.errors import CapabilityError, ModelError
 from draftwood.files.paths import alone, whole_file
 from draftwood.models.find import cache_folder
+from draftwood.models.gguf_copy import begin_copy
 
 KINDS = {4: "Q4_0", 8: "Q8_0"}
 """Bits, and the type of the matrices."""
@@ -167,15 +168,9 @@ def _check_room(place: Path, size: int) -> None:
 
 def _write(to: Path, reader: Any, planned: list[_Planned], bits: int) -> None:
     """Write the copy, a tensor at a time."""
-    from gguf import GGUFValueType, GGUFWriter, LlamaFileType
+    from gguf import LlamaFileType
 
-    writer = GGUFWriter(to, str(reader.fields["general.architecture"].contents()))
-    for field in reader.fields.values():
-        if field.name.startswith("GGUF.") or field.name in ("general.architecture", "general.file_type"):
-            continue
-        kind = field.types[0]
-        inner = field.types[-1] if kind == GGUFValueType.ARRAY else None
-        writer.add_key_value(field.name, field.contents(), kind, sub_type=inner)
+    writer = begin_copy(to, reader)
     writer.add_file_type(LlamaFileType[f"MOSTLY_{KINDS[bits]}"])
     for tensor, kind in planned:
         shape = [int(n) for n in reversed(tensor.shape)]

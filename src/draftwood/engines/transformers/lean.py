@@ -62,6 +62,12 @@ class LeanDecoder:
         part._blocks = [(index, block) for index, block in self._blocks if index in set(layers)]
         return part
 
+    def leaving(self, layers: int, scored: Operation) -> LeanDecoder:
+        """Return a pass over the first so many layers, whose states [n, width] are ``scored`` [n, any number]."""
+        part = self.subset(range(layers))
+        part._norm, part._head = _as_it_is, scored
+        return part
+
     def begin(self, ids: Tensor, positions: Tensor) -> tuple[Tensor, Turning]:
         """Return what the first layer reads of ``ids`` int64[n], [n, width], and how ``positions`` turn heads."""
         x = embedding(ids, self._embedding)
@@ -105,6 +111,10 @@ class LeanDecoder:
         if self.fills:
             wanted = fill(wanted, filled(len(rows)))
         return self.logits(wanted)[: len(rows)]
+
+
+def _as_it_is(x: Tensor) -> Tensor:
+    return x
 
 
 def _of_first(n: int, width: int, attend: Attend) -> Attend:

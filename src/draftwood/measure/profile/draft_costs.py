@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -15,6 +15,8 @@ import numpy as np
 from draftwood.drafters.draft_model.candidates import LOOKED_AT
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.tree import TokenTree
+
+OnRound = Callable[[int], None]
 
 LONGEST = 8
 """Longest chain of draft tokens that is looked at."""
@@ -52,19 +54,32 @@ class DraftCosts:
 
 
 def measure_costs(
-    target: Any, context: Sequence[int], *, rounds: int = ROUNDS, on_round: Callable[[int], None] = lambda _n: None
+    target: Any, context: Sequence[int], *, rounds: int = ROUNDS, on_round: OnRound = lambda _n: None
 ) -> DraftCosts:
-    """Time draft and verifying passes behind a text. Each round times every pass once, in a shuffled order, and
-    counts in plain passes of the same round, so that changes of the machine favour none."""
+    """Time draft and verifying passes behind a text, as `time_drafts` does."""
     from draftwood.engines.transformers.self_draft import decoder_of, early_exit
 
     n_layers = decoder_of(target).n_layers
-    ((session, _),) = target.open([context], reserve=2 * LONGEST)
     parts = {n: early_exit(target, str(n)) for n in {1, max(1, n_layers // 2)} if n < n_layers}
+    drafts, verifying = time_drafts(target, context, {**parts, n_layers: target}, rounds=rounds, on_round=on_round)
+    return DraftCosts(*_line(drafts), verifying)
+
+
+def time_drafts(
+    target: Any, context: Sequence[int], drafting: Mapping[int, Any], *, rounds: int = ROUNDS,
+    on_round: OnRound = lambda _n: None,
+) -> tuple[dict[int, float], tuple[tuple[int, float], ...]]:  # fmt: skip
+    """Time draft passes of all that is ``drafting`` on a target's sessions, and verifying passes, behind a text.
+
+    Each round times every pass once, in a shuffled order, and counts in plain passes of the same round, so that
+    changes of the machine favour none. Returns the costs by the keys of ``drafting``, and those of `DraftCosts`.
+    """
+    ((session, _),) = target.open([context], reserve=2 * LONGEST)
     root, tokens = int(context[-1]), [int(context[i % len(context)]) for i in range(LONGEST)]
-    drafting = {n: partial(_draft, part, session, root) for n, part in {**parts, n_layers: target}.items()}
     scoring = {n: partial(_score, target, session, root, tokens[: n - 1]) for n in (1, *_WIDTHS)}
-    timed: dict[tuple[str, int], Callable[[], None]] = {("draft", n): one for n, one in drafting.items()}
+    timed: dict[tuple[str, int], Callable[[], None]] = {
+        ("draft", n): partial(_draft, part, session, root) for n, part in drafting.items()
+    }
     timed |= {("score", n): one for n, one in scoring.items()}
     ratios: dict[tuple[str, int], list[float]] = {which: [] for which in timed}
     shuffled = np.random.default_rng(0)
@@ -82,9 +97,8 @@ def measure_costs(
     finally:
         session.close()
     found = {what: median(some) for what, some in ratios.items()}
-    base, per_layer = _line({n: found["draft", n] for n in drafting})
     widening = accumulate((found["score", n] for n in scoring), max)
-    return DraftCosts(base, per_layer, tuple(zip(scoring, widening, strict=True)))
+    return {n: found["draft", n] for n in drafting}, tuple(zip(scoring, widening, strict=True))
 
 
 def _draft(part: Any, session: Any, root: int) -> None:

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from draftwood.engines.transformers.head.network import HeadNetwork
 from draftwood.engines.transformers.head.target import HeadTarget
-from draftwood.engines.transformers.head.weights import HeadWeights, embedding_fingerprint, read_head
+from draftwood.engines.transformers.head.weights import HeadWeights, read_head
 from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.engines.transformers.trained_files import (
+    embedding_fingerprint,
+    once,
+    refuse_other_model,
+    warn_of_other_weights,
+)
 from draftwood.errors import CapabilityError
-from draftwood.index.child_safe import ChildSafeLock
 
-log = logging.getLogger("draftwood")
-
-_made: WeakKeyDictionary[Any, dict[tuple[str, int, int], HeadTarget]] = WeakKeyDictionary()
-"""Per target, heads by file, its size and the time when it was written."""
 _SHIPPED = Path(__file__).with_name("shipped")
-_MOST = 4  # of them per target; then the oldest is dropped
-_lock = ChildSafeLock()
 
 
 def head_of(target: Any, path: Path) -> HeadTarget:
@@ -42,17 +39,7 @@ def head_of(target: Any, path: Path) -> HeadTarget:
             "head needs a model of transformers that shows its hidden states: use other drafters"
         )
     place = path / "model.safetensors" if path.is_dir() else path
-    key = _key(place)
-    with _lock:
-        known = _made.setdefault(target, {})
-        made = known.pop(key, None) if key is not None else None
-        if made is None:
-            made = fitted(target, read_head(place), str(path))
-        if key is not None:
-            if len(known) >= _MOST:
-                del known[next(iter(known))]
-            known[key] = made
-        return made
+    return once(target, place, lambda: fitted(target, read_head(place), str(path)))
 
 
 def shipped_head(target: Any) -> Path | None:
@@ -61,14 +48,6 @@ def shipped_head(target: Any) -> Path | None:
         return None
     embedding, _ = target.token_tables()
     return next(_SHIPPED.glob(f"*-{embedding_fingerprint(embedding)}.safetensors"), None)
-
-
-def _key(path: Path) -> tuple[str, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return str(path.resolve()), found.st_size, found.st_mtime_ns
 
 
 def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this head") -> HeadTarget:
@@ -81,12 +60,7 @@ def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this h
         ("a vocabulary of", shape.target_vocab, embedding.shape[0]),
         ("layers, in number", shape.target_layers or target.n_layers, target.n_layers),
     )
-    for what, its, ours in facts:
-        if its != ours:
-            raise CapabilityError(
-                f"{name} was made for another model ({what} {its}, this one {ours}): train one for this model "
-                "with draftwood train-head"
-            )
+    refuse_other_model(name, "train-head", facts)
     if missing := set(layers) - set(target.capabilities.hidden):
         raise CapabilityError(f"{name} reads layers {sorted(missing)}, which this model does not show")
     if weights.tensors["fc.weight"].shape[1] != len(layers) * shape.width:
@@ -95,8 +69,7 @@ def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this h
         )
     if "lm_head.weight" not in weights.tensors and rows is None:
         raise CapabilityError(f"{name} scores tokens by the model's own weights, which were released: keep them")
-    if weights.target and weights.target != embedding_fingerprint(embedding):
-        log.warning("%s was trained for other weights of this shape: fewer of its drafts will be right", name)
+    warn_of_other_weights(name, weights.target, embedding)
     network = HeadNetwork(HeadWeights(replace(shape, layers=layers), weights.tensors), embedding, rows)
     ids = weights.ids().numpy().astype(np.int32)
     return HeadTarget(network, ids, layers, target.capabilities)

@@ -11,33 +11,20 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu
 
 from draftwood.engines.transformers.head.weights import HeadShape
-
-
-class _Norm(nn.Module):
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = x.float()
-        return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
-
-
-def _linear(inputs: int, outputs: int) -> nn.Linear:
-    return nn.Linear(inputs, outputs, bias=False)
+from draftwood.engines.transformers.trained_files import reduced
+from draftwood.engines.transformers.trained_parts import FeedForward, RMSNorm, matrix
 
 
 class _Attention(nn.Module):
     def __init__(self, shape: HeadShape, heads: int, kv_heads: int) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.dim, self.theta = heads, kv_heads, shape.dim, shape.theta
-        self.q_proj = _linear(2 * shape.width, heads * shape.dim)
-        self.k_proj = _linear(2 * shape.width, kv_heads * shape.dim)
-        self.v_proj = _linear(2 * shape.width, kv_heads * shape.dim)
-        self.o_proj = _linear(heads * shape.dim, shape.width)
+        self.q_proj = matrix(2 * shape.width, heads * shape.dim)
+        self.k_proj = matrix(2 * shape.width, kv_heads * shape.dim)
+        self.v_proj = matrix(2 * shape.width, kv_heads * shape.dim)
+        self.o_proj = matrix(heads * shape.dim, shape.width)
 
     def turned(self, x: Tensor, heads: int) -> Tensor:
         """Return [batch, heads, tokens, dim], turned by the positions 0, 1, ... of the tokens."""
@@ -84,25 +71,14 @@ def _later(x: Tensor, tokens: int) -> Tensor:
     return torch.cat((torch.zeros_like(x[..., :tokens, :]), x[..., :-tokens, :]), -2)
 
 
-class _FeedForward(nn.Module):
-    def __init__(self, width: int, inner: int) -> None:
-        super().__init__()
-        self.gate_proj, self.up_proj = _linear(width, inner), _linear(width, inner)
-        self.down_proj = _linear(inner, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))
-        return out
-
-
 class _Layer(nn.Module):
     def __init__(self, shape: HeadShape, heads: int, kv_heads: int, inner: int) -> None:
         super().__init__()
-        self.input_layernorm = _Norm(shape.width, shape.eps)
-        self.hidden_norm = _Norm(shape.width, shape.eps)
-        self.post_attention_layernorm = _Norm(shape.width, shape.eps)
+        self.input_layernorm = RMSNorm(shape.width, shape.eps)
+        self.hidden_norm = RMSNorm(shape.width, shape.eps)
+        self.post_attention_layernorm = RMSNorm(shape.width, shape.eps)
         self.self_attn = _Attention(shape, heads, kv_heads)
-        self.mlp = _FeedForward(shape.width, inner)
+        self.mlp = FeedForward(shape.width, inner)
 
     def forward(self, states: Tensor, embedded: Tensor, before: list[tuple[Tensor, Tensor]]) -> Tensor:
         joined = torch.cat((self.input_layernorm(embedded), self.hidden_norm(states)), -1)
@@ -124,9 +100,9 @@ class HeadModule(nn.Module):
     def __init__(self, shape: HeadShape, heads: int, kv_heads: int, inner: int) -> None:
         super().__init__()
         self.shape = shape
-        self.fc = _linear(len(shape.layers) * shape.width, shape.width)
+        self.fc = matrix(len(shape.layers) * shape.width, shape.width)
         self.midlayer = _Layer(shape, heads, kv_heads, inner)
-        self.norm = _Norm(shape.width, shape.eps)
+        self.norm = RMSNorm(shape.width, shape.eps)
 
     def forward(self, states: Tensor, embedded: Tensor, steps: int) -> list[Tensor]:
         """Return what the head makes of texts at each step: normed states [batch, tokens, width], to be scored.
@@ -152,5 +128,5 @@ class HeadModule(nn.Module):
     def tensors(self, ids: Sequence[int], dtype: torch.dtype) -> dict[str, Tensor]:
         """Return what the head's file holds, for a vocabulary of these tokens (ascending ids)."""
         found = {name: value.detach().to("cpu", dtype).contiguous() for name, value in self.state_dict().items()}
-        found["d2t"] = torch.tensor(ids, dtype=torch.int64) - torch.arange(len(ids))
+        found["d2t"] = reduced(ids)
         return found

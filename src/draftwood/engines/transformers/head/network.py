@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import linear, scaled_dot_product_attention, silu
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention, silu
 
 from draftwood.engines.transformers.head.weights import HeadWeights
-from draftwood.engines.transformers.pack import Packing, can_pack
-
-Product = Callable[[Tensor], Tensor]
+from draftwood.engines.transformers.small_products import fast_format, products
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(queries [n, heads, dim], keys [n, key-value heads, dim], values like keys) -> [n, heads * dim]; stores both."""
@@ -42,7 +40,7 @@ class HeadNetwork:
     def __init__(self, weights: HeadWeights, embedding: Tensor, rows: Tensor | None) -> None:
         shape, tensors, device = weights.shape, weights.tensors, embedding.device
         self.width, self.dim, self._eps = shape.width, shape.dim, shape.eps
-        self.dtype = _number_format(device)
+        self.dtype = fast_format(device)
         self.device = device
         self._embedding = embedding.detach()
 
@@ -63,7 +61,7 @@ class HeadNetwork:
             taken(f"{layer}mlp.down_proj.weight"), head.to(device, self.dtype),
         ]  # fmt: skip
         self.nbytes = sum(matrix.nbytes for matrix in matrices)
-        self._fuse, self._qkv, self._out, self._gate_up, self._down, self._head = _products(matrices)
+        self._fuse, self._qkv, self._out, self._gate_up, self._down, self._head = products(matrices)
         norms = ("input_layernorm", "hidden_norm", "post_attention_layernorm")
         first, second, third = (taken(f"{layer}{name}.weight").float() for name in norms)
         self._embedding_norm, self._state_norm, self._inner_norm = first, second, third
@@ -120,22 +118,3 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, sees: Tensor | None
         wide[None], keys[None], values[None], attn_mask=mask, scale=1 / math.sqrt(dim)
     )[0]
     return out.reshape(heads, rows, dim).transpose(0, 1).flatten(1)
-
-
-def _number_format(device: torch.device) -> torch.dtype:
-    """Return bfloat16 where products in it are fast: half the bytes of float32."""
-    fast = device.type != "cpu" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return torch.bfloat16 if fast else torch.float32
-
-
-def _products(matrices: Sequence[Tensor]) -> list[Product]:
-    """Return products with these matrices [out, in], over packed copies where the processor allows it."""
-    with torch.device("meta"):
-        linears = [nn.Linear(1, 1, bias=False) for _ in matrices]
-    for one, matrix in zip(linears, matrices, strict=True):
-        one.weight = nn.Parameter(matrix, requires_grad=False)
-        one.out_features, one.in_features = matrix.shape
-    if matrices[0].device.type == "cpu" and can_pack(linears):
-        packing = Packing()
-        return [packing.product([one.weight], [None]) for one in linears]
-    return [lambda x, matrix=matrix: linear(x, matrix) for matrix in matrices]  # type: ignore[misc]

@@ -11,29 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from draftwood.contracts import Capabilities, Floats, Ints
+from draftwood.contracts import Capabilities
 from draftwood.engines.committed import locked
 from draftwood.engines.transformers.head.network import HeadNetwork
 from draftwood.engines.transformers.head.session import HeadSession
-from draftwood.engines.transformers.scores import TorchScores
+from draftwood.engines.transformers.scores import ReducedScores, TorchScores
 from draftwood.index.child_safe import ChildSafeLock
 
 Request = tuple[HeadSession, Sequence[int], Sequence[int]]
 """A text, and tokens and parents of new nodes."""
 
 _CHUNK = 512  # pairs of a text that one pass reads
-
-
-class HeadScores:
-    """Best tokens of rows of a head's own vocabulary."""
-
-    def __init__(self, logits: Tensor, ids: NDArray[np.int32]) -> None:
-        self._scores, self._ids = TorchScores(logits), ids
-
-    def top_k(self, k: int) -> tuple[Ints, Floats]:
-        """Ids int32[rows, k] and probabilities float32[rows, k], among the head's tokens, as `Scores.top_k`."""
-        places, probabilities = self._scores.top_k(k)
-        return self._ids[places], probabilities
 
 
 class HeadTarget:
@@ -68,7 +56,7 @@ class HeadTarget:
     @locked
     def read(
         self, session: HeadSession, positions: Sequence[int], parts: Sequence[Sequence[Any]], tokens: Sequence[int]
-    ) -> HeadScores:
+    ) -> ReducedScores:
         """Read pairs into a text: the states at these positions, and the tokens behind them.
 
         ``parts`` are the states of consecutive positions, [some, width] per layer. Returns the scores of the last
@@ -83,10 +71,10 @@ class HeadTarget:
             fused = network.fuse([one[low:high] for one in states])
             made = network.step(fused, ids[low:high], where, session.attend_to_text, 1)
             session.commit(positions[low:high], made.states[-1])
-        return HeadScores(made.logits, self._ids)
+        return ReducedScores(TorchScores(made.logits), self._ids)
 
     @locked
-    def grow(self, requests: Sequence[Request]) -> list[HeadScores]:
+    def grow(self, requests: Sequence[Request]) -> list[ReducedScores]:
         """As `GrowingTarget.grow`; -1 is the last pair that was read.
 
         A node behind another new one (both are copies) waits for what the head makes of that one.
@@ -104,7 +92,7 @@ class HeadTarget:
                 found[i].append(logits)
                 at[i] = end
             left = [i for i in left if at[i] < len(requests[i][1])]
-        return [HeadScores(torch.cat(logits), self._ids) for logits in found]
+        return [ReducedScores(TorchScores(torch.cat(logits)), self._ids) for logits in found]
 
     def _grow(self, requests: Sequence[Request]) -> Sequence[Tensor]:
         """Run one pass over nodes whose parents are known; returns the logits of each request's."""

@@ -12,17 +12,15 @@ a ``config.json``. Source: Li and others, "EAGLE-3", arXiv 2503.01840, and how v
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from draftwood.engines.transformers.trained_files import check_ids, check_shapes, ids_of, read_tensors
 from draftwood.errors import ModelError
 
 FORMAT = "draftwood-head-1"
@@ -88,10 +86,7 @@ class HeadWeights:
 
     def ids(self) -> Tensor:
         """Return the token of each place in the head's vocabulary, int64[v]."""
-        if "d2t" in self.tensors:
-            offsets = self.tensors["d2t"].to(torch.int64)
-            return offsets + torch.arange(len(offsets))
-        return torch.arange(self.shape.target_vocab)
+        return ids_of(self.tensors, self.shape.target_vocab)
 
     @property
     def nbytes(self) -> int:
@@ -103,16 +98,6 @@ class HeadWeights:
         return {"format": FORMAT, "shape": json.dumps(asdict(self.shape)), "target": self.target}
 
 
-def embedding_fingerprint(embedding: Tensor) -> str:
-    """Return 16 hexadecimal digits that tell models of one shape apart, the same in every number format.
-
-    SHA-256 of 64 rows of the embedding [vocab, width] in bfloat16, evenly spaced.
-    """
-    rows = torch.linspace(0, len(embedding) - 1, 64).long().to(embedding.device)
-    values = embedding.detach()[rows].to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy()
-    return hashlib.sha256(values.tobytes()).hexdigest()[:16]
-
-
 def read_head(path: Path) -> HeadWeights:
     """Read a head's file: ours, or a public one with its ``config.json`` beside it.
 
@@ -120,14 +105,8 @@ def read_head(path: Path) -> HeadWeights:
     """
     if path.is_dir():
         path = path / "model.safetensors"
-    if not path.is_file():
-        raise ModelError(f"there is no head at {path}: make one with draftwood train-head MODEL -o {path.name}")
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            tensors = {name.removeprefix("model."): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path} cannot be read as a head ({error}): is it cut, or of another kind?") from error
+    header, found = read_tensors(path, "head", "train-head")
+    tensors = {name.removeprefix("model."): tensor for name, tensor in found.items()}
     tensors = {name.replace("layers.0.", _LAYER): tensor for name, tensor in tensors.items()}
     if missing := [name for name in _NAMES if name not in tensors]:
         raise ModelError(f"{path} is no head of draftwood or EAGLE-3: it lacks {missing[0]}")
@@ -191,13 +170,7 @@ def _check(path: Path, weights: HeadWeights) -> None:
     }
     if "lm_head.weight" in tensors:
         expected["lm_head.weight"] = (len(weights.ids()), width)
-    for name, shape in expected.items():
-        if tuple(tensors[name].shape) != shape:
-            raise ModelError(f"{path}: {name} is {list(tensors[name].shape)}, not {list(shape)}: it is damaged")
+    check_shapes(path, tensors, expected)
     if dim % 2 or queries % dim or keys % dim or (queries // dim) % (keys // dim):
         raise ModelError(f"{path}: {queries} and {keys} numbers are no whole heads of {dim}: it is damaged")
-    ids = weights.ids()
-    if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= weights.shape.target_vocab:
-        raise ModelError(f"{path}: its tokens are outside the target's vocabulary: it is damaged")
-    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values() if tensor.is_floating_point()):
-        raise ModelError(f"{path} holds numbers that are not finite: it is damaged")
+    check_ids(path, weights.ids(), weights.shape.target_vocab)

@@ -1,8 +1,7 @@
-"""How a head begins: its shape, its first weights, and the tokens that it can say."""
+"""How a head begins: its shape and its first weights."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.engines.transformers.head.weights import HeadShape
 from draftwood.engines.transformers.lean_parts import Parts, read_parts
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.training.texts import Text
 
 _SPREAD = 0.02  # standard deviation of the first weights, as in the models that heads are made for
 _SMALL = 0.005  # and of what is added to the residual stream: at first the layer changes little
@@ -74,14 +72,3 @@ def _theta(config: Any) -> float:
     known = getattr(config, "rope_parameters", None)
     known = known if isinstance(known, Mapping) else {}
     return float(known.get("rope_theta") or getattr(config, "rope_theta", None) or 10000.0)
-
-
-def frequent(texts: Sequence[Text], size: int, vocab: int) -> list[int]:
-    """Return the ``size`` most frequent tokens of what was written, ascending; low ids fill up what is missing."""
-    counts: Counter[int] = Counter()
-    for text in texts:
-        counts.update(text.ids[text.start :])
-    chosen = [token for token, _ in counts.most_common(size)]
-    taken = set(chosen)
-    chosen += [token for token in range(vocab) if token not in taken][: max(0, size - len(chosen))]
-    return sorted(chosen)

@@ -1,0 +1,1 @@
+"""Training of a sibling: a model of a few of the target's layers, which drafts for it in any engine."""
