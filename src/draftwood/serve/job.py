@@ -1,0 +1,52 @@
+"""One text that a client waits for: from its request to its last token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from draftwood.decoding.request import Emission, Request
+from draftwood.decoding.sequence import ActiveSequence
+
+Deliver = Callable[[Emission], None]
+"""Called by the worker's thread with each emission of a job; the last one has a ``finish``."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One text; made by a client's request, written by the worker.
+
+    Attributes
+    ----------
+    request
+        What to write.
+    deliver
+        Gets what is written.
+    arrived, begun, ended
+        When it was made, when the worker took it up, and when it ended, by `time.perf_counter`; None before that.
+    is_cancelled
+        Whether its client has gone.
+    sequence
+        The text itself, once the worker has taken it up.
+    """
+
+    request: Request
+    deliver: Deliver
+    arrived: float = field(default_factory=perf_counter)
+    begun: float | None = None
+    ended: float | None = None
+    is_cancelled: bool = False
+    sequence: ActiveSequence | None = field(default=None, repr=False)
+
+    def cancel(self) -> None:
+        """Let the text end before the next pass; any thread may call it."""
+        self.is_cancelled = True
+        if self.sequence is not None:
+            self.sequence.cancel()
+
+    def end(self, finish: str, error: Exception | None = None) -> None:
+        """Tell the client that nothing more comes, and why."""
+        if self.ended is None:
+            self.ended = perf_counter()
+            self.deliver(Emission(0, (), (), None, finish, error))

@@ -1,0 +1,107 @@
+"""The one thread that runs a model: it takes jobs from the inbox and writes them, many in each pass."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import count
+from threading import Thread
+from time import perf_counter
+from typing import Any
+
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.opening import check_request
+from draftwood.decoding.request import Emission
+from draftwood.decoding.sequence import ActiveSequence
+from draftwood.errors import DraftwoodError
+from draftwood.serve.inbox import Inbox
+from draftwood.serve.job import Job
+
+log = logging.getLogger("draftwood")
+
+
+class Worker:
+    """Writes jobs with one model.
+
+    Parameters
+    ----------
+    setup
+        A `draftwood.api.setup.Setup`: model, drafters, planner and rule.
+    most_running, most_waiting
+        Texts that are written at a time, and those that may wait besides.
+    """
+
+    def __init__(self, setup: Any, most_running: int, most_waiting: int) -> None:
+        self._setup, self._numbers = setup, count()
+        self._jobs: dict[int, Job] = {}  # by the number of their sequence
+        self.inbox = Inbox(most_waiting, most_running, self._begin)
+        self._thread = Thread(target=self._run, name="draftwood-worker", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Let jobs be written; any thread may call it.
+
+        Raises `QueueFullError` where there is no room for all of them, and `PromptError`, `UsageError` or
+        `CapabilityError` for a request that cannot be written.
+        """
+        for job in jobs:
+            check_request(job.request, self._setup.target)
+        self.inbox.put(jobs)
+
+    def stop(self, seconds: float) -> None:
+        """Let nobody in any more; texts that are not written within so many seconds are cancelled."""
+        self.inbox.stop()
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            for job in list(self._jobs.values()):
+                job.cancel()
+            self._thread.join(seconds)
+
+    def _begin(self, job: Job) -> ActiveSequence | None:
+        if job.is_cancelled:
+            job.end("cancelled")
+            return None
+        job.begun, number = perf_counter(), next(self._numbers)
+        try:
+            setup = self._setup
+            job.sequence = ActiveSequence(number, job.request, setup.target, setup.drafters, setup.rule)
+        except Exception as error:  # whatever a drafter or a processor raises: this text fails, and no other
+            job.end("error", error)
+            return None
+        self._jobs[number] = job
+        return job.sequence
+
+    def _run(self) -> None:
+        """Write until the inbox is closed. Where the model itself fails, the texts under way are lost, no others."""
+        while True:
+            try:
+                for emission in decode_sequences(self._setup.target, self._setup.planner, self.inbox):
+                    self._deliver(emission)
+                return
+            except Exception as error:
+                log.exception("a pass of the model failed: the texts under way are lost")
+                for number in list(self._jobs):
+                    self._drop(number, error)
+
+    def _deliver(self, emission: Emission) -> None:
+        job = self._jobs[emission.row]
+        if emission.finish is None:
+            job.deliver(emission)
+            return
+        job.ended = perf_counter()
+        job.deliver(emission)
+        self._close(emission.row)
+
+    def _drop(self, number: int, error: Exception) -> None:
+        said = DraftwoodError(f"the model failed in the middle of this text ({error}): ask again")
+        self._jobs[number].end("error", said)
+        self._close(number)
+
+    def _close(self, number: int) -> None:
+        job = self._jobs.pop(number)
+        self.inbox.left()
+        if job.sequence is not None:
+            job.sequence.close()
