@@ -1,0 +1,1 @@
+"""The OpenAI API: what clients send, and what they get."""

@@ -1,0 +1,175 @@
+"""What clients send, checked: the fields of the OpenAI API, and a few that other servers have besides.
+
+Fields that are not listed here are ignored, as the API does, and named in a header of the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_PROMPTS = 16, 20, 64, 4096, 64
+_TEXT = 1 << 22  # characters of a stop string, a schema or a name; the body has a limit of its own
+
+Tokens = Annotated[int, Field(ge=1, le=1 << 24)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+
+
+class _Lenient(BaseModel):
+    """A part whose unknown fields are kept, to be named."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @property
+    def ignored(self) -> list[str]:
+        """Names of fields that nobody reads."""
+        return sorted(self.model_extra or ())
+
+
+class StreamOptions(_Lenient):
+    """How an answer is streamed."""
+
+    include_usage: bool = False
+
+
+class TextPart(_Lenient):
+    """A part of a text that comes in parts."""
+
+    type: Literal["text", "input_text", "output_text"]
+    text: str
+
+
+Content = str | list[TextPart]
+
+
+class PredictedText(_Lenient):
+    """What the client expects in the answer; drafts copy from it."""
+
+    type: Literal["content"] = "content"
+    content: Content
+
+    @property
+    def text(self) -> str:
+        """The parts as one text."""
+        return joined(self.content)
+
+
+class FunctionTool(_Lenient):
+    """A function that the model may call."""
+
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(_Lenient):
+    """A tool; functions are the only kind."""
+
+    type: Literal["function"]
+    function: FunctionTool
+
+
+class NamedFunction(_Lenient):
+    """The name of a function."""
+
+    name: str
+
+
+class NamedTool(_Lenient):
+    """The one tool that the model must call."""
+
+    type: Literal["function"]
+    function: NamedFunction
+
+
+class JsonSchema(_Lenient):
+    """A schema by name."""
+
+    name: Annotated[str, Field(max_length=256)] = "answer"
+    description: str | None = None
+    strict: bool | None = None
+    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+
+
+class ResponseFormat(_Lenient):
+    """The form that an answer must have."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class Common(_Lenient):
+    """What requests for chats and for plain texts have in common."""
+
+    model: str | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=1 << 24)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)] | None = None
+    stop: str | list[str] | None = None
+    max_tokens: Tokens | None = None
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: Annotated[str, Field(max_length=512)] | None = None
+    prediction: PredictedText | None = None
+    guided_regex: Annotated[str, Field(max_length=_TEXT)] | None = None
+
+    @field_validator("stop")
+    @classmethod
+    def _few_stops(cls, stop: Any) -> Any:
+        if isinstance(stop, list) and len(stop) > MOST_STOPS:
+            raise ValueError(f"{len(stop)} stop strings are too many: give at most {MOST_STOPS}")
+        if "" in ([stop] if isinstance(stop, str) else stop or ()):
+            raise ValueError("a stop string is empty: leave it out or write some text")
+        return stop
+
+    @property
+    def choices(self) -> int:
+        """How many answers are wanted."""
+        return self.n or 1
+
+
+class ChatRequest(Common):
+    """Body of ``/v1/chat/completions``."""
+
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_MESSAGES)]
+    max_completion_tokens: Tokens | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MOST_TOP)] | None = None
+    response_format: ResponseFormat | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """Most tokens of an answer."""
+        return self.max_completion_tokens or self.max_tokens
+
+
+class CompletionRequest(Common):
+    """Body of ``/v1/completions``."""
+
+    prompt: str | list[str] | list[int] | list[list[int]]
+    echo: bool | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MOST_TOP)] | None = None
+    best_of: int | None = None
+    suffix: str | None = None
+
+    @property
+    def limit(self) -> int:
+        """Most tokens of an answer; the API's own default."""
+        return self.max_tokens or 16
+
+
+def joined(content: Content) -> str:
+    """Return a content, in parts or not, as one text."""
+    return content if isinstance(content, str) else "".join(part.text for part in content)
