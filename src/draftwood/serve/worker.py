@@ -75,7 +75,7 @@ class Worker:
         return job.sequence
 
     def _run(self) -> None:
-        """Write until the inbox is closed. Where the model itself fails, the texts under way are lost, no others."""
+        """Write until the inbox is closed; where the model itself fails, only the texts under way are lost."""
         while True:
             try:
                 for emission in decode_sequences(self._setup.target, self._setup.planner, self.inbox):
