@@ -36,10 +36,10 @@ def test_biases(kind):
 def test_log_probabilities_are_those_that_tokens_are_drawn_from(sampling, drafters):
     target, prompt = ToyTarget(vocab_size=16, order=2), [1, 2, 3]
     setup = Setup(target, None, drafters, "fixed:6")
-    recorder = LogprobRecorder(sampling, 3, len(prompt))
+    recorder = LogprobRecorder(sampling, 3)
     request = replace(setup.request(prompt, max_new_tokens=40), sampling=sampling, processors=[recorder])
     ids = [t for e in decode(target, setup.drafters, setup.planner, setup.rule, [request]) for t in e.tokens]
-    told = recorder.upto(np.array(prompt + ids))
+    told = recorder.upto(ids)
     assert [one.token for one in told] == ids
     for place, one in enumerate(told):
         ((session, scores),) = target.open([prompt + ids[:place]])

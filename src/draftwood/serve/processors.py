@@ -5,7 +5,8 @@ Each object belongs to one text. Rows are NumPy arrays or torch tensors, float32
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,40 +74,45 @@ class LogprobRecorder:
         The request's.
     most
         Best tokens that are kept at each place.
-    start
-        Tokens of the prompt.
     """
 
-    def __init__(self, sampling: Sampling, most: int, start: int) -> None:
+    def __init__(self, sampling: Sampling, most: int) -> None:
         self._sampling = Sampling(temperature=1.0) if sampling.greedy else sampling
-        self._most, self._start = most, start
-        self._rows: list[tuple[NDArray[np.float64], NDArray[np.int64]]] = []  # of places whose token is not known
+        self._most = most
+        self._next: _Row | None = None  # of the place whose token is not known yet
         self._told: list[TokenLogprobs] = []
+        self._lock = Lock()  # one thread writes the text, another one tells the client
 
     def __call__(self, prefix: NDArray[np.int64], row: Any) -> Any:
-        self._settle(prefix)
         numbers = row.detach().float().cpu().numpy() if hasattr(row, "detach") else np.asarray(row, np.float32)
         with np.errstate(divide="ignore"):
             logs = np.log(distribution(numbers, self._sampling))
         best = np.argpartition(-logs, min(self._most, len(logs) - 1))[: self._most]
-        self._rows.append((logs, best[np.argsort(-logs[best], kind="stable")]))
+        with self._lock:
+            if self._next is not None:
+                self._told.append(_told(self._next, int(prefix[-1])))
+            self._next = _Row(logs, best[np.argsort(-logs[best], kind="stable")])
         return row
 
-    def _settle(self, prefix: NDArray[np.int64]) -> None:
-        place = self._start + len(self._told)
-        if self._rows and len(prefix) > place:
-            ((logs, best),) = self._rows
-            self._told.append(_told(logs, best, int(prefix[place])))
-        self._rows = []
-
-    def upto(self, ids: NDArray[np.int64]) -> list[TokenLogprobs]:
-        """Return what is known of a text int64[length], prompt included, which must be the latest one."""
-        self._settle(ids)
-        return self._told
+    def upto(self, answer: Sequence[int]) -> list[TokenLogprobs]:
+        """Return the log-probabilities of these tokens, which are the answer's first ones."""
+        with self._lock:
+            found = self._told[: len(answer)]
+            if len(found) < len(answer) and self._next is not None:  # the last token, behind which nothing came
+                found.append(_told(self._next, answer[len(found)]))
+        return found
 
 
-def _told(logs: NDArray[np.float64], best: NDArray[np.int64], token: int) -> TokenLogprobs:
-    return TokenLogprobs(token, _finite(logs[token]), tuple((int(i), _finite(logs[i])) for i in best))
+class _Row(NamedTuple):
+    """Log-probabilities of all tokens at one place, float64[vocab], and the best ones' ids, best first."""
+
+    logs: NDArray[np.float64]
+    best: NDArray[np.int64]
+
+
+def _told(row: _Row, token: int) -> TokenLogprobs:
+    top = tuple((int(i), _finite(row.logs[i])) for i in row.best)
+    return TokenLogprobs(token, _finite(row.logs[token]), top)
 
 
 def _finite(value: Any) -> float:

@@ -1,0 +1,101 @@
+"""Turns what a client asks for into requests of ours."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from draftwood.api.prompts import render
+from draftwood.contracts import Processor, Sampling
+from draftwood.decoding.request import Request
+from draftwood.errors import UsageError
+from draftwood.serve.answer import Answer
+from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
+from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
+from draftwood.serve.processors import Biases, LogprobRecorder, Penalties
+
+TEMPERATURE = 1.0
+"""Where a client names none, as in the API."""
+
+
+class Asking:
+    """Makes the answers of requests, which belong to the event loop that makes them.
+
+    Parameters
+    ----------
+    setup
+        Model, drafters, planner and rule; its drafters take predictions.
+    """
+
+    def __init__(self, setup: Any) -> None:
+        self._setup = setup
+
+    def chat(self, asked: ChatRequest) -> list[Answer]:
+        """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
+        ids = render(asked.messages, self._setup.tokenizer)
+        top = (asked.top_logprobs or 0) if asked.logprobs else None
+        if asked.top_logprobs and not asked.logprobs:
+            raise ApiError(BAD_REQUEST, "top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
+        return self._choices(asked, ids, asked.limit, top)
+
+    def completions(self, asked: CompletionRequest) -> list[Answer]:
+        """Return the choices of all prompts, prompt by prompt; raises as `chat`."""
+        prompts = _several(asked.prompt)
+        read = [list(self._setup.tokenizer(p)["input_ids"]) if isinstance(p, str) else list(p) for p in prompts]
+        answers = [one for ids in read for one in self._choices(asked, ids, asked.limit, asked.logprobs)]
+        for index, answer in enumerate(answers):
+            answer.index = index
+        return answers
+
+    def _choices(self, asked: Common, ids: Sequence[int], limit: int | None, top: int | None) -> list[Answer]:
+        setup = self._setup
+        drafters = None if asked.prediction is None else setup.predicting(asked.prediction.text)
+        if limit is None:  # as in the API: as long as the model takes
+            limit = max(1, setup.target.capabilities.max_positions - len(ids))
+        request = setup.request(ids, max_new_tokens=limit, stop=asked.stop, drafters=drafters, **_sampling(asked))
+        request.check(setup.target.capabilities)
+        return [self._answer(asked, request, number, top) for number in range(asked.choices)]
+
+    def _answer(self, asked: Common, request: Request, number: int, top: int | None) -> Answer:
+        processors: list[Processor] = []
+        if asked.presence_penalty or asked.frequency_penalty:
+            start = len(request.prompt)
+            processors.append(Penalties(asked.presence_penalty or 0.0, asked.frequency_penalty or 0.0, start))
+        if asked.logit_bias:
+            processors.append(Biases(_biases(asked.logit_bias, self._setup.target.capabilities.vocab_size)))
+        recorder = None if top is None else LogprobRecorder(request.sampling, max(1, top))
+        if recorder is not None:
+            processors.append(recorder)
+        own = replace(request, processors=processors, sequence=number)
+        return Answer(self._setup, own, number, recorder)
+
+
+def _sampling(asked: Common) -> dict[str, Any]:
+    """Return the settings of `Sampling` that a client has named, with the API's own default."""
+    found = {name: getattr(asked, name, None) for name in Sampling.__dataclass_fields__}
+    found["temperature"] = TEMPERATURE if asked.temperature is None else asked.temperature
+    if found["top_k"] in (-1, 0):  # other servers' ways to say "all"
+        found["top_k"] = None
+    found["seed"] = secrets.randbits(32) if asked.seed is None else asked.seed
+    return found
+
+
+def _biases(given: Mapping[str, float], vocab: int) -> dict[int, float]:
+    try:
+        found = {int(token): value for token, value in given.items()}
+    except ValueError as error:
+        raise ApiError(BAD_REQUEST, "logit_bias maps token ids to numbers", param="logit_bias") from error
+    if odd := [token for token in found if not 0 <= token < vocab]:
+        raise ApiError(BAD_REQUEST, f"logit_bias: {odd[0]} is no token id below {vocab}", param="logit_bias")
+    return found
+
+
+def _several(prompt: Any) -> list[Any]:
+    """Return the prompts of a request for plain texts: one text or its ids, or several of either."""
+    if isinstance(prompt, str) or (prompt and isinstance(prompt[0], int)):
+        return [prompt]
+    if not prompt:
+        raise UsageError("the prompt is empty: give some text")
+    return list(prompt)
