@@ -104,6 +104,11 @@ class Answer:
         return Update(tuple(pieces), len(self.generation.ids), emission.finish)
 
     @property
+    def has_logprobs(self) -> bool:
+        """Whether log-probabilities were asked for."""
+        return self._recorder is not None
+
+    @property
     def logprobs(self) -> list[TokenLogprobs]:
         """Log-probabilities of the tokens so far; none where they were not asked for."""
         return [] if self._recorder is None else self._recorder.upto(self.generation.ids)

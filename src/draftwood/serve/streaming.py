@@ -1,0 +1,167 @@
+"""Writes answers as server-sent events, as the OpenAI API does, and as whole responses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from draftwood.api.prompts import decoder
+from draftwood.serve.answer import Answer, Update
+from draftwood.serve.openai.errors import ApiError, as_api_error
+from draftwood.serve.openai.shapes import FINISH, Shape, chat_logprobs, text_logprobs, usage_of
+
+DONE = b"data: [DONE]\n\n"
+
+
+class Form:
+    """How the choices of one kind of response look."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.decode = decoder(tokenizer, special=True)
+
+    def begin(self, answer: Answer) -> dict[str, Any] | None:
+        """Return what a stream says of a choice before its first text, if anything."""
+        raise NotImplementedError
+
+    def delta(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
+        """Return a piece of a choice."""
+        raise NotImplementedError
+
+    def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
+        """Return a whole choice."""
+        raise NotImplementedError
+
+    def logprobs(self, answer: Answer, first: int = 0) -> Any:
+        """Return the log-probabilities of a choice's tokens from the ``first`` on; None if not asked for."""
+        raise NotImplementedError
+
+
+class ChatForm(Form):
+    """Choices of ``/v1/chat/completions``."""
+
+    def begin(self, answer: Answer) -> dict[str, Any] | None:
+        delta = {"role": "assistant", "content": ""}
+        return {"index": answer.index, "delta": delta, "logprobs": None, "finish_reason": None}
+
+    def delta(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
+        delta = {"content": text} if text or finish is None else {}
+        return {"index": answer.index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+
+    def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
+        message = {"role": "assistant", "content": answer.generation.text, "refusal": None}
+        logprobs = self.logprobs(answer)
+        return {"index": answer.index, "message": message, "logprobs": logprobs, "finish_reason": finish}
+
+    def logprobs(self, answer: Answer, first: int = 0) -> Any:
+        return chat_logprobs(answer.logprobs[first:], self.decode) if answer.has_logprobs else None
+
+
+class TextForm(Form):
+    """Choices of ``/v1/completions``; ``echo`` has the prompt's text before each answer."""
+
+    def __init__(self, tokenizer: Any, echo: bool = False) -> None:
+        super().__init__(tokenizer)
+        self._echo = echo
+
+    def begin(self, answer: Answer) -> dict[str, Any] | None:
+        return self.delta(answer, self._before(answer), None, None) if self._echo else None
+
+    def delta(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
+        return {"index": answer.index, "text": text, "logprobs": logprobs, "finish_reason": finish}
+
+    def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
+        text = self._before(answer) + (answer.generation.text or "")
+        return self.delta(answer, text, finish, self.logprobs(answer))
+
+    def logprobs(self, answer: Answer, first: int = 0) -> Any:
+        if not answer.has_logprobs:
+            return None
+        start = len(self._before(answer)) + len(self.decode(answer.generation.ids[:first]))
+        return text_logprobs(answer.logprobs[first:], self.decode, start)
+
+    def _before(self, answer: Answer) -> str:
+        return self.decode(list(answer.job.request.prompt)) if self._echo else ""
+
+
+async def whole(answers: Sequence[Answer], form: Form, shape: Shape) -> dict[str, Any]:
+    """Wait for all choices; returns the response. Raises `ApiError` where one of them fails."""
+    try:
+        finishes = await asyncio.gather(*(_finish(answer) for answer in answers))
+    finally:
+        for answer in answers:  # where one has failed, or the client has gone
+            answer.job.cancel()
+    choices = [form.whole(answer, finish) for answer, finish in zip(answers, finishes, strict=True)]
+    return shape.whole(choices, usage_of(answers))
+
+
+async def _finish(answer: Answer) -> str:
+    finish = None
+    async for update in answer.updates():
+        finish = update.finish
+    return _reason(answer, finish)
+
+
+def _reason(answer: Answer, finish: str | None) -> str:
+    """Return the API's word for why a text has ended; raises `ApiError` where it has failed."""
+    if answer.error is not None:
+        raise as_api_error(answer.error)
+    if finish is None or finish not in FINISH:
+        raise ApiError(500, f"the text was ended before its time ({finish}): ask again")
+    return FINISH[finish]
+
+
+async def events(answers: Sequence[Answer], form: Form, shape: Shape, *, with_usage: bool) -> AsyncIterator[bytes]:
+    """Yield all choices as events, as their texts become certain; an error is an event and ends the stream."""
+    try:
+        for answer in answers:
+            if (first := form.begin(answer)) is not None:
+                yield _event(shape.chunk([first]))
+        shown = dict.fromkeys(map(id, answers), 0)
+        async for answer, update in _merged(answers):
+            finish = None if update.finish is None else _reason(answer, update.finish)
+            text, first = update.text, shown[id(answer)]
+            if not text and finish is None:
+                continue
+            logprobs = form.logprobs(answer, first)
+            shown[id(answer)] = update.tokens
+            if text and finish is not None:  # the reason comes alone, as in the API
+                yield _event(shape.chunk([form.delta(answer, text, None, logprobs)]))
+                text, logprobs = "", None
+            yield _event(shape.chunk([form.delta(answer, text, finish, logprobs)]))
+        if with_usage:
+            yield _event(shape.chunk([], usage_of(answers)))
+        yield DONE
+    except ApiError as error:
+        yield _event(error.body)
+    finally:
+        for answer in answers:
+            answer.job.cancel()
+
+
+async def _merged(answers: Sequence[Answer]) -> AsyncIterator[tuple[Answer, Update]]:
+    """Yield the updates of several answers as they come."""
+    if len(answers) == 1:
+        async for update in answers[0].updates():
+            yield answers[0], update
+        return
+    queue = asyncio.Queue[tuple[Answer, Update]]()
+
+    async def feed(answer: Answer) -> None:
+        async for update in answer.updates():
+            queue.put_nowait((answer, update))
+
+    tasks, left = [asyncio.create_task(feed(answer)) for answer in answers], len(answers)
+    try:
+        while left:
+            answer, update = await queue.get()
+            left -= update.finish is not None
+            yield answer, update
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _event(body: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
