@@ -24,7 +24,8 @@ LAYERS = (
     ("corpora",),
     ("api",),
     ("measure", "training"),  # through the API, as users go
-    ("cli", "serve", "__main__"),
+    ("serve",),
+    ("cli", "__main__"),
 )
 """From the foundation up. A longer name goes before the room that it lies in."""
 
@@ -62,6 +63,11 @@ PACKAGES = {
     "xllamacpp": ("engines.llama_cpp",),
     "rich": ("cli",),
     "typer": ("cli",),
+    "fastapi": ("serve",),
+    "starlette": ("serve",),  # comes with fastapi, as pydantic does
+    "pydantic": ("serve",),
+    "prometheus_client": ("serve",),
+    "uvicorn": ("cli.serve",),
 }
 """What is not of the standard library, and the rooms that may import it ("" is all of them)."""
 
@@ -73,6 +79,8 @@ AT_ONCE = {
     "typer": ("cli",),
 }
 """What may be imported as soon as the module is; the rest only inside functions (or for type checkers)."""
+for package in ("fastapi", "starlette", "pydantic", "prometheus_client"):
+    AT_ONCE[package] = ("serve",)
 AT_ONCE["transformers"] = AT_ONCE["xxhash"] = AT_ONCE["torch"]
 AT_ONCE["safetensors"] = ("engines.transformers.trained_files", "training")
 

@@ -31,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 VERBS = (
-    "generate", "chat", "demo", "probe", "simulate", "profile", "bench", "drift", "report", "explain",
+    "generate", "chat", "serve", "demo", "probe", "simulate", "profile", "bench", "drift", "report", "explain",
     "export_custom_generate", "train_head", "train_exit", "distil", "fetch", "models", "info",
 )  # fmt: skip
 for verb in VERBS:  # each is a function in a module of its name

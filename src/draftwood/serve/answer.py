@@ -14,6 +14,7 @@ from draftwood.decoding.request import Emission, Request
 from draftwood.drafters.declaring import takes_of
 from draftwood.serve.job import Job
 from draftwood.serve.processors import LogprobRecorder, TokenLogprobs
+from draftwood.step import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,14 @@ class Update:
         How many tokens were written so far.
     finish
         Why the text has ended, as draftwood calls it; None while it goes on.
+    step
+        Its record; None for the token that reading the prompt brings.
     """
 
     pieces: tuple[Piece, ...]
     tokens: int
     finish: str | None = None
+    step: Step | None = None
 
     @property
     def text(self) -> str:
@@ -41,7 +45,7 @@ class Update:
 
 
 class Answer:
-    """Follows one job; made in the event loop that reads it.
+    """Follows one job.
 
     Parameters
     ----------
@@ -49,6 +53,8 @@ class Answer:
         As in `Worker`.
     request
         What is to be written.
+    loop
+        The event loop in which `updates` will be read.
     index
         Its number among the choices of a request.
     recorder
@@ -56,6 +62,8 @@ class Answer:
 
     Attributes
     ----------
+    names
+        Names of the drafters, by index.
     job
         For the worker.
     generation
@@ -63,13 +71,14 @@ class Answer:
     """
 
     def __init__(
-        self, setup: Any, request: Request, index: int = 0, recorder: LogprobRecorder | None = None
-    ) -> None:
-        self._names: Sequence[str] = setup.names
+        self, setup: Any, request: Request, loop: asyncio.AbstractEventLoop, index: int = 0,
+        recorder: LogprobRecorder | None = None,
+    ) -> None:  # fmt: skip
+        self.names: Sequence[str] = setup.names
         self._predicts = [takes_of(drafter).prediction for drafter in setup.drafters]
         self._recorder, self.index = recorder, index
         self._builder = TextBuilder(decoder(setup.tokenizer), request.stop)
-        self._loop, self._told = asyncio.get_running_loop(), asyncio.Queue[Emission]()
+        self._loop, self._told = loop, asyncio.Queue[Emission]()
         self.job = Job(request, self._deliver)
         self.generation = Generation(
             text="", prompt_tokens=len(request.prompt), seed=request.sampling.seed, **setup.ruled()
@@ -95,13 +104,13 @@ class Answer:
 
     def _update(self, emission: Emission) -> Update:
         pieces: list[Piece] = []
-        for token, source in recorded(emission, self._names, self.generation):
+        for token, source in recorded(emission, self.names, self.generation):
             pieces += self._builder.push(token, source)
         if emission.finish is not None:
             self.error = emission.error
             pieces += self._builder.finish((self.generation.sources or ["model"])[-1])
         self.generation.text = self._builder.text
-        return Update(tuple(pieces), len(self.generation.ids), emission.finish)
+        return Update(tuple(pieces), len(self.generation.ids), emission.finish, emission.step)
 
     @property
     def has_logprobs(self) -> bool:

@@ -1,27 +1,36 @@
-"""The server's routes."""
+"""The server as an ASGI application: its routes, what guards them, and the life of its worker."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import time
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response, StreamingResponse
-from starlette.exceptions import HTTPException
+from fastapi.responses import JSONResponse, Response
 
 from draftwood.serve.answer import Answer
 from draftwood.serve.asking import Asking
-from draftwood.serve.openai.errors import BAD_REQUEST, NOT_FOUND, ApiError, as_api_error
+from draftwood.serve.bodies import BodyLimit
+from draftwood.serve.keys import KeyGuard
+from draftwood.serve.leaving import EventStream, unless_gone
+from draftwood.serve.metrics import CONTENT_TYPE, Metrics, RefusalCounter
+from draftwood.serve.openai.errors import NOT_FOUND, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
 from draftwood.serve.openai.shapes import Shape
+from draftwood.serve.refusing import answer_errors
 from draftwood.serve.streaming import ChatForm, Form, TextForm, events, whole
+from draftwood.serve.tokens import Tokenizing, add_tokens
+from draftwood.serve.wishes import HEADER, wishes_of
 from draftwood.serve.worker import Worker
 
-_NO_CACHE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_READERS = 2
+"""Threads that read requests: templates and tokenizers take their time over a long text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,65 +45,113 @@ class Settings:
         As in `Worker`.
     stop_seconds
         How long texts may still be written when the server is stopped.
+    keys
+        API keys, one of which a request must bring; none: everybody may ask.
+    most_bytes
+        Of a request's body.
     """
 
     model: str
     most_running: int = 16
     most_waiting: int = 64
     stop_seconds: float = 30.0
+    keys: Sequence[str] = ()
+    most_bytes: int = 16 << 20
+
+
+class Server:
+    """What the routes of one model share.
+
+    Parameters
+    ----------
+    setup
+        A `draftwood.api.setup.Setup`: model, drafters, planner and rule.
+    settings
+        How the server behaves.
+    """
+
+    def __init__(self, setup: Any, settings: Settings) -> None:
+        if setup.drafters:
+            setup.predicting("")  # a drafter that takes predictions joins the set, for requests that have one
+        self.setup, self.settings = setup, settings
+        self.worker = Worker(setup, settings.most_running, settings.most_waiting)
+        self.metrics = Metrics(settings.model, setup.names, self.worker.inbox)
+        self.worker.watchers.append(self.metrics.note)
+        self._readers = ThreadPoolExecutor(_READERS, "draftwood-reader")
+        self.started = int(time())
+
+    @asynccontextmanager
+    async def life(self, _: FastAPI) -> AsyncIterator[None]:
+        """Run the worker as long as the server runs."""
+        with self.setup.saving():
+            self.setup.refresh()
+            self.worker.start()
+            try:
+                yield
+            finally:
+                await asyncio.to_thread(self.worker.stop, self.settings.stop_seconds)
+                self._readers.shutdown(wait=False, cancel_futures=True)
+
+    async def aside(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function that takes its time in another thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, partial(call, *arguments))
+
+    def check_name(self, name: str | None) -> None:
+        """Raise `ApiError` for a model that is not served here."""
+        if name is not None and name != (served := self.settings.model):
+            said = f"no model {name[:200]!r} is served here: ask for {served!r}"
+            raise ApiError(NOT_FOUND, said, param="model", code="model_not_found")
+
+    async def respond(
+        self, http: Request, asked: Common, form: Form, shape: Shape, choose: Callable[[Asking], list[Answer]]
+    ) -> Response:
+        """Write what is asked for; ``choose`` makes the answers of it."""
+        self.check_name(asked.model)
+        wishes = wishes_of(http.headers.get(HEADER))
+        asking = Asking(self.setup, asyncio.get_running_loop(), wishes)
+        answers = await self.aside(choose, asking)
+        self.worker.submit([answer.job for answer in answers])
+        headers = {"x-draftwood-ignored": ", ".join(asked.ignored)} if asked.ignored else {}
+        if asked.stream:
+            usage = asked.stream_options is not None and asked.stream_options.include_usage
+            body = events(answers, form, shape, with_usage=usage, traced=wishes.trace)
+            return EventStream(body, answers, headers)
+        found = await unless_gone(http, whole(answers, form, shape, traced=wishes.trace))
+        return JSONResponse(found, headers=headers)
 
 
 def make_app(setup: Any, settings: Settings) -> FastAPI:
     """Return the server of one model, a `draftwood.api.setup.Setup`; its worker lives as long as it runs."""
-    setup.predicting("")  # a drafter that takes predictions joins the set, for requests that have one
-    worker, asking = Worker(setup, settings.most_running, settings.most_waiting), Asking(setup)
-
-    @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
-        setup.refresh()
-        worker.start()
-        try:
-            yield
-        finally:
-            worker.stop(settings.stop_seconds)
-
-    app = FastAPI(title="draftwood", lifespan=life, docs_url=None, redoc_url=None)
-    _answer_errors(app)
-    _add_models(app, settings)
-    started = int(time())
-
-    async def respond(asked: Common, answers: Sequence[Answer], form: Form, shape: Shape) -> Response:
-        worker.submit([answer.job for answer in answers])
-        headers = {"x-draftwood-ignored": ", ".join(asked.ignored)} if asked.ignored else {}
-        if asked.stream:
-            usage = asked.stream_options is not None and asked.stream_options.include_usage
-            body = events(answers, form, shape, with_usage=usage)
-            return StreamingResponse(body, media_type="text/event-stream", headers=headers | _NO_CACHE)
-        return JSONResponse(await whole(answers, form, shape), headers=headers)
-
-    @app.post("/v1/chat/completions")
-    async def chat(asked: ChatRequest) -> Response:
-        _check_model(asked, settings)
-        shape = Shape("chat.completion", "chatcmpl", settings.model)
-        return await respond(asked, asking.chat(asked), ChatForm(setup.tokenizer), shape)
-
-    @app.post("/v1/completions")
-    async def completions(asked: CompletionRequest) -> Response:
-        _check_model(asked, settings)
-        shape = Shape("text_completion", "cmpl", settings.model)
-        form = TextForm(setup.tokenizer, bool(asked.echo))
-        return await respond(asked, asking.completions(asked), form, shape)
-
-    @app.get("/health")
-    async def health() -> dict[str, Any]:
-        inbox = worker.inbox
-        return {"status": "ok", "running": inbox.running, "waiting": inbox.waiting, "since": started}
-
+    server = Server(setup, settings)
+    app = FastAPI(title="draftwood", lifespan=server.life, docs_url=None, redoc_url=None)
+    answer_errors(app)
+    _add_writing(app, server)
+    _add_models(app, server)
+    _add_watching(app, server)
+    add_tokens(app, Tokenizing(setup), server.aside, server.check_name)
+    app.add_middleware(BodyLimit, most=settings.most_bytes)
+    if settings.keys:
+        app.add_middleware(KeyGuard, keys=settings.keys)
+    app.add_middleware(RefusalCounter, metrics=server.metrics)
     return app
 
 
-def _add_models(app: FastAPI, settings: Settings) -> None:
-    about = {"id": settings.model, "object": "model", "created": int(time()), "owned_by": "draftwood"}
+def _add_writing(app: FastAPI, server: Server) -> None:
+    tokenizer, model = server.setup.tokenizer, server.settings.model
+
+    @app.post("/v1/chat/completions")
+    async def chat(http: Request, asked: ChatRequest) -> Response:
+        shape = Shape("chat.completion", "chatcmpl", model)
+        return await server.respond(http, asked, ChatForm(tokenizer), shape, lambda asking: asking.chat(asked))
+
+    @app.post("/v1/completions")
+    async def completions(http: Request, asked: CompletionRequest) -> Response:
+        form, shape = TextForm(tokenizer, bool(asked.echo)), Shape("text_completion", "cmpl", model)
+        return await server.respond(http, asked, form, shape, lambda asking: asking.completions(asked))
+
+
+def _add_models(app: FastAPI, server: Server) -> None:
+    about = {"id": server.settings.model, "object": "model", "created": server.started, "owned_by": "draftwood"}
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
@@ -102,43 +159,16 @@ def _add_models(app: FastAPI, settings: Settings) -> None:
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
-        _check_name(name, settings)
+        server.check_name(name)
         return about
 
 
-def _check_model(asked: Common, settings: Settings) -> None:
-    if asked.model is not None:
-        _check_name(asked.model, settings)
+def _add_watching(app: FastAPI, server: Server) -> None:
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        inbox = server.worker.inbox
+        return {"status": "ok", "running": inbox.running, "waiting": inbox.waiting, "since": server.started}
 
-
-def _check_name(name: str, settings: Settings) -> None:
-    if name != settings.model:
-        raise ApiError(
-            NOT_FOUND, f"no model {name[:200]!r} is served here: ask for {settings.model!r}",
-            param="model", code="model_not_found",
-        )  # fmt: skip
-
-
-def _answer_errors(app: FastAPI) -> None:
-    """Let every error be the API's error object."""
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part != "body")
-        said = f"{place}: {first['msg']}" if place else f"the body is no valid JSON object ({first['msg']})"
-        return _response(ApiError(BAD_REQUEST, said, param=place or None))
-
-    @app.exception_handler(HTTPException)
-    async def http(request: Request, error: HTTPException) -> Response:
-        known = error.status_code == NOT_FOUND
-        said = f"{request.method} {request.url.path} is not served here" if known else str(error.detail)
-        return _response(ApiError(error.status_code, said))
-
-    @app.exception_handler(Exception)
-    async def failed(_: Request, error: Exception) -> Response:
-        return _response(as_api_error(error))
-
-
-def _response(error: ApiError) -> Response:
-    return JSONResponse(error.body, error.status, headers=error.headers)
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(server.metrics.text(), media_type=CONTENT_TYPE)

@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 import secrets
+from asyncio import AbstractEventLoop
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from draftwood.api.prompts import render
-from draftwood.contracts import Processor, Sampling
+from draftwood.contracts import Drafter, Processor, Sampling
 from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
 from draftwood.serve.answer import Answer
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
 from draftwood.serve.processors import Biases, LogprobRecorder, Penalties
+from draftwood.serve.wishes import Wishes
 
 TEMPERATURE = 1.0
 """Where a client names none, as in the API."""
+_CHARACTERS = 64
+"""Of the longest tokens of common vocabularies, which bounds the text that an answer can have."""
 
 
 class Asking:
-    """Makes the answers of requests, which belong to the event loop that makes them.
+    """Makes the answers of one request, in any thread.
 
     Parameters
     ----------
     setup
         Model, drafters, planner and rule; its drafters take predictions.
+    loop
+        The event loop in which the answers will be read.
+    wishes
+        What the client asks for besides.
     """
 
-    def __init__(self, setup: Any) -> None:
-        self._setup = setup
+    def __init__(self, setup: Any, loop: AbstractEventLoop, wishes: Wishes) -> None:
+        self._setup, self._loop, self._wishes = setup, loop, wishes
 
     def chat(self, asked: ChatRequest) -> list[Answer]:
         """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
@@ -51,12 +59,25 @@ class Asking:
 
     def _choices(self, asked: Common, ids: Sequence[int], limit: int | None, top: int | None) -> list[Answer]:
         setup = self._setup
-        drafters = None if asked.prediction is None else setup.predicting(asked.prediction.text)
+        trace = self._wishes.trace
         if limit is None:  # as in the API: as long as the model takes
             limit = max(1, setup.target.capabilities.max_positions - len(ids))
-        request = setup.request(ids, max_new_tokens=limit, stop=asked.stop, drafters=drafters, **_sampling(asked))
+        request = setup.request(ids, max_new_tokens=limit, stop=asked.stop, trace=trace, **_sampling(asked))
         request.check(setup.target.capabilities)
+        request = replace(request, drafters=self._drafters(asked, len(ids) + limit))
         return [self._answer(asked, request, number, top) for number in range(asked.choices)]
+
+    def _drafters(self, asked: Common, most: int) -> Sequence[Drafter] | None:
+        """Return a request's own drafters, if it has any; its text has at most ``most`` tokens."""
+        if self._wishes.plain:
+            return ()
+        if asked.prediction is None or not self._setup.drafters:
+            return None
+        text = asked.prediction.text
+        if len(text) > (longest := most * _CHARACTERS):
+            said = f"the prediction has {len(text):,} characters, and this answer at most {longest:,}: send less"
+            raise ApiError(BAD_REQUEST, said, param="prediction")
+        return None if not text else self._setup.predicting(text)
 
     def _answer(self, asked: Common, request: Request, number: int, top: int | None) -> Answer:
         processors: list[Processor] = []
@@ -69,7 +90,7 @@ class Asking:
         if recorder is not None:
             processors.append(recorder)
         own = replace(request, processors=processors, sequence=number)
-        return Answer(self._setup, own, number, recorder)
+        return Answer(self._setup, own, self._loop, number, recorder)
 
 
 def _sampling(asked: Common) -> dict[str, Any]:

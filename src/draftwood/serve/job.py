@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -29,6 +29,8 @@ class Job:
         Whether its client has gone.
     sequence
         The text itself, once the worker has taken it up.
+    watchers
+        Told of each emission before the client is.
     """
 
     request: Request
@@ -38,6 +40,7 @@ class Job:
     ended: float | None = None
     is_cancelled: bool = False
     sequence: ActiveSequence | None = field(default=None, repr=False)
+    watchers: Sequence[Callable[[Job, Emission], None]] = field(default=(), repr=False)
 
     def cancel(self) -> None:
         """Let the text end before the next pass; any thread may call it."""
@@ -48,5 +51,12 @@ class Job:
     def end(self, finish: str, error: Exception | None = None) -> None:
         """Tell the client that nothing more comes, and why."""
         if self.ended is None:
+            self.tell(Emission(0, (), (), None, finish, error))
+
+    def tell(self, emission: Emission) -> None:
+        """Hand on what was written, or why nothing more comes."""
+        if emission.finish is not None:
             self.ended = perf_counter()
-            self.deliver(Emission(0, (), (), None, finish, error))
+        for watcher in self.watchers:
+            watcher(self, emission)
+        self.deliver(emission)

@@ -11,6 +11,7 @@ from draftwood.api.prompts import decoder
 from draftwood.serve.answer import Answer, Update
 from draftwood.serve.openai.errors import ApiError, as_api_error
 from draftwood.serve.openai.shapes import FINISH, Shape, chat_logprobs, text_logprobs, usage_of
+from draftwood.serve.tracing import summary, told
 
 DONE = b"data: [DONE]\n\n"
 
@@ -85,7 +86,7 @@ class TextForm(Form):
         return self.decode(list(answer.job.request.prompt)) if self._echo else ""
 
 
-async def whole(answers: Sequence[Answer], form: Form, shape: Shape) -> dict[str, Any]:
+async def whole(answers: Sequence[Answer], form: Form, shape: Shape, *, traced: bool) -> dict[str, Any]:
     """Wait for all choices; returns the response. Raises `ApiError` where one of them fails."""
     try:
         finishes = await asyncio.gather(*(_finish(answer) for answer in answers))
@@ -93,7 +94,8 @@ async def whole(answers: Sequence[Answer], form: Form, shape: Shape) -> dict[str
         for answer in answers:  # where one has failed, or the client has gone
             answer.job.cancel()
     choices = [form.whole(answer, finish) for answer, finish in zip(answers, finishes, strict=True)]
-    return shape.whole(choices, usage_of(answers))
+    found = shape.whole(choices, usage_of(answers))
+    return found | {"draftwood": [summary(answer) for answer in answers]} if traced else found
 
 
 async def _finish(answer: Answer) -> str:
@@ -112,7 +114,9 @@ def _reason(answer: Answer, finish: str | None) -> str:
     return FINISH[finish]
 
 
-async def events(answers: Sequence[Answer], form: Form, shape: Shape, *, with_usage: bool) -> AsyncIterator[bytes]:
+async def events(
+    answers: Sequence[Answer], form: Form, shape: Shape, *, with_usage: bool, traced: bool
+) -> AsyncIterator[bytes]:
     """Yield all choices as events, as their texts become certain; an error is an event and ends the stream."""
     try:
         for answer in answers:
@@ -121,15 +125,16 @@ async def events(answers: Sequence[Answer], form: Form, shape: Shape, *, with_us
         shown = dict.fromkeys(map(id, answers), 0)
         async for answer, update in _merged(answers):
             finish = None if update.finish is None else _reason(answer, update.finish)
-            text, first = update.text, shown[id(answer)]
-            if not text and finish is None:
+            text, begun = update.text, shown[id(answer)]
+            if not text and finish is None and not traced:
                 continue
-            logprobs = form.logprobs(answer, first)
+            more = {"draftwood": told(update, answer.names, form.decode)} if traced else {}
+            logprobs = form.logprobs(answer, begun)
             shown[id(answer)] = update.tokens
             if text and finish is not None:  # the reason comes alone, as in the API
-                yield _event(shape.chunk([form.delta(answer, text, None, logprobs)]))
-                text, logprobs = "", None
-            yield _event(shape.chunk([form.delta(answer, text, finish, logprobs)]))
+                yield _event(shape.chunk([form.delta(answer, text, None, logprobs)]) | more)
+                text, logprobs, more = "", None, {}
+            yield _event(shape.chunk([form.delta(answer, text, finish, logprobs)]) | more)
         if with_usage:
             yield _event(shape.chunk([], usage_of(answers)))
         yield DONE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from threading import Thread
 from time import perf_counter
@@ -13,7 +13,7 @@ from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import check_request
 from draftwood.decoding.request import Emission
 from draftwood.decoding.sequence import ActiveSequence
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, UsageError
 from draftwood.serve.inbox import Inbox
 from draftwood.serve.job import Job
 
@@ -29,10 +29,19 @@ class Worker:
         A `draftwood.api.setup.Setup`: model, drafters, planner and rule.
     most_running, most_waiting
         Texts that are written at a time, and those that may wait besides.
+
+    Attributes
+    ----------
+    inbox
+        Where jobs wait.
+    watchers
+        Called by the worker's thread with each job and emission, before the job's client gets it; they must be
+        quick and not fail.
     """
 
     def __init__(self, setup: Any, most_running: int, most_waiting: int) -> None:
-        self._setup, self._numbers = setup, count()
+        self._setup, self._numbers, self._most = setup, count(), most_running + most_waiting
+        self.watchers: list[Callable[[Job, Emission], None]] = []
         self._jobs: dict[int, Job] = {}  # by the number of their sequence
         self.inbox = Inbox(most_waiting, most_running, self._begin)
         self._thread = Thread(target=self._run, name="draftwood-worker", daemon=True)
@@ -47,7 +56,12 @@ class Worker:
         Raises `QueueFullError` where there is no room for all of them, and `PromptError`, `UsageError` or
         `CapabilityError` for a request that cannot be written.
         """
+        if len(jobs) > self._most:
+            raise UsageError(
+                f"{len(jobs)} texts are asked for at once, and this server takes {self._most}: ask for fewer"
+            )
         for job in jobs:
+            job.watchers = self.watchers
             check_request(job.request, self._setup.target)
         self.inbox.put(jobs)
 
@@ -88,12 +102,9 @@ class Worker:
 
     def _deliver(self, emission: Emission) -> None:
         job = self._jobs[emission.row]
-        if emission.finish is None:
-            job.deliver(emission)
-            return
-        job.ended = perf_counter()
-        job.deliver(emission)
-        self._close(emission.row)
+        job.tell(emission)
+        if emission.finish is not None:
+            self._close(emission.row)
 
     def _drop(self, number: int, error: Exception) -> None:
         said = DraftwoodError(f"the model failed in the middle of this text ({error}): ask again")

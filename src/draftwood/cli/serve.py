@@ -1,0 +1,157 @@
+"""``draftwood serve``: the OpenAI API of one model."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from draftwood.cli import options, screen
+from draftwood.cli.options import DraftingFlags, Loading, SourceFlags, check_sources
+from draftwood.errors import UsageError
+
+if TYPE_CHECKING:
+    from draftwood.serve.app import Settings
+
+KEYS = "DRAFTWOOD_API_KEY"
+
+Host = Annotated[str, Option(help="Address to listen on; 0.0.0.0 is every network that this machine is in.")]
+Port = Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
+Name = Annotated[
+    str | None, Option(metavar="NAME", help="The model's name in the API. [default: what --model says]")
+]
+ApiKey = Annotated[
+    list[str] | None,
+    Option(
+        metavar="KEY",
+        help=f"Serve only who sends this key; may be given again. [default: ${KEYS}, else everybody]",
+    ),
+]
+MostRunning = Annotated[int, Option("--max-running", min=1, help="Texts that are written at a time.")]
+MostWaiting = Annotated[int, Option("--max-waiting", min=0, help="Texts that may wait for room besides.")]
+MostMiB = Annotated[int, Option("--max-body-mib", min=1, help="Largest body of a request.")]
+StopSeconds = Annotated[float, Option(min=0, help="Time to finish what is being written when stopped.")]
+
+
+@dataclass(frozen=True)
+class _Serving(Loading, SourceFlags, DraftingFlags):
+    """What is served, and what drafts."""
+
+
+@options.shared
+def serve(
+    given: _Serving,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    name: Name = None,
+    api_key: ApiKey = None,
+    max_running: MostRunning = 16,
+    max_waiting: MostWaiting = 64,
+    max_body_mib: MostMiB = 16,
+    stop_seconds: StopSeconds = 30.0,
+) -> None:
+    """Serve a model under the OpenAI API, with a page to try it on."""
+    _check(given)
+    keys = api_key or [key for key in os.environ.get(KEYS, "").split(",") if key]
+    _check_packages()
+    if given.prediction:
+        raise UsageError("--prediction is for one answer: clients of a server send their own, as 'prediction'")
+    check_sources(given.drafters, given.sources)
+    socket = _listening(host, port)
+    setup = _setup(given)
+    from draftwood.serve.app import Settings
+
+    settings = Settings(
+        name or given.model, max_running, max_waiting, stop_seconds, tuple(keys), max_body_mib << 20
+    )
+    _say(socket, settings, setup)
+    run(setup, settings, socket)
+
+
+def run(setup: Any, settings: Settings, socket: Any) -> None:
+    """Serve until the process is told to stop; texts under way are finished within the settings' time."""
+    import uvicorn
+
+    from draftwood.serve.app import make_app
+
+    config = uvicorn.Config(
+        make_app(setup, settings), log_level="warning", timeout_graceful_shutdown=round(settings.stop_seconds),
+        server_header=False,
+    )  # fmt: skip
+    logging.getLogger("uvicorn.error").addFilter(_is_no_interrupt)
+    with suppress(KeyboardInterrupt):  # uvicorn raises it again once it has ended
+        uvicorn.Server(config).run(sockets=[socket])
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Return whether a record is more than the traceback of an impatient second Ctrl-C."""
+    return "KeyboardInterrupt" not in record.getMessage()
+
+
+def _check(given: _Serving) -> None:
+    """Refuse what can be refused without a model."""
+    from draftwood.planning.load import load as load_planner
+    from draftwood.verify.load import load as load_rule
+
+    if not given.learned:
+        from draftwood.models import learned_place
+
+        learned_place.switch(keep=False)
+    load_planner(given.planner)
+    load_rule(given.rule)
+
+
+def _check_packages() -> None:
+    try:
+        import draftwood.serve.app  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UsageError(f"the server needs {error.name}: pip install 'draftwood[serve]'") from error
+
+
+def _setup(given: _Serving) -> Any:
+    """Load the model; returns what `make_app` takes."""
+    from draftwood.api.setup import Setup
+    from draftwood.api.user_texts import UserTexts
+
+    model, tokenizer = given.load_model(release=True)
+    with screen.busy(f"preparing {given.model}"):
+        setup = Setup(model, tokenizer, given.drafters, given.planner, UserTexts(**given.sources), given.rule)
+        setup.refresh()
+    return setup
+
+
+def _listening(host: str, port: int) -> Any:
+    """Return a socket at this address, before a model is loaded; `UsageError` where that cannot be."""
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+        found.listen(2048)
+    except OSError as error:
+        found.close()
+        raise UsageError(
+            f"cannot listen on {host}, port {port} ({error.strerror or error}): choose another --port or --host"
+        ) from error
+    return found
+
+
+def _say(socket: Any, settings: Settings, setup: Any) -> None:
+    """Say where the server is and what it does, and warn where everybody may reach it."""
+    host, port = socket.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    drafting = "+".join(setup.names) or "none, plain decoding"
+    print(f"{settings.model} at http://{shown}:{port}, API under /v1; drafters: {drafting}; Ctrl-C stops it")
+    sys.stdout.flush()
+    if not settings.keys and not ip_address(host).is_loopback:
+        print(
+            "note: everybody who reaches this address may use the model: --api-key asks for a key", file=sys.stderr
+        )

@@ -1,0 +1,48 @@
+"""API keys: who may ask, compared in constant time."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import Any
+
+from draftwood.serve.openai.errors import UNAUTHORIZED, ApiError
+from draftwood.serve.refusing import response_of
+
+OPEN = frozenset({"/", "/health"})
+"""Paths that need no key: the page asks for one itself."""
+
+
+class KeyGuard:
+    """Lets only requests through that bring one of these keys, as ``Authorization: Bearer KEY``.
+
+    Parameters
+    ----------
+    app
+        What is guarded, an ASGI application.
+    keys
+        At least one.
+    """
+
+    def __init__(self, app: Any, keys: Sequence[str]) -> None:
+        self._app, self._digests = app, [_digest(key.encode()) for key in keys]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "http" and scope["path"] not in OPEN and not self._is_known(scope):
+            said = "this server asks for an API key: send it as 'Authorization: Bearer KEY'"
+            await response_of(ApiError(UNAUTHORIZED, said, code="invalid_api_key"))(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _is_known(self, scope: Any) -> bool:
+        headers = dict(scope["headers"])
+        kind, _, given = headers.get(b"authorization", b"").partition(b" ")
+        found = [hmac.compare_digest(_digest(given.strip()), known) for known in self._digests]  # all, always
+        return kind.lower() == b"bearer" and any(found)
+
+
+def _digest(key: bytes) -> bytes:
+    """Return a value of the same length for every key."""
+    return hashlib.sha256(key).digest()

@@ -1,0 +1,148 @@
+"""What the server has done, for Prometheus: under vLLM's names where vLLM has one.
+
+vLLM's names and meanings: its documentation, "Production metrics" and "Speculative decoding metrics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from time import perf_counter
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from draftwood.decoding.request import Emission
+from draftwood.serve.inbox import Inbox
+from draftwood.serve.job import Job
+from draftwood.step import MODEL, Step
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+_POSITIONS = 32
+"""Deeper draft nodes count for the last position."""
+_FIRST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
+_BETWEEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
+_STAGES = ("draft", "plan", "score", "verify", "keep", "learn")
+
+
+class Metrics:
+    """Counts what a worker writes; told of each emission by the worker's thread.
+
+    Parameters
+    ----------
+    model
+        Its name, a label of every number.
+    names
+        Names of the drafters, by index.
+    inbox
+        Knows how many texts run and wait.
+    """
+
+    def __init__(self, model: str, names: Sequence[str], inbox: Inbox) -> None:
+        self._registry, self._model, self._names = CollectorRegistry(), model, names
+        self._last: dict[int, float] = {}  # when a running job got its last token, by the object's id
+        self._lock = Lock()
+        self._first_token = self._histogram("vllm:time_to_first_token_seconds", "Wait for a first token", _FIRST)
+        self._between = self._histogram("vllm:inter_token_latency_seconds", "Seconds per later token", _BETWEEN)
+        self._whole = self._histogram("vllm:e2e_request_latency_seconds", "Seconds per text", _FIRST)
+        self._queued = self._histogram("vllm:request_queue_time_seconds", "Wait for room in the batch", _FIRST)
+        self._prompt = self._counter("vllm:prompt_tokens", "Tokens of prompts")
+        self._written = self._counter("vllm:generation_tokens", "Tokens written")
+        self._ended = self._counter("vllm:request_success", "Texts by how they ended", "finished_reason")
+        self._drafts = self._counter("vllm:spec_decode_num_drafts", "Passes with drafts")
+        self._drafted = self._counter("vllm:spec_decode_num_draft_tokens", "Draft nodes that were scored")
+        self._accepted = self._counter("vllm:spec_decode_num_accepted_tokens", "Draft nodes accepted")
+        self._by_place = self._counter(
+            "vllm:spec_decode_num_accepted_tokens_per_pos", "Draft nodes accepted by depth", "position"
+        )
+        self._passes = self._counter("draftwood:passes", "Passes, each text of a batch counted")
+        self._by_source = self._counter("draftwood:tokens", "Tokens written by who proposed them", "source")
+        self._scored_of = self._counter("draftwood:draft_tokens", "Draft nodes scored by drafter", "source")
+        self._seconds = self._counter("draftwood:seconds", "Seconds by stage; score is the pass", "stage")
+        self._refused = self._counter("draftwood:refused_requests", "Requests refused by status", "status")
+        self._add_gauges(inbox)
+
+    def _counter(self, name: str, help: str, *labels: str) -> Counter:
+        return Counter(name, help, ["model_name", *labels], registry=self._registry)
+
+    def _histogram(self, name: str, help: str, buckets: Sequence[float]) -> Histogram:
+        return Histogram(name, help, ["model_name"], registry=self._registry, buckets=buckets)
+
+    def _add_gauges(self, inbox: Inbox) -> None:
+        for name, help, read in (
+            ("vllm:num_requests_running", "Texts being read or written", lambda: inbox.running),
+            ("vllm:num_requests_waiting", "Texts that wait for room", lambda: inbox.waiting),
+        ):
+            gauge = Gauge(name, help, ["model_name"], registry=self._registry)
+            gauge.labels(self._model).set_function(read)
+
+    def refused(self, status: int) -> None:
+        """Count a request that was answered with an error."""
+        self._refused.labels(self._model, str(status)).inc()
+
+    def note(self, job: Job, emission: Emission) -> None:
+        """Count what a job has gained, or that it has ended."""
+        now, model = perf_counter(), self._model
+        if emission.tokens:
+            self._note_tokens(job, emission, now)
+        if emission.step is not None:
+            self._note_step(emission.step)
+        if emission.finish is not None:
+            self._last.pop(id(job), None)
+            self._whole.labels(model).observe(now - job.arrived)
+            self._ended.labels(model, emission.finish).inc()
+
+    def _note_tokens(self, job: Job, emission: Emission, now: float) -> None:
+        model, count = self._model, len(emission.tokens)
+        last = self._last.get(id(job))
+        if last is None:
+            self._first_token.labels(model).observe(now - job.arrived)
+            self._queued.labels(model).observe((job.begun or now) - job.arrived)
+            self._prompt.labels(model).inc(len(job.request.prompt))
+        else:
+            for _ in emission.tokens:
+                self._between.labels(model).observe((now - last) / count)
+        self._last[id(job)] = now
+        self._written.labels(model).inc(count)
+        for source in emission.sources:
+            name = "model" if source == MODEL else self._names[source]
+            self._by_source.labels(model, name).inc()
+
+    def _note_step(self, step: Step) -> None:
+        model = self._model
+        self._passes.labels(model).inc()
+        for stage in _STAGES:
+            self._seconds.labels(model, stage).inc(getattr(step, f"{stage}_s"))
+        if not step.drafted:
+            return
+        self._drafts.labels(model).inc()
+        self._drafted.labels(model).inc(step.drafted)
+        self._accepted.labels(model).inc(step.accepted)
+        for depth in range(step.accepted):
+            self._by_place.labels(model, str(min(depth, _POSITIONS - 1))).inc()
+        for name, source in zip(self._names, step.by_source, strict=False):
+            if source.kept:
+                self._scored_of.labels(model, name).inc(source.kept)
+
+    def text(self) -> bytes:
+        """Return all numbers in Prometheus' text format."""
+        with self._lock:
+            return generate_latest(self._registry)
+
+
+class RefusalCounter:
+    """Counts the responses of an ASGI application that are errors."""
+
+    def __init__(self, app: Any, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on, and look at the status of its response."""
+
+        async def watched(message: Any) -> None:
+            if message["type"] == "http.response.start" and message["status"] >= 400:
+                self._metrics.refused(message["status"])
+            await send(message)
+
+        await self._app(scope, receive, watched if scope["type"] == "http" else send)

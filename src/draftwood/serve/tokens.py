@@ -1,0 +1,84 @@
+"""Routes from text to token ids and back, as vLLM has them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel, Field
+
+from draftwood.api.prompts import decoder, render
+from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
+from draftwood.serve.openai.fields import MOST_MESSAGES
+
+Messages = Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_MESSAGES)]
+
+
+class TokenizeRequest(BaseModel):
+    """Body of ``/tokenize``: a text or messages."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Messages | None = None
+    add_special_tokens: bool = True
+    return_token_strs: bool = False
+
+
+class DetokenizeRequest(BaseModel):
+    """Body of ``/detokenize``."""
+
+    model: str | None = None
+    tokens: list[int]
+
+
+class Tokenizing:
+    """Tokenizes as the requests of this server are tokenized.
+
+    Parameters
+    ----------
+    setup
+        As in `make_app`.
+    """
+
+    def __init__(self, setup: Any) -> None:
+        self._tokenizer, self._capabilities = setup.tokenizer, setup.target.capabilities
+
+    def tokenize(self, asked: TokenizeRequest) -> dict[str, Any]:
+        """Return the ids of a text; raises `ApiError` or `PromptError`."""
+        if (asked.prompt is None) == (asked.messages is None):
+            raise ApiError(BAD_REQUEST, "give either a prompt or messages")
+        if asked.messages is not None:
+            ids = render(asked.messages, self._tokenizer)
+        else:
+            ids = list(self._tokenizer(asked.prompt, add_special_tokens=asked.add_special_tokens)["input_ids"])
+        found = {"count": len(ids), "max_model_len": self._capabilities.max_positions, "tokens": ids}
+        if asked.return_token_strs:
+            found["token_strs"] = [decoder(self._tokenizer, special=True)([token]) for token in ids]
+        return found
+
+    def detokenize(self, asked: DetokenizeRequest) -> dict[str, Any]:
+        """Return the text of ids; raises `ApiError`."""
+        vocab = self._capabilities.vocab_size
+        if odd := [token for token in asked.tokens if not 0 <= token < vocab]:
+            raise ApiError(BAD_REQUEST, f"{odd[0]} is no token id below {vocab}", param="tokens")
+        return {"prompt": decoder(self._tokenizer, special=True)(asked.tokens)}
+
+
+def add_tokens(
+    app: FastAPI,
+    tokenizing: Tokenizing,
+    aside: Callable[..., Awaitable[Any]],
+    check_name: Callable[[str | None], None],
+) -> None:
+    """Add the routes; ``aside`` calls in another thread, ``check_name`` refuses other models."""
+
+    @app.post("/tokenize")
+    async def tokenize(asked: TokenizeRequest) -> Any:
+        check_name(asked.model)
+        return await aside(tokenizing.tokenize, asked)
+
+    @app.post("/detokenize")
+    async def detokenize(asked: DetokenizeRequest) -> Any:
+        check_name(asked.model)
+        return await aside(tokenizing.detokenize, asked)

@@ -1,0 +1,60 @@
+"""``draftwood serve``: says where it is, refuses what cannot be, and ends at once when it is told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+
+def test_it_says_its_address_and_ends_with_an_interrupt(tiny):
+    command = [sys.executable, "-m", "draftwood", "serve", "--model", tiny, "--name", "tiny", "--port", "0"]
+    quiet = {**os.environ, "DRAFTWOOD_LEARNED": "off"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet
+    ) as process:
+        line = process.stdout.readline()
+        assert line.startswith("tiny at http://127.0.0.1:"), line + process.stderr.read()
+        url = line.split()[2].rstrip(",")
+        body = json.dumps({"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}).encode()
+        headers = {"content-type": "application/json"}
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{url}/v1/chat/completions", body, headers), timeout=120
+        ) as answer:
+            assert json.load(answer)["usage"]["completion_tokens"] == 4
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--drafters", "nonsense"], "nonsense"),
+        (["--planner", "nonsense"], "nonsense"),
+        (["--host", "not a host"], "cannot listen"),
+        (["--prediction", "x"], "clients of a server send their own"),
+        (["--port", "99999"], "port"),
+        (["--corpus", "/nowhere/at/all"], "nowhere"),
+    ],
+)
+def test_wrong_flags_are_refused_before_a_model_is_loaded(draftwood, flags, said):
+    ran = draftwood("serve", "--model", "no such model", *flags)
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.out == ""
+
+
+def test_a_port_that_is_taken(draftwood):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ran = draftwood("serve", "--port", str(taken.getsockname()[1]))
+    assert ran.code == 2
+    assert "choose another --port" in ran.err

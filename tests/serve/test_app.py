@@ -1,0 +1,199 @@
+"""The `openai` package gets from the server what `draftwood.generate` writes, and errors that it understands."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import httpx2 as httpx  # comes with the openai package
+import openai
+import pytest
+
+HELLO = [{"role": "user", "content": "hello hello"}]
+
+
+def asked(**more):
+    return {"model": "tiny", "messages": HELLO, "max_tokens": 24, "temperature": 0} | more
+
+
+def joined(chunks):
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+
+
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "seed": 7, "top_p": 0.9}, {"stop": ["x"]}])
+def test_a_chat_is_the_text_of_generate(client, alone, settings):
+    found = client.chat.completions.create(**asked(**settings))
+    theirs = alone(HELLO, **settings)
+    assert found.choices[0].message.content == theirs.text
+    assert found.choices[0].finish_reason == theirs.finish_reason
+    assert found.usage.prompt_tokens == theirs.prompt_tokens
+    assert found.usage.completion_tokens == len(theirs.ids)
+
+
+def test_a_stream_is_the_same_text(client, alone):
+    options = {"include_usage": True}
+    chunks = list(
+        client.chat.completions.create(**asked(stream=True, stream_options=options, seed=3, temperature=1))
+    )
+    theirs = alone(HELLO, temperature=1.0, seed=3)
+    assert joined(chunks) == theirs.text
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-2].choices[0].finish_reason == "length"
+    assert chunks[-1].usage.completion_tokens == len(theirs.ids)
+
+
+def test_plain_texts_with_several_prompts_and_echo(client, alone):
+    found = client.completions.create(model="tiny", prompt=["ab", "cd"], max_tokens=8, temperature=0, echo=True)
+    assert [one.text for one in found.choices] == [
+        text + alone(text, max_new_tokens=8).text for text in ("ab", "cd")
+    ]
+    ids = client.completions.create(model="tiny", prompt=[65, 66], max_tokens=8, temperature=0)
+    assert ids.choices[0].text == alone([65, 66], max_new_tokens=8).text
+
+
+def test_several_choices_are_drawn_apart_and_their_prompt_counts_once(client):
+    found = client.chat.completions.create(**asked(n=3, temperature=1.0, seed=5))
+    assert len({one.message.content for one in found.choices}) == 3
+    assert [one.index for one in found.choices] == [0, 1, 2]
+    assert found.usage.completion_tokens == 72
+    again = list(client.chat.completions.create(**asked(n=3, temperature=1.0, seed=5, stream=True)))
+    for number, one in enumerate(found.choices):
+        parts = [c.choices[0] for c in again if c.choices[0].index == number]
+        assert "".join(part.delta.content or "" for part in parts) == one.message.content
+
+
+def test_log_probabilities_are_those_of_plain_decoding(client):
+    wanted = {"logprobs": True, "top_logprobs": 3, "max_tokens": 40}
+    drafted = client.chat.completions.create(**asked(**wanted))
+    plain = client.chat.completions.create(**asked(**wanted), extra_headers={"x-draftwood": "plain"})
+    both = list(zip(drafted.choices[0].logprobs.content, plain.choices[0].logprobs.content, strict=True))
+    assert len(both) == 40
+    for ours, theirs in both:
+        assert ours.token == theirs.token == ours.top_logprobs[0].token
+        assert ours.logprob == pytest.approx(theirs.logprob, abs=1e-4)
+    streamed = client.chat.completions.create(**asked(**wanted, stream=True))
+    tokens = [one.token for c in streamed if (p := c.choices[0].logprobs) is not None for one in p.content]
+    assert tokens == [one.token for one in drafted.choices[0].logprobs.content]
+
+
+def test_a_prediction_is_copied_from_and_counted(client, alone):
+    text = alone(HELLO, max_new_tokens=64).text
+    found = client.chat.completions.create(**asked(max_tokens=64, prediction={"type": "content", "content": text}))
+    assert found.choices[0].message.content == text
+    counted = found.usage.completion_tokens_details
+    assert counted.accepted_prediction_tokens > 40
+    wrong = client.chat.completions.create(
+        **asked(max_tokens=64, prediction={"type": "content", "content": [{"type": "text", "text": text[::-1]}]})
+    )
+    assert wrong.choices[0].message.content == text
+    none = client.chat.completions.create(**asked(max_tokens=64)).usage.completion_tokens_details
+    assert (none.accepted_prediction_tokens, none.rejected_prediction_tokens) == (0, 0)
+
+
+def test_penalties_and_biases_change_the_text_alike_with_and_without_drafts(client):
+    plain = client.chat.completions.create(**asked(max_tokens=64)).choices[0].message.content
+    for settings in ({"presence_penalty": 2}, {"frequency_penalty": 1.5}, {"logit_bias": {"40": 100}}):
+        both = [
+            client.chat.completions.create(**asked(max_tokens=64, **settings), extra_headers=headers)
+            for headers in ({}, {"x-draftwood": "plain"})
+        ]
+        texts = {one.choices[0].message.content for one in both}
+        assert len(texts) == 1
+        assert texts != {plain}
+    assert texts == {chr(32 + 40) * 64}
+
+
+def test_a_trace_tells_who_drafted_what(url):
+    body = asked(stream=True, max_tokens=48)
+    answer = httpx.post(f"{url}/v1/chat/completions", json=body, headers={"x-draftwood": "trace"}, timeout=60)
+    chunks = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    told = [chunk["draftwood"] for chunk in chunks if "draftwood" in chunk]
+    assert "".join(piece["text"] for one in told for piece in one["pieces"]) == "".join(
+        c["choices"][0]["delta"].get("content", "") for c in chunks
+    )
+    steps = [one["step"] for one in told if one["step"] is not None]
+    assert told[-1]["tokens"] == 1 + sum(1 + step["accepted"] for step in steps) == 48
+    trees = [step for step in steps if step["tree"]]
+    assert any(step["tree"]["path"] for step in trees)
+    assert all(len(step["tree"]["path"]) == step["accepted"] for step in trees)
+    whole = httpx.post(
+        f"{url}/v1/chat/completions", json=asked(), headers={"x-draftwood": "trace, plain"}, timeout=60
+    ).json()
+    assert whole["draftwood"][0]["sources"] == ["model"] * 24
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "said"),
+    [
+        ({"model": "other"}, 404, "no model 'other'"),
+        ({"n": 17}, 400, "n: "),
+        ({"messages": []}, 400, "messages"),
+        ({"messages": [{"role": 5, "content": "x"}]}, 400, "message 1 has no role"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "no text"),
+        ({"temperature": -1}, 400, "temperature"),
+        ({"max_tokens": 0}, 400, "max_tokens"),
+        ({"stop": ["a"] * 1000}, 400, "too many"),
+        ({"stop": [""]}, 400, "empty"),
+        ({"top_logprobs": 3}, 400, "logprobs"),
+        ({"logit_bias": {"999": 1}}, 400, "no token id"),
+        ({"messages": [{"role": "user", "content": "x" * 3000}]}, 400, "shorten the prompt"),
+        ({"prediction": {"type": "content", "content": "x" * 200_000}}, 400, "the prediction has"),
+        ({"seed": "no"}, 400, "seed"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_with_the_reason(client, change, status, said):
+    with pytest.raises(openai.APIStatusError, match=re.escape(said)) as raised:
+        client.chat.completions.create(**asked(**change))
+    assert raised.value.status_code == status
+    assert raised.value.body["type"] in ("invalid_request_error", "not_found_error")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'"x"', b"\xff\xfe", b'{"messages": 3}', b"null", b"[" * 10_000]
+)
+def test_bodies_that_are_no_request_get_the_error_object(url, body):
+    found = httpx.post(f"{url}/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+    assert found.status_code == 400
+    assert found.json()["error"]["message"]
+
+
+def test_unknown_routes_words_and_fields(url):
+    assert httpx.get(f"{url}/v1/nothing").json()["error"]["type"] == "not_found_error"
+    assert httpx.get(f"{url}/v1/chat/completions").status_code == 405
+    assert httpx.get(f"{url}/v1/models/tiny").json()["id"] == "tiny"
+    assert httpx.get(f"{url}/v1/models/other").status_code == 404
+    found = httpx.post(f"{url}/v1/chat/completions", json=asked(service_tier="auto", zzz=1), timeout=60)
+    assert found.headers["x-draftwood-ignored"] == "service_tier, zzz"
+    wrong = httpx.post(f"{url}/v1/chat/completions", json=asked(), headers={"x-draftwood": "tracing"})
+    assert wrong.status_code == 400
+    assert "trace" in wrong.json()["error"]["message"]
+
+
+def test_tokens_go_there_and_back(url):
+    found = httpx.post(f"{url}/tokenize", json={"prompt": "hello", "return_token_strs": True}).json()
+    assert found["count"] == 5
+    assert "".join(found["token_strs"]) == "hello"
+    assert httpx.post(f"{url}/detokenize", json={"tokens": found["tokens"]}).json() == {"prompt": "hello"}
+    assert httpx.post(f"{url}/detokenize", json={"tokens": [-1]}).status_code == 400
+    assert httpx.post(f"{url}/tokenize", json={"messages": HELLO}).json()["count"] > 11
+    assert httpx.post(f"{url}/tokenize", json={}).status_code == 400
+
+
+def test_metrics_add_up(url, client):
+    def numbers():
+        lines = httpx.get(f"{url}/metrics").text.splitlines()
+        found = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return lambda start: sum(float(v) for name, v in found.items() if name.startswith(start))
+
+    before = numbers()
+    client.chat.completions.create(**asked(n=2))
+    httpx.post(f"{url}/v1/chat/completions", content=b"{")
+    after = numbers()
+    gained = {name: after(name) - before(name) for name in (
+        "vllm:generation_tokens_total", "draftwood:tokens_total", "vllm:request_success_total",
+        "vllm:time_to_first_token_seconds_count", "draftwood:refused_requests_total",
+    )}  # fmt: skip
+    assert list(gained.values()) == [48, 48, 2, 2, 1]
+    accepted = [after(f"vllm:spec_decode_num_accepted_tokens_{end}") for end in ("total", "per_pos_total")]
+    assert accepted[0] == accepted[1] > 0
+    assert after("vllm:num_requests_running") == after("vllm:num_requests_waiting") == 0
