@@ -22,11 +22,15 @@ from draftwood.serve.leaving import EventStream, unless_gone
 from draftwood.serve.metrics import CONTENT_TYPE, Metrics, RefusalCounter
 from draftwood.serve.openai.errors import NOT_FOUND, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
+from draftwood.serve.openai.responses import ResponsesRequest
 from draftwood.serve.openai.shapes import Shape
 from draftwood.serve.refusing import answer_errors
+from draftwood.serve.responding import ResponseUnderWay
 from draftwood.serve.streaming import ChatForm, Form, TextForm, events, whole
 from draftwood.serve.tokens import Tokenizing, add_tokens
-from draftwood.serve.wishes import HEADER, wishes_of
+from draftwood.serve.tool_form import ToolForm
+from draftwood.serve.tools import tools_of
+from draftwood.serve.wishes import HEADER, IGNORED, Wishes, wishes_of
 from draftwood.serve.worker import Worker
 
 _READERS = 2
@@ -102,16 +106,20 @@ class Server:
             said = f"no model {name[:200]!r} is served here: ask for {served!r}"
             raise ApiError(NOT_FOUND, said, param="model", code="model_not_found")
 
+    async def begin(self, asked: Common, wishes: Wishes, choose: Callable[[Asking], list[Answer]]) -> list[Answer]:
+        """Begin to write what is asked for; ``choose`` makes the answers of it."""
+        self.check_name(asked.model)
+        answers: list[Answer] = await self.aside(choose, Asking(self.setup, asyncio.get_running_loop(), wishes))
+        self.worker.submit([answer.job for answer in answers])
+        return answers
+
     async def respond(
         self, http: Request, asked: Common, form: Form, shape: Shape, choose: Callable[[Asking], list[Answer]]
     ) -> Response:
-        """Write what is asked for; ``choose`` makes the answers of it."""
-        self.check_name(asked.model)
+        """Write what is asked for, in one of the two older shapes."""
         wishes = wishes_of(http.headers.get(HEADER))
-        asking = Asking(self.setup, asyncio.get_running_loop(), wishes)
-        answers = await self.aside(choose, asking)
-        self.worker.submit([answer.job for answer in answers])
-        headers = {"x-draftwood-ignored": ", ".join(asked.ignored)} if asked.ignored else {}
+        answers = await self.begin(asked, wishes, choose)
+        headers = {IGNORED: ", ".join(asked.ignored)} if asked.ignored else {}
         if asked.stream:
             usage = asked.stream_options is not None and asked.stream_options.include_usage
             body = events(answers, form, shape, with_usage=usage, traced=wishes.trace)
@@ -141,13 +149,25 @@ def _add_writing(app: FastAPI, server: Server) -> None:
 
     @app.post("/v1/chat/completions")
     async def chat(http: Request, asked: ChatRequest) -> Response:
-        shape = Shape("chat.completion", "chatcmpl", model)
-        return await server.respond(http, asked, ChatForm(tokenizer), shape, lambda asking: asking.chat(asked))
+        shape, tools = Shape("chat.completion", "chatcmpl", model), tools_of(asked)
+        form = ChatForm(tokenizer) if tools is None else ToolForm(tokenizer, tools)
+        return await server.respond(http, asked, form, shape, lambda asking: asking.chat(asked))
 
     @app.post("/v1/completions")
     async def completions(http: Request, asked: CompletionRequest) -> Response:
         form, shape = TextForm(tokenizer, bool(asked.echo)), Shape("text_completion", "cmpl", model)
         return await server.respond(http, asked, form, shape, lambda asking: asking.completions(asked))
+
+    @app.post("/v1/responses")
+    async def responses(http: Request, asked: ResponsesRequest) -> Response:
+        chat = asked.chat()
+        wishes = wishes_of(http.headers.get(HEADER))
+        answers = await server.begin(chat, wishes, lambda asking: asking.chat(chat))
+        headers = {IGNORED: ", ".join(asked.ignored)} if asked.ignored else {}
+        found = ResponseUnderWay(asked, answers[0], model, tools_of(chat), ChatForm(tokenizer).decode)
+        if asked.stream:
+            return EventStream(found.events(), answers, headers)
+        return JSONResponse(await unless_gone(http, found.whole()), headers=headers)
 
 
 def _add_models(app: FastAPI, server: Server) -> None:

@@ -16,6 +16,7 @@ from draftwood.serve.answer import Answer
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
 from draftwood.serve.processors import Biases, LogprobRecorder, Penalties
+from draftwood.serve.tools import tools_of, without_calls
 from draftwood.serve.wishes import Wishes
 
 TEMPERATURE = 1.0
@@ -42,7 +43,9 @@ class Asking:
 
     def chat(self, asked: ChatRequest) -> list[Answer]:
         """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
-        ids = render(asked.messages, self._setup.tokenizer)
+        tools = tools_of(asked)
+        messages = without_calls(asked.messages) if tools is None else tools.messages(asked.messages)
+        ids = render(messages, self._setup.tokenizer)
         top = (asked.top_logprobs or 0) if asked.logprobs else None
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError(BAD_REQUEST, "top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")

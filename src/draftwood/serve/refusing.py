@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from draftwood.errors import DraftwoodError
@@ -14,8 +15,9 @@ from draftwood.serve.openai.errors import BAD_REQUEST, NOT_FOUND, TOO_LARGE, Api
 def answer_errors(app: FastAPI) -> None:
     """Let clients get an error object, with the right status, for whatever a route raises."""
 
+    @app.exception_handler(ValidationError)  # of a request that was made from another one
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
+    async def invalid(_: Request, error: RequestValidationError | ValidationError) -> Response:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body")
         if first["type"] == "json_invalid":

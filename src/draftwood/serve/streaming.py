@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from draftwood.api.prompts import decoder
@@ -13,6 +13,7 @@ from draftwood.serve.openai.errors import ApiError, as_api_error
 from draftwood.serve.openai.shapes import FINISH, Shape, chat_logprobs, text_logprobs, usage_of
 from draftwood.serve.tracing import summary, told
 
+Decode = Callable[[Sequence[int]], str]
 DONE = b"data: [DONE]\n\n"
 
 
@@ -20,7 +21,7 @@ class Form:
     """How the choices of one kind of response look."""
 
     def __init__(self, tokenizer: Any) -> None:
-        self.decode = decoder(tokenizer, special=True)
+        self.decode: Decode = decoder(tokenizer, special=True)
 
     def begin(self, answer: Answer) -> dict[str, Any] | None:
         """Return what a stream says of a choice before its first text, if anything."""
@@ -102,10 +103,10 @@ async def _finish(answer: Answer) -> str:
     finish = None
     async for update in answer.updates():
         finish = update.finish
-    return _reason(answer, finish)
+    return reason_of(answer, finish)
 
 
-def _reason(answer: Answer, finish: str | None) -> str:
+def reason_of(answer: Answer, finish: str | None) -> str:
     """Return the API's word for why a text has ended; raises `ApiError` where it has failed."""
     if answer.error is not None:
         raise as_api_error(answer.error)
@@ -124,7 +125,7 @@ async def events(
                 yield _event(shape.chunk([first]))
         shown = dict.fromkeys(map(id, answers), 0)
         async for answer, update in _merged(answers):
-            finish = None if update.finish is None else _reason(answer, update.finish)
+            finish = None if update.finish is None else reason_of(answer, update.finish)
             text, begun = update.text, shown[id(answer)]
             if not text and finish is None and not traced:
                 continue

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from draftwood.errors import UnknownNameError
 
 HEADER = "x-draftwood"
+IGNORED = "x-draftwood-ignored"
+"""Of an answer: the fields of the request that were ignored."""
 
 
 class Wishes(NamedTuple):

@@ -16,7 +16,7 @@ Tokens = Annotated[int, Field(ge=1, le=1 << 24)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
 
-class _Lenient(BaseModel):
+class Lenient(BaseModel):
     """A part whose unknown fields are kept, to be named."""
 
     model_config = ConfigDict(extra="allow")
@@ -27,13 +27,13 @@ class _Lenient(BaseModel):
         return sorted(self.model_extra or ())
 
 
-class StreamOptions(_Lenient):
+class StreamOptions(Lenient):
     """How an answer is streamed."""
 
     include_usage: bool = False
 
 
-class TextPart(_Lenient):
+class TextPart(Lenient):
     """A part of a text that comes in parts."""
 
     type: Literal["text", "input_text", "output_text"]
@@ -43,7 +43,7 @@ class TextPart(_Lenient):
 Content = str | list[TextPart]
 
 
-class PredictedText(_Lenient):
+class PredictedText(Lenient):
     """What the client expects in the answer; drafts copy from it."""
 
     type: Literal["content"] = "content"
@@ -55,7 +55,7 @@ class PredictedText(_Lenient):
         return joined(self.content)
 
 
-class FunctionTool(_Lenient):
+class FunctionTool(Lenient):
     """A function that the model may call."""
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
@@ -64,27 +64,27 @@ class FunctionTool(_Lenient):
     strict: bool | None = None
 
 
-class Tool(_Lenient):
+class Tool(Lenient):
     """A tool; functions are the only kind."""
 
     type: Literal["function"]
     function: FunctionTool
 
 
-class NamedFunction(_Lenient):
+class NamedFunction(Lenient):
     """The name of a function."""
 
     name: str
 
 
-class NamedTool(_Lenient):
+class NamedTool(Lenient):
     """The one tool that the model must call."""
 
     type: Literal["function"]
     function: NamedFunction
 
 
-class JsonSchema(_Lenient):
+class JsonSchema(Lenient):
     """A schema by name."""
 
     name: Annotated[str, Field(max_length=256)] = "answer"
@@ -93,14 +93,14 @@ class JsonSchema(_Lenient):
     schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
 
 
-class ResponseFormat(_Lenient):
+class ResponseFormat(Lenient):
     """The form that an answer must have."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
 
 
-class Common(_Lenient):
+class Common(Lenient):
     """What requests for chats and for plain texts have in common."""
 
     model: str | None = None

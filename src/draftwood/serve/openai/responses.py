@@ -1,0 +1,119 @@
+"""What clients of ``/v1/responses`` send, turned into a chat: the part of that API that agents use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
+from draftwood.serve.openai.fields import (
+    MOST_MESSAGES,
+    MOST_TOP,
+    ChatRequest,
+    JsonSchema,
+    Lenient,
+    PredictedText,
+    Tokens,
+)
+
+Items = Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_MESSAGES)]
+_PARTS = ("text", "input_text", "output_text")
+
+
+class ResponsesRequest(Lenient):
+    """Body of ``/v1/responses``."""
+
+    input: str | Items
+    model: str | None = None
+    instructions: str | None = None
+    max_output_tokens: Tokens | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MOST_TOP)] | None = None
+    seed: int | None = None
+    stream: bool | None = None
+    text: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    previous_response_id: str | None = None
+    prediction: PredictedText | None = None
+    user: Annotated[str, Field(max_length=512)] | None = None
+    metadata: dict[str, Any] | None = None
+    store: bool | None = None
+    parallel_tool_calls: bool | None = None
+
+    def chat(self) -> ChatRequest:
+        """Return the same as a chat; raises `ApiError`, or pydantic's error for fields that cannot be."""
+        if self.previous_response_id is not None:
+            said = "this server keeps no responses: send the whole conversation as input"
+            raise ApiError(BAD_REQUEST, said, param="previous_response_id")
+        given = {
+            "model": self.model, "temperature": self.temperature, "top_p": self.top_p, "seed": self.seed,
+            "stream": self.stream, "max_completion_tokens": self.max_output_tokens, "user": self.user,
+            "logprobs": self.top_logprobs is not None or None, "top_logprobs": self.top_logprobs,
+            "messages": self._messages(), "tools": self._functions() or None,
+            "tool_choice": self._choice(), "response_format": self._format(),
+            "prediction": None if self.prediction is None else self.prediction.model_dump(),
+        }  # fmt: skip
+        return ChatRequest.model_validate({name: value for name, value in given.items() if value is not None})
+
+    def _messages(self) -> list[dict[str, Any]]:
+        first = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]
+        if isinstance(self.input, str):
+            return [*first, {"role": "user", "content": self.input}]
+        return first + [found for item in self.input if (found := _message(item)) is not None]
+
+    def _functions(self) -> list[dict[str, Any]]:
+        """Return the functions among the tools; those that a service would run itself are not here."""
+        known = [tool for tool in self.tools or () if tool.get("type") == "function"]
+        return [
+            {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
+            for tool in known
+        ]
+
+    def _choice(self) -> Any:
+        choice = self.tool_choice
+        if isinstance(choice, dict) and choice.get("type") == "function":
+            return {"type": "function", "function": {"name": choice.get("name")}}
+        return choice if self._functions() else None
+
+    def _format(self) -> dict[str, Any] | None:
+        found = (self.text or {}).get("format")
+        if not isinstance(found, Mapping) or found.get("type") != "json_schema":
+            return None if found is None else dict(found)
+        fields = {name: value for name, value in found.items() if name != "type"}
+        return {"type": "json_schema", "json_schema": JsonSchema.model_validate(fields).model_dump(by_alias=True)}
+
+
+def _message(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return an item of the input as a chat message; None for the model's own reasoning."""
+    kind = item.get("type", "message")
+    if kind == "reasoning":
+        return None
+    if kind == "function_call":
+        function = {"name": item.get("name"), "arguments": item.get("arguments", "{}")}
+        return {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": function}]}
+    if kind == "function_call_output":
+        return {"role": "tool", "content": _text(item.get("output", "")), "tool_call_id": item.get("call_id")}
+    if kind != "message":
+        raise ApiError(BAD_REQUEST, f"an item of type {str(kind)[:80]!r} cannot be read here", param="input")
+    role = item.get("role")
+    return {"role": "system" if role == "developer" else role, "content": _text(item.get("content"))}
+
+
+def _text(content: Any) -> Any:
+    """Return a content with its parts as one text; `ApiError` for parts that are no text."""
+    if not isinstance(content, list):
+        return content
+    for part in content:
+        if (
+            not isinstance(part, Mapping)
+            or part.get("type") not in _PARTS
+            or not isinstance(part.get("text"), str)
+        ):
+            raise ApiError(
+                BAD_REQUEST, "parts of a message must be texts: this model reads no others", param="input"
+            )
+    return "".join(part["text"] for part in content)

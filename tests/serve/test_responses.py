@@ -1,0 +1,75 @@
+"""``/v1/responses`` as the `openai` package asks it."""
+
+from __future__ import annotations
+
+import openai
+import pytest
+
+HELLO = [{"role": "user", "content": "hello hello"}]
+
+
+def asked(**more):
+    return {"model": "tiny", "input": HELLO, "max_output_tokens": 24, "temperature": 0} | more
+
+
+def test_a_response_is_the_text_of_generate(client, alone):
+    found = client.responses.create(**asked())
+    theirs = alone(HELLO)
+    assert found.output_text == theirs.text
+    assert (found.status, found.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert (found.usage.input_tokens, found.usage.output_tokens) == (theirs.prompt_tokens, 24)
+    assert client.responses.create(**asked(input="hello hello")).output_text == theirs.text
+
+
+def test_instructions_and_items_become_a_conversation(client, alone):
+    found = client.responses.create(
+        **asked(
+            instructions="be brief",
+            input=[
+                {
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": "two"}, {"type": "input_text", "text": "!"}],
+                },
+                {"type": "reasoning", "id": "x", "summary": []},
+                {"type": "function_call", "name": "look", "arguments": '{"a": 1}', "call_id": "c"},
+                {"type": "function_call_output", "call_id": "c", "output": "seen"},
+            ],
+        )
+    )
+    call = '<tool_call>{"name": "look", "arguments": {"a": 1}}</tool_call>'
+    theirs = alone(
+        [
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": "two!"},
+            {"role": "assistant", "content": call},
+            {"role": "tool", "content": "seen"},
+        ]
+    )
+    assert found.output_text == theirs.text
+
+
+def test_its_events_add_up_to_it(client, alone):
+    events = list(client.responses.create(**asked(stream=True)))
+    kinds = [event.type for event in events]
+    assert kinds[:2] == ["response.created", "response.in_progress"]
+    ends = ("output_text.done", "content_part.done", "output_item.done", "incomplete")
+    assert kinds[-4:] == [f"response.{end}" for end in ends]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert text == alone(HELLO).text == events[-1].response.output_text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"previous_response_id": "resp_1"}, "keeps no responses"),
+        ({"input": []}, "input"),
+        ({"input": [{"type": "image"}]}, "cannot be read here"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "must be texts"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"tools": [{"type": "function", "name": "not a name!"}]}, "name"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(client, change, said):
+    with pytest.raises(openai.BadRequestError, match=said):
+        client.responses.create(**asked(**change))
