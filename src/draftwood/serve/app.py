@@ -24,6 +24,7 @@ from draftwood.serve.openai.errors import NOT_FOUND, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
 from draftwood.serve.openai.responses import ResponsesRequest
 from draftwood.serve.openai.shapes import Shape
+from draftwood.serve.page.page import page
 from draftwood.serve.refusing import answer_errors
 from draftwood.serve.responding import ResponseUnderWay
 from draftwood.serve.streaming import ChatForm, Form, TextForm, events, whole
@@ -187,7 +188,18 @@ def _add_watching(app: FastAPI, server: Server) -> None:
     @app.get("/health")
     async def health() -> dict[str, Any]:
         inbox = server.worker.inbox
-        return {"status": "ok", "running": inbox.running, "waiting": inbox.waiting, "since": server.started}
+        return {
+            "status": "ok",
+            "model": server.settings.model,
+            "running": inbox.running,
+            "waiting": inbox.waiting,
+            "since": server.started,
+        }
+
+    @app.get("/", include_in_schema=False)
+    async def start() -> Response:
+        body, headers = page()
+        return Response(body, headers=headers)
 
     @app.get("/metrics")
     async def metrics() -> Response:

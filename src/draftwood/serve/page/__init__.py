@@ -1,0 +1,1 @@
+"""The page on which a plain and a drafted answer race."""
