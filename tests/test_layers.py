@@ -20,7 +20,7 @@ LAYERS = (
     ("index",),
     ("drafters", "planning", "verify"),
     ("decoding",),
-    ("engines", "tasks", "testing", "models"),
+    ("engines", "tasks", "testing", "models", "grammar"),
     ("corpora",),
     ("api",),
     ("measure", "training"),  # through the API, as users go
@@ -64,6 +64,7 @@ PACKAGES = {
     "rich": ("cli",),
     "typer": ("cli",),
     "fastapi": ("serve",),
+    "llguidance": ("grammar",),
     "starlette": ("serve",),  # comes with fastapi, as pydantic does
     "pydantic": ("serve",),
     "prometheus_client": ("serve",),

@@ -16,6 +16,7 @@ PUBLIC = [
     "Corpus",
     "DraftwoodError",
     "Generation",
+    "Grammar",
     "LlamaDraftModel",
     "Memory",
     "Piece",

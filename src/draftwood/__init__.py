@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from draftwood.drafters.corpus.corpus import Corpus as Corpus
     from draftwood.drafters.memory.memory import Memory as Memory
     from draftwood.errors import DraftwoodError as DraftwoodError
+    from draftwood.grammar.grammar import Grammar as Grammar
     from draftwood.models import fetch as fetch
     from draftwood.models import load as load
     from draftwood.step import Step as Step
@@ -35,6 +36,7 @@ _HOME = {
     "Corpus": "draftwood.drafters.corpus.corpus",
     "DraftwoodError": "draftwood.errors",
     "Generation": "draftwood.api.generation",
+    "Grammar": "draftwood.grammar.grammar",
     "LlamaDraftModel": "draftwood.api.llama_draft_model",
     "Memory": "draftwood.drafters.memory.memory",
     "Piece": "draftwood.api.text",

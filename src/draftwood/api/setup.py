@@ -27,6 +27,11 @@ from draftwood.decoding.sequence import ActiveSequence
 from draftwood.decoding.stopping import StopStrings
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import UnknownNameError, UsageError, VocabularyError
+from draftwood.grammar.drafter import GrammarDrafter
+from draftwood.grammar.follower import Follower
+from draftwood.grammar.grammar import Grammar, as_grammar
+from draftwood.grammar.processor import GrammarProcessor
+from draftwood.grammar.vocabulary import vocabulary_of
 from draftwood.index.preload import importing
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.load import DEFAULT as DEFAULT_RULE
@@ -37,7 +42,9 @@ from draftwood.verify.sampling import check_sampling
 DrafterSpec = str | Drafter | Sequence["str | Drafter"]
 
 # The keywords that `Setup.request` takes from users.
-SETTINGS = frozenset({"max_new_tokens", "stop", "logits_processor", "trace", *(f.name for f in fields(Sampling))})
+SETTINGS = frozenset(
+    {"max_new_tokens", "stop", "logits_processor", "grammar", "trace", *(f.name for f in fields(Sampling))}
+)
 
 
 class Setup:
@@ -141,12 +148,14 @@ class Setup:
 
     def request(
         self, ids: Sequence[int], *, max_new_tokens: int | None = None, stop: str | Sequence[str] | None = None,
-        logits_processor: Any = None, trace: bool = False, drafters: Sequence[Drafter] | None = None,
+        logits_processor: Any = None, grammar: Any = None, trace: bool = False,
+        drafters: Sequence[Drafter] | None = None,
         **sampling: Any,
     ) -> Request:  # fmt: skip
         """Return a request with checked settings, filled up from the model's generation config.
 
-        ``trace`` keeps the trees of all steps; ``drafters`` are those of `predicting`.
+        ``grammar`` is a `Grammar` or a JSON Schema; ``trace`` keeps the trees of all steps; ``drafters`` are those
+        of `predicting`.
         """
         config = getattr(self.model, "generation_config", None)
         fill_sampling(config, sampling)
@@ -156,10 +165,27 @@ class Setup:
         check_sampling(settings)
         refuse_settings(config, sampled=not settings.greedy)
         limit, processors = new_tokens(config, max_new_tokens, len(ids)), self._processors(logits_processor)
-        return Request(
+        request = Request(
             ids, limit, settings, processors, end_ids=end_ids(config), stop=self._stop(stop_strings(config, stop)),
             seconds=getattr(config, "max_time", None), trace=trace, drafters=drafters,
         )  # fmt: skip
+        return request if grammar is None else self._constrained(request, as_grammar(grammar))
+
+    def expect_grammars(self) -> None:
+        """Let a drafter join the set, unless it is plain, that drafts what a request's grammar forces."""
+        if self.drafters and not any(isinstance(drafter, GrammarDrafter) for drafter in self.drafters):
+            self.drafters = (*self.drafters, GrammarDrafter())
+
+    def _constrained(self, request: Request, grammar: Grammar) -> Request:
+        vocabulary = vocabulary_of(self.tokenizer, self.target.capabilities.vocab_size, request.end_ids)
+        follower = Follower(grammar, vocabulary)
+        self.expect_grammars()
+        drafters = self.drafters if request.drafters is None else request.drafters
+        if len(drafters) < len(self.drafters) and drafters:  # made before the set had one for grammars
+            drafters = (*drafters, *self.drafters[len(drafters) :])
+        own = [d.following(grammar, vocabulary) if isinstance(d, GrammarDrafter) else d for d in drafters]
+        processors: list[Processor] = [*request.processors, GrammarProcessor(follower, len(request.prompt))]
+        return replace(request, processors=processors, drafters=own, end_ids=vocabulary.ends)
 
     def _stop(self, stop: Sequence[str]) -> StopStrings | None:
         if not stop:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from draftwood.contracts import Planner, Rule
 from draftwood.decoding.capability_check import refuse_mismatch
 from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
+from draftwood.grammar.grammar import Grammar
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.verify.load import DEFAULT as DEFAULT_RULE
 
@@ -40,6 +41,7 @@ def generate(
     seed: int | None = None,
     stop: str | Sequence[str] | None = None,
     logits_processor: Any = None,
+    grammar: Grammar | Mapping[str, Any] | None = None,
     batch_size: int = BATCH_SIZE,
     prediction: Prediction | None = None,
     memory: MemoryGiven | None = None,
@@ -77,6 +79,8 @@ def generate(
     logits_processor
         A list of logits processors of transformers; each request gets its own copy. Other callables get text and
         scores as the target has them: of a GGUF file as NumPy arrays, int64[length] and float32[vocab].
+    grammar
+        What the answer must look like: a `Grammar`, or a JSON Schema as a dict. What it forces next is drafted.
     batch_size
         How many prompts of a list are answered together, in shared passes; each text is the same as alone. Targets
         that take one text per pass answer one after another.
@@ -107,7 +111,8 @@ def generate(
         model, prompts, tokenizer=tokenizer, drafters=drafters, planner=planner, rule=rule,
         max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, seed=seed, stop=stop, logits_processor=logits_processor,
-        batch_size=batch_size, prediction=prediction, memory=memory, corpus=corpus, context=context,
+        grammar=grammar, batch_size=batch_size, prediction=prediction, memory=memory, corpus=corpus,
+        context=context,
     )  # fmt: skip
     with streamed:
         for _ in streamed:

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from draftwood.cli import early
-from draftwood.cli.options import DraftingFlags, Loading, ModelFlag, SourceFlags, WritingFlags, check_sources
+from draftwood.cli.options import (
+    DraftingFlags,
+    GrammarFlags,
+    Loading,
+    ModelFlag,
+    SourceFlags,
+    WritingFlags,
+    check_sources,
+)
 from draftwood.decoding.stopping import StopStrings
 
 if TYPE_CHECKING:
@@ -14,14 +22,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Given(Loading, WritingFlags, SourceFlags, DraftingFlags, ModelFlag):
+class Given(Loading, GrammarFlags, WritingFlags, SourceFlags, DraftingFlags, ModelFlag):
     """Everything that decides how an answer is written."""
 
     @property
     def settings(self) -> dict[str, Any]:
         """What `draftwood.stream` and `draftwood.Conversation` call settings."""
         found = {name: getattr(self, name) for name in WritingFlags.__dataclass_fields__}
-        return found | {"stop": self.stop or None}
+        return found | {"stop": self.stop or None} | ({} if self.asked is None else {"grammar": self.asked})
 
     @property
     def label(self) -> str:

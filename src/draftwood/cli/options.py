@@ -132,6 +132,13 @@ KeepLearned = Annotated[
         "keep what this one learns: numbers, never text.",
     ),
 ]
+JsonSchema = Annotated[
+    str | None, Option(metavar="JSON|@FILE", help="Answer with JSON that this JSON Schema allows.")
+]
+Regex = Annotated[str | None, Option(metavar="PATTERN", help="Answer with a text that this expression matches.")]
+Lark = Annotated[
+    str | None, Option("--grammar", metavar="TEXT|@FILE", help="Answer with a text of this grammar (as for Lark).")
+]
 Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -241,6 +248,31 @@ class WritingFlags:
     repetition_penalty: RepetitionPenalty = None
     seed: Seed = None
     stop: Stop = None
+
+
+@dataclass(frozen=True)
+class GrammarFlags:
+    """What the answer must look like."""
+
+    json_schema: JsonSchema = None
+    regex: Regex = None
+    grammar: Lark = None
+
+    @cached_property
+    def asked(self) -> Any:
+        """The `Grammar` that was given, read and checked; None without one."""
+        from draftwood.grammar.grammar import Grammar
+
+        made = {"json_schema": Grammar.json_schema, "regex": Grammar.regex, "grammar": Grammar.lark}
+        given = {name: text for name in made if (text := getattr(self, name)) is not None}
+        if len(given) > 1:
+            said = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise UsageError(f"{said} were given: an answer can follow one of them")
+        for name, text in given.items():
+            found = made[name](text if name == "regex" else read_given(text, name))
+            found.compiled()
+            return found
+        return None
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:

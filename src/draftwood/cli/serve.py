@@ -36,6 +36,9 @@ ApiKey = Annotated[
 MostRunning = Annotated[int, Option("--max-running", min=1, help="Texts that are written at a time.")]
 MostWaiting = Annotated[int, Option("--max-waiting", min=0, help="Texts that may wait for room besides.")]
 MostMiB = Annotated[int, Option("--max-body-mib", min=1, help="Largest body of a request.")]
+PrefixMiB = Annotated[
+    int, Option("--prefix-cache-mib", min=0, help="Memory for what was read of ended texts; 0 keeps nothing.")
+]
 StopSeconds = Annotated[float, Option(min=0, help="Time to finish what is being written when stopped.")]
 
 
@@ -54,6 +57,7 @@ def serve(
     max_running: MostRunning = 16,
     max_waiting: MostWaiting = 64,
     max_body_mib: MostMiB = 16,
+    prefix_cache_mib: PrefixMiB = 512,
     stop_seconds: StopSeconds = 30.0,
 ) -> None:
     """Serve a model under the OpenAI API, with a page to try it on."""
@@ -68,8 +72,9 @@ def serve(
     from draftwood.serve.app import Settings
 
     settings = Settings(
-        name or given.model, max_running, max_waiting, stop_seconds, tuple(keys), max_body_mib << 20
-    )
+        name or given.model, max_running, max_waiting, stop_seconds, tuple(keys), max_body_mib << 20,
+        prefix_cache_mib << 20,
+    )  # fmt: skip
     _say(socket, settings, setup)
     run(setup, settings, socket)
 

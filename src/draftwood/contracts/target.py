@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,6 +205,37 @@ class Target(Protocol):
         If a session is scored again without `TargetSession.keep`, the earlier pass is undone. A pass over a single
         root must depend on that text alone, whatever the cache held before: it decides where a row of a larger
         pass is broken.
+        """
+        ...
+
+
+class Prefix(Protocol):
+    """What a target has computed of the beginning of a text, outside of any session."""
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """The text."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        ...
+
+
+@runtime_checkable
+class PrefixTarget(Protocol):
+    """What targets have besides that can keep what they have read for texts with the same beginning."""
+
+    def save(self, session: Any) -> Prefix | None:
+        """Copy what a session has committed; None where it cannot be used for another text."""
+        ...
+
+    def resume(self, prefix: Any, length: int, *, reserve: int = 0) -> Any:
+        """Open a session whose committed text is the first ``length`` tokens of what `save` returned.
+
+        ``reserve`` as in `Target.open`. What is written in it is what would be written had it read these tokens,
+        up to rounding: they were read in passes of other sizes.
         """
         ...
 

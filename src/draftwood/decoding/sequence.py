@@ -55,7 +55,7 @@ class ActiveSequence:
         self._settled = False
         self._opens_later = False
         self._cancelled = False
-        self._read = 0
+        self._read = self._resumed = 0
         self._reading = Reading()
         self._start(request)
 
@@ -141,13 +141,20 @@ class ActiveSequence:
         self._read += self.unread if tokens is None else tokens
         self.prefill_s += seconds
 
+    def resume(self, session: TargetSession) -> None:
+        """Begin behind what a session has read of the prompt already, at least one token less than all of it."""
+        self._session = session
+        self.capabilities = getattr(session, "capabilities", self.capabilities)
+        self._keep_hidden()
+        self._read = self._resumed = session.length
+
     def watch(self) -> Watch | None:
         """Return who is to see the scores of text about to be read; None where no drafter asks for them."""
-        return self._watch(self.request.prompt)
+        return self._watch(self.request.prompt, self._resumed)
 
     def _watch(self, text: Sequence[int], first: int = 0) -> Watch | None:
         needs = [source.needs for source in self.sources]
-        return self._reading.begin(needs, self.capabilities, text, first, go_on=self._read > 0)
+        return self._reading.begin(needs, self.capabilities, text, first, go_on=self._read > self._resumed)
 
     def cancel(self) -> None:
         """Let the text end before the next pass, with ``finish == "cancelled"``; any thread may call it."""
@@ -295,7 +302,7 @@ class ActiveSequence:
         self.ids = self.ids[:known]  # an interrupt while reading must not leave ids that the cache no longer holds
         new = self._engage(request.drafters) if request.drafters is not None else []
         self._keep_hidden()
-        self._read = 0
+        self._read = self._resumed = 0
         watch = self._watch(prompt, known)
         (self._scores,) = self._target.extend([(self.session, prompt[known:])], None if watch is None else [watch])
         self.prefill_s, self._read = perf_counter() - started, len(prompt)

@@ -59,6 +59,8 @@ class Answer:
         Its number among the choices of a request.
     recorder
         Among the request's processors, if log-probabilities are wanted.
+    namespace
+        Of the client.
 
     Attributes
     ----------
@@ -72,14 +74,14 @@ class Answer:
 
     def __init__(
         self, setup: Any, request: Request, loop: asyncio.AbstractEventLoop, index: int = 0,
-        recorder: LogprobRecorder | None = None,
+        recorder: LogprobRecorder | None = None, namespace: str = "",
     ) -> None:  # fmt: skip
         self.names: Sequence[str] = setup.names
         self._predicts = [takes_of(drafter).prediction for drafter in setup.drafters]
         self._recorder, self.index = recorder, index
         self._builder = TextBuilder(decoder(setup.tokenizer), request.stop)
         self._loop, self._told = loop, asyncio.Queue[Emission]()
-        self.job = Job(request, self._deliver)
+        self.job = Job(request, self._deliver, namespace)
         self.generation = Generation(
             text="", prompt_tokens=len(request.prompt), seed=request.sampling.seed, **setup.ruled()
         )

@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse, Response
 from draftwood.serve.answer import Answer
 from draftwood.serve.asking import Asking
 from draftwood.serve.bodies import BodyLimit
-from draftwood.serve.keys import KeyGuard
+from draftwood.serve.keys import KeyGuard, namespace_of
 from draftwood.serve.leaving import EventStream, unless_gone
 from draftwood.serve.metrics import CONTENT_TYPE, Metrics, RefusalCounter
 from draftwood.serve.openai.errors import NOT_FOUND, ApiError
@@ -54,6 +54,8 @@ class Settings:
         API keys, one of which a request must bring; none: everybody may ask.
     most_bytes
         Of a request's body.
+    prefix_bytes
+        As in `Worker`.
     """
 
     model: str
@@ -62,6 +64,7 @@ class Settings:
     stop_seconds: float = 30.0
     keys: Sequence[str] = ()
     most_bytes: int = 16 << 20
+    prefix_bytes: int = 512 << 20
 
 
 class Server:
@@ -77,9 +80,10 @@ class Server:
 
     def __init__(self, setup: Any, settings: Settings) -> None:
         if setup.drafters:
-            setup.predicting("")  # a drafter that takes predictions joins the set, for requests that have one
+            setup.predicting("")  # drafters join the set, for requests that have a prediction or a grammar
+            setup.expect_grammars()
         self.setup, self.settings = setup, settings
-        self.worker = Worker(setup, settings.most_running, settings.most_waiting)
+        self.worker = Worker(setup, settings.most_running, settings.most_waiting, settings.prefix_bytes)
         self.metrics = Metrics(settings.model, setup.names, self.worker.inbox)
         self.worker.watchers.append(self.metrics.note)
         self._readers = ThreadPoolExecutor(_READERS, "draftwood-reader")
@@ -107,10 +111,14 @@ class Server:
             said = f"no model {name[:200]!r} is served here: ask for {served!r}"
             raise ApiError(NOT_FOUND, said, param="model", code="model_not_found")
 
-    async def begin(self, asked: Common, wishes: Wishes, choose: Callable[[Asking], list[Answer]]) -> list[Answer]:
+    async def begin(
+        self, http: Request, asked: Common, wishes: Wishes, choose: Callable[[Asking], list[Answer]]
+    ) -> list[Answer]:
         """Begin to write what is asked for; ``choose`` makes the answers of it."""
         self.check_name(asked.model)
-        answers: list[Answer] = await self.aside(choose, Asking(self.setup, asyncio.get_running_loop(), wishes))
+        namespace = namespace_of(http.headers.get("authorization"), asked.user)
+        asking = Asking(self.setup, asyncio.get_running_loop(), wishes, namespace)
+        answers: list[Answer] = await self.aside(choose, asking)
         self.worker.submit([answer.job for answer in answers])
         return answers
 
@@ -119,7 +127,7 @@ class Server:
     ) -> Response:
         """Write what is asked for, in one of the two older shapes."""
         wishes = wishes_of(http.headers.get(HEADER))
-        answers = await self.begin(asked, wishes, choose)
+        answers = await self.begin(http, asked, wishes, choose)
         headers = {IGNORED: ", ".join(asked.ignored)} if asked.ignored else {}
         if asked.stream:
             usage = asked.stream_options is not None and asked.stream_options.include_usage
@@ -163,7 +171,7 @@ def _add_writing(app: FastAPI, server: Server) -> None:
     async def responses(http: Request, asked: ResponsesRequest) -> Response:
         chat = asked.chat()
         wishes = wishes_of(http.headers.get(HEADER))
-        answers = await server.begin(chat, wishes, lambda asking: asking.chat(chat))
+        answers = await server.begin(http, chat, wishes, lambda asking: asking.chat(chat))
         headers = {IGNORED: ", ".join(asked.ignored)} if asked.ignored else {}
         found = ResponseUnderWay(asked, answers[0], model, tools_of(chat), ChatForm(tokenizer).decode)
         if asked.stream:

@@ -11,8 +11,11 @@ from typing import Any
 from draftwood.api.prompts import render
 from draftwood.contracts import Drafter, Processor, Sampling
 from draftwood.decoding.request import Request
+from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.errors import UsageError
+from draftwood.grammar.grammar import Grammar
 from draftwood.serve.answer import Answer
+from draftwood.serve.constraining import grammar_of
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
 from draftwood.serve.processors import Biases, LogprobRecorder, Penalties
@@ -36,38 +39,46 @@ class Asking:
         The event loop in which the answers will be read.
     wishes
         What the client asks for besides.
+    namespace
+        Of the client: nothing of its texts is of use to clients of other namespaces.
     """
 
-    def __init__(self, setup: Any, loop: AbstractEventLoop, wishes: Wishes) -> None:
-        self._setup, self._loop, self._wishes = setup, loop, wishes
+    def __init__(self, setup: Any, loop: AbstractEventLoop, wishes: Wishes, namespace: str = "") -> None:
+        self._setup, self._loop, self._wishes, self._namespace = setup, loop, wishes, namespace
 
     def chat(self, asked: ChatRequest) -> list[Answer]:
         """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
         tools = tools_of(asked)
         messages = without_calls(asked.messages) if tools is None else tools.messages(asked.messages)
         ids = render(messages, self._setup.tokenizer)
+        grammar = grammar_of(asked, tools)
         top = (asked.top_logprobs or 0) if asked.logprobs else None
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError(BAD_REQUEST, "top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
-        return self._choices(asked, ids, asked.limit, top)
+        return self._choices(asked, ids, asked.limit, top, grammar)
 
     def completions(self, asked: CompletionRequest) -> list[Answer]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""
         prompts = _several(asked.prompt)
         read = [list(self._setup.tokenizer(p)["input_ids"]) if isinstance(p, str) else list(p) for p in prompts]
-        answers = [one for ids in read for one in self._choices(asked, ids, asked.limit, asked.logprobs)]
+        grammar, top = grammar_of(asked, None), asked.logprobs
+        answers = [one for ids in read for one in self._choices(asked, ids, asked.limit, top, grammar)]
         for index, answer in enumerate(answers):
             answer.index = index
         return answers
 
-    def _choices(self, asked: Common, ids: Sequence[int], limit: int | None, top: int | None) -> list[Answer]:
+    def _choices(
+        self, asked: Common, ids: Sequence[int], limit: int | None, top: int | None, grammar: Grammar | None
+    ) -> list[Answer]:
         setup = self._setup
         trace = self._wishes.trace
         if limit is None:  # as in the API: as long as the model takes
             limit = max(1, setup.target.capabilities.max_positions - len(ids))
-        request = setup.request(ids, max_new_tokens=limit, stop=asked.stop, trace=trace, **_sampling(asked))
+        request = setup.request(
+            ids, max_new_tokens=limit, stop=asked.stop, trace=trace, grammar=grammar,
+            drafters=self._drafters(asked, len(ids) + limit), **_sampling(asked),
+        )  # fmt: skip
         request.check(setup.target.capabilities)
-        request = replace(request, drafters=self._drafters(asked, len(ids) + limit))
         return [self._answer(asked, request, number, top) for number in range(asked.choices)]
 
     def _drafters(self, asked: Common, most: int) -> Sequence[Drafter] | None:
@@ -75,12 +86,19 @@ class Asking:
         if self._wishes.plain:
             return ()
         if asked.prediction is None or not self._setup.drafters:
-            return None
+            return self._namespaced(None)
         text = asked.prediction.text
         if len(text) > (longest := most * _CHARACTERS):
             said = f"the prediction has {len(text):,} characters, and this answer at most {longest:,}: send less"
             raise ApiError(BAD_REQUEST, said, param="prediction")
-        return None if not text else self._setup.predicting(text)
+        return self._namespaced(self._setup.predicting(text) if text else None)
+
+    def _namespaced(self, drafters: Sequence[Drafter] | None) -> Sequence[Drafter] | None:
+        """Return the drafters (None: those of all), a memory among them in the client's namespace."""
+        found = self._setup.drafters if drafters is None else drafters
+        if not any(isinstance(drafter, MemoryDrafter) for drafter in found):
+            return drafters
+        return [d.in_namespace(self._namespace) if isinstance(d, MemoryDrafter) else d for d in found]
 
     def _answer(self, asked: Common, request: Request, number: int, top: int | None) -> Answer:
         processors: list[Processor] = []
@@ -90,10 +108,9 @@ class Asking:
         if asked.logit_bias:
             processors.append(Biases(_biases(asked.logit_bias, self._setup.target.capabilities.vocab_size)))
         recorder = None if top is None else LogprobRecorder(request.sampling, max(1, top))
-        if recorder is not None:
-            processors.append(recorder)
-        own = replace(request, processors=processors, sequence=number)
-        return Answer(self._setup, own, self._loop, number, recorder)
+        last = [] if recorder is None else [recorder]
+        own = replace(request, processors=[*processors, *request.processors, *last], sequence=number)
+        return Answer(self._setup, own, self._loop, number, recorder, self._namespace)
 
 
 def _sampling(asked: Common) -> dict[str, Any]:

@@ -23,10 +23,14 @@ class Job:
         What to write.
     deliver
         Gets what is written.
+    namespace
+        Whose text it is: nothing of it is of use to others.
     arrived, begun, ended
         When it was made, when the worker took it up, and when it ended, by `time.perf_counter`; None before that.
     is_cancelled
         Whether its client has gone.
+    cached
+        Tokens of the prompt that the model had read before.
     sequence
         The text itself, once the worker has taken it up.
     watchers
@@ -35,10 +39,12 @@ class Job:
 
     request: Request
     deliver: Deliver
+    namespace: str = ""
     arrived: float = field(default_factory=perf_counter)
     begun: float | None = None
     ended: float | None = None
     is_cancelled: bool = False
+    cached: int = 0
     sequence: ActiveSequence | None = field(default=None, repr=False)
     watchers: Sequence[Callable[[Job, Emission], None]] = field(default=(), repr=False)
 

@@ -43,6 +43,13 @@ class KeyGuard:
         return kind.lower() == b"bearer" and any(found)
 
 
+def namespace_of(authorization: str | None, user: str | None) -> str:
+    """Return whose request this is: of one key and one ``user``; nothing of the key can be read from it."""
+    if not authorization and not user:
+        return ""
+    return _digest(f"{authorization or ''}\0{user or ''}".encode()).hex()
+
+
 def _digest(key: bytes) -> bytes:
     """Return a value of the same length for every key."""
     return hashlib.sha256(key).digest()

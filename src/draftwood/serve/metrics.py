@@ -48,6 +48,10 @@ class Metrics:
         self._whole = self._histogram("vllm:e2e_request_latency_seconds", "Seconds per text", _FIRST)
         self._queued = self._histogram("vllm:request_queue_time_seconds", "Wait for room in the batch", _FIRST)
         self._prompt = self._counter("vllm:prompt_tokens", "Tokens of prompts")
+        self._queries = self._counter(
+            "vllm:prefix_cache_queries", "Tokens of prompts, looked up among texts read before"
+        )
+        self._hits = self._counter("vllm:prefix_cache_hits", "Tokens of prompts that had been read before")
         self._written = self._counter("vllm:generation_tokens", "Tokens written")
         self._ended = self._counter("vllm:request_success", "Texts by how they ended", "finished_reason")
         self._drafts = self._counter("vllm:spec_decode_num_drafts", "Passes with drafts")
@@ -100,6 +104,8 @@ class Metrics:
             self._first_token.labels(model).observe(now - job.arrived)
             self._queued.labels(model).observe((job.begun or now) - job.arrived)
             self._prompt.labels(model).inc(len(job.request.prompt))
+            self._queries.labels(model).inc(len(job.request.prompt))
+            self._hits.labels(model).inc(job.cached)
         else:
             for _ in emission.tokens:
                 self._between.labels(model).observe((now - last) / count)

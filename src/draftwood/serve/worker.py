@@ -16,6 +16,10 @@ from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.serve.inbox import Inbox
 from draftwood.serve.job import Job
+from draftwood.serve.prefixes import Prefixes
+
+_WHOLE = frozenset({"eos", "stop", "length", "cancelled"})
+"""Ends of texts behind which the model's cache is as it should be."""
 
 log = logging.getLogger("draftwood")
 
@@ -29,6 +33,8 @@ class Worker:
         A `draftwood.api.setup.Setup`: model, drafters, planner and rule.
     most_running, most_waiting
         Texts that are written at a time, and those that may wait besides.
+    prefix_bytes
+        Memory for what the model has read of ended texts.
 
     Attributes
     ----------
@@ -39,8 +45,9 @@ class Worker:
         quick and not fail.
     """
 
-    def __init__(self, setup: Any, most_running: int, most_waiting: int) -> None:
+    def __init__(self, setup: Any, most_running: int, most_waiting: int, prefix_bytes: int = 0) -> None:
         self._setup, self._numbers, self._most = setup, count(), most_running + most_waiting
+        self._prefixes, self._prefix_bytes = Prefixes(setup.target, prefix_bytes), prefix_bytes
         self.watchers: list[Callable[[Job, Emission], None]] = []
         self._jobs: dict[int, Job] = {}  # by the number of their sequence
         self.inbox = Inbox(most_waiting, most_running, self._begin)
@@ -48,6 +55,7 @@ class Worker:
 
     def start(self) -> None:
         """Begin to write."""
+        self._prefixes = Prefixes(self._setup.target, self._prefix_bytes)  # of the model as it is now
         self._thread.start()
 
     def submit(self, jobs: Sequence[Job]) -> None:
@@ -82,6 +90,10 @@ class Worker:
         try:
             setup = self._setup
             job.sequence = ActiveSequence(number, job.request, setup.target, setup.drafters, setup.rule)
+            known = self._prefixes.begin(job.namespace, job.request.prompt, job.request.limit)
+            if known is not None:
+                job.sequence.resume(known)
+                job.cached = known.length
         except Exception as error:  # whatever a drafter or a processor raises: this text fails, and no other
             job.end("error", error)
             return None
@@ -99,12 +111,25 @@ class Worker:
                 log.exception("a pass of the model failed: the texts under way are lost")
                 for number in list(self._jobs):
                     self._drop(number, error)
+                self._prefixes.clear()
 
     def _deliver(self, emission: Emission) -> None:
         job = self._jobs[emission.row]
         job.tell(emission)
         if emission.finish is not None:
+            if emission.finish in _WHOLE:
+                self._remember(job)
             self._close(emission.row)
+
+    def _remember(self, job: Job) -> None:
+        """Keep what the model has read of a text; where that fails, nothing is kept of any."""
+        if job.sequence is None or not job.sequence.is_open:
+            return
+        try:
+            self._prefixes.keep(job.namespace, job.sequence.session)
+        except Exception:
+            log.exception("what was read of a text could not be kept: long prompts are read again")
+            self._prefixes.clear()
 
     def _drop(self, number: int, error: Exception) -> None:
         said = DraftwoodError(f"the model failed in the middle of this text ({error}): ask again")

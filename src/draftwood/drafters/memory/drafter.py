@@ -90,6 +90,10 @@ class MemoryDrafter(BaseDrafter):
     def detached(self, share: Share) -> MemoryDrafter:
         return replace(self, file=None, memory=share(self._kept.memory))
 
+    def in_namespace(self, namespace: str) -> MemoryDrafter:
+        """Return a drafter on the same memory that reads and writes the answers of another namespace."""
+        return replace(self, file=None, memory=self._kept.memory, namespace=namespace)
+
     def remember(self, ids: Sequence[int]) -> None:
         self._kept.memory.add(ids, self.namespace)
 

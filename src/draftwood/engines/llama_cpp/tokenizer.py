@@ -100,6 +100,10 @@ class LlamaTokenizer:
             ids = [first, *ids]
         return _encoding(ids) if return_dict else ids
 
+    def token_bytes(self) -> list[bytes]:
+        """Return the bytes of every token, by id; those of control tokens are their names."""
+        return [self._all[token] for token in range(len(self))]
+
     def __len__(self) -> int:
         """The number of tokens, without those that only fill the model's last rows."""
         return self._size

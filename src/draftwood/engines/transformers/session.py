@@ -132,6 +132,11 @@ class TransformersSession(CommittedText):
         self._scored = (root, tree)
         return pass_rows
 
+    def fill(self, ids: Sequence[int]) -> None:
+        """Commit the first tokens, whose rows somebody has written."""
+        self.commit(ids)
+        self._written = max(self._written, len(ids))
+
     def commit(self, ids: Sequence[int] | NDArray[Any]) -> None:
         """Commit what a pass over these ids wrote."""
         self._ids += np.asarray(ids).tolist()

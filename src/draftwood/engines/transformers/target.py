@@ -30,6 +30,7 @@ from draftwood.engines.transformers.lean import LeanDecoder, States
 from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.pack import Content, Packing, pack
 from draftwood.engines.transformers.pass_rows import PassRows
+from draftwood.engines.transformers.prefix import SavedRows, fill, save
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.engines.transformers.session import SPARE, TransformersSession
 from draftwood.engines.transformers.shadow import shadow
@@ -153,6 +154,20 @@ class TransformersTarget:
             for session in sessions:
                 session.close()
             raise
+
+    @locked
+    def save(self, session: TransformersSession) -> SavedRows | None:
+        """As in `draftwood.contracts.PrefixTarget`."""
+        return save(self.arena, session)
+
+    @locked
+    def resume(self, prefix: SavedRows, length: int, *, reserve: int = 0) -> TransformersSession:
+        """As in `draftwood.contracts.PrefixTarget`."""
+        rows = length + min(reserve, _RESERVE)
+        self.arena.prepare(1, rows + SPARE)
+        session = TransformersSession(self.arena, self.lock, rows)
+        fill(self.arena, session, prefix, length)
+        return session
 
     @locked
     def extend(

@@ -49,14 +49,15 @@ class Shape:
 
 def usage_of(answers: Sequence[Answer]) -> dict[str, Any]:
     """Return the tokens that a request took; those of its prompts count once, however many choices they have."""
-    prompts = {id(answer.job.request.prompt): answer.generation.prompt_tokens for answer in answers}
-    prompt, written = sum(prompts.values()), sum(len(answer.generation.ids) for answer in answers)
+    prompts = {id(answer.job.request.prompt): answer for answer in answers}.values()
+    prompt, cached = sum(one.generation.prompt_tokens for one in prompts), sum(one.job.cached for one in prompts)
+    written = sum(len(answer.generation.ids) for answer in answers)
     accepted, rejected = (sum(part) for part in zip(*(answer.predicted for answer in answers), strict=True))
     return {
         "prompt_tokens": prompt,
         "completion_tokens": written,
         "total_tokens": prompt + written,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": cached},
         "completion_tokens_details": {
             "accepted_prediction_tokens": accepted,
             "rejected_prediction_tokens": rejected,

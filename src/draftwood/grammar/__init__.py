@@ -1,0 +1,5 @@
+"""Texts that follow a grammar: JSON of a schema, a regular expression, or a context-free grammar."""
+
+from draftwood.grammar.grammar import Grammar
+
+__all__ = ["Grammar"]

@@ -1,0 +1,81 @@
+"""Drafter ``grammar``: what a grammar forces next, as in the keys of a JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+import numpy as np
+
+from draftwood.contracts import Floats, Noise
+from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree, fixed_rates
+from draftwood.grammar.follower import Follower
+from draftwood.grammar.grammar import Grammar
+from draftwood.grammar.vocabulary import Vocabulary
+from draftwood.tree import TokenTree
+
+_PRIOR = fixed_rates([0.95])  # a forced text can be spelled in several ways
+
+
+@dataclass(frozen=True)
+class GrammarDrafter(BaseDrafter):
+    """Proposes the tokens that spell the only text which a grammar allows next; without a grammar nothing.
+
+    Parameters
+    ----------
+    length
+        Most tokens that it proposes.
+    grammar, vocabulary
+        Those of one request.
+    """
+
+    name: ClassVar[str] = "grammar"
+
+    length: int = 64
+    grammar: Grammar | None = field(default=None, repr=False)
+    vocabulary: Vocabulary | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.check_range("length", 1, 1 << 16)
+
+    @property
+    def prior(self) -> Floats:
+        return _PRIOR
+
+    def following(self, grammar: Grammar, vocabulary: Vocabulary) -> Self:
+        """Return a drafter for requests whose answers follow this grammar."""
+        return replace(self, grammar=grammar, vocabulary=vocabulary)
+
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> GrammarSession:
+        return GrammarSession(self, prompt)
+
+
+class GrammarSession(AnswerSession):
+    """One answer and its place in the grammar."""
+
+    def __init__(self, drafter: GrammarDrafter, prompt: Sequence[int]) -> None:
+        self._drafter = drafter
+        self._follower: Follower | None = None
+        super().__init__(prompt)
+        self._follow()
+
+    def _follow(self) -> None:
+        grammar, vocabulary = self._drafter.grammar, self._drafter.vocabulary
+        if grammar is not None and vocabulary is not None:
+            self._follower = Follower(grammar, vocabulary)
+
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        if self._follower is None:
+            return TokenTree.empty()
+        answer = self.text[self.start :].tolist()
+        forced = self._follower.forced(answer, min(nodes, self._drafter.length))
+        if not forced:
+            return TokenTree.empty()
+        evidence = np.zeros(len(forced), dtype=np.int32)
+        return draft_tree(np.array(forced, dtype=np.int32), evidence, accept_rates[evidence])
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        twin._follow()
+        return twin

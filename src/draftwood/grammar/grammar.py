@@ -1,0 +1,106 @@
+"""A grammar as users give it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Literal, Self
+
+from draftwood.errors import UsageError
+
+MOST_CHARACTERS = 1 << 20
+"""Of a grammar: longer ones take minutes to compile."""
+_JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""One way to write an object, that of Python's json: else small models write blanks without end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What an answer must look like, from its first token to its end; made by one of the class methods.
+
+    Attributes
+    ----------
+    kind
+        How ``text`` is to be read.
+    text
+        A JSON Schema as JSON, a regular expression, or a grammar in the dialect of Lark that llguidance reads.
+    """
+
+    kind: Literal["json_schema", "regex", "lark"]
+    text: str
+
+    @classmethod
+    def json_schema(cls, schema: Mapping[str, Any] | str) -> Self:
+        """Return the grammar of all JSON texts that a JSON Schema, as a dict or as JSON, allows."""
+        if isinstance(schema, str):
+            try:
+                schema = json.loads(schema)
+            except ValueError as error:
+                raise UsageError(f"the JSON Schema is no JSON ({error})") from error
+        if not isinstance(schema, Mapping | bool):
+            raise UsageError(f"a JSON Schema is an object, not {type(schema).__name__}")
+        return cls("json_schema", json.dumps(schema))
+
+    @classmethod
+    def json_object(cls) -> Self:
+        """Return the grammar of all JSON objects."""
+        return cls.json_schema({"type": "object"})
+
+    @classmethod
+    def regex(cls, pattern: str) -> Self:
+        """Return the grammar of all texts that a regular expression matches from end to end (Rust's dialect)."""
+        return cls("regex", pattern)
+
+    @classmethod
+    def lark(cls, text: str) -> Self:
+        """Return a context-free grammar, written as for Lark, whose rule ``start`` is the answer."""
+        return cls("lark", text)
+
+    def compiled(self) -> str:
+        """Return the grammar as llguidance takes it; raises `UsageError` where it cannot be."""
+        if len(self.text) > MOST_CHARACTERS:
+            raise UsageError(f"the grammar has {len(self.text):,} characters, the most are {MOST_CHARACTERS:,}")
+        return _compiled(self)
+
+
+def as_grammar(given: Any) -> Grammar:
+    """Return a grammar as it is, and a mapping as the grammar of the JSON Schema that it is."""
+    if isinstance(given, Grammar):
+        return given
+    if isinstance(given, Mapping):
+        return Grammar.json_schema(given)
+    raise UsageError(
+        f"a grammar of type {type(given).__name__} cannot be read: give a JSON Schema (a dict), or "
+        "Grammar.regex(...), Grammar.lark(...)"
+    )
+
+
+@lru_cache(64)
+def _compiled(grammar: Grammar) -> str:
+    matcher = library().LLMatcher
+    made = {
+        "json_schema": partial(matcher.grammar_from_json_schema, defaults=_JSON),
+        "regex": matcher.grammar_from_regex,
+        "lark": matcher.grammar_from_lark,
+    }[grammar.kind]
+    try:
+        found: str = made(grammar.text)
+        said = matcher.validate_grammar(found)
+    except Exception as error:  # whatever it makes of a wrong grammar
+        said = str(error)
+    if said:
+        what = {"json_schema": "JSON Schema", "regex": "regular expression", "lark": "grammar"}[grammar.kind]
+        reason = said.strip().partition("\n")[0][:300]
+        raise UsageError(f"this {what} cannot be held ({reason}): simplify it")
+    return found
+
+
+def library() -> Any:
+    """Return the package that follows grammars; raises `UsageError` where it is missing."""
+    try:
+        import llguidance
+    except ModuleNotFoundError as error:
+        raise UsageError('grammars need llguidance: run pip install "draftwood[grammar]"') from error
+    return llguidance

@@ -1,0 +1,39 @@
+"""The grammar that a request asks for: of its response format, of a call that it forces, of an expression."""
+
+from __future__ import annotations
+
+from draftwood.errors import UsageError
+from draftwood.grammar.grammar import Grammar
+from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
+from draftwood.serve.openai.fields import ChatRequest, Common, ResponseFormat
+from draftwood.serve.tools import ToolUse
+
+
+def grammar_of(asked: Common, tools: ToolUse | None) -> Grammar | None:
+    """Return the grammar of a request's answers, checked; None where they are free. Raises `ApiError`."""
+    wanted = asked.response_format if isinstance(asked, ChatRequest) else None
+    found: list[tuple[str, Grammar]] = []
+    try:
+        if tools is not None and tools.forced:
+            found.append(("tool_choice", Grammar.json_schema(tools.schema())))
+        elif wanted is not None and wanted.type != "text":
+            found.append(("response_format", _formatted(wanted)))
+        if asked.guided_regex is not None:
+            found.append(("guided_regex", Grammar.regex(asked.guided_regex)))
+        if len(found) > 1:
+            said = f"an answer cannot follow {found[0][0]} and {found[1][0]} at once: leave one out"
+            raise ApiError(BAD_REQUEST, said, param=found[1][0])
+        for _, grammar in found:
+            grammar.compiled()
+    except UsageError as error:
+        raise ApiError(BAD_REQUEST, str(error), param=found[0][0] if found else "response_format") from error
+    return found[0][1] if found else None
+
+
+def _formatted(wanted: ResponseFormat) -> Grammar:
+    if wanted.type == "json_object":
+        return Grammar.json_object()
+    if wanted.json_schema is None or wanted.json_schema.schema_ is None:
+        said = "response_format of type json_schema needs json_schema.schema"
+        raise ApiError(BAD_REQUEST, said, param="response_format")
+    return Grammar.json_schema(wanted.json_schema.schema_)

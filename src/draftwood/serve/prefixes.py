@@ -1,0 +1,96 @@
+"""What the model has read of ended texts, for later ones that begin alike, as the next turn of a chat does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Prefix, PrefixTarget
+
+SHORTEST = 32
+"""Tokens of the shortest beginning that is worth copying."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    namespace: str
+    ids: NDArray[np.int64]
+    prefix: Prefix
+
+
+class Prefixes:
+    """Keeps beginnings of texts up to a number of bytes, the latest used ones; for the worker's thread alone.
+
+    Nobody is served from another namespace's texts: the speed of an answer could tell what others have asked.
+
+    Parameters
+    ----------
+    target
+        What reads; one that is no `PrefixTarget` keeps nothing.
+    most_bytes
+        Of all that is kept.
+
+    Attributes
+    ----------
+    nbytes
+        Bytes that are kept now.
+    """
+
+    def __init__(self, target: Any, most_bytes: int) -> None:
+        self._target: PrefixTarget | None = target if isinstance(target, PrefixTarget) else None
+        self._most, self.nbytes = most_bytes, 0
+        self._kept: list[_Kept] = []  # the latest used one is the last
+
+    def begin(self, namespace: str, prompt: Sequence[int], reserve: int) -> Any:
+        """Return a session that has read the longest known beginning of a prompt; None if none is long enough.
+
+        At least the prompt's last token is left to be read. ``reserve`` as in `Target.open`.
+        """
+        if self._target is None or not self._kept:
+            return None
+        ids = np.asarray(prompt[:-1], dtype=np.int64)
+        lengths = [_common(kept.ids, ids) if kept.namespace == namespace else 0 for kept in self._kept]
+        best = int(np.argmax(lengths))
+        if lengths[best] < SHORTEST:
+            return None
+        kept = self._kept.pop(best)
+        self._kept.append(kept)
+        return self._target.resume(kept.prefix, lengths[best], reserve=reserve + len(prompt) - lengths[best])
+
+    def keep(self, namespace: str, session: Any) -> None:
+        """Keep what a session has read, in place of texts that it goes on from."""
+        if self._target is None or session.length < SHORTEST:
+            return
+        ids = np.asarray(session.ids, dtype=np.int64)
+        mine = [kept for kept in self._kept if kept.namespace == namespace]
+        if any(_common(kept.ids, ids) == len(ids) for kept in mine):
+            return
+        saved = self._target.save(session)
+        if saved is None or saved.nbytes > self._most:
+            return
+        for kept in mine:
+            if _common(kept.ids, ids) == len(kept.ids):
+                self._drop(kept)
+        while self._kept and self.nbytes + saved.nbytes > self._most:
+            self._drop(self._kept[0])
+        self._kept.append(_Kept(namespace, ids, saved))
+        self.nbytes += saved.nbytes
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept, self.nbytes = [], 0
+
+    def _drop(self, kept: _Kept) -> None:
+        self._kept = [other for other in self._kept if other is not kept]
+        self.nbytes -= kept.prefix.nbytes
+
+
+def _common(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:
+    """Return how many tokens two texts share from their beginning on."""
+    n = min(len(a), len(b))
+    differs = a[:n] != b[:n]
+    return int(differs.argmax()) if differs.any() else n

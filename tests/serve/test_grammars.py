@@ -1,0 +1,88 @@
+"""Response formats, forced calls and expressions, as clients ask for them."""
+
+from __future__ import annotations
+
+import json
+
+import openai
+import pytest
+
+HELLO = [{"role": "user", "content": "hello"}]
+SCHEMA = {
+    "type": "object", "properties": {"answer": {"enum": ["yes", "no"]}}, "required": ["answer"],
+    "additionalProperties": False,
+}  # fmt: skip
+TOOL = {"type": "function", "function": {"name": "look", "parameters": SCHEMA}}
+OTHER = {"type": "function", "function": {"name": "listen", "parameters": SCHEMA}}
+
+
+def asked(**more):
+    return {"model": "tiny", "messages": HELLO, "max_tokens": 200, "temperature": 0.8, "seed": 2} | more
+
+
+def test_a_response_format_is_kept_with_and_without_drafts(client):
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True}}
+    texts = [
+        client.chat.completions.create(**asked(response_format=wanted, n=2), extra_headers=headers)
+        for headers in ({}, {"x-draftwood": "plain"})
+    ]
+    for one, other in zip(*(found.choices for found in texts), strict=True):
+        assert one.finish_reason == "stop"
+        assert json.loads(one.message.content)["answer"] in ("yes", "no")
+        assert one.message.content == other.message.content
+
+
+def test_log_probabilities_are_those_of_what_is_allowed(client):
+    wanted = {"guided_regex": "ab|ac"}
+    found = client.chat.completions.create(**asked(logprobs=True, top_logprobs=2), extra_body=wanted)
+    first, second = found.choices[0].logprobs.content[:2]
+    assert (first.token, first.logprob) == ("a", pytest.approx(0, abs=1e-6))
+    assert {one.token for one in second.top_logprobs} == {"b", "c"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_forced_call_comes_as_a_call(client, stream):
+    for choice, reason in (
+        ("required", "tool_calls"),
+        ({"type": "function", "function": {"name": "look"}}, "stop"),
+    ):
+        found = client.chat.completions.create(**asked(tools=[TOOL, OTHER], tool_choice=choice, stream=stream))
+        if stream:
+            chunks = [chunk.choices[0] for chunk in found]
+            (call,) = [one for chunk in chunks for one in chunk.delta.tool_calls or ()]
+            assert chunks[-1].finish_reason == reason
+        else:
+            (call,), content = found.choices[0].message.tool_calls, found.choices[0].message.content
+            assert (content, found.choices[0].finish_reason) == (None, reason)
+        assert call.function.name in ("look", "listen") if choice == "required" else call.function.name == "look"
+        assert json.loads(call.function.arguments)["answer"] in ("yes", "no")
+
+
+def test_a_forced_call_in_a_response(client):
+    tool = {"type": "function", **TOOL["function"]}
+    given = {"model": "tiny", "input": "hello", "tools": [tool], "tool_choice": "required", "temperature": 0}
+    found = client.responses.create(**given)
+    assert [item.type for item in found.output] == ["function_call"]
+    events = list(client.responses.create(**given, stream=True))
+    assert events[-1].type == "response.completed"
+    assert events[-1].response.output[0].arguments == found.output[0].arguments
+    assert "response.function_call_arguments.done" in {event.type for event in events}
+    assert not any(event.type == "response.output_text.delta" for event in events)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"response_format": {"type": "json_schema"}}, "needs json_schema.schema"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "zzz"}}}},
+            "cannot be held",
+        ),
+        ({"extra_body": {"guided_regex": "("}}, "cannot be held"),
+        ({"extra_body": {"guided_regex": "a"}, "response_format": {"type": "json_object"}}, "at once"),
+        ({"tool_choice": "required"}, "no tools"),
+    ],
+)
+def test_what_no_grammar_can_hold_is_refused(client, change, said):
+    with pytest.raises(openai.BadRequestError, match=said):
+        client.chat.completions.create(**asked(**change))

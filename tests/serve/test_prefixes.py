@@ -1,0 +1,110 @@
+"""What was read is not read again for the same client, other clients gain nothing, and texts stay the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from draftwood.api.setup import Setup
+from draftwood.serve.prefixes import Prefixes
+from draftwood.testing import ToyTarget
+from tests.serve.conftest import running
+
+FIRST = [{"role": "user", "content": "hello, this is a conversation that becomes longer and longer"}]
+
+
+@pytest.fixture(scope="module")
+def target(tiny_folder):
+    setup = Setup(str(tiny_folder), None, "none", "goodput")
+    setup.refresh()
+    return setup.target
+
+
+def opened(target, ids):
+    ((session, _),) = target.open([ids])
+    return session
+
+
+def scores_behind(target, session, ids):
+    (scores,) = target.extend([(session, ids)])
+    return scores.numpy(scores.raw(0))
+
+
+def test_a_session_that_was_resumed_scores_as_one_that_has_read_all(target):
+    text = [5 + n % 60 for n in range(90)]
+    prefixes, first = Prefixes(target, 1 << 30), opened(target, text)
+    prefixes.keep("", first)
+    first.close()
+    for length in (40, 60, 89):
+        prompt = [*text[:length], 7, 8, 9]
+        found = prefixes.begin("", prompt, 20)
+        assert found.length == length
+        fresh = opened(target, prompt[:length])
+        pair = [scores_behind(target, session, prompt[length:]) for session in (found, fresh)]
+        assert pair[0] == pytest.approx(pair[1], abs=1e-4)
+        found.close()
+        fresh.close()
+    again = prefixes.begin("", text, 20)
+    assert again.length == 89  # the last token is read again: its scores are needed
+    again.close()
+    assert prefixes.begin("other", text, 20) is None
+    assert prefixes.begin("", [3] * 90, 20) is None
+
+
+def test_memory_is_bounded_and_longer_texts_take_the_place_of_their_beginnings(target):
+    text = [5 + n % 60 for n in range(200)]
+    one = opened(target, text[:100])
+    size = target.save(one).nbytes
+    prefixes = Prefixes(target, 3 * size)
+    prefixes.keep("", one)
+    prefixes.keep("", one)
+    assert prefixes.nbytes == size
+    two = opened(target, text)
+    prefixes.keep("", two)
+    assert prefixes.nbytes == 2 * size
+    for number in range(4):
+        other = opened(target, [number, *text[:99]])
+        prefixes.keep("", other)
+        other.close()
+        assert prefixes.nbytes <= 3 * size
+    one.close()
+    two.close()
+    assert Prefixes(ToyTarget(), 1 << 20).begin("", [1] * 90, 1) is None
+
+
+def test_the_next_turn_reads_only_what_is_new(tiny_folder, alone):
+    from openai import OpenAI
+
+    with running(Setup(str(tiny_folder), None, "ngram+recycling", "fixed:6")) as server:
+        mine = OpenAI(base_url=f"{server.url}/v1", api_key="mine")
+        theirs = OpenAI(base_url=f"{server.url}/v1", api_key="theirs")
+        first = mine.chat.completions.create(model="tiny", messages=FIRST, max_tokens=40, temperature=0)
+        assert first.usage.prompt_tokens_details.cached_tokens == 0
+        answer = {"role": "assistant", "content": first.choices[0].message.content}
+        longer = [*FIRST, answer, {"role": "user", "content": "and on"}]
+        wanted = alone(longer, max_new_tokens=40)
+        for client, cached in ((theirs, False), (mine, True)):
+            found = client.chat.completions.create(model="tiny", messages=longer, max_tokens=40, temperature=0)
+            assert found.choices[0].message.content == wanted.text
+            assert (found.usage.prompt_tokens_details.cached_tokens > 90) is cached
+
+
+def test_a_memory_is_read_by_its_namespace_alone(tiny_folder, tmp_path, alone):
+    import httpx2 as httpx
+
+    from draftwood.api.user_texts import UserTexts
+
+    texts = UserTexts(memory=tmp_path / "answers.dwm")
+    asked = {"messages": FIRST, "max_tokens": 120, "temperature": 0}
+    copied = {}
+    with running(Setup(str(tiny_folder), None, "memory", "fixed:6", texts)) as server:
+        for user in ("a", "b", "a"):
+            found = httpx.post(
+                f"{server.url}/v1/chat/completions", json=asked | {"user": user},
+                headers={"x-draftwood": "trace"}, timeout=60,
+            ).json()  # fmt: skip
+            assert found["choices"][0]["message"]["content"] == alone(FIRST, max_new_tokens=120).text
+            copied.setdefault(user, []).append(found["draftwood"][0]["sources"].count("memory"))
+    assert copied["b"] == [0]
+    assert copied["a"][0] == 0
+    assert copied["a"][1] > 60
+    assert (tmp_path / "answers.dwm").exists()
