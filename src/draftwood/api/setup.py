@@ -31,6 +31,7 @@ from draftwood.grammar.drafter import GrammarDrafter
 from draftwood.grammar.follower import Follower
 from draftwood.grammar.grammar import Grammar, as_grammar
 from draftwood.grammar.processor import GrammarProcessor
+from draftwood.grammar.pruning import Pruner
 from draftwood.grammar.vocabulary import vocabulary_of
 from draftwood.index.preload import importing
 from draftwood.planning.load import load as load_planner
@@ -185,7 +186,10 @@ class Setup:
             drafters = (*drafters, *self.drafters[len(drafters) :])
         own = [d.following(grammar, vocabulary) if isinstance(d, GrammarDrafter) else d for d in drafters]
         processors: list[Processor] = [*request.processors, GrammarProcessor(follower, len(request.prompt))]
-        return replace(request, processors=processors, drafters=own, end_ids=vocabulary.ends)
+        return replace(
+            request, processors=processors, drafters=own, end_ids=vocabulary.ends,
+            permits=Pruner(Follower(grammar, vocabulary), len(request.prompt)),
+        )  # fmt: skip
 
     def _stop(self, stop: Sequence[str]) -> StopStrings | None:
         if not stop:

@@ -39,6 +39,9 @@ MostMiB = Annotated[int, Option("--max-body-mib", min=1, help="Largest body of a
 PrefixMiB = Annotated[
     int, Option("--prefix-cache-mib", min=0, help="Memory for what was read of ended texts; 0 keeps nothing.")
 ]
+MostSeconds = Annotated[
+    float | None, Option("--max-seconds", min=0.001, help="End a text that takes longer. [default: no limit]")
+]
 StopSeconds = Annotated[float, Option(min=0, help="Time to finish what is being written when stopped.")]
 
 
@@ -58,6 +61,7 @@ def serve(
     max_waiting: MostWaiting = 64,
     max_body_mib: MostMiB = 16,
     prefix_cache_mib: PrefixMiB = 512,
+    max_seconds: MostSeconds = None,
     stop_seconds: StopSeconds = 30.0,
 ) -> None:
     """Serve a model under the OpenAI API, with a page to try it on."""
@@ -73,7 +77,7 @@ def serve(
 
     settings = Settings(
         name or given.model, max_running, max_waiting, stop_seconds, tuple(keys), max_body_mib << 20,
-        prefix_cache_mib << 20,
+        prefix_cache_mib << 20, max_seconds,
     )  # fmt: skip
     _say(socket, settings, setup)
     run(setup, settings, socket)

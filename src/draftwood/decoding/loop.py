@@ -108,7 +108,7 @@ def one_pass(
     for sequence in live:
         sequence.reread()
     drafted = clock()
-    plans = planner.plan(live, proposals)
+    plans = planner.plan(live, [s.permitted(trees) for s, trees in zip(live, proposals, strict=True)])
     planned = clock()
     passes = [(sequence.session, sequence.ids[-1], plan.tree) for sequence, plan in zip(live, plans, strict=True)]
     scores = target.score(passes)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.contracts import Capabilities, Drafter, Processor, Sampling
 from draftwood.decoding.stopping import Criterion, StopStrings
 from draftwood.errors import PromptError, UsageError
 from draftwood.step import Step
+from draftwood.tree import TokenTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,9 @@ class Request:
     drafters
         Who proposes, where this request has drafters of its own (bound to what its user expects): as many, of the
         same names and in the same order as those that `open_sequences` is given, which are meant by None.
+    permits
+        Given the committed text and a tree, returns the nodes that may come, ascending and closed under parents;
+        the others are not scored. It only saves time: the rule refuses them, too. None: all may come.
     """
 
     prompt: Sequence[int]
@@ -47,6 +52,7 @@ class Request:
     trace: bool = False
     drafters: Sequence[Drafter] | None = None
     seconds: float | None = None
+    permits: Callable[[Sequence[int], TokenTree], NDArray[np.intp]] | None = None
 
     def check(self, capabilities: Capabilities) -> None:
         """Raise `UsageError` or `PromptError` for what this target cannot write."""

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.contracts import (
     Ask,
@@ -35,6 +36,8 @@ from draftwood.decoding.stopping import Stopping
 from draftwood.step import MODEL, RunningSourceStep, RunningStep
 from draftwood.tree import TokenTree
 
+_NO_NODES = np.empty(0, dtype=np.intp)
+
 
 class ActiveSequence:
     """A request under way; fulfils `contracts.State`, which is all that a planner sees of it."""
@@ -55,6 +58,7 @@ class ActiveSequence:
         self._settled = False
         self._opens_later = False
         self._cancelled = False
+        self._kept: list[NDArray[np.intp]] = []  # of each proposal, the permitted nodes; empty: all of all
         self._read = self._resumed = 0
         self._reading = Reading()
         self._start(request)
@@ -213,6 +217,23 @@ class ActiveSequence:
         self.step.draft_s = perf_counter() - started
         return trees
 
+    def permitted(self, trees: Sequence[TokenTree]) -> Sequence[TokenTree]:
+        """Return what the sources propose without what the request forbids; `commit` takes the plan for it."""
+        permits, self._kept = self.request.permits, []
+        if permits is None:
+            return trees
+        self._kept = [permits(self.ids, tree) if len(tree) else _NO_NODES for tree in trees]
+        return [tree.take(kept) for tree, kept in zip(trees, self._kept, strict=True)]
+
+    def _of_all_nodes(self, plan: Plan) -> Plan:
+        """Return a plan for permitted nodes as one for all that was proposed."""
+        maps = []
+        for source, kept, rows in zip(self.sources, self._kept, plan.node_map, strict=True):
+            whole = np.full(len(source.proposal), -1, dtype=np.int32)
+            whole[kept] = rows
+            maps.append(whole)
+        return replace(plan, node_map=tuple(maps))
+
     def begin_step(self) -> None:
         """Begin the record of a step; `commit` ends it."""
         self._settled = False
@@ -226,6 +247,8 @@ class ActiveSequence:
         Where the text fails before this pass gave a token, there is none. ``again`` scores the root alone: needed,
         and called, where the pass held more than the root and its row is broken.
         """
+        if self._kept:
+            plan = self._of_all_nodes(plan)
         step = self.step
         started = perf_counter()
         verdict = self._decided(plan.tree, scores if again is None else CheckedScores(scores))

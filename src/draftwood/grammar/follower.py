@@ -62,11 +62,11 @@ class Follower:
         found: list[int] = self._matcher.compute_ff_tokens()
         return found[:most]
 
-    def fitting(self, answer: Sequence[int], tokens: Sequence[int]) -> int:
-        """Return how many of these tokens, from the first on, may come behind an answer."""
+    def fitting(self, answer: Sequence[int], branches: Sequence[Sequence[int]]) -> list[int]:
+        """Return of each branch how many of its tokens, from the first on, may come behind an answer."""
         if not self._go_to(answer) or self._matcher.is_stopped():
-            return 0
-        return int(self._matcher.validate_tokens(list(tokens)))
+            return [0] * len(branches)
+        return [int(self._matcher.validate_tokens(list(branch))) for branch in branches]
 
     def _go_to(self, answer: Sequence[int]) -> bool:
         """Follow to this place; False where the grammar does not allow it."""

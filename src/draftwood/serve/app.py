@@ -56,6 +56,8 @@ class Settings:
         Of a request's body.
     prefix_bytes
         As in `Worker`.
+    most_seconds
+        A text that takes longer ends as if it were long enough; None: no limit.
     """
 
     model: str
@@ -65,6 +67,7 @@ class Settings:
     keys: Sequence[str] = ()
     most_bytes: int = 16 << 20
     prefix_bytes: int = 512 << 20
+    most_seconds: float | None = None
 
 
 class Server:
@@ -117,7 +120,8 @@ class Server:
         """Begin to write what is asked for; ``choose`` makes the answers of it."""
         self.check_name(asked.model)
         namespace = namespace_of(http.headers.get("authorization"), asked.user)
-        asking = Asking(self.setup, asyncio.get_running_loop(), wishes, namespace)
+        loop, limit = asyncio.get_running_loop(), self.settings.most_seconds
+        asking = Asking(self.setup, loop, wishes, namespace, limit)
         answers: list[Answer] = await self.aside(choose, asking)
         self.worker.submit([answer.job for answer in answers])
         return answers

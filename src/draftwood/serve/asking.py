@@ -41,10 +41,20 @@ class Asking:
         What the client asks for besides.
     namespace
         Of the client: nothing of its texts is of use to clients of other namespaces.
+    seconds
+        After so many a text ends as if it were long enough; None: never.
     """
 
-    def __init__(self, setup: Any, loop: AbstractEventLoop, wishes: Wishes, namespace: str = "") -> None:
-        self._setup, self._loop, self._wishes, self._namespace = setup, loop, wishes, namespace
+    def __init__(
+        self,
+        setup: Any,
+        loop: AbstractEventLoop,
+        wishes: Wishes,
+        namespace: str = "",
+        seconds: float | None = None,
+    ) -> None:
+        self._setup, self._loop, self._wishes = setup, loop, wishes
+        self._namespace, self._seconds = namespace, seconds
 
     def chat(self, asked: ChatRequest) -> list[Answer]:
         """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
@@ -79,6 +89,8 @@ class Asking:
             drafters=self._drafters(asked, len(ids) + limit), **_sampling(asked),
         )  # fmt: skip
         request.check(setup.target.capabilities)
+        if self._seconds is not None and (request.seconds is None or request.seconds > self._seconds):
+            request = replace(request, seconds=self._seconds)
         return [self._answer(asked, request, number, top) for number in range(asked.choices)]
 
     def _drafters(self, asked: Common, most: int) -> Sequence[Drafter] | None:
