@@ -18,7 +18,10 @@ def mean_and_spread(values):
         total = total + (x - mean) ** 2
     return mean, total / len(values)
 ```'''
-ASKED = "Edit this Python function: rename the variable `total` to `amount`. Return the whole function and nothing else."
+ASKED = (
+    "Edit this Python function: rename the variable `total` to `amount`. "
+    "Return the whole function and nothing else."
+)
 
 
 @pytest.mark.smollm2
