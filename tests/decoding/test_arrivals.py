@@ -132,3 +132,38 @@ def test_drafters_see_the_scores_of_a_prompt_that_was_read_in_pieces():
     (alone,) = sequences(target, load("recycling"), [prompt], trace=True)
     run(target, Scripted([alone], [1]))
     assert alone.unread == 0
+
+
+def first_tokens(lengths, at, chunk=CHUNK):
+    """The order in which texts begin, by number, and the calls after which they do."""
+    target = ToyTarget(vocab_size=16)
+    prompts = [[1 + n % 7 for n in range(length)] for length in lengths]
+    arrivals = Scripted(
+        sequences(target, load("none"), prompts, limit=2000), at, {0: 1000}
+    )  # counts calls so long
+    seen = {}
+    for emission in decode_sequences(target, FixedPlanner(6), arrivals):
+        seen.setdefault(emission.row, arrivals.calls)
+        if len(seen) == len(lengths):
+            break
+    for sequence in arrivals.sequences:
+        sequence.close()
+    return seen
+
+
+def test_a_short_prompt_begins_at_once_while_a_long_one_is_read():
+    seen = first_tokens([20 * CHUNK, 30], [1, 4])
+    assert seen[1] == 4
+    assert seen[0] > 15
+
+
+def test_a_long_prompt_waits_for_short_ones_at_most_every_other_time():
+    count = 30
+    seen = first_tokens([6 * CHUNK, *[40] * count], [1, *range(1, count + 1)])
+    assert seen[0] <= 2 * 6 + 2
+    assert all(seen[1 + number] <= number + 3 for number in range(count))
+
+
+def test_a_burst_of_short_prompts_is_read_whole_prompt_by_whole_prompt():
+    seen = first_tokens([100] * 8, [1] * 8)
+    assert [seen[number] for number in range(8)] == [1, 1, 2, 2, 3, 3, 4, 4]

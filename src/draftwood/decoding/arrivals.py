@@ -40,6 +40,9 @@ class FixedArrivals:
 class Entrance:
     """Takes in newcomers and reads their prompts a chunk at a time, so that running texts never wait for long.
 
+    Shorter prompts come first, and one that has been read begins before longer ones are read on. The oldest waits
+    for others once, then they wait for a chunk of it: nobody waits for ever.
+
     Parameters
     ----------
     target
@@ -53,6 +56,7 @@ class Entrance:
     def __init__(self, target: Target, arrivals: Arrivals, chunk: int = CHUNK) -> None:
         self._target, self._arrivals, self._chunk = target, arrivals, chunk
         self._reading: list[ActiveSequence] = []
+        self._oldest_first = False
         self.is_open = True
 
     @property
@@ -70,15 +74,33 @@ class Entrance:
             self.is_open = fetched is not None
             self._reading += fetched or ()
         waiting = [s for s in self._reading if s.unread and not s.is_cancelled]
-        share = max(1, self._chunk // max(1, len(waiting)))
-        for sequence in waiting:
-            try:
-                self._read_piece(sequence, share)
-            except Exception as error:  # this text cannot be read; the others go on
-                sequence.fail(error)
+        read = self._read_pieces(self._order(waiting))
+        self._oldest_first = bool(waiting) and waiting[0] not in read
         done = [s for s in self._reading if not s.unread or s.is_cancelled or s.finish is not None]
         self._reading = [s for s in self._reading if s not in done]
         return done
+
+    def _order(self, waiting: list[ActiveSequence]) -> list[ActiveSequence]:
+        """Return who is read first: the shortest, or the oldest if it had to wait the last time."""
+        first = waiting[:1] if self._oldest_first else []
+        others = waiting[len(first) :]
+        return first + sorted(others, key=lambda sequence: sequence.unread)
+
+    def _read_pieces(self, order: Sequence[ActiveSequence]) -> list[ActiveSequence]:
+        """Read a chunk in all; returns those that were read on."""
+        left, read, has_read_one = self._chunk, [], False
+        for sequence in order:
+            if left <= 0 or (has_read_one and sequence.unread > left and not self._oldest_first):
+                break  # one that cannot be read to the end now keeps nobody from the first token
+            size = min(left, sequence.unread)
+            left -= size
+            try:
+                self._read_piece(sequence, size)
+            except Exception as error:  # this text cannot be read; the others go on
+                sequence.fail(error)
+            read.append(sequence)
+            has_read_one = has_read_one or not sequence.unread
+        return read
 
     def _read_piece(self, sequence: ActiveSequence, size: int) -> None:
         started = perf_counter()
@@ -92,4 +114,4 @@ class Entrance:
             (scores,) = self._target.extend([(session, piece)], **asked)
         sequence.read(session, scores, perf_counter() - started, len(piece))
         if not sequence.unread:
-            sequence.open_sources()
+            sequence.open_sources_later()  # behind its first token, for which nobody need draft
