@@ -284,3 +284,18 @@ def test_options_keep_the_contract():
 def test_options_out_of_range(options):
     with pytest.raises(UsageError, match=next(iter(options))):
         RecyclingDrafter(**options)
+
+
+def test_a_session_that_resumes_knows_what_was_learnt_of_the_common_beginning():
+    first, fresh = RecyclingDrafter().open([1, 2, 3], None), RecyclingDrafter().open([1, 2, 9, 1], None)
+    seen = np.array([[7, 8], [5, 6], [4, 3]], dtype=np.int32), np.full((3, 2), 0.4, dtype=np.float32)
+    first.observe(0, *seen)
+    fresh.resume(first.save(), 2)
+    fresh.observe(2, np.array([[1, 30]], dtype=np.int32), np.array([[0.9, 0.05]], dtype=np.float32))
+    assert {7, 8} <= set(next_tokens(fresh))  # behind the 1, of whose row it was shown nothing
+    fresh.extend([9])
+    assert {1, 30} <= set(next_tokens(fresh))
+    first.extend([1])
+    assert {7, 8} <= set(next_tokens(first))
+    assert RecyclingDrafter(keep=True).open([1, 2], None).save() is None
+    assert RecyclingDrafter(prompt=False).open([1, 2], None).save() is None

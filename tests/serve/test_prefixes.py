@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from draftwood.api.setup import Setup
@@ -24,6 +26,11 @@ def opened(target, ids):
     return session
 
 
+def ended(session):
+    """A text whose drafters have learnt nothing."""
+    return SimpleNamespace(session=session, readings=list)
+
+
 def scores_behind(target, session, ids):
     (scores,) = target.extend([(session, ids)])
     return scores.numpy(scores.raw(0))
@@ -32,18 +39,18 @@ def scores_behind(target, session, ids):
 def test_a_session_that_was_resumed_scores_as_one_that_has_read_all(target):
     text = [5 + n % 60 for n in range(90)]
     prefixes, first = Prefixes(target, 1 << 30), opened(target, text)
-    prefixes.keep("", first)
+    prefixes.keep("", ended(first))
     first.close()
     for length in (40, 60, 89):
         prompt = [*text[:length], 7, 8, 9]
-        found = prefixes.begin("", prompt, 20)
+        found = prefixes.begin("", prompt, 20).session
         assert found.length == length
         fresh = opened(target, prompt[:length])
         pair = [scores_behind(target, session, prompt[length:]) for session in (found, fresh)]
         assert pair[0] == pytest.approx(pair[1], abs=1e-4)
         found.close()
         fresh.close()
-    again = prefixes.begin("", text, 20)
+    again = prefixes.begin("", text, 20).session
     assert again.length == 89  # the last token is read again: its scores are needed
     again.close()
     assert prefixes.begin("other", text, 20) is None
@@ -55,15 +62,15 @@ def test_memory_is_bounded_and_longer_texts_take_the_place_of_their_beginnings(t
     one = opened(target, text[:100])
     size = target.save(one).nbytes
     prefixes = Prefixes(target, 3 * size)
-    prefixes.keep("", one)
-    prefixes.keep("", one)
+    prefixes.keep("", ended(one))
+    prefixes.keep("", ended(one))
     assert prefixes.nbytes == size
     two = opened(target, text)
-    prefixes.keep("", two)
+    prefixes.keep("", ended(two))
     assert prefixes.nbytes == 2 * size
     for number in range(4):
         other = opened(target, [number, *text[:99]])
-        prefixes.keep("", other)
+        prefixes.keep("", ended(other))
         other.close()
         assert prefixes.nbytes <= 3 * size
     one.close()

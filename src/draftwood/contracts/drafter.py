@@ -247,6 +247,35 @@ class HiddenWatcher(Protocol):
         ...
 
 
+class SavedReading(Protocol):
+    """What a drafter's session has learnt of a text beyond its tokens."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        ...
+
+
+class ResumingSession(Protocol):
+    """What sessions have besides that learn more from reading a text than its tokens, and can hand it on.
+
+    A server keeps what was read of ended texts. A later text that begins alike is read from where they part, so
+    its drafters are shown nothing of the common beginning: they take it from here.
+    """
+
+    def save(self) -> SavedReading | None:
+        """Copy what was learnt of the committed text; None if that is nothing. The session goes on unchanged."""
+        ...
+
+    def resume(self, saved: Any, length: int) -> None:
+        """Take over what `save` of an equal drafter gave for a text with the same first ``length`` tokens.
+
+        Called right after `Drafter.open`, before `PromptWatcher.observe` and `HiddenWatcher.observe_hidden`, which
+        show the rest of the text. ``saved`` may be used by several sessions at once, and is not changed.
+        """
+        ...
+
+
 class Brancher(Protocol):
     """What sessions of drafters with `Needs.base_tree` have besides."""
 

@@ -235,7 +235,8 @@ class PrefixTarget(Protocol):
         """Open a session whose committed text is the first ``length`` tokens of what `save` returned.
 
         ``reserve`` as in `Target.open`. What is written in it is what would be written had it read these tokens,
-        up to rounding: they were read in passes of other sizes.
+        up to rounding: they were read in passes of other sizes. None where a text of this length is computed in
+        another way than the saved one was, so that the rows do not fit.
         """
         ...
 

@@ -11,7 +11,18 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Ask, Drafter, DraftSession, Feedback, Floats, Follower, Ints, Needs, Noise
+from draftwood.contracts import (
+    Ask,
+    Drafter,
+    DraftSession,
+    Feedback,
+    Floats,
+    Follower,
+    Ints,
+    Needs,
+    Noise,
+    SavedReading,
+)
 from draftwood.drafters.base import BaseSession
 from draftwood.drafters.declaring import NOTHING, declared
 from draftwood.errors import IntegrityError
@@ -87,6 +98,21 @@ class DraftSource:
 
         self._guarded("open()", start)
         self.step.open_s = perf_counter() - started
+
+    def save(self) -> SavedReading | None:
+        """Return what the drafter has learnt of the text beyond its tokens; None if that is nothing."""
+        self.catch_up()
+        session: Any = self.session
+        found: list[SavedReading | None] = [None]
+        if hasattr(session, "save"):
+            self._guarded("save()", lambda: found.append(session.save()))
+        return found[-1]
+
+    def resume(self, saved: SavedReading, length: int) -> None:
+        """Hand what `save` gave of a text with the same first tokens to a session that was just opened."""
+        session: Any = self.session
+        if session is not None:
+            self._guarded("resume()", lambda: session.resume(saved, length))
 
     def draft(self, ask: Ask, vocab_size: int, base_tree: TokenTree | None = None) -> TokenTree:
         """Return what the drafter proposes, checked; nothing if it is not asked, disabled or at fault.

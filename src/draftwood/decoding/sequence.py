@@ -19,6 +19,7 @@ from draftwood.contracts import (
     Plan,
     Rule,
     RuleSession,
+    SavedReading,
     Scores,
     Target,
     TargetSession,
@@ -60,6 +61,7 @@ class ActiveSequence:
         self._cancelled = False
         self._kept: list[NDArray[np.intp]] = []  # of each proposal, the permitted nodes; empty: all of all
         self._read = self._resumed = 0
+        self._readings: Sequence[tuple[Drafter, SavedReading]] = ()
         self._reading = Reading()
         self._start(request)
 
@@ -145,12 +147,20 @@ class ActiveSequence:
         self._read += self.unread if tokens is None else tokens
         self.prefill_s += seconds
 
-    def resume(self, session: TargetSession) -> None:
-        """Begin behind what a session has read of the prompt already, at least one token less than all of it."""
-        self._session = session
+    def resume(self, session: TargetSession, readings: Sequence[tuple[Drafter, SavedReading]] = ()) -> None:
+        """Begin behind what a session has read of the prompt already, at least one token less than all of it.
+
+        ``readings``: what drafters had learnt of it, as `readings` returned.
+        """
+        self._session, self._readings = session, readings
         self.capabilities = getattr(session, "capabilities", self.capabilities)
         self._keep_hidden()
         self._read = self._resumed = session.length
+
+    def readings(self) -> list[tuple[Drafter, SavedReading]]:
+        """Return what the drafters have learnt of the text beyond its tokens, for `resume` of another text."""
+        found = [(source.drafter, source.save()) for source in self.sources]
+        return [(drafter, saved) for drafter, saved in found if saved is not None]
 
     def watch(self) -> Watch | None:
         """Return who is to see the scores of text about to be read; None where no drafter asks for them."""
@@ -364,6 +374,9 @@ class ActiveSequence:
         for source in self.sources:
             source.step = RunningSourceStep()
             source.open(list(self.ids), self.rule.noise, self._session)  # a copy: it may be written to
+            for saved in (saved for drafter, saved in self._readings if drafter == source.drafter):
+                source.resume(saved, self._resumed)
+        self._readings = ()
         self._reading.show(self.sources)
 
     def _keep_hidden(self) -> None:

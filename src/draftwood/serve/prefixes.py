@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Prefix, PrefixTarget
+from draftwood.contracts import Drafter, Prefix, PrefixTarget, SavedReading
+from draftwood.decoding.sequence import ActiveSequence
 
 SHORTEST = 32
 """Tokens of the shortest beginning that is worth copying."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What has read the beginning of a prompt: the model's session, and what drafters had learnt of it."""
+
+    session: Any
+    drafters: Sequence[tuple[Drafter, SavedReading]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +29,11 @@ class _Kept:
     namespace: str
     ids: NDArray[np.int64]
     prefix: Prefix
+    drafters: Sequence[tuple[Drafter, SavedReading]]
+
+    @property
+    def nbytes(self) -> int:
+        return self.prefix.nbytes + sum(saved.nbytes for _, saved in self.drafters)
 
 
 class Prefixes:
@@ -45,8 +59,8 @@ class Prefixes:
         self._most, self.nbytes = most_bytes, 0
         self._kept: list[_Kept] = []  # the latest used one is the last
 
-    def begin(self, namespace: str, prompt: Sequence[int], reserve: int) -> Any:
-        """Return a session that has read the longest known beginning of a prompt; None if none is long enough.
+    def begin(self, namespace: str, prompt: Sequence[int], reserve: int) -> Reading | None:
+        """Return who has read the longest known beginning of a prompt; None if none is long enough.
 
         At least the prompt's last token is left to be read. ``reserve`` as in `Target.open`.
         """
@@ -59,26 +73,32 @@ class Prefixes:
             return None
         kept = self._kept.pop(best)
         self._kept.append(kept)
-        return self._target.resume(kept.prefix, lengths[best], reserve=reserve + len(prompt) - lengths[best])
+        length = lengths[best]
+        session = self._target.resume(kept.prefix, length, reserve=reserve + len(prompt) - length)
+        return None if session is None else Reading(session, kept.drafters)
 
-    def keep(self, namespace: str, session: Any) -> None:
-        """Keep what a session has read, in place of texts that it goes on from."""
+    def keep(self, namespace: str, sequence: ActiveSequence) -> None:
+        """Keep what was read of a text that has ended, in place of texts that it goes on from."""
+        session: Any = sequence.session
         if self._target is None or session.length < SHORTEST:
             return
         ids = np.asarray(session.ids, dtype=np.int64)
         mine = [kept for kept in self._kept if kept.namespace == namespace]
         if any(_common(kept.ids, ids) == len(ids) for kept in mine):
             return
-        saved = self._target.save(session)
-        if saved is None or saved.nbytes > self._most:
+        prefix = self._target.save(session)
+        if prefix is None or prefix.nbytes > self._most:
             return
+        new = _Kept(namespace, ids, prefix, sequence.readings())
+        if new.nbytes > self._most:
+            new = replace(new, drafters=())
         for kept in mine:
             if _common(kept.ids, ids) == len(kept.ids):
                 self._drop(kept)
-        while self._kept and self.nbytes + saved.nbytes > self._most:
+        while self._kept and self.nbytes + new.nbytes > self._most:
             self._drop(self._kept[0])
-        self._kept.append(_Kept(namespace, ids, saved))
-        self.nbytes += saved.nbytes
+        self._kept.append(new)
+        self.nbytes += new.nbytes
 
     def clear(self) -> None:
         """Forget everything."""
@@ -86,7 +106,7 @@ class Prefixes:
 
     def _drop(self, kept: _Kept) -> None:
         self._kept = [other for other in self._kept if other is not kept]
-        self.nbytes -= kept.prefix.nbytes
+        self.nbytes -= kept.nbytes
 
 
 def _common(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:

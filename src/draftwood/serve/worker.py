@@ -92,8 +92,8 @@ class Worker:
             job.sequence = ActiveSequence(number, job.request, setup.target, setup.drafters, setup.rule)
             known = self._prefixes.begin(job.namespace, job.request.prompt, job.request.limit)
             if known is not None:
-                job.sequence.resume(known)
-                job.cached = known.length
+                job.sequence.resume(known.session, known.drafters)
+                job.cached = known.session.length
         except Exception as error:  # whatever a drafter or a processor raises: this text fails, and no other
             job.end("error", error)
             return None
@@ -126,7 +126,7 @@ class Worker:
         if job.sequence is None or not job.sequence.is_open:
             return
         try:
-            self._prefixes.keep(job.namespace, job.sequence.session)
+            self._prefixes.keep(job.namespace, job.sequence)
         except Exception:
             log.exception("what was read of a text could not be kept: long prompts are read again")
             self._prefixes.clear()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from draftwood.contracts import Drafter, DraftSession, Positions, Sampling, Scores, Target, Watch
+from draftwood.contracts import Drafter, DraftSession, Positions, PrefixTarget, Sampling, Scores, Target, Watch
 from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.planning.fixed import FixedPlanner
@@ -90,6 +90,8 @@ def _check_session(drafter: Drafter, vocab_size: int, prompt: Sequence[int]) -> 
         _observe(watching, drafter, vocab_size, prompt, shift=1)
         assert draft(session, 7) == again, "what a fork observes does not reach the original"
         watching.close()
+    _check_saved(session, drafter, prompt, lambda which: draft(which, 7))
+    assert draft(session, 7) == again, "save() leaves a session as it was, and so does a session that resumes"
     twin = session.fork()
     twin.extend([0, 1, 0, 1, 0])
     assert draft(session, 7) == again, "what a fork reads does not reach the original"
@@ -101,6 +103,23 @@ def _check_session(drafter: Drafter, vocab_size: int, prompt: Sequence[int]) -> 
     twin.close()
     session.close()
     session.close()
+
+
+def _check_saved(
+    session: Any, drafter: Drafter, prompt: Sequence[int], draft: Callable[[DraftSession], object]
+) -> None:
+    """Check that other sessions of the drafter can go on from what one has learnt of its text."""
+    saved = session.save() if hasattr(session, "save") else None
+    if saved is None:
+        return
+    assert saved.nbytes >= 0, "what save() returns knows its bytes"
+    for length in (len(prompt), len(prompt) // 2):
+        other: Any = drafter.open([*prompt[:length], 0, 1], None)
+        other.resume(saved, length)
+        draft(other)
+        other.extend([1, 0, 0])
+        draft(other)
+        other.close()
 
 
 def _draft(session: Any, drafter: Drafter, nodes: int, vocab_size: int) -> list[int]:
@@ -179,8 +198,25 @@ def check_target(target: Target, *, prompt: Sequence[int] = (1, 2, 3), tolerance
         if session.length < len(prompt):
             target.extend([(session, list(prompt[session.length :]))])
         _check_settled(target, session, list(prompt), tolerance)
+    if isinstance(target, PrefixTarget):
+        _check_prefix(target, session, list(prompt), tolerance)
     session.close()
     session.close()
+
+
+def _check_prefix(target: Any, session: Any, text: list[int], tolerance: float) -> None:
+    """Check that sessions which begin with what another one has read go on as if they had read it."""
+    prefix = target.save(session)
+    if prefix is None:
+        return
+    assert list(prefix.ids) == text, "save() knows the committed text"
+    assert prefix.nbytes > 0, "what save() returns knows its bytes"
+    for length in (len(text), 1, len(text)):  # what was saved serves several sessions
+        resumed = target.resume(prefix, length, reserve=4)
+        assert resumed.length == length, "resume() commits as many tokens as it is asked for"
+        _check_settled(target, resumed, text[:length], tolerance)
+        resumed.close()
+    _check_settled(target, session, text, tolerance)
 
 
 def _check_settled(target: Target, session: object, text: list[int], tolerance: float) -> None:

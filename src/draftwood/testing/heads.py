@@ -67,6 +67,10 @@ class ToyHeadSession:
     def cache_bytes(self) -> int:
         return 8 * self.length
 
+    @property
+    def nbytes(self) -> int:
+        return self.cache_bytes
+
     def forget_grown(self) -> None:
         """Drop what was grown."""
         self.grown = []

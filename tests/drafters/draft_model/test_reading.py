@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -188,3 +190,40 @@ def test_rates_of_classes_beyond_the_prior_are_not_needed():
     assert len(tree) == 7
     tree.check_integrity(8)
     assert set(tree.belief.tolist()) == {0.5}
+
+
+@pytest.mark.parametrize("length", [1, 4, len(PROMPT)])
+def test_a_session_that_resumes_reads_only_what_is_new(length):
+    model = Saving()
+    drafter = DraftModelDrafter(target=model)
+    first = drafter.open(PROMPT, None)
+    first.draft(4, 0, drafter.prior)
+    saved = first.save()
+    model.heard.clear()
+    text = [*PROMPT[:length], *(n % 3 for n in range(11))]
+    second, fresh = drafter.open(text, None), drafter.open(text, None)
+    second.resume(saved, length)
+    drafted = second.draft(4, 0, drafter.prior)
+    assert min(len(heard) for heard in model.heard) == 1 + length
+    assert drafted.tokens.tolist() == fresh.draft(4, 0, drafter.prior).tokens.tolist()
+    for session in (first, second, fresh):
+        session.close()
+    assert model.open_sessions == 0
+
+
+class Saving(Counting):
+    """Keeps what it has read for texts that begin alike."""
+
+    def save(self, session):
+        return Kept(tuple(session.contents[0]))
+
+    def resume(self, prefix, length, *, reserve=0):
+        ((session, _),) = ToyTarget.open(self, [list(prefix.ids[:length])])
+        self.heard.clear()
+        return session
+
+
+@dataclass
+class Kept:
+    ids: tuple[int, ...]
+    nbytes: int = 8

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
-from draftwood.contracts import Floats, Ints
+from draftwood.contracts import Floats, Ints, Prefix, PrefixTarget
 from draftwood.drafters.draft_model.growth import ROOT, Growth
 
 _FEW = 8
@@ -71,6 +71,13 @@ class Reader(ABC):
     def fork(self) -> Self:
         """Return an independent copy."""
         return type(self)(self.target, self._k)
+
+    def save(self) -> Any:
+        """Copy what was read, for `resume`; None where there is nothing, or nothing of its own."""
+        return None
+
+    def resume(self, saved: Any, length: int) -> None:  # noqa: B027  (nothing to take over where nothing is saved)
+        """Begin behind the first ``length`` tokens, at most, of what `save` returned."""
 
     @abstractmethod
     def close(self) -> None:
@@ -227,6 +234,17 @@ class OwnReader(Reader):
         if self._session is not None:
             twin._session, twin._ids, twin._last = self._session.fork(), list(self._ids), self._last
         return twin
+
+    def save(self) -> Prefix | None:
+        target = self.target
+        if self._session is None or not isinstance(target, PrefixTarget):
+            return None
+        return target.save(self._session)
+
+    def resume(self, saved: Prefix, length: int) -> None:
+        common = min(length, len(saved.ids))
+        self._session = self.target.resume(saved, common)
+        self._ids = [] if self._session is None else list(saved.ids[:common])
 
     def close(self) -> None:
         session, self._session = self._session, None

@@ -7,7 +7,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Self
 
-from draftwood.contracts import Floats, Ints, Noise, Prices
+from draftwood.contracts import Floats, Ints, Noise, Prices, SavedReading
 from draftwood.drafters.draft_model.candidates import Candidate, candidates
 from draftwood.drafters.draft_model.copies import Copies
 from draftwood.drafters.draft_model.experience import Experience
@@ -106,6 +106,14 @@ class ModelSession(ReadableText):
         twin._copies = self._copies.copy()
         twin._reader = self._reader.fork()
         return twin
+
+    def save(self) -> SavedReading | None:
+        """Copy what the model has read of the text (`draftwood.contracts.ResumingSession`)."""
+        return self._reader.save()
+
+    def resume(self, saved: Any, length: int) -> None:
+        """Go on from what the model had read of a text with the same beginning."""
+        self._reader.resume(saved, length)
 
     def close(self) -> None:
         super().close()

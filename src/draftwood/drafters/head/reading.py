@@ -88,6 +88,13 @@ class HeadReader(Reader):
         twin._session, twin._waiting, twin._row = self._session.fork(), list(self._waiting), self._row
         return twin
 
+    def save(self) -> Any:
+        return self._session.fork() if self._session.length else None
+
+    def resume(self, saved: Any, length: int) -> None:
+        self._session = saved.fork()
+        self._session.truncate(max(0, length - 1))  # a pair needs the token behind its state, too
+
     @property
     def cache_bytes(self) -> int | None:
         return int(self._session.cache_bytes)

@@ -159,6 +159,14 @@ class RecyclingSession(TextSession):
             longest=self._drafter.longest,
         )
 
+    def save(self) -> RecycledTable | None:
+        """Copy the table (`draftwood.contracts.ResumingSession`); None where all sessions share one anyway."""
+        return None if self._drafter.keep or not len(self._table) else self._table.copy()
+
+    def resume(self, saved: RecycledTable, length: int) -> None:
+        """Go on from a table; what it holds of the other text's end is as good as any guess."""
+        self._table, self._new = saved.copy(), length
+
     def learn(self, feedback: Feedback) -> None:
         if feedback.top_k is not None:
             ids, probabilities = feedback.top_k

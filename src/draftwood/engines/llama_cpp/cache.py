@@ -281,6 +281,18 @@ class Cache:
         """Count cells that stay occupied."""
         self._trash += cells
 
+    def copied(self, text: Branches) -> bytearray:
+        """Copy the cells of a text, for `paste`."""
+        return self._context.state(text.home)
+
+    def paste(self, text: Branches, cells: bytearray, length: int) -> None:
+        """Give an empty text what `copied` gave of another one, of so many tokens."""
+        self.make_room(length)
+        self._lent.keep()
+        text.pending = True  # until it is written: an interrupt is seen and mended
+        self._context.restore(text.home, cells)
+        text.length, text.cells, text.pending = length, length, False
+
     def fork(self, text: Branches) -> Branches:
         """Return another text that begins with the same cells; empty where its session must read it again."""
         twin = self.open()

@@ -19,6 +19,7 @@ from draftwood.engines.llama_cpp.context import PASS, Row, threads_here
 from draftwood.engines.llama_cpp.library import takes_layers
 from draftwood.engines.llama_cpp.mode import Mode, chosen_settings, modes
 from draftwood.engines.llama_cpp.pass_times import pass_times
+from draftwood.engines.llama_cpp.prefix import SavedState, fill, save
 from draftwood.engines.llama_cpp.price import FREE, MOST, cheap_length
 from draftwood.engines.llama_cpp.rounding import EXACT, FAST
 from draftwood.engines.llama_cpp.scores import LlamaScores
@@ -158,6 +159,25 @@ class LlamaTarget:
                 self._cheap, 100 * MOST,
             )  # fmt: skip
         return True
+
+    @locked
+    def save(self, session: LlamaSession) -> SavedState | None:
+        """As in `draftwood.contracts.PrefixTarget`."""
+        return save(self.weights, session)
+
+    @locked
+    def resume(self, prefix: SavedState, length: int, *, reserve: int = 0) -> LlamaSession | None:
+        """As in `draftwood.contracts.PrefixTarget`."""
+        self.weights.check_unchanged()
+        if self._mode_for(length + reserve) is not prefix.mode:
+            return None
+        session = self._session(length + reserve)
+        try:
+            fill(session, prefix, length)
+        except BaseException:
+            session.close()
+            raise
+        return session
 
     @locked
     def extend(

@@ -37,6 +37,11 @@ class HeadSession:
         return len(self.positions)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes that it takes, with the room behind its pairs."""
+        return self._keys.nbytes + self._values.nbytes
+
+    @property
     def cache_bytes(self) -> int:
         """Bytes of the keys and values of the committed pairs."""
         each = self._network.kv_heads * self._network.dim * self._network.dtype.itemsize
