@@ -393,7 +393,7 @@ def test_two_threads_write_with_one_model():
 
 BROKEN_FLEX = pytest.mark.skipif(
     torch.backends.cpu.get_cpu_capability() == "AVX2",
-    reason="without AVX-512, flex_attention of torch 2.13 gives other scores than eager, and writes where it must not",
+    reason="without AVX-512 torch 2.13's flex_attention gives wrong scores, and writes where it must not",
 )
 
 
