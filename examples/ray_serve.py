@@ -37,7 +37,7 @@ app = Draftwood.bind()
 
 
 def main():
-    ray.init(num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1")
+    ray.init(num_cpus=2, include_dashboard=False)
     serve.start(http_options={"host": "127.0.0.1", "port": 8000})
     copies = serve.run(app)
     client = OpenAI(base_url="http://127.0.0.1:8000/v1", api_key="none")
