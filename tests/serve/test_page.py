@@ -59,7 +59,7 @@ def browser():
 
 @pytest.fixture
 def opened(browser, url):
-    """Opens the page; ``opened(...)`` takes settings of a browser and returns the tab and what it complained of."""
+    """``opened(...)`` takes settings of a browser, opens the page, and returns the tab and its complaints."""
     tabs = []
 
     def open_page(**settings):
@@ -126,7 +126,7 @@ def test_a_race_ends_with_the_same_text_twice(opened):
     assert len(text_of(tab, "plain")) == 64
     assert "64 in" in tab.inner_text("#plain-figures")
     assert "1.00 tokens per pass" in tab.inner_text("#plain-figures")
-    assert re.fullmatch(r"\d+\.\d\d×", tab.inner_text("#ratio"))
+    assert re.fullmatch(r"\d+\.\d\d\N{MULTIPLICATION SIGN}", tab.inner_text("#ratio"))
     assert "ngram" in tab.inner_text("#legend")
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
     written = text_of(tab, "plain")
