@@ -13,6 +13,7 @@ from ray import serve
 
 MODEL = "smollm2"
 RUNNING, WAITING = 16, 64  # texts of each copy
+ROOM = RUNNING + WAITING + 16  # requests of each copy: one too many gets the copy's own 429, and /health an answer
 
 
 def build():
@@ -24,7 +25,7 @@ def build():
     return make_app(setup, Settings(MODEL, most_running=RUNNING, most_waiting=WAITING))
 
 
-@serve.deployment(num_replicas=2, max_ongoing_requests=RUNNING + WAITING, ray_actor_options={"num_cpus": 1})
+@serve.deployment(num_replicas=2, max_ongoing_requests=ROOM, ray_actor_options={"num_cpus": 1})
 @serve.ingress(build)
 class Draftwood:
     async def metrics(self):

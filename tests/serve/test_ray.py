@@ -105,3 +105,10 @@ def test_the_text_of_a_client_that_leaves_is_cancelled(copies, client):
         time.sleep(0.2)
     assert cancelled(copies) == before + 1
     assert sum(numbers(copies, "vllm:num_requests_running")) == 0
+
+
+def test_errors_keep_their_status(client):
+    from openai import NotFoundError
+
+    with pytest.raises(NotFoundError, match="ask for 'smollm2'"):
+        client.chat.completions.create(messages=messages("hello"), **ASKED | {"model": "other"})
