@@ -58,3 +58,26 @@ def test_a_port_that_is_taken(draftwood):
         ran = draftwood("serve", "--port", str(taken.getsockname()[1]))
     assert ran.code == 2
     assert "choose another --port" in ran.err
+
+
+def test_pieces_of_an_answer_do_not_wait_for_one_another():
+    import asyncio
+
+    from draftwood.cli.serve import _listening
+
+    async def accepted():
+        """Whether connections that the event loop accepts send small packets at once."""
+        found = asyncio.get_running_loop().create_future()
+
+        def note(_, writer):
+            option = writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            found.set_result(bool(option))
+            writer.close()
+
+        listening = _listening("127.0.0.1", 0)
+        async with await asyncio.start_server(note, sock=listening):
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.close()
+            return await found
+
+    assert asyncio.run(accepted())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -14,7 +15,9 @@ from draftwood.serve.page.page import page
 
 TEXT = Path(module.__file__).with_name("index.html").read_text(encoding="utf-8")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+SWITCHES = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 TAKES = 60_000  # milliseconds
+WRITING = "**/v1/chat/completions"
 
 
 def test_it_loads_nothing_and_runs_nothing_but_its_own():
@@ -28,6 +31,11 @@ def test_it_loads_nothing_and_runs_nothing_but_its_own():
 def test_each_input_has_a_label():
     for name in re.findall(r'<(?:input|textarea) id="(\w+)"', TEXT):
         assert f'<label for="{name}"' in TEXT
+
+
+def test_only_what_has_happened_is_read_aloud_and_no_token_of_a_text():
+    live = re.findall(r'<(?:output|[^>]+(?:role="(?:status|alert|log)"|aria-live))[^>]*>', TEXT)
+    assert [re.search(r'id="(\w+)"', found)[1] for found in live] == ["verdict", "wrong"]
 
 
 def test_the_server_sends_it_with_its_policy(url):
@@ -44,22 +52,29 @@ def browser():
         pytest.skip("there is no Chromium here")
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as engine:
-        found = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        found = engine.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
         yield found
         found.close()
 
 
 @pytest.fixture
-def shown(browser, url):
-    """The page, and what the browser complained of."""
-    tab = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
-    tab.set_default_timeout(TAKES)
-    complaints = []
-    tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    tab.on("pageerror", lambda error: complaints.append(str(error)))
-    tab.goto(url)
-    yield tab, complaints
-    tab.close()
+def opened(browser, url):
+    """``opened(...)`` takes settings of a browser, opens the page, and returns the tab and its complaints."""
+    tabs = []
+
+    def open_page(**settings):
+        tab = browser.new_page(**{"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"} | settings)
+        tabs.append(tab)
+        tab.set_default_timeout(TAKES)
+        complaints = []
+        tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.goto(url)
+        return tab, complaints
+
+    yield open_page
+    for tab in tabs:
+        tab.close()
 
 
 def ask(tab, prompt="hello hello hello", tokens=64):
@@ -75,34 +90,86 @@ def wait(tab, place, pattern):
     expect(tab.locator(place)).to_have_text(re.compile(pattern), timeout=TAKES)
 
 
-def test_a_race_ends_with_the_same_text_twice(shown):
-    tab, complaints = shown
-    assert tab.inner_text("#model") == "tiny"
+def race(tab):
+    """Let both answers be written."""
     ask(tab)
     tab.keyboard.press("Control+Enter")
     wait(tab, "#verdict", "^The texts")
+
+
+def text_of(tab, name):
+    return tab.evaluate(f"document.getElementById('{name}').textContent")
+
+
+def answer_with(tab, *events, done=True, status=200, headers=None):
+    """Let the server's answer be this."""
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + ("data: [DONE]\n\n" if done else "")
+    tab.route(WRITING, lambda route: route.fulfill(status=status, body=body, headers=headers or {}))
+
+
+def refuse_with(tab, status, message, headers=None):
+    """Let the server refuse."""
+    body = json.dumps({"error": {"message": message}})
+    tab.route(WRITING, lambda route: route.fulfill(status=status, body=body, headers=headers or {}))
+
+
+def piece(text, tokens=1, **more):
+    return {"draftwood": {"pieces": [{"text": text, "source": "model"}], "tokens": tokens, "step": None}} | more
+
+
+def test_a_race_ends_with_the_same_text_twice(opened):
+    tab, complaints = opened()
+    assert tab.inner_text("#model") == "tiny"
+    race(tab)
     assert tab.inner_text("#verdict").startswith("The texts are the same")
-    texts = [tab.evaluate(f"document.getElementById('{name}').textContent") for name in ("drafted", "plain")]
-    assert texts[0] == texts[1]
-    assert len(texts[0]) == 64
-    assert "64 tokens" in tab.inner_text("#plain-figures")
+    assert text_of(tab, "drafted") == text_of(tab, "plain")
+    assert len(text_of(tab, "plain")) == 64
+    assert "64 in" in tab.inner_text("#plain-figures")
     assert "1.00 tokens per pass" in tab.inner_text("#plain-figures")
+    assert re.fullmatch(r"\d+\.\d\d\N{MULTIPLICATION SIGN}", tab.inner_text("#ratio"))
     assert "ngram" in tab.inner_text("#legend")
-    tab.focus("#drafted")
-    for _ in range(6):
-        tab.keyboard.press("ArrowRight")
-    assert "accepted" in tab.inner_text("#tree-about")
-    tab.evaluate("[...document.querySelectorAll('#drafted .step')].find((s) => s.querySelector('.c0')).focus()")
-    assert tab.evaluate("document.querySelectorAll('#tree b').length") > 0
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    written = text_of(tab, "plain")
     tab.click("#replay")
     wait(tab, "#verdict", "^The texts")
-    assert tab.evaluate("document.getElementById('plain').textContent") == texts[1]
+    assert text_of(tab, "plain") == text_of(tab, "drafted") == written
     assert complaints == []
 
 
-def test_an_error_is_shown_and_escape_stops(shown):
-    tab, _ = shown
+def test_the_tree_of_each_pass_is_reached_by_keys_and_by_pointing(opened):
+    tab, _ = opened(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    race(tab)
+    tab.focus("#pass")
+    tab.keyboard.press("Home")
+    for number in (2, 3):
+        tab.keyboard.press("ArrowRight")
+        assert tab.inner_text("#tree-about").startswith(f"Pass {number}:")
+        assert tab.get_attribute("#pass", "aria-valuetext").startswith(f"Pass {number} of")
+        assert tab.locator(".step.chosen").count() == 1
+    drafted = tab.locator(".step:has(.mark)").first
+    drafted.hover()
+    assert "accepted" in tab.inner_text("#tree-about")
+    assert tab.locator("#tree .chip.kept").count() > 0
+    drafted.click()
+    tab.hover("h1")
+    assert "accepted" in tab.inner_text("#tree-about")
+
+
+def test_keys_alone_run_and_stop_and_the_focus_is_never_lost(opened):
+    tab, _ = opened()
+    ask(tab, "hello", 1024)
+    tab.focus("#run")
+    tab.keyboard.press("Enter")
+    wait(tab, "#drafted", ".{4}")
+    assert tab.evaluate("document.activeElement.id") == "stop"
+    tab.keyboard.press("Enter")
+    wait(tab, "#verdict", "^Stopped")
+    assert tab.evaluate("document.activeElement.id") == "run"
+    assert text_of(tab, "plain") == ""
+
+
+def test_an_error_is_shown_and_escape_stops(opened, url):
+    tab, _ = opened()
     ask(tab, "x" * 3000)
     tab.click("#run")
     tab.wait_for_selector("#wrong:not([hidden])")
@@ -113,3 +180,79 @@ def test_an_error_is_shown_and_escape_stops(shown):
     tab.keyboard.press("Escape")
     wait(tab, "#verdict", "^Stopped")
     assert tab.is_enabled("#run")
+    for _ in range(200):  # the server hears of it, too
+        if httpx.get(url + "/health").json()["running"] == 0:
+            return
+        tab.wait_for_timeout(50)
+    pytest.fail("the answer is still being written")
+
+
+def test_what_a_model_or_a_server_says_is_text_and_nothing_else(opened):
+    tab, complaints = opened()
+    evil = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    answer_with(tab, piece(evil), piece(evil, 2))
+    tab.click("#run")
+    wait(tab, "#verdict", ".")
+    wait(tab, "#drafted", "onerror")
+    assert tab.locator("#drafted img, #drafted script").count() == 0
+    tab.unroute(WRITING)
+    refuse_with(tab, 500, evil)
+    tab.click("#run")
+    wait(tab, "#wrong", "onerror")
+    assert tab.locator("#wrong img, #wrong script").count() == 0
+    assert [found for found in complaints if "500" not in found] == []
+
+
+def test_a_key_that_is_missing_is_asked_for(opened):
+    tab, _ = opened()
+    refuse_with(tab, 401, "this server asks for an API key")
+    tab.click("#run")
+    wait(tab, "#wrong", "API key")
+    assert tab.evaluate("document.activeElement.id") == "key"
+    tab.unroute(WRITING)
+    sent = []
+    tab.route(WRITING, lambda route: (sent.append(route.request.headers.get("authorization")), route.abort()))
+    tab.fill("#key", "secret")
+    tab.keyboard.press("Enter")
+    wait(tab, "#wrong", "cannot be reached")
+    assert sent == ["Bearer secret"]
+
+
+def test_a_full_server_says_when_to_come_again_and_what_breaks_off_is_told(opened):
+    tab, _ = opened()
+    refuse_with(tab, 429, "the server is full", {"Retry-After": "3"})
+    tab.click("#run")
+    wait(tab, "#wrong", r"the server is full \(in 3 seconds\)")
+    for events, told in (
+        ((piece("half"),), "ended before the answer did"),
+        ((piece("half"), {"error": {"message": "the model failed in the middle of this text"}}), "model failed"),
+    ):
+        tab.unroute(WRITING)
+        answer_with(tab, *events, done=False)
+        tab.click("#run")
+        wait(tab, "#wrong", told)
+        assert tab.is_enabled("#run")
+
+
+def test_who_wants_no_motion_sees_each_text_once(opened):
+    tab, _ = opened(reduced_motion="reduce")
+    tab.evaluate("""
+        window.emptied = 0;
+        new MutationObserver(() => { emptied += !document.getElementById('drafted').childElementCount; })
+            .observe(document.getElementById('drafted'), { childList: true });
+    """)
+    race(tab)
+    assert tab.evaluate("emptied") == 0
+    assert tab.is_visible("#passes")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing_wrong(opened, theme, width):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    tab, _ = opened(viewport={"width": width, "height": 900}, color_scheme=theme)
+    before = axe.Axe().run(tab)
+    race(tab)
+    tab.locator(".step").nth(1).click()
+    after = axe.Axe().run(tab)
+    assert before.violations_count == after.violations_count == 0, after.generate_report()
