@@ -54,7 +54,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(INSTALL) --group dev --editable ".[transformers,measure,corpus,llama,grammar,serve]"
+	$(INSTALL) --group dev --editable ".[transformers,measure,corpus,llama,grammar,serve,traces]"
 	touch $(VENV)/.demo $@
 
 clean:

@@ -68,6 +68,7 @@ PACKAGES = {
     "starlette": ("serve",),  # comes with fastapi, as pydantic does
     "pydantic": ("serve",),
     "prometheus_client": ("serve",),
+    "opentelemetry": ("serve",),
     "uvicorn": ("cli.serve",),
 }
 """What is not of the standard library, and the rooms that may import it ("" is all of them)."""

@@ -74,10 +74,11 @@ def serve(
     socket = _listening(host, port)
     setup = _setup(given)
     from draftwood.serve.app import Settings
+    from draftwood.serve.spans import ENDPOINTS
 
     settings = Settings(
         name or given.model, max_running, max_waiting, stop_seconds, tuple(keys), max_body_mib << 20,
-        prefix_cache_mib << 20, max_seconds,
+        prefix_cache_mib << 20, max_seconds, warms_up=True, traced=any(map(os.environ.get, ENDPOINTS)),
     )  # fmt: skip
     _say(socket, settings, setup)
     run(setup, settings, socket)

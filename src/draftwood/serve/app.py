@@ -27,13 +27,16 @@ from draftwood.serve.openai.shapes import Shape
 from draftwood.serve.page.page import page
 from draftwood.serve.refusing import answer_errors
 from draftwood.serve.responding import ResponseUnderWay
+from draftwood.serve.spans import Spans
 from draftwood.serve.streaming import ChatForm, Form, TextForm, events, whole
 from draftwood.serve.tokens import Tokenizing, add_tokens
 from draftwood.serve.tool_form import ToolForm
 from draftwood.serve.tools import tools_of
+from draftwood.serve.warming import warm_up
 from draftwood.serve.wishes import HEADER, IGNORED, Wishes, wishes_of
 from draftwood.serve.worker import Worker
 
+_TRACE = ("traceparent", "tracestate")
 _READERS = 2
 """Threads that read requests: templates and tokenizers take their time over a long text."""
 
@@ -58,6 +61,10 @@ class Settings:
         As in `Worker`.
     most_seconds
         A text that takes longer ends as if it were long enough; None: no limit.
+    warms_up
+        Write a few tokens at the start, so that no client waits for kernels to be loaded.
+    traced
+        Send a span of each text to the OpenTelemetry collector that the environment names (`Spans`).
     """
 
     model: str
@@ -68,6 +75,8 @@ class Settings:
     most_bytes: int = 16 << 20
     prefix_bytes: int = 512 << 20
     most_seconds: float | None = None
+    warms_up: bool = False
+    traced: bool = False
 
 
 class Server:
@@ -87,8 +96,11 @@ class Server:
             setup.expect_grammars()
         self.setup, self.settings = setup, settings
         self.worker = Worker(setup, settings.most_running, settings.most_waiting, settings.prefix_bytes)
-        self.metrics = Metrics(settings.model, setup.names, self.worker.inbox)
+        self.metrics = Metrics(settings.model, setup.names, self.worker.inbox, setup.planner)
         self.worker.watchers.append(self.metrics.note)
+        self.spans = Spans(settings.model) if settings.traced else None
+        if self.spans is not None:
+            self.worker.watchers.append(self.spans.note)
         self._readers = ThreadPoolExecutor(_READERS, "draftwood-reader")
         self.started = int(time())
 
@@ -98,11 +110,15 @@ class Server:
         with self.setup.saving():
             self.setup.refresh()
             self.worker.start()
+            if self.settings.warms_up:
+                warm_up(self.worker, self.setup)
             try:
                 yield
             finally:
                 await asyncio.to_thread(self.worker.stop, self.settings.stop_seconds)
                 self._readers.shutdown(wait=False, cancel_futures=True)
+                if self.spans is not None:
+                    await asyncio.to_thread(self.spans.close)
 
     async def aside(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function that takes its time in another thread."""
@@ -123,6 +139,8 @@ class Server:
         loop, limit = asyncio.get_running_loop(), self.settings.most_seconds
         asking = Asking(self.setup, loop, wishes, namespace, limit)
         answers: list[Answer] = await self.aside(choose, asking)
+        for answer in answers:
+            answer.job.trace_headers = {name: http.headers[name] for name in _TRACE if name in http.headers}
         self.worker.submit([answer.job for answer in answers])
         return answers
 

@@ -54,7 +54,9 @@ class Inbox:
                 raise QueueFullError("this server is being stopped: ask another one")
             room = self._most_waiting + self._most_running - self._running
             if len(self._jobs) + len(jobs) > room:
-                raise QueueFullError(f"{len(self._jobs)} requests are waiting already: try again later")
+                raise QueueFullError(
+                    f"{self._running} requests are being answered and {len(self._jobs)} wait: try again later"
+                )
             self._jobs.extend(jobs)
             self._changed.notify()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -29,8 +29,14 @@ class Job:
         When it was made, when the worker took it up, and when it ended, by `time.perf_counter`; None before that.
     is_cancelled
         Whether its client has gone.
+    first
+        When its first token came.
     cached
         Tokens of the prompt that the model had read before.
+    written, passes, drafted, accepted
+        Tokens so far, passes behind the prompt, draft nodes that these scored, and how many were accepted.
+    trace_headers
+        Of the client's request, those that say to which trace it belongs.
     sequence
         The text itself, once the worker has taken it up.
     watchers
@@ -43,8 +49,14 @@ class Job:
     arrived: float = field(default_factory=perf_counter)
     begun: float | None = None
     ended: float | None = None
+    first: float | None = None
     is_cancelled: bool = False
     cached: int = 0
+    written: int = 0
+    passes: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    trace_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     sequence: ActiveSequence | None = field(default=None, repr=False)
     watchers: Sequence[Callable[[Job, Emission], None]] = field(default=(), repr=False)
 
@@ -61,6 +73,12 @@ class Job:
 
     def tell(self, emission: Emission) -> None:
         """Hand on what was written, or why nothing more comes."""
+        if emission.tokens and self.first is None:
+            self.first = perf_counter()
+        self.written += len(emission.tokens)
+        if (step := emission.step) is not None:
+            self.passes, self.drafted = self.passes + 1, self.drafted + step.drafted
+            self.accepted += step.accepted
         if emission.finish is not None:
             self.ended = perf_counter()
         for watcher in self.watchers:

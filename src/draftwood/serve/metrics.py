@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from draftwood.decoding.request import Emission
+from draftwood.serve.costs import BelievedCosts
 from draftwood.serve.inbox import Inbox
 from draftwood.serve.job import Job
 from draftwood.step import MODEL, Step
@@ -37,9 +38,11 @@ class Metrics:
         Names of the drafters, by index.
     inbox
         Knows how many texts run and wait.
+    planner
+        Knows what passes cost.
     """
 
-    def __init__(self, model: str, names: Sequence[str], inbox: Inbox) -> None:
+    def __init__(self, model: str, names: Sequence[str], inbox: Inbox, planner: Any) -> None:
         self._registry, self._model, self._names = CollectorRegistry(), model, names
         self._last: dict[int, float] = {}  # when a running job got its last token, by the object's id
         self._lock = Lock()
@@ -66,6 +69,7 @@ class Metrics:
         self._seconds = self._counter("draftwood:seconds", "Seconds by stage; score is the pass", "stage")
         self._refused = self._counter("draftwood:refused_requests", "Requests refused by status", "status")
         self._add_gauges(inbox)
+        self._registry.register(BelievedCosts(model, planner))
 
     def _counter(self, name: str, help: str, *labels: str) -> Counter:
         return Counter(name, help, ["model_name", *labels], registry=self._registry)

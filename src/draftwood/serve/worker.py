@@ -14,6 +14,7 @@ from draftwood.decoding.opening import check_request
 from draftwood.decoding.request import Emission
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import DraftwoodError, UsageError
+from draftwood.planning.policies.load_limit import LoadLimit
 from draftwood.serve.inbox import Inbox
 from draftwood.serve.job import Job
 from draftwood.serve.prefixes import Prefixes
@@ -51,6 +52,9 @@ class Worker:
         self.watchers: list[Callable[[Job, Emission], None]] = []
         self._jobs: dict[int, Job] = {}  # by the number of their sequence
         self.inbox = Inbox(most_waiting, most_running, self._begin)
+        for policy in getattr(setup.planner, "policies", ()):
+            if isinstance(policy, LoadLimit):
+                policy.watch(lambda: self.inbox.waiting)
         self._thread = Thread(target=self._run, name="draftwood-worker", daemon=True)
 
     def start(self) -> None:

@@ -42,6 +42,10 @@ class LoadLimit:
         self._learnt = False  # whether one request of the pass was learnt from; the others tell nothing new
         self._peak, self._since = 0, 0.0
 
+    def watch(self, queue: Callable[[], int]) -> None:
+        """Ask this function from now on how many requests wait."""
+        self._queue = queue
+
     def limit(self, state: State, rows: int, nodes: int) -> Limit:  # noqa: ARG002
         self._rows, self._learnt = rows, False
         load = max(self._peak, rows + self._waiting)
