@@ -186,9 +186,11 @@ class Setup:
             drafters = (*drafters, *self.drafters[len(drafters) :])
         own = [d.following(grammar, vocabulary) if isinstance(d, GrammarDrafter) else d for d in drafters]
         processors: list[Processor] = [*request.processors, GrammarProcessor(follower, len(request.prompt))]
+        # A model without an end token cannot say that the text is complete.
+        criteria = request.criteria if vocabulary.ends else (*request.criteria, follower.is_complete)
         return replace(
-            request, processors=processors, drafters=own, end_ids=vocabulary.ends,
-            permits=Pruner(Follower(grammar, vocabulary), len(request.prompt)),
+            request, processors=processors, drafters=own, end_ids=vocabulary.ends, criteria=criteria,
+            permits=Pruner(follower, len(request.prompt)),
         )  # fmt: skip
 
     def _stop(self, stop: Sequence[str]) -> StopStrings | None:

@@ -15,12 +15,16 @@ from draftwood.grammar.grammar import Grammar
 from draftwood.grammar.vocabulary import Vocabulary
 from draftwood.tree import TokenTree
 
-_PRIOR = fixed_rates([0.95])  # a forced text can be spelled in several ways
+FORCED, LIKELY = 0, 1
+"""Evidence: the only token that may come; the likeliest spelling of the only text that may come."""
+_PRIOR = fixed_rates([1.0, 0.9])
 
 
 @dataclass(frozen=True)
 class GrammarDrafter(BaseDrafter):
-    """Proposes the tokens that spell the only text which a grammar allows next; without a grammar nothing.
+    """Proposes the only tokens that a grammar allows next, and the likeliest spelling of forced text behind them.
+
+    Without a grammar it proposes nothing.
 
     Parameters
     ----------
@@ -69,11 +73,13 @@ class GrammarSession(AnswerSession):
         if self._follower is None:
             return TokenTree.empty()
         answer = self.text[self.start :].tolist()
-        forced = self._follower.forced(answer, min(nodes, self._drafter.length))
-        if not forced:
+        most = min(nodes, self._drafter.length)
+        forced = self._follower.forced(answer, most)
+        likely = self._follower.likely(answer + forced, most - len(forced))
+        if not forced and not likely:
             return TokenTree.empty()
-        evidence = np.zeros(len(forced), dtype=np.int32)
-        return draft_tree(np.array(forced, dtype=np.int32), evidence, accept_rates[evidence])
+        evidence = np.repeat(np.array([FORCED, LIKELY], dtype=np.int32), [len(forced), len(likely)])
+        return draft_tree(np.array(forced + likely, dtype=np.int32), evidence, accept_rates[evidence])
 
     def fork(self) -> Self:
         twin = super().fork()
