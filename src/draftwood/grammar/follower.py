@@ -34,6 +34,7 @@ class Follower:
         self._vocabulary, self._template = vocabulary, template(grammar, vocabulary)
         self._ends = bitmask.of(vocabulary.ends, vocabulary.size)
         self._path: list[int] = []
+        self._left = ""  # why the latest token could not be followed
         self._begin()
 
     def _begin(self) -> None:
@@ -46,7 +47,8 @@ class Follower:
         """
         if not self._go_to(answer):
             raise UsageError(
-                "the text has left its grammar: another processor has allowed what the grammar forbids"
+                f"the text has left its grammar ({self._left}): another processor has allowed what the grammar "
+                "forbids, or the grammar gets too complex"
             )
         return self._mask()
 
@@ -56,7 +58,9 @@ class Follower:
 
     def is_complete(self, answer: Sequence[int]) -> bool:
         """Whether nothing but the end may come behind an answer."""
-        return self._go_to(answer) and self._is_complete()
+        if not self._go_to(answer):
+            return False
+        return self._is_complete() or (self._matcher.is_accepting() and self._has_only_ends(self._masked()))
 
     def forced(self, answer: Sequence[int], most: int) -> list[int]:
         """Return the next tokens, at most so many, of which each is the only one that may come.
@@ -133,14 +137,20 @@ class Follower:
         return bool(self._path) and self._path[-1] in self._vocabulary.ends
 
     def _mask(self) -> bitmask.Words:
-        if self._is_complete():
-            if not self._vocabulary.ends:
-                raise UsageError("the grammar leaves no token here, and this model has none that ends a text")
-            return self._ends
+        mask = self._ends if self._is_complete() else self._masked()
+        if not self._vocabulary.ends and self._has_only_ends(mask):
+            raise UsageError("the grammar leaves no token here, and this model has none that ends a text")
+        return mask
+
+    def _masked(self) -> bitmask.Words:
         mask: bytes = self._matcher.compute_bitmask()
         if self._matcher.is_error():
             raise self._too_complex()
         return bitmask.as_words(mask)
+
+    def _has_only_ends(self, mask: bitmask.Words) -> bool:
+        tokens, ends = bitmask.members(mask, self._vocabulary.size), self._vocabulary.ends
+        return len(tokens) <= len(ends) and ends.issuperset(tokens.tolist())
 
     def _too_complex(self) -> UsageError:
         said = reason(self._matcher.get_error())
@@ -163,6 +173,7 @@ class Follower:
     def _go_on(self, token: int) -> bool:
         """Follow by one token; False, and back at the beginning, where the grammar does not allow it."""
         if self._matcher.is_stopped() or not self._matcher.consume_token(int(token)):
+            self._left = reason(self._matcher.get_error()) or "it goes on behind its end"
             if self._matcher.is_error():
                 self._begin()
             return False

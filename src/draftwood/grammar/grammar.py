@@ -11,9 +11,10 @@ from functools import lru_cache, partial
 from typing import Any, Literal, Self
 
 from draftwood.errors import UsageError
+from draftwood.grammar.trial import LARGE, fault
 
 MOST_CHARACTERS = 1 << 20
-"""Of a grammar: longer ones take minutes to compile."""
+"""Of a grammar."""
 MOST_REMAINDERS = 100_000
 """Of a multipleOf, without its power of ten: 100,000 take three seconds, a million 16."""
 _JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -96,7 +97,7 @@ def _compiled(grammar: Grammar) -> str:
         _refuse_large_divisors(grammar.text)
     try:
         found: str = made(grammar.text)
-        said = matcher.validate_grammar(found)
+        said = (fault(found) if len(found) > LARGE else "") or matcher.validate_grammar(found)
     except Exception as error:  # whatever it makes of a wrong grammar
         said = str(error)
     if said:
