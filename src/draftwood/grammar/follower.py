@@ -13,6 +13,9 @@ from draftwood.grammar.grammar import Grammar, reason
 from draftwood.grammar.matchers import template
 from draftwood.grammar.vocabulary import Vocabulary
 
+_REFUSED = "satisfy the grammar"
+"""In llguidance's error where a token is the cause; any other error is one of its limits."""
+
 
 class Follower:
     """What may come at any place of one answer, in any order of asking; a place near the last one is cheap.
@@ -34,7 +37,6 @@ class Follower:
         self._vocabulary, self._template = vocabulary, template(grammar, vocabulary)
         self._ends = bitmask.of(vocabulary.ends, vocabulary.size)
         self._path: list[int] = []
-        self._left = ""  # why the latest token could not be followed
         self._begin()
 
     def _begin(self) -> None:
@@ -47,8 +49,7 @@ class Follower:
         """
         if not self._go_to(answer):
             raise UsageError(
-                f"the text has left its grammar ({self._left}): another processor has allowed what the grammar "
-                "forbids, or the grammar gets too complex"
+                "the text has left its grammar: another processor has allowed what the grammar forbids"
             )
         return self._mask()
 
@@ -104,8 +105,7 @@ class Follower:
             node, token, length = stack.pop()
             if node >= 0:
                 self._back_to(length - 1)
-                if not self._go_on(token):  # too complex
-                    break
+                self._go_on(token)
             here = children[node]
             for (child, its), may_come in zip(here, self._allow([its for _, its in here]), strict=True):
                 if may_come:
@@ -173,8 +173,9 @@ class Follower:
     def _go_on(self, token: int) -> bool:
         """Follow by one token; False, and back at the beginning, where the grammar does not allow it."""
         if self._matcher.is_stopped() or not self._matcher.consume_token(int(token)):
-            self._left = reason(self._matcher.get_error()) or "it goes on behind its end"
             if self._matcher.is_error():
+                if _REFUSED not in self._matcher.get_error():
+                    raise self._too_complex()
                 self._begin()
             return False
         self._path.append(int(token))

@@ -25,8 +25,10 @@ def fault(compiled: str) -> str:
     Takes a tenth of a second for the process.
     """
     try:
-        given = {"input": compiled.encode(), "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        ended = subprocess.run([sys.executable, "-c", _CODE], timeout=SECONDS, check=False, **given)
+        ended = subprocess.run(
+            [sys.executable, "-c", _CODE], input=compiled.encode(), timeout=SECONDS, check=False,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"it takes longer than {SECONDS:.0f} seconds to read"
     except OSError:  # no process to be had: the trial is only a guard
