@@ -52,7 +52,7 @@ def test_scored_drafts_follow_the_grammar(loaded, planner):
     context = ['{"key": 1234567, "other": "perhaps"} {"key": 55, "other": "yes", "key": 7}']
     given = {"max_new_tokens": 120, "trace": True, "temperature": 0.7, "planner": planner, "context": context}
     scored = 0
-    for seed in range(6):
+    for seed in range(16):
         with draftwood.stream(
             model, "hello", tokenizer=tokenizer, drafters="ngram+suffix", grammar=SCHEMA, seed=seed, **given
         ) as stream:

@@ -11,8 +11,6 @@ import numpy as np
 from draftwood.contracts import Floats, Noise
 from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree, fixed_rates
 from draftwood.grammar.follower import Follower
-from draftwood.grammar.grammar import Grammar
-from draftwood.grammar.vocabulary import Vocabulary
 from draftwood.tree import TokenTree
 
 FORCED, LIKELY = 0, 1
@@ -30,15 +28,14 @@ class GrammarDrafter(BaseDrafter):
     ----------
     length
         Most tokens that it proposes.
-    grammar, vocabulary
-        Those of one request.
+    follower
+        Of the grammar of one request; sessions follow twins of it.
     """
 
     name: ClassVar[str] = "grammar"
 
     length: int = 64
-    grammar: Grammar | None = field(default=None, repr=False)
-    vocabulary: Vocabulary | None = field(default=None, repr=False, compare=False)
+    follower: Follower | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.check_range("length", 1, 1 << 16)
@@ -47,9 +44,9 @@ class GrammarDrafter(BaseDrafter):
     def prior(self) -> Floats:
         return _PRIOR
 
-    def following(self, grammar: Grammar, vocabulary: Vocabulary) -> Self:
+    def following(self, follower: Follower) -> Self:
         """Return a drafter for requests whose answers follow this grammar."""
-        return replace(self, grammar=grammar, vocabulary=vocabulary)
+        return replace(self, follower=follower)
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> GrammarSession:
         return GrammarSession(self, prompt)
@@ -60,14 +57,8 @@ class GrammarSession(AnswerSession):
 
     def __init__(self, drafter: GrammarDrafter, prompt: Sequence[int]) -> None:
         self._drafter = drafter
-        self._follower: Follower | None = None
+        self._follower = None if drafter.follower is None else drafter.follower.twin()
         super().__init__(prompt)
-        self._follow()
-
-    def _follow(self) -> None:
-        grammar, vocabulary = self._drafter.grammar, self._drafter.vocabulary
-        if grammar is not None and vocabulary is not None:
-            self._follower = Follower(grammar, vocabulary)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         if self._follower is None:
@@ -83,5 +74,5 @@ class GrammarSession(AnswerSession):
 
     def fork(self) -> Self:
         twin = super().fork()
-        twin._follow()
+        twin._follower = None if self._follower is None else self._follower.twin()
         return twin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from draftwood.errors import UsageError
 from draftwood.grammar import bitmask
 from draftwood.grammar.grammar import Grammar, reason
-from draftwood.grammar.matchers import template
+from draftwood.grammar.matchers import Template
 from draftwood.grammar.vocabulary import Vocabulary
 
 _REFUSED = "satisfy the grammar"
@@ -34,10 +35,18 @@ class Follower:
     """
 
     def __init__(self, grammar: Grammar, vocabulary: Vocabulary) -> None:
-        self._vocabulary, self._template = vocabulary, template(grammar, vocabulary)
+        self._grammar, self._vocabulary = grammar, vocabulary
+        self._template = Template(grammar, vocabulary)
         self._ends = bitmask.of(vocabulary.ends, vocabulary.size)
         self._path: list[int] = []
         self._begin()
+
+    def twin(self) -> Self:
+        """Return a follower of the same grammar at its beginning; both share the library's limits."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        twin._begin()
+        return twin
 
     def _begin(self) -> None:
         self._matcher, self._path = self._template.copy(), []
@@ -110,7 +119,7 @@ class Follower:
             for (child, its), may_come in zip(here, self._allow([its for _, its in here]), strict=True):
                 if may_come:
                     found.add(child)
-                    if child in children:
+                    if child in children and its not in self._vocabulary.ends:
                         stack.append((child, its, length + 1))
         return found
 
@@ -118,7 +127,7 @@ class Follower:
         """Return of each token whether the mask here holds it, without the mask where no text is forced."""
         matcher, ends = self._matcher, self._vocabulary.ends
         if self._is_complete():
-            return [token in ends and not self._has_ended() for token in tokens]
+            return [token in ends for token in tokens]
         if matcher.compute_ff_bytes():  # then the spelling counts, too
             mask = self._mask()
             return [bitmask.holds(mask, token) for token in tokens]
@@ -132,9 +141,6 @@ class Follower:
         if self._matcher.is_error():
             raise self._too_complex()
         return True
-
-    def _has_ended(self) -> bool:
-        return bool(self._path) and self._path[-1] in self._vocabulary.ends
 
     def _mask(self) -> bitmask.Words:
         mask = self._ends if self._is_complete() else self._masked()
@@ -154,12 +160,13 @@ class Follower:
 
     def _too_complex(self) -> UsageError:
         said = reason(self._matcher.get_error())
+        self._template = Template(self._grammar, self._vocabulary)
         self._begin()
         return UsageError(f"the grammar gets too complex at this place of the text ({said}): simplify it")
 
     def _ends_behind(self, tokens: Sequence[int]) -> bool:
         """Follow tokens that are forced here; whether only an end may come behind them."""
-        return all(self._go_on(token) for token in tokens) and self._is_complete() and not self._has_ended()
+        return all(self._go_on(token) for token in tokens) and self._is_complete()
 
     def _go_to(self, answer: Sequence[int]) -> bool:
         """Follow to this place; False where the grammar does not allow it."""
