@@ -179,16 +179,18 @@ class Setup:
 
     def _constrained(self, request: Request, grammar: Grammar) -> Request:
         vocabulary = vocabulary_of(self.tokenizer, self.target.capabilities.vocab_size, request.end_ids)
-        follower = Follower(grammar, vocabulary)
+        follower, drafted = Follower(grammar, vocabulary), Follower(grammar, vocabulary)  # see `Template`
         self.expect_grammars()
         drafters = self.drafters if request.drafters is None else request.drafters
         if len(drafters) < len(self.drafters) and drafters:  # made before the set had one for grammars
             drafters = (*drafters, *self.drafters[len(drafters) :])
-        own = [d.following(grammar, vocabulary) if isinstance(d, GrammarDrafter) else d for d in drafters]
+        own = [d.following(drafted) if isinstance(d, GrammarDrafter) else d for d in drafters]
         processors: list[Processor] = [*request.processors, GrammarProcessor(follower, len(request.prompt))]
+        # A model without an end token cannot say that the text is complete.
+        criteria = request.criteria if vocabulary.ends else (*request.criteria, follower.is_complete)
         return replace(
-            request, processors=processors, drafters=own, end_ids=vocabulary.ends,
-            permits=Pruner(Follower(grammar, vocabulary), len(request.prompt)),
+            request, processors=processors, drafters=own, end_ids=vocabulary.ends, criteria=criteria,
+            permits=Pruner(drafted, len(request.prompt)),
         )  # fmt: skip
 
     def _stop(self, stop: Sequence[str]) -> StopStrings | None:

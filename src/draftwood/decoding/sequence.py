@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -36,6 +37,8 @@ from draftwood.decoding.request import Emission, Request
 from draftwood.decoding.stopping import Stopping
 from draftwood.step import MODEL, RunningSourceStep, RunningStep
 from draftwood.tree import TokenTree
+
+log = logging.getLogger("draftwood")
 
 _NO_NODES = np.empty(0, dtype=np.intp)
 
@@ -232,7 +235,11 @@ class ActiveSequence:
         permits, self._kept = self.request.permits, []
         if permits is None:
             return trees
-        self._kept = [permits(self.ids, tree) if len(tree) else _NO_NODES for tree in trees]
+        try:
+            self._kept = [permits(self.ids, tree) if len(tree) else _NO_NODES for tree in trees]
+        except Exception as error:  # no other text is hurt, and the rule looks at every token again
+            log.warning("drafts are scored unpruned, since looking at them failed: %s", error)
+            return trees
         return [tree.take(kept) for tree, kept in zip(trees, self._kept, strict=True)]
 
     def _of_all_nodes(self, plan: Plan) -> Plan:

@@ -11,30 +11,31 @@ import numpy as np
 from draftwood.contracts import Floats, Noise
 from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree, fixed_rates
 from draftwood.grammar.follower import Follower
-from draftwood.grammar.grammar import Grammar
-from draftwood.grammar.vocabulary import Vocabulary
 from draftwood.tree import TokenTree
 
-_PRIOR = fixed_rates([0.95])  # a forced text can be spelled in several ways
+FORCED, LIKELY = 0, 1
+"""Evidence: the only token that may come; the likeliest spelling of the only text that may come."""
+_PRIOR = fixed_rates([1.0, 0.9])
 
 
 @dataclass(frozen=True)
 class GrammarDrafter(BaseDrafter):
-    """Proposes the tokens that spell the only text which a grammar allows next; without a grammar nothing.
+    """Proposes the only tokens that a grammar allows next, and the likeliest spelling of forced text behind them.
+
+    Without a grammar it proposes nothing.
 
     Parameters
     ----------
     length
         Most tokens that it proposes.
-    grammar, vocabulary
-        Those of one request.
+    follower
+        Of the grammar of one request; sessions follow twins of it.
     """
 
     name: ClassVar[str] = "grammar"
 
     length: int = 64
-    grammar: Grammar | None = field(default=None, repr=False)
-    vocabulary: Vocabulary | None = field(default=None, repr=False, compare=False)
+    follower: Follower | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.check_range("length", 1, 1 << 16)
@@ -43,9 +44,9 @@ class GrammarDrafter(BaseDrafter):
     def prior(self) -> Floats:
         return _PRIOR
 
-    def following(self, grammar: Grammar, vocabulary: Vocabulary) -> Self:
+    def following(self, follower: Follower) -> Self:
         """Return a drafter for requests whose answers follow this grammar."""
-        return replace(self, grammar=grammar, vocabulary=vocabulary)
+        return replace(self, follower=follower)
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> GrammarSession:
         return GrammarSession(self, prompt)
@@ -56,26 +57,22 @@ class GrammarSession(AnswerSession):
 
     def __init__(self, drafter: GrammarDrafter, prompt: Sequence[int]) -> None:
         self._drafter = drafter
-        self._follower: Follower | None = None
+        self._follower = None if drafter.follower is None else drafter.follower.twin()
         super().__init__(prompt)
-        self._follow()
-
-    def _follow(self) -> None:
-        grammar, vocabulary = self._drafter.grammar, self._drafter.vocabulary
-        if grammar is not None and vocabulary is not None:
-            self._follower = Follower(grammar, vocabulary)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         if self._follower is None:
             return TokenTree.empty()
         answer = self.text[self.start :].tolist()
-        forced = self._follower.forced(answer, min(nodes, self._drafter.length))
-        if not forced:
+        most = min(nodes, self._drafter.length)
+        forced = self._follower.forced(answer, most)
+        likely = self._follower.likely(answer + forced, most - len(forced))
+        if not forced and not likely:
             return TokenTree.empty()
-        evidence = np.zeros(len(forced), dtype=np.int32)
-        return draft_tree(np.array(forced, dtype=np.int32), evidence, accept_rates[evidence])
+        evidence = np.repeat(np.array([FORCED, LIKELY], dtype=np.int32), [len(forced), len(likely)])
+        return draft_tree(np.array(forced + likely, dtype=np.int32), evidence, accept_rates[evidence])
 
     def fork(self) -> Self:
         twin = super().fork()
-        twin._follow()
+        twin._follower = None if self._follower is None else self._follower.twin()
         return twin

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import UsageError
-from draftwood.grammar.grammar import Grammar, library
+from draftwood.grammar import bitmask
+from draftwood.grammar.grammar import Grammar, reason
+from draftwood.grammar.matchers import Template
 from draftwood.grammar.vocabulary import Vocabulary
+
+_REFUSED = "satisfy the grammar"
+"""In llguidance's error where a token is the cause; any other error is one of its limits."""
 
 
 class Follower:
@@ -29,61 +35,167 @@ class Follower:
     """
 
     def __init__(self, grammar: Grammar, vocabulary: Vocabulary) -> None:
-        self._vocabulary, self._compiled = vocabulary, grammar.compiled()
+        self._grammar, self._vocabulary = grammar, vocabulary
+        self._template = Template(grammar, vocabulary)
+        self._ends = bitmask.of(vocabulary.ends, vocabulary.size)
         self._path: list[int] = []
         self._begin()
 
+    def twin(self) -> Self:
+        """Return a follower of the same grammar at its beginning; both share the library's limits."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        twin._begin()
+        return twin
+
     def _begin(self) -> None:
-        self._matcher, self._path = library().LLMatcher(self._vocabulary.tokens, self._compiled), []
-        if self._matcher.is_error():
-            raise UsageError(f"this grammar cannot be held ({self._matcher.get_error():.200}): simplify it")
+        self._matcher, self._path = self._template.copy(), []
 
-    def allowed(self, answer: Sequence[int]) -> NDArray[np.intp]:
-        """Return the ids of all tokens that may come behind an answer that follows the grammar, ascending.
+    def mask(self, answer: Sequence[int]) -> bitmask.Words:
+        """Return the set of all tokens that may come behind an answer that follows the grammar.
 
-        Raises `UsageError` for an answer that does not follow it.
+        Raises `UsageError` for an answer that does not follow it, and where the grammar becomes too complex.
         """
         if not self._go_to(answer):
             raise UsageError(
                 "the text has left its grammar: another processor has allowed what the grammar forbids"
             )
-        if self._matcher.is_stopped():
-            return np.array(sorted(self._vocabulary.ends))
-        mask = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
-        return np.flatnonzero(np.unpackbits(mask, count=self._vocabulary.size, bitorder="little"))
+        return self._mask()
+
+    def allowed(self, answer: Sequence[int]) -> NDArray[np.intp]:
+        """Return the same as ids, int[n], ascending."""
+        return bitmask.members(self.mask(answer), self._vocabulary.size)
+
+    def is_complete(self, answer: Sequence[int]) -> bool:
+        """Whether nothing but the end may come behind an answer."""
+        if not self._go_to(answer):
+            return False
+        return self._is_complete() or (self._matcher.is_accepting() and self._has_only_ends(self._masked()))
 
     def forced(self, answer: Sequence[int], most: int) -> list[int]:
-        """Return tokens, at most so many, that spell the only text which can come next; none if there are several.
+        """Return the next tokens, at most so many, of which each is the only one that may come.
 
-        The same text may have other spellings, so the model may still choose other tokens.
+        They spell the text that the grammar leaves as the tokenizer does, as far as what follows cannot change it;
+        behind a complete text comes the end token, if the model has a single one.
         """
-        if most < 1 or not self._go_to(answer) or self._matcher.is_stopped():
+        if most < 1 or not self._go_to(answer):
             return []
-        found: list[int] = self._matcher.compute_ff_tokens()
-        return found[:most]
+        found: list[int] = [] if self._is_complete() else self._matcher.compute_ff_tokens()[:most]
+        if len(found) < most and len(self._vocabulary.ends) == 1 and self._ends_behind(found):
+            found = [*found, *self._vocabulary.ends]
+        return found
 
-    def fitting(self, answer: Sequence[int], branches: Sequence[Sequence[int]]) -> list[int]:
-        """Return of each branch how many of its tokens, from the first on, may come behind an answer."""
-        if not self._go_to(answer) or self._matcher.is_stopped():
-            return [0] * len(branches)
-        return [int(self._matcher.validate_tokens(list(branch))) for branch in branches]
+    def likely(self, answer: Sequence[int], most: int) -> list[int]:
+        """Return the likeliest spelling, at most so many tokens, of text that is forced where its tokens are not.
+
+        The text that follows decides which tokens spell it, as with a quote and the letter behind it.
+        """
+        if most < 1 or not self._go_to(answer) or self._is_complete():
+            return []
+        text: bytes = self._matcher.compute_ff_bytes()
+        spelled: list[int] = self._vocabulary.tokens.tokenize_bytes(text)[:most] if text else []
+        return spelled[: self._matcher.validate_tokens(spelled)] if spelled else []
+
+    def fitting(self, answer: Sequence[int], children: Mapping[int, Sequence[tuple[int, int]]]) -> set[int]:
+        """Return the nodes of a tree behind an answer that the masks on their way allow.
+
+        Parameters
+        ----------
+        answer
+            Tokens so far.
+        children
+            Nodes and their tokens by parent; -1 is the end of the answer.
+        """
+        found = set[int]()
+        if not self._go_to(answer):
+            return found
+        stack = [(-1, 0, len(answer))]
+        while stack:
+            node, token, length = stack.pop()
+            if node >= 0:
+                self._back_to(length - 1)
+                self._go_on(token)
+            here = children[node]
+            for (child, its), may_come in zip(here, self._allow([its for _, its in here]), strict=True):
+                if may_come:
+                    found.add(child)
+                    if child in children and its not in self._vocabulary.ends:
+                        stack.append((child, its, length + 1))
+        return found
+
+    def _allow(self, tokens: Sequence[int]) -> list[bool]:
+        """Return of each token whether the mask here holds it, without the mask where no text is forced."""
+        matcher, ends = self._matcher, self._vocabulary.ends
+        if self._is_complete():
+            return [token in ends for token in tokens]
+        if matcher.compute_ff_bytes():  # then the spelling counts, too
+            mask = self._mask()
+            return [bitmask.holds(mask, token) for token in tokens]
+        return [
+            bool(matcher.is_accepting() if token in ends else matcher.validate_tokens([token])) for token in tokens
+        ]
+
+    def _is_complete(self) -> bool:
+        if not self._matcher.is_stopped():
+            return False
+        if self._matcher.is_error():
+            raise self._too_complex()
+        return True
+
+    def _mask(self) -> bitmask.Words:
+        mask = self._ends if self._is_complete() else self._masked()
+        if not self._vocabulary.ends and self._has_only_ends(mask):
+            raise UsageError("the grammar leaves no token here, and this model has none that ends a text")
+        return mask
+
+    def _masked(self) -> bitmask.Words:
+        mask: bytes = self._matcher.compute_bitmask()
+        if self._matcher.is_error():
+            raise self._too_complex()
+        return bitmask.as_words(mask)
+
+    def _has_only_ends(self, mask: bitmask.Words) -> bool:
+        tokens, ends = bitmask.members(mask, self._vocabulary.size), self._vocabulary.ends
+        return len(tokens) <= len(ends) and ends.issuperset(tokens.tolist())
+
+    def _too_complex(self) -> UsageError:
+        said = reason(self._matcher.get_error())
+        self._template = Template(self._grammar, self._vocabulary)
+        self._begin()
+        return UsageError(f"the grammar gets too complex at this place of the text ({said}): simplify it")
+
+    def _ends_behind(self, tokens: Sequence[int]) -> bool:
+        """Follow tokens that are forced here; whether only an end may come behind them."""
+        return all(self._go_on(token) for token in tokens) and self._is_complete()
 
     def _go_to(self, answer: Sequence[int]) -> bool:
         """Follow to this place; False where the grammar does not allow it."""
-        path, common = self._path, 0
-        for ours, theirs in zip(path, answer, strict=False):
-            if ours != theirs:
-                break
-            common += 1
-        if common < len(path):
-            if not self._matcher.rollback(len(path) - common):
+        path, common = self._path, len(self._path)
+        if answer[:common] != path:
+            pairs = zip(path, answer, strict=False)
+            common = next((n for n, (ours, theirs) in enumerate(pairs) if ours != theirs), len(answer))
+        self._back_to(common)
+        return all(self._go_on(token) for token in answer[len(self._path) :])
+
+    def _go_on(self, token: int) -> bool:
+        """Follow by one token; False, and back at the beginning, where the grammar does not allow it."""
+        if self._matcher.is_stopped() or not self._matcher.consume_token(int(token)):
+            if self._matcher.is_error():
+                if _REFUSED not in self._matcher.get_error():
+                    raise self._too_complex()
                 self._begin()
-                common = 0
-            del self._path[common:]
-        for token in answer[common:]:
-            if self._matcher.is_stopped() or not self._matcher.consume_token(int(token)):
-                if self._matcher.is_error():
-                    self._begin()
-                return False
-            self._path.append(int(token))
+            return False
+        self._path.append(int(token))
         return True
+
+    def _back_to(self, length: int) -> None:
+        """Go back until so many tokens are left."""
+        if length == len(self._path):
+            return
+        path = self._path[:length]
+        if self._matcher.rollback(len(self._path) - length):
+            self._path = path
+        else:
+            self._begin()
+            for token in path:
+                self._go_on(token)

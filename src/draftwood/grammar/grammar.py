@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any, Literal, Self
 
 from draftwood.errors import UsageError
+from draftwood.grammar.trial import LARGE, fault
 
 MOST_CHARACTERS = 1 << 20
-"""Of a grammar: longer ones take minutes to compile."""
+"""Of a grammar."""
+MOST_REMAINDERS = 10_000
+"""Of a multipleOf, without its power of ten: 10,000 take 0.1 seconds, 100,000 take 3 and a million 16."""
 _JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One way to write an object, that of Python's json: else small models write blanks without end."""
 
@@ -37,11 +42,14 @@ class Grammar:
         if isinstance(schema, str):
             try:
                 schema = json.loads(schema)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UsageError(f"the JSON Schema is no JSON ({error})") from error
         if not isinstance(schema, Mapping | bool):
             raise UsageError(f"a JSON Schema is an object, not {type(schema).__name__}")
-        return cls("json_schema", json.dumps(schema))
+        try:
+            return cls("json_schema", json.dumps(schema))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UsageError(f"the JSON Schema cannot be written as JSON ({error})") from error
 
     @classmethod
     def json_object(cls) -> Self:
@@ -85,16 +93,36 @@ def _compiled(grammar: Grammar) -> str:
         "regex": matcher.grammar_from_regex,
         "lark": matcher.grammar_from_lark,
     }[grammar.kind]
+    if grammar.kind == "json_schema":
+        _refuse_large_divisors(grammar.text)
     try:
         found: str = made(grammar.text)
-        said = matcher.validate_grammar(found)
+        said = (fault(found) if len(found) > LARGE else "") or matcher.validate_grammar(found)
     except Exception as error:  # whatever it makes of a wrong grammar
         said = str(error)
     if said:
-        what = {"json_schema": "JSON Schema", "regex": "regular expression", "lark": "grammar"}[grammar.kind]
-        reason = said.strip().partition("\n")[0][:300]
-        raise UsageError(f"this {what} cannot be held ({reason}): simplify it")
+        raise refused(grammar, reason(said))
     return found
+
+
+def _refuse_large_divisors(schema: str) -> None:
+    """Raise `UsageError` for a multipleOf that takes long: the automaton has a state per remainder."""
+    for divisor in re.findall(r'"multipleOf": *([0-9.eE+-]+)', schema):
+        digits = "".join(map(str, Decimal(divisor).normalize().as_tuple().digits))
+        if int(digits) > MOST_REMAINDERS:
+            said = f"multipleOf {divisor:.40} has too many digits: give one of at most {MOST_REMAINDERS:,}"
+            raise UsageError(f"this JSON Schema cannot be held ({said})")
+
+
+def refused(grammar: Grammar, why: str) -> UsageError:
+    """Return the error for a grammar that llguidance does not take."""
+    what = {"json_schema": "JSON Schema", "regex": "regular expression", "lark": "grammar"}[grammar.kind]
+    return UsageError(f"this {what} cannot be held ({why}): simplify it")
+
+
+def reason(said: str) -> str:
+    """Return the first line of what llguidance says, in at most 300 characters."""
+    return said.strip().partition("\n")[0][:300]
 
 
 def library() -> Any:

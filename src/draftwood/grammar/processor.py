@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.grammar import bitmask
 from draftwood.grammar.follower import Follower
 
 
@@ -26,13 +27,12 @@ class GrammarProcessor:
 
     def __call__(self, prefix: NDArray[np.int64], row: Any) -> Any:
         """Return the scores, float32[vocab] of NumPy or torch, with those of forbidden tokens at -inf."""
-        allowed = self._follower.allowed(prefix[self._start :].tolist())
-        if 2 * len(allowed) < len(row):
-            scores = row[allowed]  # a copy
+        mask = self._follower.mask(prefix[self._start :].tolist())
+        tokens, allowed = bitmask.smaller_part(mask, len(row))
+        if allowed:
+            scores = row[tokens]  # a copy
             row[:] = -np.inf
-            row[allowed] = scores
+            row[tokens] = scores
         else:
-            is_forbidden = np.ones(len(row), dtype=bool)
-            is_forbidden[allowed] = False
-            row[np.flatnonzero(is_forbidden)] = -np.inf
+            row[tokens] = -np.inf
         return row

@@ -35,22 +35,16 @@ class Pruner:
         tree
             What is proposed behind it. Lookahead nodes stay, unless they hang below a forbidden node.
         """
-        parents, tokens, lookahead = tree.parents.tolist(), tree.tokens.tolist(), tree.lookahead.tolist()
-        inner = {parent for node, parent in enumerate(parents) if not lookahead[node]}
-        leaves = [node for node in range(len(tokens)) if node not in inner and not lookahead[node]]
-        ways = [_way(node, parents) for node in leaves]
-        fitting = self._follower.fitting(ids[self._start :], [[tokens[node] for node in way] for way in ways])
-        kept = {node for way, count in zip(ways, fitting, strict=True) for node in way[:count]}
-        for node, parent in enumerate(parents):
-            if lookahead[node] and (parent < 0 or parent in kept):
+        children: dict[int, list[tuple[int, int]]] = {}
+        rows = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.lookahead.tolist(), strict=True)
+        looking = []  # lookahead nodes and their parents
+        for node, (token, parent, is_lookahead) in enumerate(rows):
+            if is_lookahead:
+                looking.append((node, parent))
+            else:
+                children.setdefault(parent, []).append((node, token))
+        kept = self._follower.fitting(ids[self._start :], children) if -1 in children else set()
+        for node, parent in looking:
+            if parent < 0 or parent in kept:
                 kept.add(node)
         return np.array(sorted(kept), dtype=np.intp)
-
-
-def _way(node: int, parents: Sequence[int]) -> list[int]:
-    """Return the nodes from the root's child to this node."""
-    way = []
-    while node >= 0:
-        way.append(node)
-        node = parents[node]
-    return way[::-1]

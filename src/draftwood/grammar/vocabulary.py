@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
 from draftwood.errors import UsageError
 from draftwood.grammar.grammar import library
+
+log = logging.getLogger("draftwood")
 
 _MOST = 4
 """Vocabularies that are kept per tokenizer: one per size and set of end tokens."""
@@ -26,7 +31,7 @@ class Vocabulary:
     size
         How many scores a row has.
     ends
-        Tokens that end a text.
+        Tokens that end a text; none where a text ends only because its grammar is complete.
     """
 
     tokens: Any
@@ -50,19 +55,17 @@ def vocabulary_of(tokenizer: Any, size: int, ends: frozenset[int]) -> Vocabulary
     size
         How many scores a row has.
     ends
-        Tokens that end a text; if there are none, the tokenizer's own.
+        Tokens that end a text; if there are none, the tokenizer's own, if it has one.
 
     Raises
     ------
     UsageError
-        Without a tokenizer, for one whose tokens are not known, or without any token that ends a text.
+        Without a tokenizer, or for one whose tokens are not known.
     """
     if tokenizer is None:
         raise UsageError("a grammar needs a tokenizer: pass tokenizer=")
     if not ends and getattr(tokenizer, "eos_token_id", None) is not None:
         ends = frozenset({int(tokenizer.eos_token_id)})
-    if not ends:
-        raise UsageError("a grammar needs a token that ends the text, and this model has none")
     key = (size, ends, len(tokenizer))
     with _lock:
         known = _kept.setdefault(tokenizer, {})
@@ -75,28 +78,75 @@ def vocabulary_of(tokenizer: Any, size: int, ends: frozenset[int]) -> Vocabulary
 
 def _tokens(tokenizer: Any, size: int, ends: frozenset[int]) -> Any:
     package = library()
+    # llguidance needs an end token: a model without one gets one that no row has a score for.
+    count, end_ids = (size, sorted(ends)) if ends else (size + 1, [size])
     if hasattr(tokenizer, "backend_tokenizer"):
         plain = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
         plain.no_padding()
         plain.no_truncation()
+        if not ends:
+            known = plain.get_vocab_size(with_added_tokens=True)
+            plain.add_special_tokens([f"<unused {token}>" for token in range(known, count)])
         with suppress(ValueError):  # a decoder that llguidance does not know
-            return package.LLTokenizer(plain.to_str(), n_vocab=size, eos_token=sorted(ends))
-    spelled = _Spelled(tokenizer, min(ends), size)
-    return package.LLTokenizer(package.TokenizerWrapper(spelled), n_vocab=size)
+            return package.LLTokenizer(plain.to_str(), n_vocab=count, eos_token=end_ids)
+    spelled = Spelled(tokenizer, count, end_ids)
+    return package.LLTokenizer(package.TokenizerWrapper(spelled), n_vocab=count, eos_token=end_ids)
 
 
-class _Spelled:
-    """A tokenizer under the names that llguidance asks for."""
+class Spelled:
+    """A tokenizer under the names that llguidance asks for.
 
-    def __init__(self, tokenizer: Any, end: int, size: int) -> None:
-        self.eos_token_id, self.bos_token_id = end, tokenizer.bos_token_id
+    Parameters
+    ----------
+    tokenizer
+        Has ``token_bytes``, or decodes each token by itself.
+    count
+        How many tokens to list; those that the tokenizer does not know spell nothing.
+    ends
+        Tokens that end a text.
+    """
+
+    def __init__(self, tokenizer: Any, count: int, ends: Sequence[int]) -> None:
+        self.eos_token_id, self.bos_token_id = ends[0], tokenizer.bos_token_id
         known = tokenizer.token_bytes() if hasattr(tokenizer, "token_bytes") else _decoded(tokenizer)
-        self.tokens, self.special_token_ids = known + [b""] * (size - len(known)), list(tokenizer.all_special_ids)
-        self._tokenizer = tokenizer
+        self.tokens = known + [b""] * (count - len(known))
+        self.special_token_ids = sorted({*tokenizer.all_special_ids, *ends})
+        self._tokenizer, self._special = tokenizer, frozenset(self.special_token_ids)
 
     def __call__(self, text: bytes) -> list[int]:
-        found = self._tokenizer(text.decode(errors="replace"), add_special_tokens=False)["input_ids"]
-        return [int(token) for token in found]
+        """Return tokens that spell a text: the tokenizer's own, unless it fails or spells something else.
+
+        llguidance takes what it is given without a look, and stops for good if this raises.
+        """
+        try:
+            found = self._tokenizer(text.decode(), add_special_tokens=False)["input_ids"]
+            tokens = [int(token) for token in found]
+            if self._special.isdisjoint(tokens) and b"".join([self.tokens[token] for token in tokens]) == text:
+                return tokens
+        except Exception as error:
+            log.debug("a tokenizer failed on a text that a grammar forces: %s: %s", type(error).__name__, error)
+        return self._longest_first(text)
+
+    def _longest_first(self, text: bytes) -> list[int]:
+        """Spell a text, or as much of its beginning as tokens can spell, by the longest token at each place."""
+        tokens, place = list[int](), 0
+        while place < len(text):
+            ends = range(min(len(text), place + self._longest), place, -1)
+            fits = next((end for end in ends if text[place:end] in self._by_bytes), None)
+            if fits is None:
+                break
+            tokens.append(self._by_bytes[text[place:fits]])
+            place = fits
+        return tokens
+
+    @cached_property
+    def _by_bytes(self) -> dict[bytes, int]:
+        spelled = {token: spelling for token, spelling in enumerate(self.tokens) if spelling}
+        return {spelling: token for token, spelling in spelled.items() if token not in self._special}
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self._by_bytes), default=0)
 
 
 def _decoded(tokenizer: Any) -> list[bytes]:
