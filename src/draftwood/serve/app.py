@@ -25,13 +25,14 @@ from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
 from draftwood.serve.openai.responses import ResponsesRequest
 from draftwood.serve.openai.shapes import Shape
 from draftwood.serve.page.page import page
+from draftwood.serve.reading import StrictRoute
 from draftwood.serve.refusing import answer_errors
 from draftwood.serve.responding import ResponseUnderWay
 from draftwood.serve.streaming import ChatForm, Form, TextForm, events, whole
 from draftwood.serve.tokens import Tokenizing, add_tokens
 from draftwood.serve.tool_form import ToolForm
 from draftwood.serve.tools import tools_of
-from draftwood.serve.wishes import HEADER, IGNORED, Wishes, wishes_of
+from draftwood.serve.wishes import HEADER, Wishes, told_ignored, wishes_of
 from draftwood.serve.worker import Worker
 
 _READERS = 2
@@ -132,7 +133,7 @@ class Server:
         """Write what is asked for, in one of the two older shapes."""
         wishes = wishes_of(http.headers.get(HEADER))
         answers = await self.begin(http, asked, wishes, choose)
-        headers = {IGNORED: ", ".join(asked.ignored)} if asked.ignored else {}
+        headers = told_ignored(asked.ignored)
         if asked.stream:
             usage = asked.stream_options is not None and asked.stream_options.include_usage
             body = events(answers, form, shape, with_usage=usage, traced=wishes.trace)
@@ -145,6 +146,7 @@ def make_app(setup: Any, settings: Settings) -> FastAPI:
     """Return the server of one model, a `draftwood.api.setup.Setup`; its worker lives as long as it runs."""
     server = Server(setup, settings)
     app = FastAPI(title="draftwood", lifespan=server.life, docs_url=None, redoc_url=None)
+    app.router.route_class = StrictRoute
     answer_errors(app)
     _add_writing(app, server)
     _add_models(app, server)
@@ -176,7 +178,7 @@ def _add_writing(app: FastAPI, server: Server) -> None:
         chat = asked.chat()
         wishes = wishes_of(http.headers.get(HEADER))
         answers = await server.begin(http, chat, wishes, lambda asking: asking.chat(chat))
-        headers = {IGNORED: ", ".join(asked.ignored)} if asked.ignored else {}
+        headers = told_ignored(asked.ignored)
         found = ResponseUnderWay(asked, answers[0], model, tools_of(chat), ChatForm(tokenizer).decode)
         if asked.stream:
             return EventStream(found.events(), answers, headers)

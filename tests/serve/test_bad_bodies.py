@@ -1,0 +1,58 @@
+"""Bodies that look like requests and are none, and fields at and beyond their limits: a reason, never a 500."""
+
+from __future__ import annotations
+
+import json
+
+import httpx2 as httpx
+import pytest
+
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+JSON = {"content-type": "application/json"}
+LONE = '"a\\ud800b"'
+"""A lone surrogate: JSON's grammar allows it, no text can hold it."""
+
+
+def refused(url, path, body, status=400):
+    """Send a body; returns the error object, which must come with this status."""
+    found = httpx.post(f"{url}{path}", content=body, headers=JSON, timeout=60)
+    assert found.status_code == status, found.text
+    return found.json()["error"]
+
+
+def chat(**more):
+    return {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2, "temperature": 0} | more
+
+
+@pytest.mark.parametrize("value", [LONE, "NaN", "-Infinity", "[" * 500 + "]" * 500, "9" * 5000, '"\xff"'])
+@pytest.mark.parametrize(
+    "body",
+    ['{"messages": [{"role": "user", "content": %s}]}', '{"messages": [], "zzz": %s}', '{"messages": [], %s: 1}'],
+)
+def test_json_that_cannot_be_written_again_is_refused_wherever_it_stands(url, value, body):
+    assert "no valid JSON" in refused(url, CHAT, (body % value).encode("latin-1"))["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", RESPONSES, "/tokenize", "/detokenize"])
+def test_every_route_reads_strictly(url, path):
+    assert "no valid JSON" in refused(url, path, f'{{"prompt": {LONE}, "input": "x", "tokens": []}}')["message"]
+
+
+@pytest.mark.parametrize("field", ["metadata", "text", "tool_choice"])
+def test_numbers_beyond_json_are_not_repeated(url, field):
+    assert refused(url, RESPONSES, f'{{"input": "x", "{field}": {{"a": 1e999}}}}')["param"] == field
+
+
+def test_a_format_that_is_no_object(url):
+    assert "text.format" in refused(url, RESPONSES, json.dumps({"input": "x", "text": {"format": 3}}))["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_odd_names_of_ignored_fields_stay_out_of_the_header(url, stream):
+    names = ["zzz", "größe", "€", "a\r\nx-evil: 1", "nul\0", "", "x" * 9999, *(f"f{n}" for n in range(5000))]
+    found = httpx.post(f"{url}{CHAT}", json=chat(stream=stream, **dict.fromkeys(names, 1)), timeout=60)
+    assert found.status_code == 200
+    assert "x-evil" not in found.headers
+    said = found.headers["x-draftwood-ignored"].split(", ")
+    assert len(said) == 33
+    assert said[-1] == f"and {len(names) - 32} more"
