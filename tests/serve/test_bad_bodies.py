@@ -56,3 +56,30 @@ def test_odd_names_of_ignored_fields_stay_out_of_the_header(url, stream):
     said = found.headers["x-draftwood-ignored"].split(", ")
     assert len(said) == 33
     assert said[-1] == f"and {len(names) - 32} more"
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "param", "said"),
+    [
+        (CHAT, {"stop": [3]}, "stop.0", "a valid string"),
+        (CHAT, {"stop": ""}, "stop", "a stop string is empty"),
+        (CHAT, {"tool_choice": "f"}, "tool_choice", "'none', 'auto' or 'required'"),
+        (CHAT, {"tools": [{"type": "function"}]}, "tools.0.function", "required"),
+        (CHAT, {"prediction": {"content": [{"type": "image_url"}]}}, "prediction.content.0.type", "'text'"),
+        ("/v1/completions", {"prompt": [[1], [1.5]]}, "prompt.1.0", "a valid"),
+        ("/v1/completions", {"prompt": None}, "prompt", "a valid string"),
+        (RESPONSES, {"input": ["x"]}, "input.0", "a valid dictionary"),
+    ],
+)
+def test_an_error_names_the_field_as_the_client_wrote_it(url, path, change, param, said):
+    error = refused(url, path, json.dumps(chat(**change)))
+    assert error["param"] == param
+    assert error["message"].startswith(f"{param}: ")
+    assert said in error["message"]
+
+
+def test_bodies_of_other_kinds_and_other_methods(url):
+    found = httpx.post(f"{url}{CHAT}", content=json.dumps(chat()), headers={"content-type": "text/plain"})
+    assert "Content-Type: application/json" in found.json()["error"]["message"]
+    wrong = httpx.get(f"{url}{CHAT}")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
