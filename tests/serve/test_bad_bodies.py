@@ -83,3 +83,64 @@ def test_bodies_of_other_kinds_and_other_methods(url):
     assert "Content-Type: application/json" in found.json()["error"]["message"]
     wrong = httpx.get(f"{url}{CHAT}")
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"messages": [{"role": "banana", "content": "x"}]}, "message 1 has the role 'banana'"),
+        ({"messages": [{"role": "assistant", "content": None, "tool_calls": 3}]}, "a list of calls"),
+        ({"messages": [{"role": "assistant", "content": None, "tool_calls": []}]}, "no content"),
+        ({"repetition_penalty": 1e-320}, "repetition_penalty"),
+        ({"logit_bias": dict.fromkeys(map(str, range(70_000)), 1)}, "at most 65536"),
+        ({"n": 0}, "n: "),
+        ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
+        ({"presence_penalty": 2.5}, "presence_penalty"),
+        ({"seed": 1 << 70}, "seed"),
+        ({"temperature": 5}, "temperature"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "cannot be held"),
+        ({"guided_regex": "("}, "cannot be held"),
+    ],
+)
+def test_what_no_text_can_have_is_refused(url, change, said):
+    assert said in refused(url, CHAT, json.dumps(chat(**change)))["message"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"messages": [{"role": "developer", "content": "x"}, {"role": "user", "content": ""}]},
+        {"messages": [{"role": "user", "content": []}]},
+        {"messages": [{"role": "tool", "content": "x", "tool_call_id": "of no call"}]},
+        {"messages": [{"role": "user", "content": "nul \0 in a text", "name": "bob"}]},
+        {"logit_bias": {str(token): token / 90 for token in range(90)}},
+        {"stop": []},
+        {"seed": -(1 << 63)},
+        {"temperature": 1e-9},
+        {"stream_options": {"include_usage": True}},
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"$ref": "#"}}}]},
+    ],
+)
+def test_what_is_odd_and_possible_is_written(url, change):
+    assert httpx.post(f"{url}{CHAT}", json=chat(**change), timeout=60).status_code == 200
+
+
+def test_a_developer_speaks_as_the_system(url):
+    texts = [
+        httpx.post(f"{url}{CHAT}", json=chat(messages=[{"role": role, "content": "x"}], max_tokens=24)).json()
+        for role in ("developer", "system")
+    ]
+    assert texts[0]["choices"] == texts[1]["choices"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status"), [({"suffix": "x"}, 400), ({"best_of": 3}, 400), ({"suffix": ""}, 200)]
+)
+def test_plain_texts_between_others_or_the_best_of_several(url, change, status):
+    body = {"prompt": "a", "max_tokens": 2} | change
+    assert httpx.post(f"{url}/v1/completions", json=body, timeout=60).status_code == status
+
+
+@pytest.mark.parametrize("field", ["previous_response_id", "conversation", "prompt"])
+def test_nothing_is_kept_between_responses(url, field):
+    assert refused(url, RESPONSES, json.dumps({"input": "x", field: "some"}))["param"] == field

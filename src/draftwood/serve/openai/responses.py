@@ -39,6 +39,8 @@ class ResponsesRequest(Lenient):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     previous_response_id: str | None = None
+    conversation: Any = None
+    prompt: Any = None
     prediction: PredictedText | None = None
     user: Annotated[str, Field(max_length=512)] | None = None
     metadata: dict[str, Any] | None = None
@@ -53,9 +55,10 @@ class ResponsesRequest(Lenient):
 
     def chat(self) -> ChatRequest:
         """Return the same as a chat; raises `ApiError`, or pydantic's error for fields that cannot be."""
-        if self.previous_response_id is not None:
-            said = "this server keeps no responses: send the whole conversation as input"
-            raise ApiError(BAD_REQUEST, said, param="previous_response_id")
+        for name in ("previous_response_id", "conversation", "prompt"):
+            if getattr(self, name) is not None:
+                said = "this server keeps no responses, conversations or prompts: send the whole text as input"
+                raise ApiError(BAD_REQUEST, said, param=name)
         given = {
             "model": self.model, "temperature": self.temperature, "top_p": self.top_p, "seed": self.seed,
             "stream": self.stream, "max_completion_tokens": self.max_output_tokens, "user": self.user,
