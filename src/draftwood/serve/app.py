@@ -12,14 +12,24 @@ from time import time
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
+from draftwood import __version__
 from draftwood.serve.answer import Answer
 from draftwood.serve.asking import Asking
 from draftwood.serve.bodies import BodyLimit
 from draftwood.serve.keys import KeyGuard, namespace_of
 from draftwood.serve.leaving import EventStream, unless_gone
 from draftwood.serve.metrics import CONTENT_TYPE, Metrics, RefusalCounter
+from draftwood.serve.openai.document import (
+    FAILURES,
+    ChatCompletion,
+    Model,
+    Models,
+    ResponseObject,
+    TextCompletion,
+    answered,
+)
 from draftwood.serve.openai.errors import NOT_FOUND, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
 from draftwood.serve.openai.responses import ResponsesRequest
@@ -145,7 +155,10 @@ class Server:
 def make_app(setup: Any, settings: Settings) -> FastAPI:
     """Return the server of one model, a `draftwood.api.setup.Setup`; its worker lives as long as it runs."""
     server = Server(setup, settings)
-    app = FastAPI(title="draftwood", lifespan=server.life, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="draftwood", version=__version__, lifespan=server.life, docs_url=None, redoc_url=None,
+        responses=FAILURES,
+    )  # fmt: skip
     app.router.route_class = StrictRoute
     answer_errors(app)
     _add_writing(app, server)
@@ -162,18 +175,18 @@ def make_app(setup: Any, settings: Settings) -> FastAPI:
 def _add_writing(app: FastAPI, server: Server) -> None:
     tokenizer, model = server.setup.tokenizer, server.settings.model
 
-    @app.post("/v1/chat/completions")
+    @app.post("/v1/chat/completions", responses=answered(ChatCompletion))
     async def chat(http: Request, asked: ChatRequest) -> Response:
         shape, tools = Shape("chat.completion", "chatcmpl", model), tools_of(asked)
         form = ChatForm(tokenizer) if tools is None else ToolForm(tokenizer, tools)
         return await server.respond(http, asked, form, shape, lambda asking: asking.chat(asked))
 
-    @app.post("/v1/completions")
+    @app.post("/v1/completions", responses=answered(TextCompletion))
     async def completions(http: Request, asked: CompletionRequest) -> Response:
         form, shape = TextForm(tokenizer, bool(asked.echo)), Shape("text_completion", "cmpl", model)
         return await server.respond(http, asked, form, shape, lambda asking: asking.completions(asked))
 
-    @app.post("/v1/responses")
+    @app.post("/v1/responses", responses=answered(ResponseObject))
     async def responses(http: Request, asked: ResponsesRequest) -> Response:
         chat = asked.chat()
         wishes = wishes_of(http.headers.get(HEADER))
@@ -188,11 +201,11 @@ def _add_writing(app: FastAPI, server: Server) -> None:
 def _add_models(app: FastAPI, server: Server) -> None:
     about = {"id": server.settings.model, "object": "model", "created": server.started, "owned_by": "draftwood"}
 
-    @app.get("/v1/models")
+    @app.get("/v1/models", responses={200: {"model": Models}})
     async def models() -> dict[str, Any]:
         return {"object": "list", "data": [about]}
 
-    @app.get("/v1/models/{name:path}")
+    @app.get("/v1/models/{name:path}", responses={200: {"model": Model}})
     async def model(name: str) -> dict[str, Any]:
         server.check_name(name)
         return about
@@ -215,6 +228,6 @@ def _add_watching(app: FastAPI, server: Server) -> None:
         body, headers = page()
         return Response(body, headers=headers)
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         return Response(server.metrics.text(), media_type=CONTENT_TYPE)

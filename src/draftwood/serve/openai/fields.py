@@ -7,13 +7,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_PROMPTS = 16, 20, 64, 4096, 64
 MOST_BIASES = 1 << 16
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _TEXT = 1 << 22  # characters of a stop string, a schema or a name; the body has a limit of its own
 
+_MESSAGE = {
+    "type": "object",
+    "required": ["role"],
+    "properties": {
+        "role": {"enum": sorted(ROLES)},
+        "content": {
+            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}, {"type": "null"}]
+        },
+        "tool_calls": {"anyOf": [{"type": "array", "items": {"type": "object"}}, {"type": "null"}]},
+    },
+}
+"""For the OpenAPI document: what is checked where messages are rendered."""
+
+Messages = Annotated[
+    list[Annotated[dict[str, Any], WithJsonSchema(_MESSAGE)]], Field(min_length=1, max_length=MOST_MESSAGES)
+]
 Tokens = Annotated[int, Field(ge=1, le=1 << 24)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
@@ -144,7 +160,7 @@ class Common(Lenient):
 class ChatRequest(Common):
     """Body of ``/v1/chat/completions``."""
 
-    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_MESSAGES)]
+    messages: Messages
     max_completion_tokens: Tokens | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MOST_TOP)] | None = None
