@@ -141,6 +141,12 @@ def test_plain_texts_between_others_or_the_best_of_several(url, change, status):
     assert httpx.post(f"{url}/v1/completions", json=body, timeout=60).status_code == status
 
 
+def test_a_prompt_that_is_too_long_is_told_in_the_words_that_agents_look_for(url):
+    error = refused(url, CHAT, json.dumps(chat(messages=[{"role": "user", "content": "x" * 3000}])))
+    assert error["code"] == "context_length_exceeded"
+    assert "this model's maximum context length is" in error["message"]  # litellm has a list of such words
+
+
 @pytest.mark.parametrize("field", ["previous_response_id", "conversation", "prompt"])
 def test_nothing_is_kept_between_responses(url, field):
     assert refused(url, RESPONSES, json.dumps({"input": "x", field: "some"}))["param"] == field

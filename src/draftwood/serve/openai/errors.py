@@ -54,8 +54,10 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, QueueFullError):
         return ApiError(TOO_MANY, str(error), code="queue_full")
     if isinstance(error, UsageError | CapabilityError):
-        code = "context_length_exceeded" if "tokens, the model takes" in str(error) else None
-        return ApiError(BAD_REQUEST, str(error), code=code)
+        if "tokens, the model takes" in (said := str(error)):  # agents shorten their texts where they read this
+            said = f"this model's maximum context length is exceeded: {said}"
+            return ApiError(BAD_REQUEST, said, code="context_length_exceeded")
+        return ApiError(BAD_REQUEST, said)
     if isinstance(error, DraftwoodError):
         return ApiError(FAILED, str(error))
     return ApiError(FAILED, f"the server failed on this request ({type(error).__name__}): see its log")
