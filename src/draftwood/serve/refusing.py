@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from draftwood.errors import DraftwoodError
-from draftwood.serve.openai.errors import BAD_REQUEST, NOT_FOUND, TOO_LARGE, ApiError, as_api_error
+from draftwood.serve.openai.errors import BAD_REQUEST, NOT_FOUND, TOO_LARGE, TOO_SLOW, ApiError, as_api_error
 
 
 def answer_errors(app: FastAPI) -> None:
@@ -27,6 +27,7 @@ def answer_errors(app: FastAPI) -> None:
     async def http(request: Request, error: HTTPException) -> Response:
         said = {
             NOT_FOUND: f"{request.method} {request.url.path} is not served here",
+            TOO_SLOW: "the body does not come: send it in less time",
             TOO_LARGE: "the body is too large for this server: send less text",
         }.get(error.status_code, str(error.detail))
         found = response_of(ApiError(error.status_code, said))

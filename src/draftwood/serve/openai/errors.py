@@ -7,7 +7,8 @@ from typing import Any
 from draftwood.errors import CapabilityError, DraftwoodError, UsageError
 from draftwood.serve.inbox import QueueFullError
 
-BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, TOO_LARGE, TOO_MANY, GONE, FAILED = 400, 401, 404, 413, 429, 499, 500
+BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, TOO_SLOW, TOO_LARGE = 400, 401, 404, 408, 413
+TOO_MANY, GONE, FAILED = 429, 499, 500
 _TYPES = {
     UNAUTHORIZED: "authentication_error",
     NOT_FOUND: "not_found_error",
