@@ -11,6 +11,8 @@ CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 JSON = {"content-type": "application/json"}
 LONE = '"a\\ud800b"'
 """A lone surrogate: JSON's grammar allows it, no text can hold it."""
+LARGE = {"properties": {f"p{number}": {"type": "string"} for number in range(5000)}}
+"""A schema that takes half a minute to compile."""
 
 
 def refused(url, path, body, status=400):
@@ -100,6 +102,8 @@ def test_bodies_of_other_kinds_and_other_methods(url):
         ({"temperature": 5}, "temperature"),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "cannot be held"),
         ({"guided_regex": "("}, "cannot be held"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": LARGE}}}, "the most are 65,536"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": LARGE}}]}, "shorten the prompt"),
     ],
 )
 def test_what_no_text_can_have_is_refused(url, change, said):
