@@ -99,3 +99,13 @@ def test_a_text_that_takes_longer_is_no_slow_client(port):
             if len(lines) == 1:
                 time.sleep(2.5)  # a slow reader, of a text that was asked for long ago
         assert "data: [DONE]" in lines
+
+
+def test_three_hundred_connections_that_say_nothing_harm_nobody_and_go(port):
+    idle = [connected(port) for _ in range(300)]
+    try:
+        assert httpx.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=CHAT, timeout=60).status_code == 200
+        assert {client.recv(1) for client in idle} == {b""}
+    finally:
+        for client in idle:
+            client.close()
