@@ -14,7 +14,6 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
-from draftwood import __version__
 from draftwood.serve.answer import Answer
 from draftwood.serve.asking import Asking
 from draftwood.serve.bodies import BodyLimit
@@ -155,10 +154,7 @@ class Server:
 def make_app(setup: Any, settings: Settings) -> FastAPI:
     """Return the server of one model, a `draftwood.api.setup.Setup`; its worker lives as long as it runs."""
     server = Server(setup, settings)
-    app = FastAPI(
-        title="draftwood", version=__version__, lifespan=server.life, docs_url=None, redoc_url=None,
-        responses=FAILURES,
-    )  # fmt: skip
+    app = FastAPI(title="draftwood", lifespan=server.life, docs_url=None, redoc_url=None, responses=FAILURES)
     app.router.route_class = StrictRoute
     answer_errors(app)
     _add_writing(app, server)
