@@ -67,9 +67,10 @@ PACKAGES = {
     "llguidance": ("grammar",),
     "starlette": ("serve",),  # comes with fastapi, as pydantic does
     "pydantic": ("serve",),
+    "pydantic_core": ("serve",),
     "prometheus_client": ("serve",),
     "opentelemetry": ("serve",),
-    "uvicorn": ("cli.serve",),
+    "uvicorn": ("cli.serve", "serve.patience"),
 }
 """What is not of the standard library, and the rooms that may import it ("" is all of them)."""
 
@@ -81,8 +82,9 @@ AT_ONCE = {
     "typer": ("cli",),
 }
 """What may be imported as soon as the module is; the rest only inside functions (or for type checkers)."""
-for package in ("fastapi", "starlette", "pydantic", "prometheus_client"):
+for package in ("fastapi", "starlette", "pydantic", "pydantic_core", "prometheus_client"):
     AT_ONCE[package] = ("serve",)
+AT_ONCE["uvicorn"] = ("serve.patience",)
 AT_ONCE["transformers"] = AT_ONCE["xxhash"] = AT_ONCE["torch"]
 AT_ONCE["safetensors"] = ("engines.transformers.trained_files", "training")
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from draftwood.serve.app import Settings
 
 KEYS = "DRAFTWOOD_API_KEY"
+_SOCKETS = 8192
 
 Host = Annotated[str, Option(help="Address to listen on; 0.0.0.0 is every network that this machine is in.")]
 Port = Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
@@ -89,14 +90,27 @@ def run(setup: Any, settings: Settings, socket: Any) -> None:
     import uvicorn
 
     from draftwood.serve.app import make_app
+    from draftwood.serve.patience import PatientProtocol
 
+    _allow_connections()
     config = uvicorn.Config(
-        make_app(setup, settings), log_level="warning", timeout_graceful_shutdown=round(settings.stop_seconds),
+        make_app(setup, settings), http=PatientProtocol, log_level="warning", timeout_graceful_shutdown=round(settings.stop_seconds),
         server_header=False,
     )  # fmt: skip
     logging.getLogger("uvicorn.error").addFilter(_is_no_interrupt)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again once it has ended
         uvicorn.Server(config).run(sockets=[socket])
+
+
+def _allow_connections() -> None:
+    """Let this process have more sockets than the 256 or 1,024 that many systems allow by default."""
+    with suppress(ImportError, ValueError, OSError):  # Windows has no such limit; others may forbid it
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _SOCKETS if hard == resource.RLIM_INFINITY else min(_SOCKETS, hard)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:

@@ -12,7 +12,7 @@ from time import time
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from draftwood.serve.answer import Answer
 from draftwood.serve.asking import Asking
@@ -20,11 +20,21 @@ from draftwood.serve.bodies import BodyLimit
 from draftwood.serve.keys import KeyGuard, namespace_of
 from draftwood.serve.leaving import EventStream, unless_gone
 from draftwood.serve.metrics import CONTENT_TYPE, Metrics, RefusalCounter
+from draftwood.serve.openai.document import (
+    FAILURES,
+    ChatCompletion,
+    Model,
+    Models,
+    ResponseObject,
+    TextCompletion,
+    answered,
+)
 from draftwood.serve.openai.errors import NOT_FOUND, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
 from draftwood.serve.openai.responses import ResponsesRequest
 from draftwood.serve.openai.shapes import Shape
 from draftwood.serve.page.page import page
+from draftwood.serve.reading import StrictRoute
 from draftwood.serve.refusing import answer_errors
 from draftwood.serve.responding import ResponseUnderWay
 from draftwood.serve.spans import Spans
@@ -33,7 +43,7 @@ from draftwood.serve.tokens import Tokenizing, add_tokens
 from draftwood.serve.tool_form import ToolForm
 from draftwood.serve.tools import tools_of
 from draftwood.serve.warming import warm_up
-from draftwood.serve.wishes import HEADER, IGNORED, Wishes, wishes_of
+from draftwood.serve.wishes import HEADER, Wishes, told_ignored, wishes_of
 from draftwood.serve.worker import Worker
 
 _TRACE = ("traceparent", "tracestate")
@@ -150,7 +160,7 @@ class Server:
         """Write what is asked for, in one of the two older shapes."""
         wishes = wishes_of(http.headers.get(HEADER))
         answers = await self.begin(http, asked, wishes, choose)
-        headers = {IGNORED: ", ".join(asked.ignored)} if asked.ignored else {}
+        headers = told_ignored(asked.ignored)
         if asked.stream:
             usage = asked.stream_options is not None and asked.stream_options.include_usage
             body = events(answers, form, shape, with_usage=usage, traced=wishes.trace)
@@ -162,7 +172,8 @@ class Server:
 def make_app(setup: Any, settings: Settings) -> FastAPI:
     """Return the server of one model, a `draftwood.api.setup.Setup`; its worker lives as long as it runs."""
     server = Server(setup, settings)
-    app = FastAPI(title="draftwood", lifespan=server.life, docs_url=None, redoc_url=None)
+    app = FastAPI(title="draftwood", lifespan=server.life, docs_url=None, redoc_url=None, responses=FAILURES)
+    app.router.route_class = StrictRoute
     answer_errors(app)
     _add_writing(app, server)
     _add_models(app, server)
@@ -178,23 +189,23 @@ def make_app(setup: Any, settings: Settings) -> FastAPI:
 def _add_writing(app: FastAPI, server: Server) -> None:
     tokenizer, model = server.setup.tokenizer, server.settings.model
 
-    @app.post("/v1/chat/completions")
+    @app.post("/v1/chat/completions", responses=answered(ChatCompletion))
     async def chat(http: Request, asked: ChatRequest) -> Response:
         shape, tools = Shape("chat.completion", "chatcmpl", model), tools_of(asked)
         form = ChatForm(tokenizer) if tools is None else ToolForm(tokenizer, tools)
         return await server.respond(http, asked, form, shape, lambda asking: asking.chat(asked))
 
-    @app.post("/v1/completions")
+    @app.post("/v1/completions", responses=answered(TextCompletion))
     async def completions(http: Request, asked: CompletionRequest) -> Response:
         form, shape = TextForm(tokenizer, bool(asked.echo)), Shape("text_completion", "cmpl", model)
         return await server.respond(http, asked, form, shape, lambda asking: asking.completions(asked))
 
-    @app.post("/v1/responses")
+    @app.post("/v1/responses", responses=answered(ResponseObject))
     async def responses(http: Request, asked: ResponsesRequest) -> Response:
         chat = asked.chat()
         wishes = wishes_of(http.headers.get(HEADER))
         answers = await server.begin(http, chat, wishes, lambda asking: asking.chat(chat))
-        headers = {IGNORED: ", ".join(asked.ignored)} if asked.ignored else {}
+        headers = told_ignored(asked.ignored)
         found = ResponseUnderWay(asked, answers[0], model, tools_of(chat), ChatForm(tokenizer).decode)
         if asked.stream:
             return EventStream(found.events(), answers, headers)
@@ -204,11 +215,11 @@ def _add_writing(app: FastAPI, server: Server) -> None:
 def _add_models(app: FastAPI, server: Server) -> None:
     about = {"id": server.settings.model, "object": "model", "created": server.started, "owned_by": "draftwood"}
 
-    @app.get("/v1/models")
+    @app.get("/v1/models", responses={200: {"model": Models}})
     async def models() -> dict[str, Any]:
         return {"object": "list", "data": [about]}
 
-    @app.get("/v1/models/{name:path}")
+    @app.get("/v1/models/{name:path}", responses={200: {"model": Model}})
     async def model(name: str) -> dict[str, Any]:
         server.check_name(name)
         return about
@@ -231,6 +242,6 @@ def _add_watching(app: FastAPI, server: Server) -> None:
         body, headers = page()
         return Response(body, headers=headers)
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         return Response(server.metrics.text(), media_type=CONTENT_TYPE)

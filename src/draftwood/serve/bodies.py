@@ -1,17 +1,18 @@
-"""Limits the size of requests' bodies, whether they say their length or not."""
+"""Limits the size of requests' bodies, whether they say their length or not, and the time they take."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from draftwood.serve.openai.errors import TOO_LARGE, ApiError
+from draftwood.serve.openai.errors import TOO_LARGE, TOO_SLOW, ApiError
 from draftwood.serve.refusing import response_of
 
 
 class BodyLimit:
-    """Refuses bodies that are too large.
+    """Refuses bodies that are too large or too slow.
 
     Parameters
     ----------
@@ -19,10 +20,12 @@ class BodyLimit:
         What is guarded, an ASGI application that answers a `HTTPException` raised while it reads.
     most
         Bytes of the largest body.
+    seconds
+        In which a body must be here.
     """
 
-    def __init__(self, app: Any, most: int) -> None:
-        self._app, self._most = app, most
+    def __init__(self, app: Any, most: int, seconds: float = 120.0) -> None:
+        self._app, self._most, self._seconds = app, most, seconds
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass a request on, or refuse it."""
@@ -32,13 +35,20 @@ class BodyLimit:
             )
             return
         read = 0
+        deadline: float | None = asyncio.get_running_loop().time() + self._seconds
 
         async def counted() -> Any:
-            nonlocal read
-            message = await receive()
+            nonlocal read, deadline
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError as error:
+                raise HTTPException(TOO_SLOW) from error
             read += len(message.get("body", b""))
             if read > self._most:
                 raise HTTPException(TOO_LARGE)
+            if not message.get("more_body", False):  # from here on a client is silent until it goes away
+                deadline = None
             return message
 
         await self._app(scope, counted, send)

@@ -8,6 +8,9 @@ from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Common, ResponseFormat
 from draftwood.serve.tools import ToolUse
 
+MOST_CHARACTERS = 1 << 16
+"""Of a grammar: the time to compile one grows with its square, and meanwhile others are not read."""
+
 
 def grammar_of(asked: Common, tools: ToolUse | None) -> Grammar | None:
     """Return the grammar of a request's answers, checked; None where they are free. Raises `ApiError`."""
@@ -23,7 +26,10 @@ def grammar_of(asked: Common, tools: ToolUse | None) -> Grammar | None:
         if len(found) > 1:
             said = f"an answer cannot follow {found[0][0]} and {found[1][0]} at once: leave one out"
             raise ApiError(BAD_REQUEST, said, param=found[1][0])
-        for _, grammar in found:
+        for name, grammar in found:
+            if len(grammar.text) > MOST_CHARACTERS:
+                said = f"the grammar has {len(grammar.text):,} characters, the most are {MOST_CHARACTERS:,} here"
+                raise ApiError(BAD_REQUEST, f"{said}: simplify it", param=name)
             grammar.compiled()
     except UsageError as error:
         raise ApiError(BAD_REQUEST, str(error), param=found[0][0] if found else "response_format") from error

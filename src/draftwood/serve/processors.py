@@ -45,13 +45,10 @@ class Biases:
     """Adds to the scores of some tokens."""
 
     def __init__(self, biases: Mapping[int, float]) -> None:
-        values = np.array(list(biases.values()))
-        ids = np.array(list(biases), dtype=np.int64)
-        self._groups = [(ids[values == value], float(value)) for value in np.unique(values)]
+        self._ids, self._values = np.array(list(biases), np.int64), np.array(list(biases.values()), np.float32)
 
     def __call__(self, _prefix: NDArray[np.int64], row: Any) -> Any:
-        for ids, value in self._groups:
-            row[ids] += value
+        row[self._ids] += row.new_tensor(self._values) if hasattr(row, "new_tensor") else self._values
         return row
 
 

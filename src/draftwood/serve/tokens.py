@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from draftwood.api.prompts import decoder, render
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
-from draftwood.serve.openai.fields import MOST_MESSAGES
-
-Messages = Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_MESSAGES)]
+from draftwood.serve.openai.fields import Messages
 
 
 class TokenizeRequest(BaseModel):

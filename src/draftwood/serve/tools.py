@@ -131,8 +131,10 @@ def _parameters(function: FunctionTool) -> dict[str, Any]:
 def _as_text(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message of which the calls are text, since few templates know them."""
     calls = message.get("tool_calls")
-    if not isinstance(calls, list) or not calls:
+    if not calls:
         return dict(message)
+    if not isinstance(calls, list):
+        raise ApiError(BAD_REQUEST, "tool_calls must be a list of calls", param="messages")
     written = "\n".join(f"{_OPENING}{_written(call)}</tool_call>" for call in calls)
     text = message.get("content")
     content = f"{text}\n{written}" if isinstance(text, str) and text else written

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from draftwood.errors import UnknownNameError
@@ -9,6 +11,8 @@ from draftwood.errors import UnknownNameError
 HEADER = "x-draftwood"
 IGNORED = "x-draftwood-ignored"
 """Of an answer: the fields of the request that were ignored."""
+_MOST_NAMES = 32
+_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)  # what a header can hold, and any field of the API is called
 
 
 class Wishes(NamedTuple):
@@ -33,3 +37,10 @@ def wishes_of(header: str | None) -> Wishes:
         if word not in Wishes._fields:
             raise UnknownNameError(f"word in the header {HEADER},", word[:80], Wishes._fields)
     return Wishes(**dict.fromkeys(words, True))
+
+
+def told_ignored(names: Sequence[str]) -> dict[str, str]:
+    """Return the header that names ignored fields, if any; of odd names, and of more than 32, the number."""
+    told = [name for name in names if _NAME.fullmatch(name)][:_MOST_NAMES]
+    more = len(names) - len(told)
+    return {IGNORED: ", ".join([*told, f"and {more} more"] if more else told)} if names else {}

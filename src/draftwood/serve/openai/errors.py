@@ -7,7 +7,8 @@ from typing import Any
 from draftwood.errors import CapabilityError, DraftwoodError, UsageError
 from draftwood.serve.inbox import QueueFullError
 
-BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, TOO_LARGE, TOO_MANY, GONE, FAILED = 400, 401, 404, 413, 429, 499, 500
+BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, TOO_SLOW, TOO_LARGE = 400, 401, 404, 408, 413
+TOO_MANY, GONE, FAILED = 429, 499, 500
 _TYPES = {
     UNAUTHORIZED: "authentication_error",
     NOT_FOUND: "not_found_error",
@@ -54,8 +55,10 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, QueueFullError):
         return ApiError(TOO_MANY, str(error), code="queue_full")
     if isinstance(error, UsageError | CapabilityError):
-        code = "context_length_exceeded" if "tokens, the model takes" in str(error) else None
-        return ApiError(BAD_REQUEST, str(error), code=code)
+        if "tokens, the model takes" in (said := str(error)):  # agents shorten their texts where they read this
+            said = f"this model's maximum context length is exceeded: {said}"
+            return ApiError(BAD_REQUEST, said, code="context_length_exceeded")
+        return ApiError(BAD_REQUEST, said)
     if isinstance(error, DraftwoodError):
         return ApiError(FAILED, str(error))
     return ApiError(FAILED, f"the server failed on this request ({type(error).__name__}): see its log")

@@ -5,13 +5,31 @@ Fields that are not listed here are ignored, as the API does, and named in a hea
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_PROMPTS = 16, 20, 64, 4096, 64
+MOST_BIASES = 1 << 16
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _TEXT = 1 << 22  # characters of a stop string, a schema or a name; the body has a limit of its own
 
+_MESSAGE = {
+    "type": "object",
+    "required": ["role"],
+    "properties": {
+        "role": {"enum": sorted(ROLES)},
+        "content": {
+            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}, {"type": "null"}]
+        },
+        "tool_calls": {"anyOf": [{"type": "array", "items": {"type": "object"}}, {"type": "null"}]},
+    },
+}
+"""For the OpenAPI document: what is checked where messages are rendered."""
+
+Messages = Annotated[
+    list[Annotated[dict[str, Any], WithJsonSchema(_MESSAGE)]], Field(min_length=1, max_length=MOST_MESSAGES)
+]
 Tokens = Annotated[int, Field(ge=1, le=1 << 24)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
@@ -108,10 +126,12 @@ class Common(Lenient):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=1 << 24)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None  # scores must stay finite
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logit_bias: (
+        Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=MOST_BIASES)] | None
+    ) = None
     seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)] | None = None
     stop: str | list[str] | None = None
     max_tokens: Tokens | None = None
@@ -140,7 +160,7 @@ class Common(Lenient):
 class ChatRequest(Common):
     """Body of ``/v1/chat/completions``."""
 
-    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_MESSAGES)]
+    messages: Messages
     max_completion_tokens: Tokens | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MOST_TOP)] | None = None
@@ -148,6 +168,16 @@ class ChatRequest(Common):
     tools: list[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
+
+    @field_validator("messages")
+    @classmethod
+    def _known_roles(cls, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Refuse roles that the API does not have; a developer's words are those of the system."""
+        for number, message in enumerate(messages, 1):
+            role = message.get("role")
+            if isinstance(role, str) and role not in ROLES:
+                raise ValueError(f"message {number} has the role {role[:80]!r}: choose one of {sorted(ROLES)}")
+        return [{**one, "role": "system"} if one.get("role") == "developer" else one for one in messages]
 
     @property
     def limit(self) -> int | None:
@@ -163,6 +193,14 @@ class CompletionRequest(Common):
     logprobs: Annotated[int, Field(ge=0, le=MOST_TOP)] | None = None
     best_of: int | None = None
     suffix: str | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.suffix:
+            raise ValueError("suffix: this server writes no text between two others: leave it out")
+        if self.best_of not in (None, self.choices):
+            raise ValueError("best_of: this server does not choose among texts: leave it out, and set n")
+        return self
 
     @property
     def limit(self) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import (
@@ -38,17 +39,26 @@ class ResponsesRequest(Lenient):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     previous_response_id: str | None = None
+    conversation: Any = None
+    prompt: Any = None
     prediction: PredictedText | None = None
     user: Annotated[str, Field(max_length=512)] | None = None
     metadata: dict[str, Any] | None = None
     store: bool | None = None
     parallel_tool_calls: bool | None = None
 
+    @field_validator("text", "tools", "tool_choice", "metadata")
+    @classmethod
+    def _is_json(cls, given: Any) -> Any:
+        json.dumps(given, allow_nan=False)  # the answer repeats these; 1e999 is no error so far
+        return given
+
     def chat(self) -> ChatRequest:
         """Return the same as a chat; raises `ApiError`, or pydantic's error for fields that cannot be."""
-        if self.previous_response_id is not None:
-            said = "this server keeps no responses: send the whole conversation as input"
-            raise ApiError(BAD_REQUEST, said, param="previous_response_id")
+        for name in ("previous_response_id", "conversation", "prompt"):
+            if getattr(self, name) is not None:
+                said = "this server keeps no responses, conversations or prompts: send the whole text as input"
+                raise ApiError(BAD_REQUEST, said, param=name)
         given = {
             "model": self.model, "temperature": self.temperature, "top_p": self.top_p, "seed": self.seed,
             "stream": self.stream, "max_completion_tokens": self.max_output_tokens, "user": self.user,
@@ -81,7 +91,9 @@ class ResponsesRequest(Lenient):
 
     def _format(self) -> dict[str, Any] | None:
         found = (self.text or {}).get("format")
-        if not isinstance(found, Mapping) or found.get("type") != "json_schema":
+        if not isinstance(found, Mapping | None):
+            raise ApiError(BAD_REQUEST, "text.format must be an object with a type", param="text.format")
+        if found is None or found.get("type") != "json_schema":
             return None if found is None else dict(found)
         fields = {name: value for name, value in found.items() if name != "type"}
         return {"type": "json_schema", "json_schema": JsonSchema.model_validate(fields).model_dump(by_alias=True)}

@@ -1,0 +1,156 @@
+"""Bodies that look like requests and are none, and fields at and beyond their limits: a reason, never a 500."""
+
+from __future__ import annotations
+
+import json
+
+import httpx2 as httpx
+import pytest
+
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+JSON = {"content-type": "application/json"}
+LONE = '"a\\ud800b"'
+"""A lone surrogate: JSON's grammar allows it, no text can hold it."""
+LARGE = {"properties": {f"p{number}": {"type": "string"} for number in range(5000)}}
+"""A schema that takes half a minute to compile."""
+
+
+def refused(url, path, body, status=400):
+    """Send a body; returns the error object, which must come with this status."""
+    found = httpx.post(f"{url}{path}", content=body, headers=JSON, timeout=60)
+    assert found.status_code == status, found.text
+    return found.json()["error"]
+
+
+def chat(**more):
+    return {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2, "temperature": 0} | more
+
+
+@pytest.mark.parametrize("value", [LONE, "NaN", "-Infinity", "[" * 500 + "]" * 500, "9" * 5000, '"\xff"'])
+@pytest.mark.parametrize(
+    "body",
+    ['{"messages": [{"role": "user", "content": %s}]}', '{"messages": [], "zzz": %s}', '{"messages": [], %s: 1}'],
+)
+def test_json_that_cannot_be_written_again_is_refused_wherever_it_stands(url, value, body):
+    assert "no valid JSON" in refused(url, CHAT, (body % value).encode("latin-1"))["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", RESPONSES, "/tokenize", "/detokenize"])
+def test_every_route_reads_strictly(url, path):
+    assert "no valid JSON" in refused(url, path, f'{{"prompt": {LONE}, "input": "x", "tokens": []}}')["message"]
+
+
+@pytest.mark.parametrize("field", ["metadata", "text", "tool_choice"])
+def test_numbers_beyond_json_are_not_repeated(url, field):
+    assert refused(url, RESPONSES, f'{{"input": "x", "{field}": {{"a": 1e999}}}}')["param"] == field
+
+
+def test_a_format_that_is_no_object(url):
+    assert "text.format" in refused(url, RESPONSES, json.dumps({"input": "x", "text": {"format": 3}}))["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_odd_names_of_ignored_fields_stay_out_of_the_header(url, stream):
+    names = ["zzz", "größe", "€", "a\r\nx-evil: 1", "nul\0", "", "x" * 9999, *(f"f{n}" for n in range(5000))]
+    found = httpx.post(f"{url}{CHAT}", json=chat(stream=stream, **dict.fromkeys(names, 1)), timeout=60)
+    assert found.status_code == 200
+    assert "x-evil" not in found.headers
+    said = found.headers["x-draftwood-ignored"].split(", ")
+    assert len(said) == 33
+    assert said[-1] == f"and {len(names) - 32} more"
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "param", "said"),
+    [
+        (CHAT, {"stop": [3]}, "stop.0", "a valid string"),
+        (CHAT, {"stop": ""}, "stop", "a stop string is empty"),
+        (CHAT, {"tool_choice": "f"}, "tool_choice", "'none', 'auto' or 'required'"),
+        (CHAT, {"tools": [{"type": "function"}]}, "tools.0.function", "required"),
+        (CHAT, {"prediction": {"content": [{"type": "image_url"}]}}, "prediction.content.0.type", "'text'"),
+        ("/v1/completions", {"prompt": [[1], [1.5]]}, "prompt.1.0", "a valid"),
+        ("/v1/completions", {"prompt": None}, "prompt", "a valid string"),
+        (RESPONSES, {"input": ["x"]}, "input.0", "a valid dictionary"),
+    ],
+)
+def test_an_error_names_the_field_as_the_client_wrote_it(url, path, change, param, said):
+    error = refused(url, path, json.dumps(chat(**change)))
+    assert error["param"] == param
+    assert error["message"].startswith(f"{param}: ")
+    assert said in error["message"]
+
+
+def test_bodies_of_other_kinds_and_other_methods(url):
+    found = httpx.post(f"{url}{CHAT}", content=json.dumps(chat()), headers={"content-type": "text/plain"})
+    assert "Content-Type: application/json" in found.json()["error"]["message"]
+    wrong = httpx.get(f"{url}{CHAT}")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"messages": [{"role": "banana", "content": "x"}]}, "message 1 has the role 'banana'"),
+        ({"messages": [{"role": "assistant", "content": None, "tool_calls": 3}]}, "a list of calls"),
+        ({"messages": [{"role": "assistant", "content": None, "tool_calls": []}]}, "no content"),
+        ({"repetition_penalty": 1e-320}, "repetition_penalty"),
+        ({"logit_bias": dict.fromkeys(map(str, range(70_000)), 1)}, "at most 65536"),
+        ({"n": 0}, "n: "),
+        ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
+        ({"presence_penalty": 2.5}, "presence_penalty"),
+        ({"seed": 1 << 70}, "seed"),
+        ({"temperature": 5}, "temperature"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "cannot be held"),
+        ({"guided_regex": "("}, "cannot be held"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": LARGE}}}, "the most are 65,536"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": LARGE}}]}, "shorten the prompt"),
+    ],
+)
+def test_what_no_text_can_have_is_refused(url, change, said):
+    assert said in refused(url, CHAT, json.dumps(chat(**change)))["message"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"messages": [{"role": "developer", "content": "x"}, {"role": "user", "content": ""}]},
+        {"messages": [{"role": "user", "content": []}]},
+        {"messages": [{"role": "tool", "content": "x", "tool_call_id": "of no call"}]},
+        {"messages": [{"role": "user", "content": "nul \0 in a text", "name": "bob"}]},
+        {"logit_bias": {str(token): token / 90 for token in range(90)}},
+        {"stop": []},
+        {"seed": -(1 << 63)},
+        {"temperature": 1e-9},
+        {"stream_options": {"include_usage": True}},
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"$ref": "#"}}}]},
+    ],
+)
+def test_what_is_odd_and_possible_is_written(url, change):
+    assert httpx.post(f"{url}{CHAT}", json=chat(**change), timeout=60).status_code == 200
+
+
+def test_a_developer_speaks_as_the_system(url):
+    texts = [
+        httpx.post(f"{url}{CHAT}", json=chat(messages=[{"role": role, "content": "x"}], max_tokens=24)).json()
+        for role in ("developer", "system")
+    ]
+    assert texts[0]["choices"] == texts[1]["choices"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status"), [({"suffix": "x"}, 400), ({"best_of": 3}, 400), ({"suffix": ""}, 200)]
+)
+def test_plain_texts_between_others_or_the_best_of_several(url, change, status):
+    body = {"prompt": "a", "max_tokens": 2} | change
+    assert httpx.post(f"{url}/v1/completions", json=body, timeout=60).status_code == status
+
+
+def test_a_prompt_that_is_too_long_is_told_in_the_words_that_agents_look_for(url):
+    error = refused(url, CHAT, json.dumps(chat(messages=[{"role": "user", "content": "x" * 3000}])))
+    assert error["code"] == "context_length_exceeded"
+    assert "this model's maximum context length is" in error["message"]  # litellm has a list of such words
+
+
+@pytest.mark.parametrize("field", ["previous_response_id", "conversation", "prompt"])
+def test_nothing_is_kept_between_responses(url, field):
+    assert refused(url, RESPONSES, json.dumps({"input": "x", field: "some"}))["param"] == field

@@ -1,0 +1,111 @@
+"""Clients that send nothing, or a letter now and then: they are closed, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+
+import httpx2 as httpx
+import pytest
+import uvicorn
+
+from draftwood.api.setup import Setup
+from draftwood.serve.app import Settings, make_app
+from draftwood.serve.bodies import BodyLimit
+from draftwood.serve.patience import PatientProtocol
+
+CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
+
+
+@pytest.fixture(scope="module")
+def port(tiny_folder):
+    """Port of a server that waits for a second, and no longer."""
+
+    class Hasty(PatientProtocol):
+        seconds = 1.0
+
+    app = make_app(Setup(str(tiny_folder), None, "none", "goodput"), Settings("tiny"))
+    (limit,) = [one for one in app.user_middleware if one.cls is BodyLimit]
+    limit.kwargs["seconds"] = 1.0
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http=Hasty, log_level="error", timeout_keep_alive=1))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join(30)
+
+
+def until_closed(client):
+    """Send a letter now and then until the server closes the connection; returns what it has said."""
+    said = b""
+    client.settimeout(0.2)
+    while True:
+        try:
+            client.sendall(b"a")
+            part = client.recv(65536)
+            if not part:
+                return said
+            said += part
+        except TimeoutError:
+            continue
+        except OSError:  # closed while we were sending
+            return said
+
+
+def connected(port, sent=b""):
+    client = socket.create_connection(("127.0.0.1", port), timeout=30)
+    client.sendall(sent)
+    return client
+
+
+@pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_a_header_that_never_ends(port, before):
+    with connected(port, before) as client:
+        if before:
+            said = b""
+            while not said.endswith(b"}"):
+                said += client.recv(65536)
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-slow: ")
+        assert httpx.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=CHAT, timeout=60).status_code == 200
+        assert until_closed(client) == b""
+
+
+def test_a_client_that_says_nothing(port):
+    with connected(port) as client:
+        assert client.recv(1) == b""
+
+
+def test_a_body_that_never_comes(port):
+    header = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    with connected(port, header + b'Content-Length: 999\r\n\r\n{"messages": ') as client:
+        said = b""
+        while part := client.recv(65536):  # up to the end of the connection
+            said += part
+        assert said.startswith(b"HTTP/1.1 408")
+        assert json.loads(said.partition(b"\r\n\r\n")[2])["error"]["type"] == "invalid_request_error"
+
+
+def test_a_text_that_takes_longer_is_no_slow_client(port):
+    body = CHAT | {"max_tokens": 1500, "stream": True}
+    with httpx.stream("POST", f"http://127.0.0.1:{port}/v1/chat/completions", json=body, timeout=120) as answer:
+        lines = []
+        for line in answer.iter_lines():
+            lines.append(line)
+            if len(lines) == 1:
+                time.sleep(2.5)  # a slow reader, of a text that was asked for long ago
+        assert "data: [DONE]" in lines
+
+
+def test_three_hundred_connections_that_say_nothing_harm_nobody_and_go(port):
+    idle = [connected(port) for _ in range(300)]
+    try:
+        assert httpx.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=CHAT, timeout=60).status_code == 200
+        assert {client.recv(1) for client in idle} == {b""}
+    finally:
+        for client in idle:
+            client.close()
