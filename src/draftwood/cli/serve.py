@@ -94,8 +94,8 @@ def run(setup: Any, settings: Settings, socket: Any) -> None:
 
     _allow_connections()
     config = uvicorn.Config(
-        make_app(setup, settings), http=PatientProtocol, log_level="warning", timeout_graceful_shutdown=round(settings.stop_seconds),
-        server_header=False,
+        make_app(setup, settings), http=PatientProtocol, log_level="warning", server_header=False,
+        timeout_graceful_shutdown=round(settings.stop_seconds),
     )  # fmt: skip
     logging.getLogger("uvicorn.error").addFilter(_is_no_interrupt)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again once it has ended

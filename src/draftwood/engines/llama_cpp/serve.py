@@ -13,7 +13,7 @@ def main() -> None:
     told = json.loads(sys.stdin.readline())
     params = xllamacpp.CommonParams()
     params.model.path = told["path"]
-    params.n_ctx, params.n_parallel = told["context"], 1
+    params.n_ctx, params.n_parallel = told["context"], told.get("parallel", 1)
     params.verbosity = 0  # silent
     params.fit_params = False  # would try sizes of its own
     params.cache_ram_mib = params.n_ctx_checkpoints = 0  # nothing of former prompts is kept
