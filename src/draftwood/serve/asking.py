@@ -91,6 +91,8 @@ class Asking:
         request.check(setup.target.capabilities)
         if self._seconds is not None and (request.seconds is None or request.seconds > self._seconds):
             request = replace(request, seconds=self._seconds)
+        if asked.ignore_eos and grammar is None:
+            request = replace(request, end_ids=frozenset())
         return [self._answer(asked, request, number, top) for number in range(asked.choices)]
 
     def _drafters(self, asked: Common, most: int) -> Sequence[Drafter] | None:

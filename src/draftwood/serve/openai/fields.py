@@ -125,6 +125,7 @@ class Common(Lenient):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=1 << 24)] | None = None
+    ignore_eos: bool | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None  # scores must stay finite
     presence_penalty: Penalty | None = None
