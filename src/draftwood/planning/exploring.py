@@ -13,7 +13,8 @@ _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
 def explored(model: CostModel, base: int, tokens: Sequence[float], times: Sequence[float], best: int) -> int:
     """Return ``best`` or, if the exploration budget allows, a number whose cost was not measured lately.
 
-    ``tokens`` and ``times`` are what passes bring and take by the number of candidates scored, beside ``base`` tokens.
+    ``tokens`` and ``times`` are what passes bring and take by the number of candidates scored, beside ``base``
+    tokens.
     """
     plain = times[0]
     earn(model, times[best] / plain)

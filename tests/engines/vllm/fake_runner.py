@@ -1,4 +1,4 @@
-"""What vLLM 0.32 does around a proposer, in a page: a batch whose rows move, chunks, preemption, greedy verification."""
+"""What vLLM 0.32 does around a proposer, in a page: rows that move, chunks, preemption, greedy verification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains for many texts that another program writes: their indices, and one call of a kernel for all. Loads kernels."""
+"""Chains for many texts that another program writes: their indices, one kernel call for all. Loads kernels."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ChainText:
         return self.index.address(self._row, self._cursor)
 
     def shared_address(self, shared: NgramIndex, generation: object) -> int:
-        """Where the kernel finds a shared index; its places mean others than before when ``generation`` changes."""
+        """Where the kernel finds a shared index; a new ``generation`` gives its places another meaning."""
         if self._generation != generation:
             self._follower, self._generation = Cursor(), generation
             shared.follow(self.ids[-3 * REACH :], self._follower)
@@ -142,4 +142,4 @@ class Chains:
         return labels
 
 
-assert (OWN, SHARED, ROW, BEGIN, END, ROOM, SEAT) == tuple(range(_COLUMNS))
+assert [OWN, SHARED, ROW, BEGIN, END, ROOM, SEAT] == [*range(_COLUMNS)]

@@ -1,7 +1,7 @@
 """Reads new text of many requests and grows a chain behind each, in one call. Loads kernels.
 
-A chain is the best one of a tree of any size: at each place the candidate with the best accept rate. Candidates come
-from the request's own index and, where there is one, from an index that requests share (a memory of answers).
+A chain is the best one of a tree of any size: at each place the candidate with the best accept rate. Candidates
+come from the request's own index and, where there is one, from an index that requests share (a memory of answers).
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ Floats = NDArray[np.float32]
 Chains = tuple[NDArray[np.int32], Floats, Longs]
 
 OWN, SHARED, ROW, BEGIN, END, ROOM, SEAT = range(7)
-"""Columns of ``rows``: addresses of the `ArrayRow` of text, links, buckets, tokens, head and cursor of the request's
-own index and of the shared one (0: none); the row of ``ids``, in which the new tokens are ``[BEGIN, END)``; how long
-the chain may be; and the request's place in ``chains``."""
+"""Columns of ``rows``: addresses of the `ArrayRow` of text, links, buckets, tokens, head and cursor of the
+request's own index and of the shared one (0: none); the row of ``ids``, in which the new tokens are ``[BEGIN,
+END)``; how long the chain may be; and the request's place in ``chains``."""
 
 TOKENS, EVIDENCE, SPEAKER, PLACES = range(4)
 """Of ``chains[0]``: token, evidence class, which index it is from (0: own, 1: shared), its place there."""
 
 LENGTH, SCORED, MATCH = range(3)
-"""Of ``chains[2]``: how long a request's chain is, how much of it was scored, and the tokens that its match covered."""
+"""Of ``chains[2]``: how long a request's chain is, how much of it was scored, how long its match was."""
 
 LABEL_SPEAKER, LABEL_CLASS, LABEL_RIGHT, LABEL_SCORED, LABEL_ROW, LABEL_PLACE = range(6)
 LABEL = 6
@@ -81,7 +81,7 @@ def _labels(chains: Chains, row: int, seat: int, new: Ints, labels: Ints, made: 
 def _best(
     index: Lists, path: Ints, m: int, state: tuple[int, int, int], rates: Floats, work: Longs
 ) -> tuple[int, int, int]:
-    """Return the candidate with the best accept rate, -1 if there is none, how many there are, and the longest match."""
+    """Return the candidate with the best accept rate (-1: none), how many there are, and the longest match."""
     place, age, run = state
     k, longest = candidates(index, path, m, place, age, run, work)
     k = more_candidates(index, k, place, age, run, 0, work)
@@ -106,7 +106,8 @@ def _past(state: tuple[int, int, int], token: int, k: int, work: Longs) -> tuple
 
 @inner
 def _grow(
-    indices: tuple[Lists, Lists], cursors: tuple[Longs, Longs], both: bool, path: Ints, m: int, limits: tuple[int, float],
+    indices: tuple[Lists, Lists], cursors: tuple[Longs, Longs], both: bool, path: Ints, m: int,
+    limits: tuple[int, float],
     rates: tuple[Floats, Floats], works: tuple[Longs, Longs], chains: Chains, seat: int,
 ) -> int:  # fmt: skip
     """Grow a chain behind ``path[:m]``, until it is less likely than the second limit; returns how long it is."""
@@ -162,8 +163,8 @@ def grow_chains(
     Parameters
     ----------
     rows : int64[n, 7]
-        What to do, see `OWN` and the others. Where a request's own index has too little room, nothing is changed,
-        and the length of its chain is -1.
+        What to do, see `OWN` and the others. Where a request's own index has too little room, nothing is
+        changed, and the length of its chain is -1.
     ids : int32[.., ..]
         The texts. Only the new tokens and the 32 before them are read.
     floor
@@ -171,8 +172,8 @@ def grow_chains(
     rates : float32[classes], float32[classes]
         Accept rates of the own index's candidates, and of the shared one's.
     chains
-        int32[4, requests, longest], float32[requests, longest] (how likely each token is reached and right; 0 behind
-        the end), int64[3, requests]: the last chains, replaced by the next ones.
+        int32[4, requests, longest], float32[requests, longest] (how likely each token is reached and right; 0
+        behind the end), int64[3, requests]: the last chains, replaced by the next ones.
     labels : int32[n * longest, 6]
         Written: whether the tokens of the last chains were right, see `LABEL`.
 

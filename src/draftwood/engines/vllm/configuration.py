@@ -35,8 +35,8 @@ class Configuration:
         The user's.
     drafters
         The set, with the files that it drafts from.
-    said
-        Drafters and planner, for the log.
+    tokenizer_name
+        Where vLLM has the model's tokenizer from.
     """
 
     longest: int
@@ -45,6 +45,7 @@ class Configuration:
     vocab_size: int
     options: Options
     drafters: tuple[Drafter, ...]
+    tokenizer_name: str
 
     @classmethod
     def of(cls, vllm_config: Any) -> Configuration:
@@ -61,16 +62,21 @@ class Configuration:
         )
         _refuse_models(drafters)
         if options.memory or options.corpus or any(getattr(drafter, "file", None) for drafter in drafters):
-            check_tokenizer(drafters, _tokenizer(model))
+            check_tokenizer(drafters, _tokenizer(model.tokenizer))
         learned = Learned()
         planner_of(options.planner, learned)  # a wrong name raises at once
         rows = int(vllm_config.scheduler_config.max_num_seqs)
-        return cls(longest, max_length, rows, vocab_size, options, drafters)
+        return cls(longest, max_length, rows, vocab_size, options, drafters, model.tokenizer)
 
     @property
     def said(self) -> str:
+        """Drafters and planner, for the log."""
         names = "+".join(drafter.name for drafter in self.drafters) or "none"
         return f"drafters {names}, planner {self.options.planner}"
+
+    def tokenizer(self) -> Any:
+        """Return the model's tokenizer."""
+        return _tokenizer(self.tokenizer_name)
 
     def drafting(self) -> Drafting:
         """Return what drafts, knowing nothing yet."""
@@ -104,8 +110,7 @@ def _refuse_models(drafters: tuple[Drafter, ...]) -> None:
             )
 
 
-def _tokenizer(model_config: Any) -> Any:
-    """Return the model's tokenizer; None, which is said, where it cannot be loaded."""
+def _tokenizer(name: str) -> Any:
     from draftwood.models.load import load_tokenizer
 
-    return load_tokenizer(model_config.tokenizer, engine="transformers")
+    return load_tokenizer(name, engine="transformers")

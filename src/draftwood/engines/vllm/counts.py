@@ -1,4 +1,4 @@
-"""Counts of one worker, for a line in the log now and then; vLLM's own metrics do not know where a draft is from."""
+"""Counts of one worker, for a line in the log; vLLM's own metrics do not know where a draft is from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Counts:
         self._said_at, self._said_steps = monotonic(), 0
 
     def due(self, every: float) -> bool:
-        """Return whether a line is due: so many seconds have passed, and something was done. Then it counts as said."""
+        """Return whether a line is due: so many seconds have passed, and something was done; it counts as said."""
         if not every or self.steps == self._said_steps or monotonic() - self._said_at < every:
             return False
         self._said_at, self._said_steps = monotonic(), self.steps

@@ -1,4 +1,4 @@
-"""Drafts for all requests of a batch: reads what is new, learns from it, grows chains, and cuts them to what pays."""
+"""Drafts for all requests of a batch: reads what is new, learns from it, grows chains, cuts them to what pays."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ class Drafting:
     ) -> tuple[list[list[int]], int]:
         """Return the draft of each row, and how many tokens they have.
 
-        ``ids`` int32[.., ..] holds the texts, of which ``ends`` int64[rows] tokens are real, the last ``new`` of them
-        written in this step; 0 for rows that are still being read.
+        ``ids`` int32[.., ..] holds the texts, of which ``ends`` int64[rows] tokens are real, the last ``new`` of
+        them written in this step; 0 for rows that are still being read.
         """
         self._step += 1
         names = None if requests is None else [request.name for request in requests]
         seats = self._seats.find(ids, ends, new > 0, names)
-        self._follow_new(ids, ends, new, seats, requests)
+        self._follow_new(ends, new, seats, requests)
         parts = self._parts(ids, ends, new, seats)
         drafts: list[list[int]] = [[] for _ in ends]
         count = 0
@@ -119,23 +119,21 @@ class Drafting:
 
     # What is read
 
-    def _follow_new(
-        self, ids: Ints, ends: Longs, new: Longs, seats: Longs, requests: Sequence[Request] | None
-    ) -> None:
+    def _follow_new(self, ends: Longs, new: Longs, seats: Longs, requests: Sequence[Request] | None) -> None:
         """Find seats for requests that are new, as long as there is room."""
         for row in np.flatnonzero((new > 0) & (seats < 0)).tolist():
             end = int(ends[row])
             if end + self.tokens > self._most_tokens and not self._make_room(end):
                 continue
             request = requests[row] if requests is not None else Request()
-            seat = self._seats.take(row, ids, request.name or None)
+            seat = self._seats.take(row, request.name or None)
             if seat < 0:
                 parked = self._seats.parked(self._step)
                 parked = [one for one in parked if one not in seats]
                 if not parked:
                     continue
                 self._drop(parked[0])
-                seat = self._seats.take(row, ids, request.name or None)
+                seat = self._seats.take(row, request.name or None)
             documents = [*(self._ngram.context if self._ngram is not None else ()), *request.prediction]
             room = min(self._max_length, end + 1024)
             text = ChainText([np.asarray(one, dtype=np.int32) for one in documents], room)
@@ -249,16 +247,14 @@ class Drafting:
                 if len(nodes) and (promised := float(reach.sum())) > best:
                     best, size = promised, len(nodes)
                     chain, seat = self._chains, part.seat
-                    chain.tokens[TOKENS, seat, :size], chain.tokens[EVIDENCE, seat, :size] = (
-                        tree.tokens[nodes],
-                        tree.evidence[nodes],
-                    )
+                    chain.tokens[TOKENS, seat, :size] = tree.tokens[nodes]
+                    chain.tokens[EVIDENCE, seat, :size] = tree.evidence[nodes]
                     chain.tokens[SPEAKER, seat, :size] = OTHERS + number
                     chain.reach[seat, :size], chain.reach[seat, size:] = reach, 0
                     chain.lengths[seat] = size
 
     def _cut(self, parts: Sequence[Part], rows: Longs, seats: Longs, ends: Longs, drafts: list[list[int]]) -> int:
-        """Cut the chains to what the planner says, and put them into ``drafts``; returns how many tokens there are."""
+        """Cut the chains to what the planner says, into ``drafts``; returns how many tokens there are."""
         chains = self._chains
         cuts = self.planner.choose(chains.reach[seats], int(ends[rows].max()))
         chains.scored[seats] = cuts

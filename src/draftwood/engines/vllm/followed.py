@@ -1,4 +1,4 @@
-"""One request that vLLM writes, and what is kept of it: its text, where its answer begins, its drafters' sessions."""
+"""One request that vLLM writes: its text, where its answer begins, the sessions of its drafters."""
 
 from __future__ import annotations
 

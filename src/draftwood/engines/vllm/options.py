@@ -10,7 +10,7 @@ from typing import Any
 from draftwood.errors import UnknownNameError, UsageError
 
 PREFIX = "DRAFTWOOD_VLLM_"
-_OTHERS = frozenset({"ANY_VERSION", "REQUESTS"})  # read elsewhere, before there is a configuration
+_OTHERS = frozenset({"ANY_VERSION"})  # read elsewhere
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,9 @@ class Options:
         Files that ``draftwood corpus build`` has made, several separated by ``:``.
     texts
         Most tokens of all texts that are followed, at about 80 bytes each; further requests are not drafted for.
+    requests
+        Whether to look into vLLM for what it does not tell: the names of requests, and what clients send with them
+        (predictions, and whose memory they use). Private to each version of vLLM.
     log_every
         Seconds between two lines of counts in the log; 0: none.
     """
@@ -39,6 +42,7 @@ class Options:
     memory: str = ""
     corpus: str = ""
     texts: int = 8_000_000
+    requests: bool = False
     log_every: float = 60.0
 
     @classmethod
@@ -69,11 +73,18 @@ class Options:
 _KINDS: dict[str, type] = {field.name: type(field.default) for field in fields(Options)}
 
 
+_WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
+
+
 def _variables() -> list[str]:
     return [PREFIX + name.upper() for name in (*_KINDS, *_OTHERS)]
 
 
 def _of_text(name: str, text: str, kind: type) -> Any:
+    if kind is bool:
+        if text.lower() not in _WORDS:
+            raise UsageError(f"{name} must be 1 or 0, not {text!r}")
+        return _WORDS[text.lower()]
     try:
         return kind(text)
     except ValueError:
@@ -81,11 +92,11 @@ def _of_text(name: str, text: str, kind: type) -> Any:
 
 
 def _of_json(key: str, value: Any, kind: type) -> Any:
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and type(value) is int:
         return float(value)
     if key == "corpus" and isinstance(value, list) and all(isinstance(one, str) for one in value):
         return os.pathsep.join(value)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        wanted = {str: "text", int: "a whole number", float: "a number"}[kind]
+    if type(value) is not kind:
+        wanted = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}[kind]
         raise UsageError(f"option {key!r} of draftwood in --additional-config must be {wanted}, not {value!r}")
     return value

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from draftwood.engines.vllm.configuration import Configuration
 from draftwood.engines.vllm.drafting import Drafting
-from draftwood.engines.vllm.requests import Request
+from draftwood.engines.vllm.requests import Requests, watch_runner
 from draftwood.engines.vllm.version import check_version, installed
 
 log = logging.getLogger("vllm.draftwood")  # below vLLM's own logger, whose level and handlers it shares
@@ -23,8 +23,8 @@ _MOST_ERRORS = 8  # steps in a row that may fail before no drafts are made any m
 class Proposer:
     """Drafts for vLLM, by its ``custom_class``.
 
-    vLLM calls `propose` in every step in which something was written, and checks what it returns with its own sampler.
-    Whatever goes wrong here costs drafts, never a text.
+    vLLM calls `propose` in every step, and checks what it returns with its own sampler. Whatever goes wrong here
+    costs drafts, never a text.
 
     Parameters
     ----------
@@ -47,7 +47,13 @@ class Proposer:
         self._drafting: Drafting = self._make()
         self._clock = _Clock()
         self._errors = 0  # in a row
-        self.requests: Sequence[Request] | None = None  # of the rows, in a step in which they are known
+        self._requests: Requests | None = None
+        self._told: tuple[Sequence[str], Sequence[Any]] | None = (
+            None  # of the rows, in a step in which it is known
+        )
+        if known.options.requests:
+            watch_runner(version, type(self))
+            self._requests = Requests(known.tokenizer(), known.vocab_size)
         log.info(
             "draftwood drafts at most %d tokens per request and step (%s), in vLLM %s",
             self._longest, known.said, version or "of unknown version",
@@ -55,6 +61,10 @@ class Proposer:
 
     def load_model(self, target_model: Any) -> None:
         """Load nothing; vLLM calls this on a CPU."""
+
+    def tell(self, names: Sequence[str], arguments: Sequence[Any]) -> None:
+        """Take the names and the extra arguments of the rows' requests, before `propose`; see `watch_runner`."""
+        self._told = names, arguments
 
     def propose(
         self,
@@ -76,11 +86,12 @@ class Proposer:
             The texts by row; behind their ends lies what is left of earlier drafts.
         """
         nothing: list[list[int]] = [[] for _ in sampled_token_ids]
+        told, self._told = self._told, None
         if self._errors >= _MOST_ERRORS or not nothing:
             return nothing
         started = perf_counter()
         try:
-            drafts = self._proposed(sampled_token_ids, num_tokens_no_spec, token_ids_cpu, started)
+            drafts = self._proposed(sampled_token_ids, num_tokens_no_spec, token_ids_cpu, told, started)
         except Exception as error:
             self._failed(error)
             return nothing
@@ -90,8 +101,9 @@ class Proposer:
         return nothing if drafts is None else drafts
 
     def _proposed(
-        self, sampled: Sequence[Sequence[int]], lengths: NDArray[np.int32], ids: NDArray[np.int32], started: float
-    ) -> list[list[int]] | None:
+        self, sampled: Sequence[Sequence[int]], lengths: NDArray[np.int32], ids: NDArray[np.int32],
+        told: tuple[Sequence[str], Sequence[Any]] | None, started: float,
+    ) -> list[list[int]] | None:  # fmt: skip
         """Return the drafts; None where nobody is asked for any."""
         rows = len(sampled)
         new = np.array([len(some) for some in sampled], dtype=np.int64)
@@ -103,7 +115,8 @@ class Proposer:
         asked = drafting.planner.wants_drafts(clock.own_s, asked=clock.asked)
         drafts, count = None, 0
         if asked and new.any():
-            requests = self.requests
+            known = self._requests
+            requests = known.of(*told) if known is not None and told is not None else None
             drafts, count = drafting.step(_contiguous(ids), ends, new, requests)
         drafting.counts.steps += 1
         drafting.counts.drafting += count > 0

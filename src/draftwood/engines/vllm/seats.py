@@ -1,9 +1,9 @@
-"""Which request each row of vLLM's batch belongs to: vLLM does not say, so requests are told apart by their tokens.
+"""Which request each row of vLLM's batch belongs to. vLLM does not say: requests are told apart by tokens.
 
-Each request that we follow has a *seat*: a place in the arrays here and in those of its chains. Rows move between two
-steps, requests leave and come back, and steps may pass without our being asked. A row continues the request of a seat
-if the seat's text is shorter, and stands in the row with its last tokens at the same place. A wrong match would cost
-acceptance, never the text: vLLM checks each draft.
+Each request that we follow has a *seat*: a place in the arrays here and in those of its chains. Rows move between
+two steps, requests leave and come back, and steps may pass without our being asked. A row continues the request of
+a seat if the seat's text is shorter, and stands in the row with its last tokens at the same place. A wrong match
+would cost acceptance, never the text: vLLM checks each draft.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Seats:
         seats = seats[fits]
         return int(seats[self.lengths[seats].argmax()]) if len(seats) else NOBODY
 
-    def take(self, row: int, ids: Ints, name: str | None = None) -> int:
+    def take(self, row: int, name: str | None = None) -> int:
         """Give a free seat to the new request in this row; `NOBODY` if there is none."""
         free = np.flatnonzero(~self.taken)
         if not len(free):

@@ -32,6 +32,6 @@ def check_version(found: str) -> None:
     """Raise `CapabilityError` for a version that was not tried, unless the environment says otherwise."""
     if not is_tested(found) and os.environ.get(ANY, "") in ("", "0"):
         raise CapabilityError(
-            f"draftwood drafts inside vLLM {' and '.join(TESTED)}, and this is {found or 'unknown'}: install one of "
-            f"these, or set {ANY}=1 to try it anyway"
+            f"draftwood drafts inside vLLM {' and '.join(TESTED)}, and this is {found or 'unknown'}: install it, "
+            f"or set {ANY}=1 to try it anyway"
         )
