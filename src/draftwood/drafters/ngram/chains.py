@@ -142,4 +142,4 @@ class Chains:
         return labels
 
 
-assert [OWN, SHARED, ROW, BEGIN, END, ROOM, SEAT] == [*range(_COLUMNS)]
+assert [*range(_COLUMNS)] == [OWN, SHARED, ROW, BEGIN, END, ROOM, SEAT]

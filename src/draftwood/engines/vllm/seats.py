@@ -78,10 +78,10 @@ class Seats:
     def _continued(self, ids: Ints, rows: Longs, ends: Longs, seats: Longs) -> Bools:
         """Whether each row continues the text of its seat."""
         lengths = self.lengths[seats]
-        at = lengths[:, None] + _BACK
-        tails = self._tails[seats]
-        same = ((ids[rows[:, None], np.maximum(at, 0)] == tails) | (at < 0)).all(axis=1)
-        found: Bools = same & (lengths < ends) & self.taken[seats]
+        at, heads = lengths[:, None] + _BACK, self._heads[seats]
+        same = (ids[rows[:, None], np.maximum(at, 0)] == self._tails[seats]) | (at < 0)
+        alike = (ids[rows, :FINGERPRINT] == heads) | (heads < 0)
+        found: Bools = same.all(axis=1) & alike.all(axis=1) & (lengths < ends) & self.taken[seats]
         return found
 
     def _search(self, ids: Ints, row: int, end: int, claimed: Longs) -> int:
@@ -89,14 +89,7 @@ class Seats:
         possible = self.taken & (self.lengths < end)
         possible[claimed[claimed >= 0]] = False
         seats = np.flatnonzero(possible)
-        if not len(seats):
-            return NOBODY
-        head = self._heads[seats]
-        seats = seats[((head == ids[row, :FINGERPRINT]) | (head < 0)).all(axis=1)]
-        if not len(seats):
-            return NOBODY
-        fits = self._continued(ids, np.full(len(seats), row), np.full(len(seats), end), seats)
-        seats = seats[fits]
+        seats = seats[self._continued(ids, np.full(len(seats), row), np.full(len(seats), end), seats)]
         return int(seats[self.lengths[seats].argmax()]) if len(seats) else NOBODY
 
     def take(self, row: int, name: str | None = None) -> int:
