@@ -60,7 +60,7 @@ def with_prediction(body: bytes) -> bytes | None:
     content = given.get("content") if isinstance(given, dict) else None
     if isinstance(content, list):
         content = [part.get("text") for part in content if isinstance(part, dict)]
-    texts = [content] if isinstance(content, str) else content
+    texts = content if isinstance(content, list) else [content]
     if not texts or not all(isinstance(text, str) for text in texts):
         return None  # vLLM ignores it, as ever
     extra = asked.get("vllm_xargs")
