@@ -143,10 +143,11 @@ def test_a_long_prompt_is_read_in_pieces(monkeypatch):
     monkeypatch.setattr("draftwood.engines.vllm.drafting._AT_ONCE", 100)
     proposer = Proposer(config(options={"planner": "fixed:8"}, max_length=2000))
     runner = FakeRunner(proposer, copying_model(), max_length=2000, chunk=1000)
-    requests = [runner.add(str(i), prompts(1, seed=i)[0] * 20, 80) for i in range(3)]
+    requests = [runner.add(str(i), prompts(1, seed=i)[0] * 20, 80) for i in range(5)]
     runner.run()
     check_texts(runner, requests, runner.model)
     assert runner.accepted
+    assert len(proposer._drafting._followed) == 5
 
 
 def test_other_programs_may_skip_steps():

@@ -43,6 +43,7 @@ class ChainText:
         self._cursor, self._row = Cursor(), ArrayRow()
         self._follower, self._shared_row = Cursor(), ArrayRow()
         self._generation: object = None
+        self.address = self.index.address(self._row, self._cursor)  # where the kernel finds it
 
     def __len__(self) -> int:
         return len(self.index) - self._start
@@ -57,9 +58,12 @@ class ChainText:
         self._cursor.tail = self.ids
         self.index.read(ids, self._cursor)
         self._generation = None
+        self.address = self.index.address(self._row, self._cursor)
 
-    def address(self) -> int:
-        return self.index.address(self._row, self._cursor)
+    def make_room(self, tokens: int) -> None:
+        """Make room for the kernel to read so many tokens."""
+        self.index.make_room(tokens)
+        self.address = self.index.address(self._row, self._cursor)
 
     def shared_address(self, shared: NgramIndex, generation: object) -> int:
         """Where the kernel finds a shared index; a new ``generation`` gives its places another meaning."""
@@ -70,10 +74,14 @@ class ChainText:
 
 
 class Part(NamedTuple):
-    """What to do for one text: read ``ids[row, len(text):end]``, and grow at most ``room`` tokens behind it."""
+    """What to do for one text: read ``ids[row, begin:end]``, and grow at most ``room`` tokens behind it.
+
+    ``begin`` is the length of the text, 1 or more tokens before the ``end``.
+    """
 
     text: ChainText
     row: int
+    begin: int
     end: int
     room: int
     seat: int
@@ -119,22 +127,22 @@ class Chains:
         known = for_kernel(rates[0], CLASSES), for_kernel(rates[1], CLASSES)
         if len(self._labels) < len(parts) * self.reach.shape[1]:
             self._labels = np.empty((len(parts) * self.reach.shape[1], LABEL), dtype=np.int32)
-        table = np.empty((len(parts), _COLUMNS), dtype=np.int64)
-        for at, (text, row, end, room, seat, shared) in enumerate(parts):
-            begin = len(text)
+        rows = []
+        for text, row, begin, end, room, seat, shared in parts:
             if end - begin > _FEW:
                 text.read(ids[row, begin:end])
                 begin, self.counts[LENGTH, seat] = end, 0
             other = 0 if shared is None else text.shared_address(*shared)
-            table[at] = text.address(), other, row, begin, end, room, seat
+            rows.append((text.address, other, row, begin, end, room, seat))
+        table = np.array(rows, dtype=np.int64)
         state = self.tokens, self.reach, self.counts
         made = grow_chains(table, ids, floor, known, state, self._labels)
         labels = self._labels[:made].copy()
         crowded = [at for at, length in enumerate(self.lengths[table[:, SEAT]].tolist()) if length < 0]
         if crowded:
             for at in crowded:
-                parts[at].text.index.make_room(int(table[at, END] - table[at, BEGIN]))
-                table[at, OWN] = parts[at].text.address()
+                parts[at].text.make_room(int(table[at, END] - table[at, BEGIN]))
+                table[at, OWN] = parts[at].text.address
             self.counts[LENGTH, table[crowded, SEAT]] = 0
             grow_chains(
                 table[crowded], ids, floor, known, state, self._labels

@@ -24,6 +24,7 @@ from draftwood.drafters.ngram.kernel import (
     READ,
     RUN,
     SOURCE,
+    TOTALS,
     WORK,
     Ints,
     Lists,
@@ -33,6 +34,7 @@ from draftwood.drafters.ngram.kernel import (
     follow,
     more_candidates,
 )
+from draftwood.drafters.ngram.kernel import LENGTH as LENGTH_OF
 from draftwood.index.addresses import ints_at, longs_at
 from draftwood.index.compiling import FLOATS, TABLE, compiled, inner
 from draftwood.index.frontier import CLASS, TOKEN
@@ -105,6 +107,17 @@ def _past(state: tuple[int, int, int], token: int, k: int, work: Longs) -> tuple
 
 
 @inner
+def _is_alone(work: Longs, best: int) -> bool:
+    """Whether the candidate continues the only match that is as long as can be: then so does what follows it.
+
+    Looking for others would take most of the time where long texts are copied, and find shorter ones.
+    """
+    return (
+        work[LENGTH_OF, best] == REACH and work[TOTALS, REACH] == 1 and work[GOES, best] == work[SOURCE, best] + 1
+    )
+
+
+@inner
 def _grow(
     indices: tuple[Lists, Lists], cursors: tuple[Longs, Longs], both: bool, path: Ints, m: int,
     limits: tuple[int, float],
@@ -116,7 +129,19 @@ def _grow(
     one = own[PLACE], own[AGE], own[RUN]
     two = shared[PLACE], shared[AGE], shared[RUN]
     likely, room, floor = 1.0, limits[0], limits[1]
+    text, n = indices[0][0], indices[0][4][READ]
+    alone, rate, kind = False, 1.0, np.int64(0)
     for depth in range(room):
+        if alone and one[0] < n and text[one[0]] >= 0 and likely * rate >= floor:
+            token, likely = text[one[0]], likely * rate
+            tokens[TOKENS, seat, depth], tokens[EVIDENCE, seat, depth] = token, kind
+            tokens[SPEAKER, seat, depth], tokens[PLACES, seat, depth] = 0, one[0]
+            reach[seat, depth] = likely
+            one = one[0] + 1, np.int64(0), one[2] + 1
+            if both:
+                two = _past(two, token, 0, works[1])
+            path[m + depth] = token
+            continue
         best, k, longest = _best(indices[0], path, m + depth, one, rates[0], works[0])
         rate = rates[0][works[0][CLASS, best]] if best >= 0 else -1.0
         speaker, others = 0, 0
@@ -129,7 +154,8 @@ def _grow(
         if best < 0 or likely * rate < floor:
             return depth
         work = works[0] if speaker == 0 else works[1]
-        token = work[TOKEN, best]
+        token, kind = work[TOKEN, best], work[CLASS, best]
+        alone = speaker == 0 and _is_alone(work, best)
         likely *= rate
         tokens[TOKENS, seat, depth], tokens[EVIDENCE, seat, depth] = token, work[CLASS, best]
         tokens[SPEAKER, seat, depth], tokens[PLACES, seat, depth] = speaker, work[SOURCE, best]

@@ -42,6 +42,7 @@ OWN, SHARED, OTHERS = (
     2,
 )  # speakers: the request's own text, the memory, and from here on drafters asked one by one
 _AT_ONCE = 8192  # tokens of prompts that one step reads, at about a microsecond each; the rest waits for the next
+_LEAST = 64  # of each prompt at least, so that it is known again
 _TREE = 4  # drafters that propose trees are asked for so many times the nodes; the best chain is taken
 _PARKED = 16  # requests that are followed beyond those that fit into a batch: some come back
 _NO_MEMORY: AbstractContextManager[Any] = nullcontext()
@@ -154,28 +155,33 @@ class Drafting:
     def _parts(self, ids: Ints, ends: Longs, new: Longs, seats: Longs) -> list[Part]:
         """Return what the kernel is to do; texts that are read for the first time are read here, in pieces."""
         longest, left, parts = self._chains.reach.shape[1], _AT_ONCE, []
-        stay = []
-        for row, (seat, end, some) in enumerate(zip(seats.tolist(), ends.tolist(), new.tolist(), strict=True)):
+        stay, most = [], self._max_length - 1
+        known = self._seats.lengths[seats].tolist()  # a row without a seat gets the last one's, and is passed over
+        for row, (seat, end, some, begin) in enumerate(
+            zip(seats.tolist(), ends.tolist(), new.tolist(), known, strict=True)
+        ):
             if seat < 0 or not some:
                 continue
             text = self._followed[seat].text
-            gap = end - len(text)
-            if gap != some:
+            if end - begin != some:
                 self._chains.lengths[seat] = 0  # the last chain was for another place
-            if gap > some:
-                piece = min(gap - some, left)
-                text.read(ids[row, len(text) : len(text) + piece])
-                left -= piece
-            if end - len(text) > some:
-                stay.append((seat, row))
-                continue
-            parts.append(Part(text, row, end, min(longest, self._max_length - end - 1), seat))
+                begin, left = self._read(text, ids[row, : end - some], left)
+                if end - begin > some:
+                    stay.append((seat, row, begin))
+                    continue
+            parts.append(Part(text, row, begin, end, min(longest, most - end), seat))
         if stay:
-            kept, rows = np.array(stay).T
-            read = np.array([len(self._followed[seat].text) for seat, _ in stay])
-            known = read > 0
-            self._seats.settle(kept[known], rows[known], read[known], ids, self._step)
+            self._seats.settle(*np.array(stay).T, ids, self._step)
         return parts
+
+    @staticmethod
+    def _read(text: ChainText, ids: Ints, left: int) -> tuple[int, int]:
+        """Read on in a text, as far as the step allows; returns how long it is now, and what is left to others."""
+        begin = len(text)
+        end = min(len(ids), begin + max(left, _LEAST))
+        if end > begin:
+            text.read(ids[begin:end])
+        return max(begin, end), left - max(0, end - begin)
 
     # What is learnt and drafted
 
