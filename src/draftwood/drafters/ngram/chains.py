@@ -28,7 +28,7 @@ from draftwood.index.accept_rates import for_kernel
 from draftwood.index.addresses import ArrayRow
 
 _COLUMNS = 7
-_FEW = 64  # new tokens that the kernel reads; more are read before
+FEW = 64  # new tokens that the kernel reads; more are read before
 
 
 class ChainText:
@@ -129,7 +129,7 @@ class Chains:
             self._labels = np.empty((len(parts) * self.reach.shape[1], LABEL), dtype=np.int32)
         rows = []
         for text, row, begin, end, room, seat, shared in parts:
-            if end - begin > _FEW:
+            if end - begin > FEW:
                 text.read(ids[row, begin:end])
                 begin, self.counts[LENGTH, seat] = end, 0
             other = 0 if shared is None else text.shared_address(*shared)

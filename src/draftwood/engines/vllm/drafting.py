@@ -13,7 +13,7 @@ from draftwood.contracts import Ask, Drafter, Floats
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.memory.memory import Memory
-from draftwood.drafters.ngram.chains import Chains, ChainText, Part
+from draftwood.drafters.ngram.chains import FEW, Chains, ChainText, Part
 from draftwood.drafters.ngram.chains_kernel import (
     EVIDENCE,
     LABEL_CLASS,
@@ -42,7 +42,7 @@ OWN, SHARED, OTHERS = (
     2,
 )  # speakers: the request's own text, the memory, and from here on drafters asked one by one
 _AT_ONCE = 8192  # tokens of prompts that one step reads, at about a microsecond each; the rest waits for the next
-_LEAST = 64  # of each prompt at least, so that it is known again
+_LEAST = FEW  # of each prompt at least, so that it is known again
 _TREE = 4  # drafters that propose trees are asked for so many times the nodes; the best chain is taken
 _PARKED = 16  # requests that are followed beyond those that fit into a batch: some come back
 _NO_MEMORY: AbstractContextManager[Any] = nullcontext()
@@ -165,13 +165,15 @@ class Drafting:
             text = self._followed[seat].text
             if end - begin != some:
                 self._chains.lengths[seat] = 0  # the last chain was for another place
-                begin, left = self._read(text, ids[row, : end - some], left)
-                if end - begin > some:
-                    stay.append((seat, row, begin))
-                    continue
+                if end - begin > FEW:
+                    begin, left = self._read(text, ids[row, : end - some], left)
+                    if end - begin > some:
+                        stay.append((seat, row, begin))
+                        continue
             parts.append(Part(text, row, begin, end, min(longest, most - end), seat))
         if stay:
-            self._seats.settle(*np.array(stay).T, ids, self._step)
+            unread, rows, lengths = np.array(stay).T
+            self._seats.settle(unread, rows, lengths, ids, self._step)
         return parts
 
     @staticmethod
