@@ -30,7 +30,7 @@ from draftwood.engines.vllm.counts import Counts
 from draftwood.engines.vllm.followed import Followed
 from draftwood.engines.vllm.planner import FixedChains, GoodputChains
 from draftwood.engines.vllm.requests import Request
-from draftwood.engines.vllm.seats import Seats
+from draftwood.engines.vllm.seats import NOBODY, Seats
 from draftwood.planning.beliefs import Beliefs
 
 Ints = NDArray[np.int32]
@@ -95,7 +95,7 @@ class Drafting:
         """
         self._step += 1
         names = None if requests is None else [request.name for request in requests]
-        seats = self._seats.find(ids, ends, new > 0, names)
+        seats = self._seats.find(ids, ends, new > 0, self._step, names)
         self._follow_new(ends, new, seats, requests)
         parts = self._parts(ids, ends, new, seats)
         drafts: list[list[int]] = [[] for _ in ends]
@@ -122,19 +122,20 @@ class Drafting:
 
     def _follow_new(self, ends: Longs, new: Longs, seats: Longs, requests: Sequence[Request] | None) -> None:
         """Find seats for requests that are new, as long as there is room."""
-        for row in np.flatnonzero((new > 0) & (seats < 0)).tolist():
+        rows = np.flatnonzero((new > 0) & (seats == NOBODY)).tolist()
+        held = self.tokens if rows else 0
+        for row in rows:
             end = int(ends[row])
-            if end + self.tokens > self._most_tokens and not self._make_room(end):
+            if held + end > self._most_tokens:
+                held -= self._free(held + end - self._most_tokens, seats)
+            if held + end > self._most_tokens:
                 continue
             request = requests[row] if requests is not None else Request()
             seat = self._seats.take(row, request.name or None)
-            if seat < 0:
-                parked = self._seats.parked(self._step)
-                parked = [one for one in parked if one not in seats]
-                if not parked:
-                    continue
-                self._drop(parked[0])
+            if seat < 0 and self._free(1, seats):
                 seat = self._seats.take(row, request.name or None)
+            if seat < 0:
+                continue
             documents = [*(self._ngram.context if self._ngram is not None else ()), *request.prediction]
             room = min(self._max_length, end + 1024)
             text = ChainText([np.asarray(one, dtype=np.int32) for one in documents], room)
@@ -142,15 +143,21 @@ class Drafting:
             self._followed[seat] = Followed(text, end - int(new[row]), request.namespace, others)
             self._chains.lengths[seat] = self._chains.scored[seat] = 0
             self._chains.reach[seat] = 0
-            seats[row] = seat
+            seats[row], held = seat, held + end
 
-    def _make_room(self, tokens: int) -> bool:
-        """Let go of requests that are away until so many more tokens fit; False where they do not."""
-        for seat in self._seats.parked(self._step - 1):
-            if self.tokens + tokens <= self._most_tokens:
+    def _free(self, tokens: int, seats: Longs) -> int:
+        """Let go of requests that are away, those that left first; returns how many tokens they had.
+
+        ``seats`` are those of the batch. It stops at so many ``tokens``.
+        """
+        freed, present = 0, set(seats.tolist())
+        for seat in self._seats.parked(self._step):
+            if freed >= tokens:
                 break
-            self._drop(seat)
-        return self.tokens + tokens <= self._most_tokens
+            if seat not in present:
+                freed += len(self._followed[seat].text)
+                self._drop(seat)
+        return freed
 
     def _parts(self, ids: Ints, ends: Longs, new: Longs, seats: Longs) -> list[Part]:
         """Return what the kernel is to do; texts that are read for the first time are read here, in pieces."""

@@ -18,7 +18,8 @@ Longs = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 FINGERPRINT = 8  # tokens that are compared, at the beginning of a text and at its end
-NOBODY = -1
+NOBODY, LATER = -1, -2  # instead of a seat: the request is new; it will be looked for in a later step
+_SEARCHES = 8  # rows of one step for which all seats are looked through
 
 _BACK = np.arange(-FINGERPRINT, 0)
 
@@ -45,8 +46,12 @@ class Seats:
         self._of_row = np.full(rows, NOBODY, dtype=np.int64)
         self._names: dict[str, int] = {}  # seats of requests whose names are known
 
-    def find(self, ids: Ints, ends: Longs, active: Bools, names: Sequence[str] | None = None) -> Longs:
+    def find(
+        self, ids: Ints, ends: Longs, active: Bools, step: int = 0, names: Sequence[str] | None = None
+    ) -> Longs:
         """Return the seat of each row, `NOBODY` for rows of new requests and for those that are not active.
+
+        Of many rows that are not where they were some are looked for in later steps: `LATER`.
 
         Parameters
         ----------
@@ -69,8 +74,10 @@ class Seats:
             wrong = some[~self._continued(ids, some, ends[some], seats[some])]
             seats[wrong] = NOBODY
         if names is None:
-            for row in np.flatnonzero(active & (seats < 0)).tolist():
-                seats[row] = self._search(ids, row, int(ends[row]), seats)
+            lost = np.flatnonzero(active & (seats < 0)).tolist()
+            first = step % max(1, len(lost))  # not always the same ones, where some never get a seat
+            for number, row in enumerate(lost[first:] + lost[:first]):
+                seats[row] = self._search(ids, row, int(ends[row]), seats) if number < _SEARCHES else LATER
         self._of_row[:] = NOBODY
         self._of_row[:rows] = seats
         return seats
