@@ -17,6 +17,8 @@ class Counts:
         Tokens handed to vLLM, and those of them that it accepted.
     steps, drafting
         Steps in all, and those in which something was drafted.
+    own_s
+        Seconds that all of it took.
     errors
         Steps that failed here and were answered by no drafts.
     """
@@ -26,6 +28,7 @@ class Counts:
         self.drafted = np.zeros(len(names), dtype=np.int64)
         self.accepted = np.zeros(len(names), dtype=np.int64)
         self.steps = self.drafting = self.errors = 0
+        self.own_s = 0.0
         self._said_at, self._said_steps = monotonic(), 0
 
     def due(self, every: float) -> bool:
@@ -44,7 +47,7 @@ class Counts:
             )
             if drafted
         ]
-        said = (
-            f"{self.steps} steps, {self.drafting} with drafts; accepted: {', '.join(sources) or 'nothing drafted'}"
-        )
+        each = 1e3 * self.own_s / max(1, self.steps)
+        said = f"{self.steps} steps, {self.drafting} with drafts, {each:.2f} ms each; "
+        said += f"accepted: {', '.join(sources) or 'nothing drafted'}"
         return said + (f"; {self.errors} steps failed" if self.errors else "")

@@ -121,6 +121,7 @@ class Proposer:
         drafting.counts.steps += 1
         drafting.counts.drafting += count > 0
         clock.wait(ends, count, asked=asked, started=started)
+        drafting.counts.own_s += clock.own_s
         return drafts
 
     def _failed(self, error: Exception) -> None:
