@@ -100,6 +100,22 @@ def test_rows_that_swap_and_leave_and_come_back_are_found_again():
     assert len(drafting._followed) == 8, "no request was taken for a new one"
 
 
+@pytest.mark.parametrize("drafters", ["ngram+memory", "ngram+memory+suffix"])
+def test_the_next_turn_of_a_chat_goes_on_with_the_same_text(drafters):
+    runner = FakeRunner(
+        Proposer(config(options={"planner": "fixed:8", "drafters": drafters})), copying_model(period=90)
+    )
+    first = runner.add("0", prompts(1)[0], 100)
+    runner.run()
+    second = runner.add("1", first.ids + list(range(70)), 60)
+    runner.run()
+    check_texts(runner, [first, second], runner.model)
+    runner.proposer._drafting.close()
+    (drafter,) = [d for d in [runner.proposer._drafting._memory] if d is not None]
+    answers = [answer.ids.tolist() for answer in drafter.memory.answers()]
+    assert answers == [first.ids[first.prompt :], second.ids[second.prompt :]]
+
+
 def test_equal_prompts_are_harmless():
     runner = FakeRunner(Proposer(config(options={"planner": "fixed:8"})), copying_model())
     requests = [runner.add(str(i), [1, 2, 3, 4], 60 + i) for i in range(8)]

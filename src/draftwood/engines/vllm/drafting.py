@@ -174,6 +174,7 @@ class Drafting:
             if end - begin != some:
                 self._chains.lengths[seat] = 0  # the last chain was for another place
                 if end - begin > FEW:
+                    self._next_turn(seat, end - some)
                     begin, left = self._read(text, ids[row, : end - some], left)
                     if end - begin > some:
                         stay.append((seat, row, begin))
@@ -183,6 +184,13 @@ class Drafting:
             unread, rows, lengths = np.array(stay).T
             self._seats.settle(unread, rows, lengths, ids, self._step)
         return parts
+
+    def _next_turn(self, seat: int, start: int) -> None:
+        """A text goes on with more than was written: with the next turn of a chat, or its prompt is still read."""
+        followed = self._followed[seat]
+        if len(followed.text) > followed.start:
+            self._remember(seat)
+        followed.start = start
 
     @staticmethod
     def _read(text: ChainText, ids: Ints, left: int) -> tuple[int, int]:

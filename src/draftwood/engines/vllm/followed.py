@@ -39,19 +39,16 @@ class Followed:
         self._opened = False
         self._remembered = 0  # tokens of the text when its answer was last remembered
 
-    def read(self, ids: NDArray[np.int32]) -> None:
-        """Take in tokens of the prompt, or such as were written while nobody looked."""
-        self.text.read(ids)
-
     def tell_others(self, ids: NDArray[np.int32], told: int) -> None:
         """Tell the other drafters of all tokens from the ``told``-th on; ``ids`` is the whole text."""
         if not self.others:
             return
-        if not self._opened:
-            self._opened = True
+        if not self._opened or self.start > told:  # an answer begins
+            prompt, answer = ids[told if self._opened else 0 : self.start].tolist(), ids[self.start :].tolist()
             for source in self.others:
-                source.open(ids[: self.start].tolist(), None)
-                source.begin_answer(ids[self.start :].tolist())
+                source.extend(prompt) if self._opened else source.open(prompt, None)
+                source.begin_answer(answer)
+            self._opened = True
             return
         new = tuple(ids[told:].tolist())
         choice = np.array(new[:1], dtype=np.int32)

@@ -1,0 +1,107 @@
+"""The planner for a batch of chains: as much as pays, learnt from what passes take."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from draftwood.engines.vllm.planner import FixedChains, GoodputChains, planner_of
+from draftwood.errors import UnknownNameError, UsageError
+from draftwood.planning.learned import Learned
+
+
+def trained(cost, rows=4, drafted=(0, 1, 2, 4, 8, 16, 32, 64), most=64):
+    """A planner that has seen passes of this cost, in seconds by the number of drafted tokens."""
+    planner = GoodputChains(most, Learned())
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        for some in drafted:
+            planner.learn(rows, some, rows, 100, cost(some) * rng.lognormal(0, 0.02))
+    return planner
+
+
+def reach(*rows, longest=16):
+    found = np.zeros((len(rows), longest), dtype=np.float32)
+    for row, rates in enumerate(rows):
+        found[row, : len(rates)] = np.cumprod(rates)
+    return found
+
+
+CHANCES = reach([0.99] * 16, [0.5] * 8, [0.1] * 4, [])
+
+
+def chosen(planner, chances=CHANCES):
+    """What is drafted in most steps; now and then another number is tried."""
+    every = [planner.choose(chances, 100).tolist() for _ in range(9)]
+    return max(every, key=every.count)
+
+
+def test_cheap_passes_take_nearly_all_and_dear_ones_nothing():
+    assert chosen(trained(lambda n: 0.02 + 1e-6 * n))[:2] == [16, 8]
+    assert chosen(trained(lambda n: 0.02 * (1 + n))) == [0, 0, 0, 0]
+
+
+def test_between_them_the_likeliest_tokens_are_taken():
+    cuts = chosen(trained(lambda n: 0.02 + 0.0005 * n))
+    assert cuts[0] >= 10
+    assert cuts[1] in (1, 2)
+    assert cuts[2:] == [0, 0]
+    assert chosen(trained(lambda n: 0.02 + 0.002 * n))[1:] == [0, 0, 0]
+
+
+def test_a_jump_for_the_first_token_must_be_earned():
+    planner = trained(lambda n: 0.02 + (0.02 if n else 0))
+    assert chosen(planner, reach([0.9], [], [], [])) == [0, 0, 0, 0]
+    assert sum(chosen(planner)) >= 16
+
+
+def test_the_floor_follows_the_cost():
+    cheap, dear = trained(lambda n: 0.02 + 1e-6 * n), trained(lambda n: 0.02 + 0.003 * n)
+    for planner in (cheap, dear):
+        planner.choose(CHANCES, 100)
+    assert cheap.floor < dear.floor <= 0.5
+
+
+def test_batches_of_other_sizes_have_costs_of_their_own():
+    planner = trained(lambda n: 0.02 + 1e-6 * n, rows=2)
+    for _ in range(60):
+        for some in (0, 1, 2, 4, 8, 16, 32):
+            planner.learn(32, some, 32, 100, 0.1 * (1 + some))
+    assert sum(chosen(planner, CHANCES[:2])) >= 20
+    assert not sum(chosen(planner, np.tile(CHANCES, (8, 1))))
+
+
+def test_drafts_that_fail_raise_the_demand():
+    planner = trained(lambda n: 0.02 + 0.002 * n)
+    before = sum(chosen(planner))
+    for _ in range(60):
+        cuts = planner.choose(CHANCES, 100)
+        planner.learn(4, int(cuts.sum()), 4, 100, 0.02 + 0.002 * int(cuts.sum()))
+    assert sum(chosen(planner)) < before
+
+
+def test_where_drafts_save_nothing_drafters_are_asked_seldom():
+    planner = trained(lambda n: 0.02 * (1 + n))
+    asked, was = 0, False
+    for _ in range(400):
+        was = planner.wants_drafts(0.001 if was else 0.00001, asked=was)
+        if was:
+            asked += 1
+            planner.choose(CHANCES, 100)
+    assert 10 < asked < 100
+
+
+def test_a_fixed_number():
+    planner = planner_of("fixed:3", Learned())
+    assert isinstance(planner, FixedChains)
+    assert planner.choose(CHANCES, 100).tolist() == [3, 3, 3, 0]
+    assert planner_of("threshold:0.3", Learned()).choose(CHANCES, 100).tolist() == [16, 1, 0, 0]
+    assert planner_of("goodput:2", Learned()).choose(CHANCES, 100).max() <= 2
+    assert not planner_of("off", Learned()).wants_drafts(0.0, asked=False)
+
+
+def test_other_planners_are_refused():
+    with pytest.raises(UsageError, match="policies"):
+        planner_of("thermal", Learned())
+    with pytest.raises(UnknownNameError):
+        planner_of("fixd", Learned())
