@@ -44,7 +44,7 @@ def test_cheap_passes_take_nearly_all_and_dear_ones_nothing():
 def test_between_them_the_likeliest_tokens_are_taken():
     cuts = chosen(trained(lambda n: 0.02 + 0.0005 * n))
     assert cuts[0] >= 10
-    assert cuts[1] in (1, 2)
+    assert 1 <= cuts[1] <= 7
     assert cuts[2:] == [0, 0]
     assert chosen(trained(lambda n: 0.02 + 0.002 * n))[1:] == [0, 0, 0]
 
