@@ -121,7 +121,7 @@ def test_requests_need_a_version_whose_runner_is_known(vllm, monkeypatch):
 
 
 def test_requests_that_are_gone_are_forgotten():
-    known = Requests(Tokenizer, 60)
+    known = Requests(Tokenizer(), 60)
     first = known.of(["a", "b"], [{PREDICTION: "abc"}, None])
     assert first[0].prediction[0] == tuple(ord(letter) % 60 for letter in "abc")
     assert known.of(["b"], [None]) == [first[1]]

@@ -15,7 +15,7 @@ from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.vllm.drafting import Drafting
 from draftwood.engines.vllm.options import Options
 from draftwood.engines.vllm.planner import planner_of
-from draftwood.errors import CapabilityError, UsageError
+from draftwood.errors import CapabilityError, DraftwoodError, UsageError
 from draftwood.planning.learned import Learned
 
 log = logging.getLogger("vllm.draftwood")
@@ -74,9 +74,13 @@ class Configuration:
         names = "+".join(drafter.name for drafter in self.drafters) or "none"
         return f"drafters {names}, planner {self.options.planner}"
 
-    def tokenizer(self) -> Any:
-        """Return the model's tokenizer."""
-        return _tokenizer(self.tokenizer_name)
+    def tokenizer_or_none(self) -> Any:
+        """Return the model's tokenizer, for texts that clients send; None, which is logged, if there is none."""
+        try:
+            return _tokenizer(self.tokenizer_name)
+        except DraftwoodError as error:
+            log.warning("draftwood reads predictions as token ids only: %s", error)
+            return None
 
     def drafting(self) -> Drafting:
         """Return what drafts, knowing nothing yet."""

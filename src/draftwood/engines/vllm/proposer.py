@@ -53,7 +53,7 @@ class Proposer:
         )
         if known.options.requests:
             watch_runner(version, type(self))
-            self._requests = Requests(known.tokenizer, known.vocab_size)
+            self._requests = Requests(known.tokenizer_or_none(), known.vocab_size)
         log.info(
             "draftwood drafts at most %d tokens per request and step (%s), in vLLM %s",
             self._longest, known.said, version or "of unknown version",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from draftwood.api.text_input import read_prediction
@@ -56,15 +55,11 @@ def watch_runner(version: str, kind: type) -> None:
 
 
 class Requests:
-    """The requests of a batch, each read once; ``load`` is called for the tokenizer of the first text."""
+    """The requests of a batch, each read once. Without a tokenizer, predictions are token ids."""
 
-    def __init__(self, load: Callable[[], Any], vocab_size: int) -> None:
-        self._load, self._vocab_size = load, vocab_size
+    def __init__(self, tokenizer: Any, vocab_size: int) -> None:
+        self._tokenizer, self._vocab_size = tokenizer, vocab_size
         self._known: dict[str, Request] = {}
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        return self._load()
 
     def of(self, names: Sequence[str], arguments: Sequence[Any]) -> list[Request]:
         """Return the request of each row; those that are not among the rows are forgotten."""
@@ -80,9 +75,7 @@ class Requests:
         found: tuple[tuple[int, ...], ...] = ()
         if prediction:
             try:
-                texts = prediction if isinstance(prediction, list) else [prediction]
-                tokenizer = self._tokenizer if any(isinstance(text, str) for text in texts) else None
-                found = read_prediction(prediction, tokenizer, self._vocab_size)
+                found = read_prediction(prediction, self._tokenizer, self._vocab_size)
             except DraftwoodError as error:
                 log.warning("the prediction of request %s is left out: %s", name, error)
         return Request(name, str(namespace), found)
