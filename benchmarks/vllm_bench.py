@@ -58,7 +58,7 @@ class Engine:
             model=model, dtype="float32", enforce_eager=True, max_model_len=4096, disable_log_stats=False,
             enable_prefix_caching=False, **given,
         )  # fmt: skip
-        self._number = 0
+        self._number = self.passes = 0
 
     def close(self) -> None:
         """End the engine's processes; vLLM leaves some, which Python would wait for."""
@@ -92,6 +92,7 @@ class Engine:
                 engine.add_request(name, {"prompt_token_ids": texts[at]}, params[at])
                 running[name] = at
             for output in engine.step():
+                self.passes += 1
                 if output.finished:  # vLLM puts its own mark behind our name
                     name = output.request_id.split("-")[0]
                     yield running.pop(name), list(output.outputs[0].token_ids)
@@ -146,7 +147,7 @@ def answers(given: argparse.Namespace, arm: str) -> None:
         seconds, after = time.perf_counter() - began, engine.counters()
         counts = {name: after[name] - before[name] for name in after}
         rows.add(row="kind", arm=arm, kind=kind, temperature=temperature, k=given.k, texts=len(some),
-                 tokens=written, seconds=round(seconds, 2), **counts)  # fmt: skip
+                 tokens=written, passes=engine.passes, seconds=round(seconds, 2), **counts)  # fmt: skip
     engine.close()
 
 
@@ -223,10 +224,9 @@ def table(path: str) -> None:
         }
         same = sum(plain.get(name) == ids for name, ids in own.items())
         decoded = r["tokens"] - r["texts"]  # the first token of each comes with the prompt
-        passes = decoded - r["num_accepted_tokens"]
         said = f"{r['num_accepted_tokens']} / {r['num_draft_tokens']}"
         print(
-            f"{r['kind']} | {r['arm']} | {r['k']} | {r['temperature']} | {decoded / passes:.3f} | {said} | "
+            f"{r['kind']} | {r['arm']} | {r['k']} | {r['temperature']} | {decoded / r['passes']:.3f} | {said} | "
             f"{same} of {len(own)}"
         )
     loads: dict[tuple[int, str], list[float]] = {}

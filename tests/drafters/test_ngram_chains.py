@@ -43,7 +43,7 @@ def best_chain(text, read, longest, rates=RATES):
     index.read(text[: read[0]], cursor)
     for begin, end in itertools.pairwise(read):
         index.read(text[begin:end], cursor)
-    columns, chances = index.grow(cursor, rates, 1024, longest, 0)
+    columns, chances = index.grow(cursor, rates, 1024, longest, 12)
     chain, node = [], -1
     while True:
         children = [i for i in range(columns.shape[1]) if columns[1, i] == node]

@@ -14,6 +14,7 @@ from draftwood.drafters.ngram.kernel import (
     AGED,
     CANDIDATES,
     DISTINCT,
+    FREQUENT,
     GOES,
     HEAD,
     LONGEST,
@@ -58,6 +59,7 @@ LABEL = 6
 """Columns of ``labels``, one line per token of a last chain whose predecessors were right: which index it is from,
 its evidence class, whether it was right, whether it was scored, which of ``rows``, and its place in the index."""
 
+_UNLIKELY = 0.15  # accept rate of the best match below which merely frequent tokens are candidates, too
 _ROW, _CURSOR = 15, 4  # numbers of an `ArrayRow`, and of a cursor
 
 
@@ -80,18 +82,25 @@ def _labels(chains: Chains, row: int, seat: int, new: Ints, labels: Ints, made: 
 
 
 @inner
+def _likeliest(rates: Floats, work: Longs, first: int, end: int, best: int) -> int:
+    """Return which candidate from ``first`` on, or ``best``, has the best accept rate; the first of equals."""
+    for c in range(first, end):
+        if best < 0 or rates[work[CLASS, c]] > rates[work[CLASS, best]]:
+            best = c
+    return best
+
+
+@inner
 def _best(
     index: Lists, path: Ints, m: int, state: tuple[int, int, int], rates: Floats, work: Longs
 ) -> tuple[int, int, int]:
     """Return the candidate with the best accept rate (-1: none), how many there are, and the longest match."""
     place, age, run = state
     k, longest = candidates(index, path, m, place, age, run, work)
-    k = more_candidates(index, k, place, age, run, 0, work)
-    best = -1
-    for c in range(k):
-        if best < 0 or rates[work[CLASS, c]] > rates[work[CLASS, best]]:
-            best = c
-    return best, k, longest
+    best = _likeliest(rates, work, 0, k, -1)
+    some = FREQUENT if best < 0 or rates[work[CLASS, best]] < _UNLIKELY else 0
+    more = more_candidates(index, k, place, age, run, some, work)
+    return _likeliest(rates, work, k, more, best), more, longest
 
 
 @inner
