@@ -85,8 +85,8 @@ class Engine:
     ) -> Iterator[tuple[int, list[int]]]:
         """Give number and tokens of each answer as it ends; so many are written at once.
 
-        Afterwards ``passes`` is how many passes wrote all but the first token of each, which comes with the prompt.
-        vLLM's counters cannot say it: they count accepted tokens behind the end of an answer, too.
+        Afterwards ``passes`` is how many passes wrote all but the first token of each, which comes with the
+        prompt. vLLM's counters cannot say it: they count accepted tokens behind the end of an answer, too.
         """
         engine, waiting, running = self._llm.llm_engine, list(range(len(texts)))[::-1], {}
         self.passes = -len(texts)
