@@ -29,7 +29,7 @@ def prompts(count, seed=0):
 def check_texts(runner, requests, model):
     for request in requests:
         assert request.ids == plain(model, request.ids[: request.prompt], request.most)
-    runner.proposer._drafting._seats.check_integrity()
+    runner.proposer._drafting.following.seats.check_integrity()
     assert not runner.proposer._drafting.counts.errors
 
 
@@ -97,7 +97,7 @@ def test_rows_that_swap_and_leave_and_come_back_are_found_again():
             runner.preempt(running[rng.integers(len(running))])
     check_texts(runner, requests, runner.model)
     drafting = runner.proposer._drafting
-    assert len(drafting._followed) == 8, "no request was taken for a new one"
+    assert len(drafting.following.by_seat) == 8, "no request was taken for a new one"
 
 
 @pytest.mark.parametrize("drafters", ["ngram+memory", "ngram+memory+suffix"])
@@ -110,7 +110,7 @@ def test_the_next_turn_of_a_chat_goes_on_with_the_same_text(drafters):
     second = runner.add("1", first.ids + list(range(70)), 60)
     runner.run()
     check_texts(runner, [first, second], runner.model)
-    runner.proposer._drafting.close()
+    runner.proposer._drafting.following.close()
     (drafter,) = [d for d in [runner.proposer._drafting._memory] if d is not None]
     answers = [answer.ids.tolist() for answer in drafter.memory.answers()]
     assert answers == [first.ids[first.prompt :], second.ids[second.prompt :]]
@@ -131,9 +131,9 @@ def test_state_is_bounded():
     while runner.waiting or not all(request.done for request in runner.batch):
         runner.step()
         drafting = proposer._drafting
-        assert len(drafting._followed) <= 4 + 16
-        assert drafting.tokens <= 3000 + 4 * 30
-        drafting._seats.check_integrity()
+        assert len(drafting.following.by_seat) <= 4 + 16
+        assert drafting.following.tokens <= 3000 + 4 * 30
+        drafting.following.seats.check_integrity()
     assert proposer._drafting.counts.steps == runner.passes
 
 
@@ -156,14 +156,14 @@ def test_the_longest_text_is_not_exceeded():
 
 
 def test_a_long_prompt_is_read_in_pieces(monkeypatch):
-    monkeypatch.setattr("draftwood.engines.vllm.drafting._AT_ONCE", 100)
+    monkeypatch.setattr("draftwood.engines.vllm.following._AT_ONCE", 100)
     proposer = Proposer(config(options={"planner": "fixed:8"}, max_length=2000))
     runner = FakeRunner(proposer, copying_model(), max_length=2000, chunk=1000)
     requests = [runner.add(str(i), prompts(1, seed=i)[0] * 20, 80) for i in range(5)]
     runner.run()
     check_texts(runner, requests, runner.model)
     assert runner.accepted
-    assert len(proposer._drafting._followed) == 5
+    assert len(proposer._drafting.following.by_seat) == 5
 
 
 def test_other_programs_may_skip_steps():
@@ -238,7 +238,7 @@ def test_nothing_is_kept_of_the_callers_buffer():
     lengths = np.full(8, 100, dtype=np.int32)
     assert len(proposer.propose([[3], []], lengths, ids)) == 2
     ids[:] = 63
-    text = proposer._drafting._followed[0].text.ids
+    text = proposer._drafting.following.by_seat[0].text.ids
     assert text.max() == 15
 
 

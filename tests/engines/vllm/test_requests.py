@@ -99,7 +99,7 @@ def test_with_names_equal_prompts_are_told_apart(vllm):
     runner.run()
     for request in requests:
         assert request.ids == plain(runner.model, [1, 2, 3, 4], request.most)
-    assert len(runner.drafter._drafting._followed) == 9
+    assert len(runner.drafter._drafting.following.by_seat) == 9
 
 
 def test_the_runner_is_patched_once_and_only_for_our_proposer(vllm):
