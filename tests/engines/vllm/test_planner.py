@@ -7,12 +7,11 @@ import pytest
 
 from draftwood.engines.vllm.planner import FixedChains, GoodputChains, planner_of
 from draftwood.errors import UnknownNameError, UsageError
-from draftwood.planning.learned import Learned
 
 
 def trained(cost, rows=4, drafted=(0, 1, 2, 4, 8, 16, 32, 64), most=64):
     """A planner that has seen passes of this cost, in seconds by the number of drafted tokens."""
-    planner = GoodputChains(most, Learned())
+    planner = GoodputChains(most)
     rng = np.random.default_rng(0)
     for _ in range(60):
         for some in drafted:
@@ -32,7 +31,7 @@ CHANCES = reach([0.99] * 16, [0.5] * 8, [0.1] * 4, [])
 
 def chosen(planner, chances=CHANCES):
     """What is drafted in most steps; now and then another number is tried."""
-    every = [planner.choose(chances, 100).tolist() for _ in range(9)]
+    every = [planner.choose(chances, len(chances), 100).tolist() for _ in range(9)]
     return max(every, key=every.count)
 
 
@@ -60,7 +59,7 @@ def test_a_jump_for_the_first_token_must_be_earned():
 def test_the_floor_follows_the_cost():
     cheap, dear = trained(lambda n: 0.02 + 1e-6 * n), trained(lambda n: 0.02 + 0.003 * n)
     for planner in (cheap, dear):
-        planner.choose(CHANCES, 100)
+        planner.choose(CHANCES, 4, 100)
     assert cheap.floor < dear.floor <= 0.5
 
 
@@ -77,7 +76,7 @@ def test_drafts_that_fail_raise_the_demand():
     planner = trained(lambda n: 0.02 + 0.002 * n)
     before = sum(chosen(planner))
     for _ in range(60):
-        cuts = planner.choose(CHANCES, 100)
+        cuts = planner.choose(CHANCES, 4, 100)
         planner.learn(4, int(cuts.sum()), 4, 100, 0.02 + 0.002 * int(cuts.sum()))
     assert sum(chosen(planner)) < before
 
@@ -89,21 +88,21 @@ def test_where_drafts_save_nothing_drafters_are_asked_seldom():
         was = planner.wants_drafts(0.001 if was else 0.00001, asked=was)
         if was:
             asked += 1
-            planner.choose(CHANCES, 100)
+            planner.choose(CHANCES, 4, 100)
     assert 10 < asked < 100
 
 
 def test_a_fixed_number():
-    planner = planner_of("fixed:3", Learned())
+    planner = planner_of("fixed:3")
     assert isinstance(planner, FixedChains)
-    assert planner.choose(CHANCES, 100).tolist() == [3, 3, 3, 0]
-    assert planner_of("threshold:0.3", Learned()).choose(CHANCES, 100).tolist() == [16, 1, 0, 0]
-    assert planner_of("goodput:2", Learned()).choose(CHANCES, 100).max() <= 2
-    assert not planner_of("off", Learned()).wants_drafts(0.0, asked=False)
+    assert planner.choose(CHANCES, 4, 100).tolist() == [3, 3, 3, 0]
+    assert planner_of("threshold:0.3").choose(CHANCES, 4, 100).tolist() == [16, 1, 0, 0]
+    assert planner_of("goodput:2").choose(CHANCES, 4, 100).max() <= 2
+    assert not planner_of("off").wants_drafts(0.0, asked=False)
 
 
 def test_other_planners_are_refused():
     with pytest.raises(UsageError, match="policies"):
-        planner_of("thermal", Learned())
+        planner_of("thermal")
     with pytest.raises(UnknownNameError):
-        planner_of("fixd", Learned())
+        planner_of("fixd")

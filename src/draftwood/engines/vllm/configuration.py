@@ -16,7 +16,7 @@ from draftwood.engines.vllm.drafting import Drafting
 from draftwood.engines.vllm.options import Options
 from draftwood.engines.vllm.planner import planner_of
 from draftwood.errors import CapabilityError, DraftwoodError, UsageError
-from draftwood.planning.learned import Learned
+from draftwood.planning.beliefs import Beliefs
 
 log = logging.getLogger("vllm.draftwood")
 
@@ -63,8 +63,7 @@ class Configuration:
         _refuse_models(drafters)
         if options.memory or options.corpus or any(getattr(drafter, "file", None) for drafter in drafters):
             check_tokenizer(drafters, _tokenizer(model.tokenizer))
-        learned = Learned()
-        planner_of(options.planner, learned)  # a wrong name raises at once
+        planner_of(options.planner)  # a wrong name raises at once
         rows = int(vllm_config.scheduler_config.max_num_seqs)
         return cls(longest, max_length, rows, vocab_size, options, drafters, model.tokenizer)
 
@@ -84,9 +83,8 @@ class Configuration:
 
     def drafting(self) -> Drafting:
         """Return what drafts, knowing nothing yet."""
-        learned = Learned()
         return Drafting(
-            self.drafters, planner_of(self.options.planner if self.drafters else "off", learned), learned.beliefs,
+            self.drafters, planner_of(self.options.planner if self.drafters else "off"), Beliefs(),
             longest=self.longest, rows=self.rows, max_length=self.max_length, vocab_size=self.vocab_size,
             most_tokens=self.options.texts,
         )  # fmt: skip

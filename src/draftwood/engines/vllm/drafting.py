@@ -96,7 +96,7 @@ class Drafting:
                 self._ask_others(parts, ids)
             rows, seats = np.array([(part.row, part.seat) for part in parts]).T
             self.following.settle(seats, rows, ends[rows], ids)
-            count = self._cut(parts, seats, int(ends[rows].max()), drafts)
+            count = self._cut(parts, seats, int(ends.max()), drafts)
         self.following.end()
         return drafts, count
 
@@ -180,7 +180,7 @@ class Drafting:
     def _cut(self, parts: Sequence[Part], seats: Longs, context: int, drafts: list[list[int]]) -> int:
         """Cut the chains to what the planner says, into ``drafts``; returns how many tokens there are."""
         chains = self.following.chains
-        cuts = self.planner.choose(chains.reach[seats], context)
+        cuts = self.planner.choose(chains.reach[seats], len(drafts), context)
         chains.scored[seats] = cuts
         count = int(cuts.sum())
         if not count:

@@ -16,25 +16,29 @@ from draftwood.contracts import State
 from draftwood.errors import UsageError
 from draftwood.planning.base import TreePlanner
 from draftwood.planning.cooldown import Cooldown
-from draftwood.planning.cost_model import CostModel
+from draftwood.planning.cost_curve import CostCurve
+from draftwood.planning.cost_model import GUESS, CostModel
 from draftwood.planning.exploring import earn, explored
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
-from draftwood.planning.learned import Learned
 from draftwood.planning.load import load as load_planner
 from draftwood.planning.losses import Losses
 from draftwood.step import RunningStep
 
 Floats = NDArray[np.float32]
 Longs = NDArray[np.int64]
+Doubles = NDArray[np.float64]
 
+_WORTH = 1.05  # times plain decoding's tokens that a wide pass must promise to be tried
+_OFTEN = 1024  # passes after which it may be tried again
+_WIDEST = 1024  # drafted tokens up to which a guess tells costs apart
 _LEAST, _MOST = 0.01, 0.5  # bounds of the floor
 _SAFE = 0.5  # the floor is this share of what a draft token must promise on average
 
 
-def planner_of(spec: str, learned: Learned) -> FixedChains | GoodputChains:
+def planner_of(spec: str) -> FixedChains | GoodputChains:
     """Return the planner of this name; `UsageError` for one that is not offered inside vLLM."""
-    named: Any = load_planner(spec, learned)
+    named: Any = load_planner(spec)
     if isinstance(named, TreePlanner) and named.policies:
         names = " and ".join(policy.name for policy in named.policies)
         raise UsageError(
@@ -43,7 +47,7 @@ def planner_of(spec: str, learned: Learned) -> FixedChains | GoodputChains:
     if isinstance(named, FixedPlanner):
         return FixedChains(named.nodes, named.floor)
     assert isinstance(named, GoodputPlanner)
-    return GoodputChains(named.most, learned)
+    return GoodputChains(named.most)
 
 
 class FixedChains:
@@ -56,7 +60,7 @@ class FixedChains:
         """Return whether drafters are asked in this step."""
         return self._nodes > 0
 
-    def choose(self, reach: Floats, context: int) -> Longs:  # noqa: ARG002
+    def choose(self, reach: Floats, rows: int, context: int) -> Longs:  # noqa: ARG002
         """Return how much of each chain is drafted."""
         return np.minimum((reach >= max(self.floor, 1e-9)).sum(axis=1), self._nodes)
 
@@ -75,8 +79,9 @@ class GoodputChains:
     pass. Where drafts do not pay, drafters are asked less and less, at least every 32nd step.
     """
 
-    def __init__(self, most: int, learned: Learned) -> None:
-        self._most, self._learned = most, learned
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._costs: dict[int, CostModel] = {}  # by the size of the batch: of passes over 1 + drafted tokens
         self._losses: dict[int, Losses] = {}
         self._cooldown = Cooldown()
         self._own = _Own()
@@ -87,21 +92,36 @@ class GoodputChains:
         return rows if rows <= 4 else round(4 + 3 * math.log2(rows / 4))
 
     def _cost(self, rows: int) -> CostModel:
-        return self._learned.cost(1 << self._size(rows))  # models are kept by the number of bits
+        """Return the costs for this size of the batch, at first those of the nearest one, or a guess."""
+        size = self._size(rows)
+        if size not in self._costs:
+            nearest = min(self._costs, key=lambda known: abs(known - size), default=None)
+            times = [GUESS.seconds(tokens, 0) for tokens in (rows, rows + _WIDEST - 1)]
+            guess = CostCurve.of(dict(zip((1, _WIDEST), times, strict=True)))
+            known = self._costs[nearest].widened(guess) if nearest is not None else CostModel(guess=guess)
+            self._costs[size] = known
+        return self._costs[size]
 
     def wants_drafts(self, own_s: float, *, asked: bool) -> bool:
         """Return whether drafters are asked now; the last step took ``own_s`` seconds here, ``asked`` or not."""
         self._own.step.draft_s = own_s
         return self._cooldown.begin([cast("State", self._own)], asked=asked)
 
-    def choose(self, reach: Floats, context: int) -> Longs:
-        """Return how much of each chain is drafted, int64[rows].
+    def choose(self, reach: Floats, rows: int, context: int) -> Longs:
+        """Return how much of each chain is drafted, int64[chains].
 
-        ``reach`` float32[rows, longest]: how likely each token is reached and right, 0 behind the end of a chain.
+        Parameters
+        ----------
+        reach : float32[chains, longest]
+            How likely each token is reached and right, 0 behind the end of a chain.
+        rows
+            Requests of the batch, those without a chain included.
+        context
+            Tokens of the longest text.
         """
-        rows, longest = reach.shape
+        chains, width = reach.shape[0], min(self._most, reach.shape[1])
         model, losses = self._cost(rows), self._losses.setdefault(self._size(rows), Losses())
-        every = reach[:, : self._most].ravel() if self._most < longest else reach.ravel()
+        every = reach[:, :width].ravel()
         order = (-every).argsort(kind="stable")[: int(np.count_nonzero(every))]
         tokens = np.empty(1 + len(order))
         tokens[0] = 0
@@ -114,15 +134,32 @@ class GoodputChains:
         if rates[best] < losses.demand * rates[0]:
             best = 0
         plain = float(times[0])
-        count = explored(model, 1, tokens, times, best) if len(order) else best  # type: ignore[arg-type]
-        if not len(order):
-            earn(model, 1.0)
-        self._cooldown.learn(float(tokens[best]) * plain / rows - float(times[best]), plain, keep_on=False)
+        count = self._explored(model, tokens, times, best)
+        self._cooldown.learn(float(tokens[best]) * plain / rows - float(times[best]), plain, keep_on=count > best)
         self._expected = float(times[count]) / plain
         needed = (rows * (table[1:] / plain - 1) / np.arange(1, len(table))).min()
         self.floor = min(_MOST, max(_LEAST, _SAFE * float(needed)))
-        width = min(self._most, longest)
-        return np.bincount(order[:count] // width, minlength=rows) if count else np.zeros(rows, dtype=np.int64)
+        return np.bincount(order[:count] // width, minlength=chains) if count else np.zeros(chains, dtype=np.int64)
+
+    @staticmethod
+    def _explored(model: CostModel, tokens: Doubles, times: Doubles, best: int) -> int:
+        """Return ``best`` or, if the budget allows, a number whose cost is not known: far larger ones, too.
+
+        A guess lies far off what passes with many requests cost on a GPU, where a hundred tokens more may take no
+        time; and trying a few does not tell.
+        """
+        count = len(tokens) - 1
+        if not count:
+            earn(model, 1.0)
+            return best
+        while count > best and count > 1:
+            regret = float(times[count] / times[0]) - 1  # what is promised may not come
+            gains = tokens[count] > _WORTH * tokens[0]
+            if gains and regret <= model.exploration_budget and not model.is_known(1 + count, _OFTEN):
+                model.exploration_budget -= max(0.0, regret)
+                return count
+            count //= 4
+        return explored(model, 1, tokens, times, best)  # type: ignore[arg-type]
 
     def learn(self, rows: int, drafted: int, given: int, context: int, seconds: float) -> None:
         """Learn from a pass over ``rows`` requests and ``drafted`` tokens, which has given so many tokens."""
@@ -132,10 +169,9 @@ class GoodputChains:
 
     def why(self) -> str:
         """Return what was learnt, in a few words."""
-        known = sorted(size for size, model in self._learned.costs.items() if model.passes)
         said = []
-        for size in known:
-            times = self._learned.costs[size].times(0, 9, 0)
+        for _, model in sorted(self._costs.items()):
+            times = model.times(0, 9, 0)
             said.append(f"{times[1] * 1e3:.1f}/{times[9] * 1e3:.1f}")
         return f"ms of passes with 0/8 drafted tokens, by size of the batch: {', '.join(said) or 'none measured'}"
 
