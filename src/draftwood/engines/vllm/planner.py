@@ -17,7 +17,7 @@ from draftwood.errors import UsageError
 from draftwood.planning.base import TreePlanner
 from draftwood.planning.cooldown import Cooldown
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.cost_model import GUESS, CostModel
+from draftwood.planning.cost_model import CostModel
 from draftwood.planning.exploring import earn, explored
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
@@ -29,8 +29,10 @@ Floats = NDArray[np.float32]
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
-_WORTH = 1.05  # times plain decoding's tokens that a wide pass must promise to be tried
+_WORTH = 0.05  # of plain decoding's tokens that a wide pass must promise beyond these to be tried
 _OFTEN = 1024  # passes after which it may be tried again
+_GUESS, _SLOPE = 0.025, 0.05  # a guess: seconds of a pass over one token, by how much each further one adds to it
+_KEPT = 0.5  # share of what is promised that is counted on where a wide pass is tried
 _WIDEST = 1024  # drafted tokens up to which a guess tells costs apart
 _LEAST, _MOST = 0.01, 0.5  # bounds of the floor
 _SAFE = 0.5  # the floor is this share of what a draft token must promise on average
@@ -96,8 +98,7 @@ class GoodputChains:
         size = self._size(rows)
         if size not in self._costs:
             nearest = min(self._costs, key=lambda known: abs(known - size), default=None)
-            times = [GUESS.seconds(tokens, 0) for tokens in (rows, rows + _WIDEST - 1)]
-            guess = CostCurve.of(dict(zip((1, _WIDEST), times, strict=True)))
+            guess = CostCurve.of({n: _GUESS * (1 + _SLOPE * (rows + n - 2)) for n in (1, _WIDEST)})
             known = self._costs[nearest].widened(guess) if nearest is not None else CostModel(guess=guess)
             self._costs[size] = known
         return self._costs[size]
@@ -153,9 +154,9 @@ class GoodputChains:
             earn(model, 1.0)
             return best
         while count > best and count > 1:
-            regret = float(times[count] / times[0]) - 1  # what is promised may not come
-            gains = tokens[count] > _WORTH * tokens[0]
-            if gains and regret <= model.exploration_budget and not model.is_known(1 + count, _OFTEN):
+            promised = float(tokens[count] / tokens[0]) - 1
+            regret = float(times[count] / times[0]) - 1 - _KEPT * promised
+            if promised > _WORTH and regret <= model.exploration_budget and not model.is_known(1 + count, _OFTEN):
                 model.exploration_budget -= max(0.0, regret)
                 return count
             count //= 4
