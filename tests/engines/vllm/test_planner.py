@@ -31,7 +31,7 @@ CHANCES = reach([0.99] * 16, [0.5] * 8, [0.1] * 4, [])
 
 def chosen(planner, chances=CHANCES):
     """What is drafted in most steps; now and then another number is tried."""
-    every = [planner.choose(chances, len(chances), 100).tolist() for _ in range(9)]
+    every = [planner.choose(chances, len(chances), 100).tolist() for _ in range(15)]
     return max(every, key=every.count)
 
 
@@ -73,12 +73,12 @@ def test_batches_of_other_sizes_have_costs_of_their_own():
 
 
 def test_drafts_that_fail_raise_the_demand():
-    planner = trained(lambda n: 0.02 + 0.002 * n)
-    before = sum(chosen(planner))
+    planner, drafted = trained(lambda n: 0.02 + 0.002 * n), []
     for _ in range(60):
-        cuts = planner.choose(CHANCES, 4, 100)
-        planner.learn(4, int(cuts.sum()), 4, 100, 0.02 + 0.002 * int(cuts.sum()))
-    assert sum(chosen(planner)) < before
+        drafted.append(int(planner.choose(CHANCES, 4, 100).sum()))
+        planner.learn(4, drafted[-1], 4, 100, 0.02 + 0.002 * drafted[-1])
+    assert all(drafted[:4])
+    assert drafted.count(0) > 30
 
 
 def test_where_drafts_save_nothing_drafters_are_asked_seldom():
@@ -99,6 +99,16 @@ def test_a_fixed_number():
     assert planner_of("threshold:0.3").choose(CHANCES, 4, 100).tolist() == [16, 1, 0, 0]
     assert planner_of("goodput:2").choose(CHANCES, 4, 100).max() <= 2
     assert not planner_of("off").wants_drafts(0.0, asked=False)
+
+
+def test_a_wide_pass_is_not_tried_again_and_again_where_nothing_is_learnt_of_it():
+    planner, many = GoodputChains(64), reach(*[[0.95] * 16] * 8)
+    cuts = [int(planner.choose(many, 8, 100).sum()) for _ in range(60)]
+    for _ in range(30):
+        planner.learn(8, 0, 8, 100, 0.02)
+        planner.learn(8, 8, 8, 100, 0.1)
+    cuts = [int(planner.choose(many, 8, 100).sum()) for _ in range(60)]
+    assert sum(cut > 8 for cut in cuts) <= 4
 
 
 def test_other_planners_are_refused():

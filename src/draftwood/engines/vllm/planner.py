@@ -17,7 +17,7 @@ from draftwood.errors import UsageError
 from draftwood.planning.base import TreePlanner
 from draftwood.planning.cooldown import Cooldown
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.cost_model import CostModel
+from draftwood.planning.cost_model import CostModel, octave
 from draftwood.planning.exploring import earn, explored
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
@@ -31,6 +31,7 @@ Doubles = NDArray[np.float64]
 
 _WORTH = 0.05  # of plain decoding's tokens that a wide pass must promise beyond these to be tried
 _OFTEN = 1024  # passes after which it may be tried again
+_PATIENCE = 64  # choices after which it may be tried again where nothing was learnt, since other requests came
 _GUESS, _SLOPE = 0.025, 0.05  # a guess: seconds of a pass over one token, by how much each further one adds to it
 _KEPT = 0.5  # share of what is promised that is counted on where a wide pass is tried
 _WIDEST = 1024  # drafted tokens up to which a guess tells costs apart
@@ -85,6 +86,10 @@ class GoodputChains:
         self._most = most
         self._costs: dict[int, CostModel] = {}  # by the size of the batch: of passes over 1 + drafted tokens
         self._losses: dict[int, Losses] = {}
+        self._choices, self._again = (
+            0,
+            dict[tuple[int, int], int](),
+        )  # number of choices; when to try a width again
         self._cooldown = Cooldown()
         self._own = _Own()
         self._expected = 0.0  # of the last pass with a draft: plain passes that it takes
@@ -135,29 +140,33 @@ class GoodputChains:
         if rates[best] < losses.demand * rates[0]:
             best = 0
         plain = float(times[0])
-        count = self._explored(model, tokens, times, best)
+        count = self._explored(self._size(rows), tokens, times, best)
         self._cooldown.learn(float(tokens[best]) * plain / rows - float(times[best]), plain, keep_on=count > best)
         self._expected = float(times[count]) / plain
         needed = (rows * (table[1:] / plain - 1) / np.arange(1, len(table))).min()
         self.floor = min(_MOST, max(_LEAST, _SAFE * float(needed)))
         return np.bincount(order[:count] // width, minlength=chains) if count else np.zeros(chains, dtype=np.int64)
 
-    @staticmethod
-    def _explored(model: CostModel, tokens: Doubles, times: Doubles, best: int) -> int:
+    def _explored(self, size: int, tokens: Doubles, times: Doubles, best: int) -> int:
         """Return ``best`` or, if the budget allows, a number whose cost is not known: far larger ones, too.
 
         A guess lies far off what passes with many requests cost on a GPU, where a hundred tokens more may take no
         time; and trying a few does not tell.
         """
-        count = len(tokens) - 1
+        model, count = self._costs[size], len(tokens) - 1
+        self._choices += 1
         if not count:
             earn(model, 1.0)
             return best
         while count > best and count > 1:
             promised = float(tokens[count] / tokens[0]) - 1
             regret = float(times[count] / times[0]) - 1 - _KEPT * promised
-            if promised > _WORTH and regret <= model.exploration_budget and not model.is_known(1 + count, _OFTEN):
+            known = model.is_known(1 + count, _OFTEN) or self._choices < self._again.get(
+                (size, octave(1 + count)), 0
+            )
+            if promised > _WORTH and regret <= model.exploration_budget and not known:
                 model.exploration_budget -= max(0.0, regret)
+                self._again[size, octave(1 + count)] = self._choices + _PATIENCE
                 return count
             count //= 4
         return explored(model, 1, tokens, times, best)  # type: ignore[arg-type]
