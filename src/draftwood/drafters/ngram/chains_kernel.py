@@ -59,6 +59,7 @@ LABEL = 6
 """Columns of ``labels``, one line per token of a last chain whose predecessors were right: which index it is from,
 its evidence class, whether it was right, whether it was scored, which of ``rows``, and its place in the index."""
 
+_ENOUGH = 8  # tokens of a match beside which shorter ones are not looked for
 _UNLIKELY = 0.15  # accept rate of the best match below which merely frequent tokens are candidates, too
 _ROW, _CURSOR = 15, 4  # numbers of an `ArrayRow`, and of a cursor
 
@@ -96,7 +97,7 @@ def _best(
 ) -> tuple[int, int, int]:
     """Return the candidate with the best accept rate (-1: none), how many there are, and the longest match."""
     place, age, run = state
-    k, longest = candidates(index, path, m, place, age, run, work)
+    k, longest = candidates(index, path, m, place, age, run, _ENOUGH, work)
     best = _likeliest(rates, work, 0, k, -1)
     some = FREQUENT if best < 0 or rates[work[CLASS, best]] < _UNLIKELY else 0
     more = more_candidates(index, k, place, age, run, some, work)
