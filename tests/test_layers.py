@@ -23,7 +23,7 @@ LAYERS = (
     ("engines", "tasks", "testing", "models", "grammar"),
     ("corpora",),
     ("api",),
-    ("measure", "training"),  # through the API, as users go
+    ("measure", "training", "engines.vllm"),  # through the API, as users go; the last, inside vLLM's workers
     ("serve",),
     ("cli", "__main__"),
 )

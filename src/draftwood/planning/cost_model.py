@@ -45,11 +45,11 @@ _LONGEST = 3600.0  # seconds of a pass; a longer time comes from a clock that ju
 
 
 class CostModel:
-    """Seconds of one pass over n tokens, as now believed; starts from a measured ``curve`` or a guess."""
+    """Seconds of one pass over n tokens, as now believed; starts from a measured ``curve`` or a ``guess``."""
 
-    def __init__(self, curve: CostCurve | None = None) -> None:
+    def __init__(self, curve: CostCurve | None = None, guess: CostCurve = GUESS) -> None:
         self.measured = curve is not None
-        self._curve = curve if curve is not None else GUESS
+        self._curve = curve if curve is not None else guess
         pace, shape = (_PACE, _SHAPE) if self.measured else (_GUESSED_PACE, _GUESSED_SHAPE)
         self._log = np.zeros(_OCTAVES)
         self._cov = pace**2 + shape**2 * _WALK
@@ -164,6 +164,11 @@ class CostModel:
                 found.append(width)
         return found
 
+    def is_known(self, width: int, within: int) -> bool:
+        """Return whether the cost of about this width was measured, in the last so many passes."""
+        seen = self._seen[size(width)]
+        return seen > 0 and self.passes - seen < within
+
     def state(self) -> dict[str, Any]:
         """Return what was learnt, JSON-ready, for `restored`."""
         return {
@@ -196,9 +201,11 @@ class CostModel:
         model._seen = [passes] * len(_SIZES)
         return model
 
-    def widened(self) -> CostModel:
-        """Return a copy with larger uncertainty, to begin with for another batch size."""
-        twin = CostModel(self._curve if self.measured else None)
+    def widened(self, guess: CostCurve | None = None) -> CostModel:
+        """Return a copy with larger uncertainty, to begin with for another batch size, for which there may be
+        another ``guess``.
+        """
+        twin = CostModel(self._curve if self.measured else None, guess if guess is not None else self._curve)
         twin._log = self._log.copy()
         twin._cov = self._cov + _PACE**2 + _SHAPE**2 * _WALK
         return twin

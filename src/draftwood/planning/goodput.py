@@ -20,6 +20,7 @@ from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner
 from draftwood.planning.cooldown import Cooldown
 from draftwood.planning.cost_model import CostModel
 from draftwood.planning.drafter_budget import DrafterBudget
+from draftwood.planning.exploring import earn, explored
 from draftwood.planning.learned import Learned
 from draftwood.planning.losses import Losses
 from draftwood.planning.pace import Pace
@@ -31,8 +32,6 @@ from draftwood.tree import TokenTree
 MOST = 64  # most draft nodes of one request
 
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
-_EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
-_MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
 _FEW = 4  # requests whose texts are looked at for repeats
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
 _IDLE = 4  # of the steps in which nobody is asked, only each fourth is learnt from
@@ -153,7 +152,7 @@ class GoodputPlanner(TreePlanner):
         in_ab_test = [label for label, ab_test in self._ab_tests.items() if ab_test.on]
         self._budget.learn(states, rankings, times, best, apart=in_ab_test)
         self._watching.learn(states, rankings, times, best)
-        count = self._explore(model, base, tokens, times, best)
+        count = explored(model, base, tokens, times, best)
         if self._asking:
             self._adapt(best, rankings)
             gain = tokens[best] * times[0] / rows - times[best]
@@ -179,7 +178,7 @@ class GoodputPlanner(TreePlanner):
         self, states: Sequence[State], rankings: Sequence[Ranking], model: CostModel, base: int, context: int
     ) -> None:
         """Do what `choose` does where nobody proposes anything, as in most steps of a chat, without its arrays."""
-        _earn(model, 1.0)
+        earn(model, 1.0)
         if self._asking:
             times = self._times(model, states[0].capabilities, base, 0, context)
             in_ab_test = [label for label, ab_test in self._ab_tests.items() if ab_test.on]
@@ -187,20 +186,6 @@ class GoodputPlanner(TreePlanner):
             self._adapt(0, rankings)
             self._cooldown.learn(0.0, times[0], keep_on=False)
         self._choice = _Choice(model, context, (), (), 0, 0)
-
-    @staticmethod
-    def _explore(model: CostModel, base: int, tokens: Sequence[float], times: Sequence[float], best: int) -> int:
-        """Return ``best`` or, if the exploration budget allows, a number whose cost was not measured lately."""
-        plain = times[0]
-        _earn(model, times[best] / plain)
-        for width in model.stale(base + best, base, base + len(times) - 1):
-            count = width - base
-            sure = min(tokens[count], tokens[best])  # what more is promised may not come
-            regret = (times[count] - sure * times[best] / tokens[best]) / plain
-            if regret <= model.exploration_budget:
-                model.exploration_budget -= max(0.0, regret)
-                return count
-        return best
 
     def _adapt(self, best: int, rankings: Sequence[Ranking]) -> None:
         """Ask for twice as many nodes next time if nearly all were worth scoring, else for slightly fewer."""
@@ -236,7 +221,7 @@ class GoodputPlanner(TreePlanner):
         with self.learned.lock:
             passes, self._unlearnt = self._unlearnt, 0
             model, context = self.learned.cost(len(states)), max([state.length for state in states])
-            _earn(model, passes)
+            earn(model, passes)
             width = states[0].capabilities.filled(sum([1 + state.step.replayed for state in states]))
             seconds = states[0].step.score_s
             self._learn_cost(_Choice(model, context, (), (), 0, 0), width, seconds, passes)
@@ -288,12 +273,6 @@ class GoodputPlanner(TreePlanner):
 
 
 _SHOWN = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
-
-
-def _earn(model: CostModel, plain_passes: float) -> None:
-    """Let the exploration budget grow by its share of the time of so many plain passes."""
-    budget = model.exploration_budget
-    model.exploration_budget = max(budget, min(_MOST_SAVED, budget + _EXPLORE * plain_passes))
 
 
 @lru_cache(maxsize=64)

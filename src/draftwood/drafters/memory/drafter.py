@@ -97,6 +97,10 @@ class MemoryDrafter(BaseDrafter):
     def remember(self, ids: Sequence[int]) -> None:
         self._kept.memory.add(ids, self.namespace)
 
+    def save_if_due(self) -> None:
+        """Save new answers to the ``file``, unless that was done less than a minute ago."""
+        self._kept.save_if_due()
+
     def open(self, prompt: Sequence[int], noise: Noise | None) -> MemorySession:
         return MemorySession(self, prompt)
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from draftwood.drafters.ngram.kernel import (
     AGE,
     AGED,
+    ALL,
     CANDIDATES,
     CLASSES,
     COLUMNS,
@@ -133,7 +134,7 @@ def grow_tree(
         room = nodes - node
         best = likely * reach[1 if place >= 0 else 0, length_class(min(length + 1, REACH))]
         if below < depth and best > bar(order, chance, room):  # else no child would be taken
-            k, matched = candidates(index, path, m + below, place, age, run, work)
+            k, matched = candidates(index, path, m + below, place, age, run, ALL, work)
             some = frequent if likely * reach[2, min(k, 1)] > bar(order, chance, room) else 0
             k = more_candidates(index, k, place, age, run, some, work)
             if node == 0:

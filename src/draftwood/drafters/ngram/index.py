@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Ints
 from draftwood.drafters.ngram.grow_kernel import advance, grow
-from draftwood.drafters.ngram.kernel import CLASSES, FREQUENT, HEAD, REACH, READ
+from draftwood.drafters.ngram.kernel import CLASSES, DISTINCT, FREQUENT, HEAD, REACH, READ
 from draftwood.errors import UsageError
 from draftwood.index.accept_rates import for_kernel
+from draftwood.index.addresses import ArrayRow
 
 MOST_NODES = 1024  # most nodes of one tree
 
@@ -72,8 +73,8 @@ class NgramIndex:
 
     at_once: ClassVar[int] = _AT_ONCE
 
-    def __init__(self, ids: Sequence[int] | NDArray[Any] = ()) -> None:
-        self._allocate(max(_ROOM, len(ids)))
+    def __init__(self, ids: Sequence[int] | NDArray[Any] = (), room: int = 0) -> None:
+        self._allocate(max(_ROOM, len(ids), room))  # it takes ``room`` tokens without growing
         self._tokens = np.full((256, 3), -1, dtype=np.int32)
         self.read(ids)
 
@@ -117,6 +118,10 @@ class NgramIndex:
         """Let no match cross this place."""
         self._read(np.array([-1], dtype=np.int32), 0)
 
+    def address(self, row: ArrayRow, cursor: Cursor) -> int:
+        """Return where a kernel finds the arrays of this index, and a cursor: ``row`` names them."""
+        return row.at(self._text, self._links, self._buckets, self._tokens, self._head, cursor.state)
+
     @property
     def _lists(self) -> tuple[Ints, Ints, Ints, Ints, NDArray[np.int64]]:
         return self._text, self._links, self._buckets, self._tokens, self._head
@@ -124,6 +129,12 @@ class NgramIndex:
     def _advance(self, cursor: Cursor | None, tail: Ints, known: int, own: bool) -> int:
         state, followed = (_NOWHERE, 0) if cursor is None else (cursor.state, FOLLOWED)
         return advance(self._lists, _NO_TOKENS, state, tail, known, own, followed)
+
+    def make_room(self, more: int) -> None:
+        """Make room for so many more tokens, for a kernel that reads them."""
+        self._make_room(more)
+        while 2 * (int(self._head[DISTINCT]) + more) > len(self._tokens):
+            self._more_tokens()
 
     def _make_room(self, more: int) -> None:
         length = len(self)

@@ -25,6 +25,7 @@ Longs = NDArray[np.int64]
 Lists = tuple[Ints, Ints, Ints, Ints, Longs]  # text, links, buckets, tokens, head
 
 REACH = 32  # longest match that is told apart
+ALL = REACH + 1  # no match is as long
 FREQUENT = 12  # most frequent tokens that are kept
 HEAD = 2 + 2 * FREQUENT
 LOST = 12  # tokens without agreement after which a cursor is given up
@@ -131,11 +132,16 @@ def _common(text: Ints, place: int, tail: Ints, m: int, most: int) -> int:
 
 
 @inner
-def _occurrences(index: Lists, tail: Ints, m: int, places: Longs, lengths: Longs) -> int:
-    """The latest 8, 16, 16 occurrences of the last 4, 2, 1 tokens, none twice; returns how many."""
+def _occurrences(index: Lists, tail: Ints, m: int, enough: int, places: Longs, lengths: Longs) -> int:
+    """The latest 8, 16, 16 occurrences of the last 4, 2, 1 tokens, none twice; returns how many.
+
+    Where one of the former matches ``enough`` tokens, the others are not looked for: each takes time to reach.
+    """
     text, links, buckets, tokens, _ = index
-    found, longer = 0, REACH + 1
+    found, longer, longest = 0, REACH + 1, 0
     for order in range(2, -1, -1):
+        if longest >= enough:
+            break
         size, wanted = 1 << order, 8 if order == 2 else 16
         if size > m:
             continue
@@ -150,6 +156,7 @@ def _occurrences(index: Lists, tail: Ints, m: int, places: Longs, lengths: Longs
             length = _common(text, place, tail, m, min(longer, REACH))
             if length >= size:
                 wanted -= 1
+                longest = max(longest, length)
                 if length < longer:  # longer ones were among those of the order before
                     places[found], lengths[found] = place, length
                     found += 1
@@ -228,11 +235,16 @@ def _point(work: Longs, row: int, place: int, age: int, run: int) -> None:
 
 
 @inner
-def candidates(index: Lists, tail: Ints, m: int, place: int, age: int, run: int, work: Longs) -> tuple[int, int]:
-    """What followed the occurrences of the end of ``tail[:m]``; returns how many tokens, and the longest match."""
+def candidates(
+    index: Lists, tail: Ints, m: int, place: int, age: int, run: int, enough: int, work: Longs
+) -> tuple[int, int]:
+    """What followed the occurrences of the end of ``tail[:m]``; returns how many tokens, and the longest match.
+
+    ``enough``: see `_occurrences`; with `ALL` all are looked for.
+    """
     text, n = index[0], index[4][READ]
     places, lengths = work[PLACES], work[LENGTHS]
-    occurrences = _occurrences(index, tail, m, places, lengths)
+    occurrences = _occurrences(index, tail, m, enough, places, lengths)
     occurrences = _nearby(index, tail, m, place, places, lengths, occurrences)
     total = work[TOTALS]  # occurrences of each length, then of at least it
     for length in range(REACH + 2):
@@ -302,7 +314,7 @@ def follow(index: Lists, tail: Ints, m: int, n: int, cursor: Longs, work: Longs)
         return
     places, lengths = work[PLACES], work[LENGTHS]
     best, at = 0, -1
-    for i in range(_occurrences(index, tail, m, places, lengths)):
+    for i in range(_occurrences(index, tail, m, ALL, places, lengths)):
         if (lengths[i], places[i]) > (best, at) and text[places[i]] >= 0:
             best, at = lengths[i], places[i]
     if best >= ANCHOR:

@@ -1,0 +1,195 @@
+"""Drafts for all requests of a batch: reads what is new, learns from it, grows chains, cuts them to what pays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Ask, Drafter, Floats
+from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.memory.memory import Memory
+from draftwood.drafters.ngram.chains import Part
+from draftwood.drafters.ngram.chains_kernel import (
+    EVIDENCE,
+    LABEL_CLASS,
+    LABEL_PLACE,
+    LABEL_RIGHT,
+    LABEL_ROW,
+    LABEL_SCORED,
+    LABEL_SPEAKER,
+    SPEAKER,
+    TOKENS,
+)
+from draftwood.drafters.ngram.drafter import NgramDrafter
+from draftwood.engines.vllm.counts import Counts
+from draftwood.engines.vllm.following import Following
+from draftwood.engines.vllm.planner import FixedChains, GoodputChains
+from draftwood.engines.vllm.requests import Request
+from draftwood.planning.beliefs import Beliefs
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+OWN, SHARED, OTHERS = 0, 1, 2  # speakers: the request's own text, the memory, then drafters asked text by text
+_TREE = 4  # drafters that propose trees are asked for so many times the nodes; the best chain is taken
+_LABELS = 64  # of one step that rates are learnt from, at a third of a microsecond each
+_NEVER = 1e-6  # a token that is less likely is never worth a place
+_NO_MEMORY: AbstractContextManager[Any] = nullcontext()
+
+
+class Drafting:
+    """The requests of one worker, and what was learnt from them.
+
+    Parameters
+    ----------
+    drafters
+        The set. ``ngram`` and ``memory`` draft for all requests in one call of a kernel, others text by text.
+    planner, beliefs
+        How much is drafted; how often drafts were right.
+    longest, rows, max_length, vocab_size
+        Most tokens of a draft, requests of a batch, tokens of a text, and token ids.
+    most_tokens
+        Most tokens of all texts together; further requests are not drafted for.
+    """
+
+    def __init__(
+        self, drafters: Sequence[Drafter], planner: FixedChains | GoodputChains, beliefs: Beliefs, *, longest: int,
+        rows: int, max_length: int, vocab_size: int, most_tokens: int,
+    ) -> None:  # fmt: skip
+        self._ngram = next((d for d in drafters if isinstance(d, NgramDrafter)), None)
+        self._memory = next((d for d in drafters if isinstance(d, MemoryDrafter)), None)
+        self._others = [d for d in drafters if d is not self._ngram and d is not self._memory]
+        self.planner, self._beliefs = planner, beliefs
+        self._vocab_size, self._step = vocab_size, 0
+        documents = self._ngram.context if self._ngram is not None else ()
+        self.following = Following(
+            documents, self._others, self._memory,
+            longest=longest, rows=rows, max_length=max_length, most_tokens=most_tokens,
+        )  # fmt: skip
+        names = ["ngram", "memory", *(drafter.name for drafter in self._others)]
+        self.counts = Counts(names)
+        self._no_rates = np.zeros(len(NgramDrafter.prior), dtype=np.float32)
+
+    def step(
+        self, ids: Ints, ends: Longs, new: Longs, requests: Sequence[Request] | None = None
+    ) -> tuple[list[list[int]], int]:
+        """Return the draft of each row, and how many tokens they have.
+
+        ``ids`` int32[.., ..] holds the texts, of which ``ends`` int64[rows] tokens are real, the last ``new`` of
+        them written in this step; 0 for rows that are still being read.
+        """
+        self._step += 1
+        parts = self.following.begin(ids, ends, new, requests)
+        drafts: list[list[int]] = [[] for _ in ends]
+        count = 0
+        if parts:
+            rates = self._rates(OWN), self._rates(SHARED)
+            with self._lock():
+                shared = self._with_memory(parts)
+                labels = self.following.chains.grow(shared, ids, max(self.planner.floor, _NEVER), rates)
+                self._learn(labels, parts)
+            if self._others:
+                self._ask_others(parts, ids)
+            rows, seats = np.array([(part.row, part.seat) for part in parts]).T
+            self.following.settle(seats, rows, ends[rows], ids)
+            count = self._cut(parts, seats, int(ends.max()), drafts)
+        self.following.end()
+        return drafts, count
+
+    def _lock(self) -> AbstractContextManager[Any]:
+        return self._store.lock if self._memory is not None else _NO_MEMORY
+
+    def _with_memory(self, parts: list[Part]) -> list[Part]:
+        if self._memory is None:
+            return parts
+        spaces = self._store.contents.spaces
+        found = []
+        for part in parts:
+            space = spaces.get(self.following.by_seat[part.seat].namespace)
+            found.append(part if space is None else part._replace(shared=(space.index, space.generation)))
+        return found
+
+    @property
+    def _store(self) -> Memory:
+        assert self._memory is not None
+        assert self._memory.memory is not None
+        return self._memory.memory
+
+    def _drafter(self, speaker: int) -> Drafter | None:
+        return (self._ngram, self._memory)[speaker] if speaker < OTHERS else self._others[speaker - OTHERS]
+
+    def _rates(self, speaker: int) -> Floats:
+        drafter = self._drafter(speaker)
+        return self._no_rates if drafter is None else self._beliefs.accept_rates(drafter, greedy=False)
+
+    def _learn(self, labels: Ints, parts: Sequence[Part]) -> None:
+        """Learn whether the tokens of the last chains were right."""
+        if not len(labels):
+            return
+        speakers = labels[:, LABEL_SPEAKER]
+        for speaker in range(OTHERS + len(self._others)):
+            own = labels[speakers == speaker] if speakers.any() or speaker else labels
+            drafter = self._drafter(speaker)
+            if drafter is None or not len(own):
+                continue
+            right = own[:, LABEL_RIGHT] != 0
+            stride = -(-len(own) // _LABELS)
+            some = slice(self._step % stride, None, stride)
+            rates = self._beliefs.rates(drafter, greedy=False)
+            rates.learn(own[some, LABEL_CLASS].tolist(), right[some].tolist())
+            taken = right & (own[:, LABEL_SCORED] != 0)
+            self.counts.accepted[speaker] += int(np.count_nonzero(taken))
+            if speaker == SHARED and taken.any():
+                self._credit(own[taken], parts)
+
+    def _credit(self, labels: Ints, parts: Sequence[Part]) -> None:
+        """Count tokens for the answers that they were copied from."""
+        contents = self._store.contents
+        for row, place in labels[:, [LABEL_ROW, LABEL_PLACE]].tolist():
+            space = contents.spaces.get(self.following.by_seat[parts[row].seat].namespace)
+            owner = space.owner(place) if space is not None and place >= 0 else None
+            if owner is not None:
+                contents.credit([owner])
+
+    def _ask_others(self, parts: Sequence[Part], ids: Ints) -> None:
+        """Ask the other drafters text by text; the chain that promises most replaces the kernel's."""
+        for part in parts:
+            followed = self.following.by_seat[part.seat]
+            followed.tell_others(ids[part.row, : part.end], int(self.following.seats.lengths[part.seat]))
+            best = float(self.following.chains.reach[part.seat].sum())
+            for number, source in enumerate(followed.others):
+                if part.room < 1 or source.session is None:
+                    continue
+                rates = self._rates(OTHERS + number)
+                tree = source.draft(Ask(_TREE * part.room, 0, rates), self._vocab_size)
+                nodes = tree.best_chain()[: part.room]
+                reach = np.cumprod(rates[tree.evidence[nodes]], dtype=np.float32)
+                if len(nodes) and (promised := float(reach.sum())) > best:
+                    best, size = promised, len(nodes)
+                    chain, seat = self.following.chains, part.seat
+                    chain.tokens[TOKENS, seat, :size] = tree.tokens[nodes]
+                    chain.tokens[EVIDENCE, seat, :size] = tree.evidence[nodes]
+                    chain.tokens[SPEAKER, seat, :size] = OTHERS + number
+                    chain.reach[seat, :size], chain.reach[seat, size:] = reach, 0
+                    chain.lengths[seat] = size
+
+    def _cut(self, parts: Sequence[Part], seats: Longs, context: int, drafts: list[list[int]]) -> int:
+        """Cut the chains to what the planner says, into ``drafts``; returns how many tokens there are."""
+        chains = self.following.chains
+        cuts = self.planner.choose(chains.reach[seats], len(drafts), context)
+        chains.scored[seats] = cuts
+        count = int(cuts.sum())
+        if not count:
+            return 0
+        tokens = chains.tokens[TOKENS, seats].tolist()
+        for part, own, cut in zip(parts, tokens, cuts.tolist(), strict=True):
+            if cut:
+                drafts[part.row] = own[:cut]
+        speakers = chains.tokens[SPEAKER, seats]
+        scored = np.arange(speakers.shape[1]) < cuts[:, None]
+        self.counts.drafted += np.bincount(speakers[scored], minlength=len(self.counts.drafted))
+        return count

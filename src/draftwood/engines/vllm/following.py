@@ -1,0 +1,175 @@
+"""The requests that are followed: which they are, what of their texts was read, what is remembered of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Drafter
+from draftwood.decoding.draft_source import DraftSource
+from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.ngram.chains import FEW, Chains, ChainText, Part
+from draftwood.engines.vllm.followed import Followed
+from draftwood.engines.vllm.requests import Request
+from draftwood.engines.vllm.seats import NOBODY, Seats
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+_AT_ONCE = 8192  # tokens of prompts that one step reads, at about a microsecond each; the rest waits for the next
+_LEAST = FEW  # of each prompt at least, so that it is known again
+_PARKED = 16  # requests that are followed beyond those that fit into a batch: some come back
+
+
+class Following:
+    """The requests of one worker.
+
+    Parameters
+    ----------
+    documents
+        Texts from which all of them may copy.
+    others
+        Drafters that have a session per request.
+    memory
+        Remembers the answers of requests that have left; None: nobody does.
+    longest, rows, max_length, most_tokens
+        Most tokens of a draft, requests of a batch, tokens of a text, and tokens of all texts together.
+    """
+
+    def __init__(
+        self, documents: Sequence[Sequence[int]], others: Sequence[Drafter], memory: MemoryDrafter | None, *,
+        longest: int, rows: int, max_length: int, most_tokens: int,
+    ) -> None:  # fmt: skip
+        self._documents, self._others, self._memory = documents, others, memory
+        self._max_length, self._most_tokens = max_length, most_tokens
+        self.seats, self.chains = Seats(rows + _PARKED, rows), Chains(rows + _PARKED, longest)
+        self.by_seat: dict[int, Followed] = {}
+        self._step = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all texts."""
+        return sum(len(one.text) for one in self.by_seat.values())
+
+    def begin(self, ids: Ints, ends: Longs, new: Longs, requests: Sequence[Request] | None) -> list[Part]:
+        """Return what the kernel is to do in this step; the arguments are those of `Drafting.step`."""
+        self._step += 1
+        names = None if requests is None else [request.name for request in requests]
+        seats = self.seats.find(ids, ends, new > 0, self._step, names)
+        self._follow_new(ends, new, seats, requests)
+        return self._parts(ids, ends, new, seats)
+
+    def settle(self, seats: Longs, rows: Longs, ends: Longs, ids: Ints) -> None:
+        """Record that these texts were read to their ends."""
+        self.seats.settle(seats, rows, ends, ids, self._step)
+
+    def _follow_new(self, ends: Longs, new: Longs, seats: Longs, requests: Sequence[Request] | None) -> None:
+        """Find seats for requests that are new, as long as there is room."""
+        rows = np.flatnonzero((new > 0) & (seats == NOBODY)).tolist()
+        held = self.tokens if rows else 0
+        for row in rows:
+            end = int(ends[row])
+            if held + end > self._most_tokens:
+                held -= self._free(held + end - self._most_tokens, seats)
+            if held + end > self._most_tokens:
+                continue
+            request = requests[row] if requests is not None else Request()
+            seat = self.seats.take(row, request.name or None)
+            if seat < 0 and self._free(1, seats):
+                seat = self.seats.take(row, request.name or None)
+            if seat < 0:
+                continue
+            documents = [*self._documents, *request.prediction]
+            room = min(self._max_length, end + 1024)
+            text = ChainText([np.asarray(one, dtype=np.int32) for one in documents], room)
+            others = [DraftSource(drafter) for drafter in self._others]
+            self.by_seat[seat] = Followed(text, end - int(new[row]), request.namespace, others)
+            self.chains.lengths[seat] = self.chains.scored[seat] = 0
+            self.chains.reach[seat] = 0
+            seats[row], held = seat, held + end
+
+    def _free(self, tokens: int, seats: Longs) -> int:
+        """Let go of requests that are away, those that left first; returns how many tokens they had.
+
+        ``seats`` are those of the batch. It stops at so many ``tokens``.
+        """
+        freed, present = 0, set(seats.tolist())
+        for seat in self.seats.parked(self._step):
+            if freed >= tokens:
+                break
+            if seat not in present:
+                freed += len(self.by_seat[seat].text)
+                self._drop(seat)
+        return freed
+
+    def _parts(self, ids: Ints, ends: Longs, new: Longs, seats: Longs) -> list[Part]:
+        """Return what the kernel is to do; texts that are read for the first time are read here, in pieces."""
+        longest, left, parts = self.chains.reach.shape[1], _AT_ONCE, []
+        stay, most = [], self._max_length - 1
+        known = self.seats.lengths[seats].tolist()  # a row without a seat gets the last one's, and is passed over
+        for row, (seat, end, some, begin) in enumerate(
+            zip(seats.tolist(), ends.tolist(), new.tolist(), known, strict=True)
+        ):
+            if seat < 0 or not some:
+                continue
+            text = self.by_seat[seat].text
+            if end - begin != some:
+                self.chains.lengths[seat] = 0  # the last chain was for another place
+                if end - begin > FEW:
+                    self._next_turn(seat, end - some)
+                    begin, left = self._read(text, ids[row, : end - some], left)
+                    if end - begin > some:
+                        stay.append((seat, row, begin))
+                        continue
+            parts.append(Part(text, row, begin, end, min(longest, most - end), seat))
+        if stay:
+            unread, rows, lengths = np.array(stay).T
+            self.seats.settle(unread, rows, lengths, ids, self._step)
+        return parts
+
+    def _next_turn(self, seat: int, start: int) -> None:
+        """A text goes on with more than was written: with the next turn of a chat, or its prompt is still read."""
+        followed = self.by_seat[seat]
+        if len(followed.text) > followed.start:
+            self._remember(seat)
+        followed.start = start
+
+    @staticmethod
+    def _read(text: ChainText, ids: Ints, left: int) -> tuple[int, int]:
+        """Read on in a text, as far as the step allows; returns how long it is now, and what is left to others."""
+        begin = len(text)
+        end = min(len(ids), begin + max(left, _LEAST))
+        if end > begin:
+            text.read(ids[begin:end])
+        return max(begin, end), left - max(0, end - begin)
+
+    def end(self) -> None:
+        """Remember the answers of requests that have left the batch; they may come back."""
+        if self._memory is None:
+            return
+        for seat in self.seats.parked(self._step):
+            self._remember(seat)
+
+    def _remember(self, seat: int) -> None:
+        followed = self.by_seat.get(seat)
+        if followed is None or self._memory is None:
+            return
+        answer = followed.unremembered()
+        if answer is not None:
+            self._memory.in_namespace(followed.namespace).remember(answer.tolist())
+            self._memory.save_if_due()
+
+    def _drop(self, seat: int) -> None:
+        self._remember(seat)
+        followed = self.by_seat.pop(seat, None)
+        if followed is not None:
+            followed.close()
+        self.seats.free(seat)
+        self.chains.lengths[seat] = self.chains.scored[seat] = 0
+
+    def close(self) -> None:
+        """Let go of all requests."""
+        for seat in list(self.by_seat):
+            self._drop(seat)
