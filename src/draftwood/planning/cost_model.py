@@ -39,6 +39,8 @@ _UNNOTICED = 0.002  # the table of all widths is made anew where one may have ch
 _STALE = 32  # passes after which the cost of a width should be measured again
 GRANT = 1.25
 """First exploration budget of a guess, in plain passes: 2 % of an answer of 64 tokens. A measured curve has 0."""
+_SLACK = 1.5
+"""How many times longer than its tokens one by one a pass may be believed to take."""
 _MOST_LOG = 100.0  # of what is restored, so that its exponential is a number
 _SHORTEST = 1e-9  # seconds: less shows a clock that stands still
 _LONGEST = 3600.0  # seconds of a pass; a longer time comes from a clock that jumped
@@ -168,6 +170,15 @@ class CostModel:
         """Return whether the cost of about this width was measured, in the last so many passes."""
         seen = self._seen[size(width)]
         return seen > 0 and self.passes - seen < within
+
+    @property
+    def is_plausible(self) -> bool:
+        """Whether no pass is believed to take much longer than its tokens would one by one.
+
+        Such costs were learnt while other programs kept the processor busy, and would keep drafts off for long.
+        """
+        one = self.seconds(1, 0)
+        return all(self.seconds(n, 0) <= _SLACK * n * one for n in (2, 4, 8, 16, 32))
 
     def state(self) -> dict[str, Any]:
         """Return what was learnt, JSON-ready, for `restored`."""

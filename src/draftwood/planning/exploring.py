@@ -21,7 +21,10 @@ def explored(model: CostModel, base: int, tokens: Sequence[float], times: Sequen
     for width in model.stale(base + best, base, base + len(times) - 1):
         count = width - base
         sure = min(tokens[count], tokens[best])  # what more is promised may not come
-        regret = (times[count] - sure * times[best] / tokens[best]) / plain
+        # Where the cost was learnt beside other work, it may be far too high: no pass takes longer than its tokens
+        # would one by one.
+        seconds = min(times[count], plain * width / base)
+        regret = (seconds - sure * times[best] / tokens[best]) / plain
         if regret <= model.exploration_budget:
             model.exploration_budget -= max(0.0, regret)
             return count

@@ -26,8 +26,8 @@ def to_record(learned: Learned) -> dict[str, Any]:
 
 
 def from_record(record: Any, curve: CostCurve | None) -> Learned:
-    """Return what was learnt, on top of the ``curve`` that is known now; costs learnt on top of another are left
-    out.
+    """Return what was learnt, on top of the ``curve`` that is known now; costs learnt on top of another, and costs
+    that are not plausible, are left out.
 
     Raises `ValueError`, `TypeError`, `KeyError` or `AttributeError` for a record that `to_record` cannot have
     written.
@@ -36,7 +36,8 @@ def from_record(record: Any, curve: CostCurve | None) -> Learned:
         raise ValueError(f"format {record['format']!r} is not {FORMAT}")
     costs = record["costs"] if record["curve"] == _digest(curve) else {}
     known = {int(size): CostModel.restored(curve, state) for size, state in costs.items()}
-    return Learned(Beliefs.restored(record["rates"]), curve, known)
+    plausible = {size: model for size, model in known.items() if model.is_plausible}
+    return Learned(Beliefs.restored(record["rates"]), curve, plausible)
 
 
 def _digest(curve: CostCurve | None) -> str:
