@@ -58,7 +58,7 @@ def _llama_cpp(gguf: str, stack: ExitStack) -> Arm:
     assert process.stdin is not None
     assert process.stdout is not None
     slots = 16
-    told = {"path": gguf, "method": "none", "context": slots * 2048, "threads": os.cpu_count(), "key": "benchmark",
+    told = {"path": gguf, "method": "none", "context": slots * 4096, "threads": os.cpu_count(), "key": "benchmark",
             "parallel": slots}  # fmt: skip
     print(json.dumps(told), file=process.stdin, flush=True)
     return Arm(process.stdout.readline().strip(), "served", "benchmark")
