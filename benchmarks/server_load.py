@@ -116,7 +116,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for clients in given.clients:
             for round_ in range(given.rounds):
                 for name in list(running)[:: 1 - 2 * (round_ % 2)]:
-                    found = asyncio.run(turn(name, running[name], clients, round_, given.seconds, tokenizer))
+                    try:
+                        found = asyncio.run(turn(name, running[name], clients, round_, given.seconds, tokenizer))
+                    except httpx.HTTPError as error:  # the others' turns count all the same
+                        print(f"{clients:3} clients, {name:22} failed: {error}", flush=True)
+                        continue
                     print(json.dumps({"row": "turn", **asdict(found)}), file=file, flush=True)
                     print(f"{clients:3} clients, {name:22} {found.tokens / found.seconds:7.1f} tokens/s, "
                           f"first token after {found.first_token_s:.2f} s", flush=True)  # fmt: skip
