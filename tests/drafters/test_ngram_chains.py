@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from draftwood.drafters.memory.index import DocumentIndex
-from draftwood.drafters.ngram.chains import Chains, ChainText, Part
+from draftwood.drafters.ngram.chains import Chains, ChainText
 from draftwood.drafters.ngram.chains_kernel import (
     EVIDENCE,
     LABEL_CLASS,
@@ -35,6 +36,24 @@ def copying_text(rng, length, vocab=40):
         pieces.append(phrase[start : start + rng.integers(2, 20)].copy())
         pieces[-1][rng.integers(len(pieces[-1]))] = rng.integers(vocab)
     return np.concatenate(pieces)[:length].astype(np.int32)
+
+
+class Part(NamedTuple):
+    """What to do for one text."""
+
+    text: ChainText
+    row: int
+    begin: int
+    end: int
+    room: int
+    seat: int
+    shared: tuple[NgramIndex, object] | None = None
+
+
+def grow(chains, parts, ids, floor, rates):
+    work = np.array([(0, 0, part.row, part.begin, part.end, part.room, part.seat) for part in parts])
+    texts, shared = [part.text for part in parts], [part.shared for part in parts]
+    return chains.grow(work, texts, ids, floor, rates, shared).copy()
 
 
 def best_chain(text, read, longest, rates=RATES):
@@ -69,7 +88,7 @@ def test_it_is_the_best_chain_of_a_large_tree(seed):
     for _ in range(40):
         begins, ends = ends, ends + rng.integers(1, 5, 5)
         parts = [Part(texts[row], row, int(begins[row]), int(ends[row]), 6, 6 - row) for row in range(5)]
-        chains.grow(parts, ids, 1e-6, (RATES, NO_RATES))
+        grow(chains, parts, ids, 1e-6, (RATES, NO_RATES))
         for row in range(5):
             read[row].append(int(ends[row]))
             seat, wanted = 6 - row, best_chain(ids[row], read[row], 6)
@@ -94,7 +113,7 @@ def test_a_floor_ends_a_chain_before_what_is_too_unlikely():
     for floor in (1e-6, 0.1, 0.5, 1.0):
         text, chains = ChainText(), Chains(1, 16)
         text.read(ids[0, :395])
-        chains.grow([Part(text, 0, 395, 400, 16, 0)], ids, floor, (RATES, NO_RATES))
+        grow(chains, [Part(text, 0, 395, 400, 16, 0)], ids, floor, (RATES, NO_RATES))
         sizes.append(int(chains.lengths[0]))
         assert (chains.reach[0, : sizes[-1]] >= floor).all()
     assert sizes == sorted(sizes, reverse=True)
@@ -109,7 +128,7 @@ def test_a_long_copy_is_what_the_tree_copies():
     grown, chains = ChainText(), Chains(1, 16)
     grown.read(ids[0, :420])
     for end in range(421, 640):
-        chains.grow([Part(grown, 0, end - 1, end, 16, 0)], ids, 1e-6, (RATES, NO_RATES))
+        grow(chains, [Part(grown, 0, end - 1, end, 16, 0)], ids, 1e-6, (RATES, NO_RATES))
         wanted = best_chain(ids[0], [420, *range(421, end + 1)], 16) if end % 20 == 0 else []
         size = int(chains.lengths[0])
         assert chains.tokens[TOKENS, 0, :size].tolist()[: len(wanted)] == [one[0] for one in wanted][:size]
@@ -125,11 +144,11 @@ def test_labels_say_what_was_right_as_far_as_it_was_reached():
     for row, text in enumerate(texts):
         text.read(ids[row, :89])
     parts = [Part(text, row, 89, 90, 4, row) for row, text in enumerate(texts)]
-    assert not len(chains.grow(parts, ids, 1e-6, (RATES, NO_RATES)))
+    assert not len(grow(chains, parts, ids, 1e-6, (RATES, NO_RATES)))
     chains.scored[:] = 4, 2
     proposed = chains.tokens[:, :, :4].copy()
     parts = [Part(texts[0], 0, 90, 93, 4, 0), Part(texts[1], 1, 90, 95, 4, 1)]
-    labels = chains.grow(parts, ids, 1e-6, (RATES, NO_RATES))
+    labels = grow(chains, parts, ids, 1e-6, (RATES, NO_RATES))
     first, second = labels[labels[:, LABEL_ROW] == 0], labels[labels[:, LABEL_ROW] == 1]
     assert first[:, LABEL_RIGHT].tolist() == [1, 1, 1]
     assert second[:, LABEL_RIGHT].tolist() == [1, 1, 1, 0]
@@ -149,7 +168,7 @@ def test_a_shared_index_is_drafted_from_and_not_written_to():
     text, chains, right = ChainText(), Chains(1, 8), 0
     text.read(ids[0, :20])
     for end in range(21, 200):
-        labels = chains.grow([Part(text, 0, end - 1, end, 8, 0, (shared, 1))], ids, 1e-6, (RATES, RATES))
+        labels = grow(chains, [Part(text, 0, end - 1, end, 8, 0, (shared, 1))], ids, 1e-6, (RATES, RATES))
         right += int(labels[labels[:, LABEL_SPEAKER] == 1, LABEL_RIGHT].sum())
         if end > 30:
             assert chains.tokens[SPEAKER, 0, 0] == 1
@@ -163,7 +182,7 @@ def test_documents_are_drafted_from_and_are_no_part_of_the_text():
     ids = np.concatenate((np.arange(20), expected)).astype(np.int32)[None]
     text, chains = ChainText([expected]), Chains(1, 8)
     text.read(ids[0, :22])
-    chains.grow([Part(text, 0, 22, 24, 8, 0)], ids, 1e-6, (RATES, NO_RATES))
+    grow(chains, [Part(text, 0, 22, 24, 8, 0)], ids, 1e-6, (RATES, NO_RATES))
     assert chains.tokens[TOKENS, 0, :8].tolist() == ids[0, 24:32].tolist()
     assert text.ids.tolist() == ids[0, :24].tolist()
     assert len(text) == 24
@@ -175,6 +194,6 @@ def test_texts_grow_beyond_their_first_room():
     text, chains = ChainText(), Chains(1, 4)
     text.read(ids[0, :5])
     for end in range(6, 6000, 7):
-        chains.grow([Part(text, 0, len(text), end, 4, 0)], ids, 1e-6, (RATES, NO_RATES))
+        grow(chains, [Part(text, 0, len(text), end, 4, 0)], ids, 1e-6, (RATES, NO_RATES))
         assert chains.lengths[0] >= 0
     assert (text.ids == ids[0, :end]).all()

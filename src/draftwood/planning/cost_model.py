@@ -80,8 +80,9 @@ class CostModel:
         """Return the expected seconds of each width to 0.2 %, float64[widest + 1], never falling and kept: do not
         write to it.
         """
-        if context >> 5 != self._at or len(self._base) <= widest:
-            self._at = context >> 5
+        at = context >> 5 if len(self._curve.contexts) > 1 else 0  # else it is the same at every length
+        if at != self._at or len(self._base) <= widest:
+            self._at = at
             self._base = self._curve.many(np.arange(max(128, 2 * widest)), context & ~31)
             self._table = None
         if self._table is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,6 @@ from draftwood.drafters.ngram.chains_kernel import (
     LABEL,
     LENGTH,
     OWN,
-    ROOM,
     ROW,
     SCORED,
     SEAT,
@@ -27,7 +25,6 @@ from draftwood.drafters.ngram.kernel import CLASSES, REACH
 from draftwood.index.accept_rates import for_kernel
 from draftwood.index.addresses import ArrayRow
 
-_COLUMNS = 7
 FEW = 64  # new tokens that the kernel reads; more are read before
 
 
@@ -73,21 +70,6 @@ class ChainText:
         return shared.address(self._shared_row, self._follower)
 
 
-class Part(NamedTuple):
-    """What to do for one text: read ``ids[row, begin:end]``, and grow at most ``room`` tokens behind it.
-
-    ``begin`` is the length of the text, 1 or more tokens before the ``end``.
-    """
-
-    text: ChainText
-    row: int
-    begin: int
-    end: int
-    room: int
-    seat: int
-    shared: tuple[NgramIndex, object] | None = None  # an index that texts share, and its generation
-
-
 class Chains:
     """The last chain of each of so many texts, in arrays.
 
@@ -116,38 +98,53 @@ class Chains:
         return self.counts[SCORED]
 
     def grow(
-        self, parts: Sequence[Part], ids: NDArray[np.int32], floor: float, rates: tuple[Floats, Floats]
-    ) -> NDArray[np.int32]:
+        self, work: NDArray[np.int64], texts: Sequence[ChainText], ids: NDArray[np.int32], floor: float,
+        rates: tuple[Floats, Floats], shared: Sequence[tuple[NgramIndex, object] | None] = (),
+    ) -> NDArray[np.int32]:  # fmt: skip
         """Read what is new, and replace the chains of these texts; returns labels of the last ones.
 
-        Labels are int32[n, 6], see `draftwood.drafters.ngram.chains_kernel.LABEL`. ``ids`` int32[.., ..] holds the
-        texts; ``rates`` are the accept rates of the own indices and of shared ones. Tokens that are less likely
-        than ``floor`` to be reached and right are left out.
+        Labels are int32[n, 6], see `draftwood.drafters.ngram.chains_kernel.LABEL`; the next call overwrites them.
+
+        Parameters
+        ----------
+        work : int64[texts, 7]
+            What to do: read ``ids[ROW, BEGIN:END]``, at least one token, and grow at most ``ROOM`` tokens (see
+            `draftwood.drafters.ngram.chains_kernel.OWN` and the others). ``OWN`` and ``SHARED`` are filled in
+            here. It is changed.
+        texts
+            Their indices.
+        ids : int32[.., ..]
+            The texts by row.
+        floor
+            Tokens that are less likely to be reached and right are left out.
+        rates
+            Accept rates of the own indices and of shared ones.
+        shared
+            Per text an index that texts share, and its generation, or None; may be left out.
         """
         known = for_kernel(rates[0], CLASSES), for_kernel(rates[1], CLASSES)
-        if len(self._labels) < len(parts) * self.reach.shape[1]:
-            self._labels = np.empty((len(parts) * self.reach.shape[1], LABEL), dtype=np.int32)
-        rows = []
-        for text, row, begin, end, room, seat, shared in parts:
-            if end - begin > FEW:
-                text.read(ids[row, begin:end])
-                begin, self.counts[LENGTH, seat] = end, 0
-            other = 0 if shared is None else text.shared_address(*shared)
-            rows.append((text.address, other, row, begin, end, room, seat))
-        table = np.array(rows, dtype=np.int64)
+        if len(self._labels) < len(work) * self.reach.shape[1]:
+            self._labels = np.empty((len(work) * self.reach.shape[1], LABEL), dtype=np.int32)
+        for at in np.flatnonzero(work[:, END] - work[:, BEGIN] > FEW).tolist():
+            texts[at].read(ids[work[at, ROW], work[at, BEGIN] : work[at, END]])
+            work[at, BEGIN], self.counts[LENGTH, work[at, SEAT]] = work[at, END], 0
+        work[:, OWN] = [text.address for text in texts]
+        work[:, SHARED] = 0
+        for at, other in enumerate(shared):
+            if other is not None:
+                work[at, SHARED] = texts[at].shared_address(*other)
         state = self.tokens, self.reach, self.counts
-        made = grow_chains(table, ids, floor, known, state, self._labels)
-        labels = self._labels[:made].copy()
-        crowded = [at for at, length in enumerate(self.lengths[table[:, SEAT]].tolist()) if length < 0]
+        made, crowded = grow_chains(work, ids, floor, known, state, self._labels)
+        labels = self._labels[:made].copy() if crowded else self._labels[:made]
         if crowded:
-            for at in crowded:
-                parts[at].text.make_room(int(table[at, END] - table[at, BEGIN]))
-                table[at, OWN] = parts[at].text.address
-            self.counts[LENGTH, table[crowded, SEAT]] = 0
-            grow_chains(
-                table[crowded], ids, floor, known, state, self._labels
-            )  # its labels are lost: few texts grow
+            self._make_room(work, texts)
+            some = work[self.lengths[work[:, SEAT]] < 0]
+            self.counts[LENGTH, some[:, SEAT]] = 0
+            grow_chains(some, ids, floor, known, state, self._labels)  # its labels are lost: few texts grow
         return labels
 
-
-assert [*range(_COLUMNS)] == [OWN, SHARED, ROW, BEGIN, END, ROOM, SEAT]
+    def _make_room(self, work: NDArray[np.int64], texts: Sequence[ChainText]) -> None:
+        """Make room in the indices where the kernel found too little."""
+        for at in np.flatnonzero(self.lengths[work[:, SEAT]] < 0).tolist():
+            texts[at].make_room(int(work[at, END] - work[at, BEGIN]))
+            work[at, OWN] = texts[at].address

@@ -31,9 +31,11 @@ from draftwood.drafters.ngram.kernel import (
     Lists,
     Longs,
     append,
-    candidates,
     follow,
+    go_on,
+    look,
     more_candidates,
+    tell_apart,
 )
 from draftwood.drafters.ngram.kernel import LENGTH as LENGTH_OF
 from draftwood.index.addresses import ints_at, longs_at
@@ -44,6 +46,7 @@ Floats = NDArray[np.float32]
 Chains = tuple[NDArray[np.int32], Floats, Longs]
 
 OWN, SHARED, ROW, BEGIN, END, ROOM, SEAT = range(7)
+COLUMNS = 7
 """Columns of ``rows``: addresses of the `ArrayRow` of text, links, buckets, tokens, head and cursor of the
 request's own index and of the shared one (0: none); the row of ``ids``, in which the new tokens are ``[BEGIN,
 END)``; how long the chain may be; and the request's place in ``chains``."""
@@ -93,15 +96,27 @@ def _likeliest(rates: Floats, work: Longs, first: int, end: int, best: int) -> i
 
 @inner
 def _best(
-    index: Lists, path: Ints, m: int, state: tuple[int, int, int], rates: Floats, work: Longs
-) -> tuple[int, int, int]:
-    """Return the candidate with the best accept rate (-1: none), how many there are, and the longest match."""
+    index: Lists, path: Ints, m: int, found: int, state: tuple[int, int, int], rates: Floats, work: Longs
+) -> tuple[int, int, int, int]:
+    """Return the candidate with the best accept rate (-1: none), how many there are, and the longest match.
+
+    The last number is how many occurrences were looked at. ``found``: occurrences that are known already, see `go_on`; 0: they are looked for.
+    """
     place, age, run = state
-    k, longest = candidates(index, path, m, place, age, run, _ENOUGH, work)
+    if found == 0:
+        found = look(index, path, m, place, _ENOUGH, work)
+    k, longest = tell_apart(index, found, place, age, run, work)
     best = _likeliest(rates, work, 0, k, -1)
     some = FREQUENT if best < 0 or rates[work[CLASS, best]] < _UNLIKELY else 0
     more = more_candidates(index, k, place, age, run, some, work)
-    return _likeliest(rates, work, k, more, best), more, longest
+    return _likeliest(rates, work, k, more, best), more, longest, found
+
+
+@inner
+def _known(index: Lists, token: int, found: int, work: Longs) -> int:
+    """How many occurrences of the context behind ``token`` are known; 0 where none matches enough of it."""
+    kept, longest = go_on(index, token, found, work)
+    return kept if longest >= _ENOUGH else 0
 
 
 @inner
@@ -141,6 +156,7 @@ def _grow(
     likely, room, floor = 1.0, limits[0], limits[1]
     text, n = indices[0][0], indices[0][4][READ]
     alone, rate, kind = False, 1.0, np.int64(0)
+    mine, theirs = 0, 0  # occurrences of the next context that are known
     for depth in range(room):
         if alone and one[0] < n and text[one[0]] >= 0 and likely * rate >= floor:
             token, likely = text[one[0]], likely * rate
@@ -149,14 +165,15 @@ def _grow(
             reach[seat, depth] = likely
             one = one[0] + 1, np.int64(0), one[2] + 1
             if both:
-                two = _past(two, token, 0, works[1])
+                two, theirs = _past(two, token, 0, works[1]), 0
             path[m + depth] = token
+            mine = 0
             continue
-        best, k, longest = _best(indices[0], path, m + depth, one, rates[0], works[0])
+        best, k, longest, mine = _best(indices[0], path, m + depth, mine, one, rates[0], works[0])
         rate = rates[0][works[0][CLASS, best]] if best >= 0 else -1.0
         speaker, others = 0, 0
         if both:
-            other, others, further = _best(indices[1], path, m + depth, two, rates[1], works[1])
+            other, others, further, theirs = _best(indices[1], path, m + depth, theirs, two, rates[1], works[1])
             if other >= 0 and rates[1][works[1][CLASS, other]] > rate:
                 speaker, best, rate, longest = 1, other, rates[1][works[1][CLASS, other]], further
         if depth == 0:
@@ -170,9 +187,9 @@ def _grow(
         tokens[TOKENS, seat, depth], tokens[EVIDENCE, seat, depth] = token, work[CLASS, best]
         tokens[SPEAKER, seat, depth], tokens[PLACES, seat, depth] = speaker, work[SOURCE, best]
         reach[seat, depth] = likely
-        one = _past(one, token, k, works[0])
+        one, mine = _past(one, token, k, works[0]), _known(indices[0], token, mine, works[0])
         if both:
-            two = _past(two, token, others, works[1])
+            two, theirs = _past(two, token, others, works[1]), _known(indices[1], token, theirs, works[1])
         path[m + depth] = token
     return room
 
@@ -189,11 +206,12 @@ def _index_at(address: int) -> tuple[Lists, Longs]:
 
 
 @compiled(
-    f"i8(i8[:,::1], {TABLE}, f8, UniTuple({FLOATS}, 2), Tuple((i4[:,:,::1], f4[:,::1], i8[:,::1])), i4[:,::1])"
+    f"UniTuple(i8, 2)(i8[:,::1], {TABLE}, f8, UniTuple({FLOATS}, 2), "
+    "Tuple((i4[:,:,::1], f4[:,::1], i8[:,::1])), i4[:,::1])"
 )
 def grow_chains(
     rows: Longs, ids: Ints, floor: float, rates: tuple[Floats, Floats], chains: Chains, labels: Ints
-) -> int:
+) -> tuple[int, int]:
     """Read each request's new tokens, compare its last chain with them, and grow the next one.
 
     Parameters
@@ -215,8 +233,8 @@ def grow_chains(
 
     Returns
     -------
-    int
-        How many labels there are.
+    int, int
+        How many labels there are, and how many requests have too little room.
     """
     tokens, reach, counts = chains
     most, longest = 1, tokens.shape[2]
@@ -224,13 +242,14 @@ def grow_chains(
         most = max(most, rows[row, END] - rows[row, BEGIN])
     path = np.empty(REACH + most + longest, np.int32)
     works = np.empty((WORK, CANDIDATES), np.int64), np.empty((WORK, CANDIDATES), np.int64)
-    made = 0
+    made, crowded = 0, 0
     for row in range(len(rows)):
         begin, end, seat, at = rows[row, BEGIN], rows[row, END], rows[row, SEAT], rows[row, ROW]
         index, cursor = _index_at(rows[row, OWN])
         new = end - begin
         if index[4][READ] + new > len(index[0]) or 2 * (index[4][DISTINCT] + new) > len(index[3]):
             counts[LENGTH, seat] = -1
+            crowded += 1
             continue
         both = rows[row, SHARED] != 0
         other, follower = _index_at(rows[row, SHARED] if both else rows[row, OWN])
@@ -254,4 +273,4 @@ def grow_chains(
         for i in range(size, longest):
             reach[seat, i] = 0
         cursor[LONGEST] = counts[MATCH, seat]
-    return made
+    return made, crowded

@@ -242,10 +242,41 @@ def candidates(
 
     ``enough``: see `_occurrences`; with `ALL` all are looked for.
     """
+    found = look(index, tail, m, place, enough, work)
+    return tell_apart(index, found, place, age, run, work)
+
+
+@inner
+def look(index: Lists, tail: Ints, m: int, place: int, enough: int, work: Longs) -> int:
+    """Write places and lengths of the occurrences of the end of ``tail[:m]``; returns how many there are."""
+    found = _occurrences(index, tail, m, enough, work[PLACES], work[LENGTHS])
+    return _nearby(index, tail, m, place, work[PLACES], work[LENGTHS], found)
+
+
+@inner
+def go_on(index: Lists, token: int, found: int, work: Longs) -> tuple[int, int]:
+    """Keep those of so many occurrences that go on with ``token``, one place further on.
+
+    Returns how many, and the longest match. All long matches of a context are found so, without `look`.
+    """
     text, n = index[0], index[4][READ]
     places, lengths = work[PLACES], work[LENGTHS]
-    occurrences = _occurrences(index, tail, m, enough, places, lengths)
-    occurrences = _nearby(index, tail, m, place, places, lengths, occurrences)
+    kept, longest = 0, 0
+    for i in range(found):
+        place = places[i]
+        if text[place] == token and place + 1 < n:
+            length = min(REACH, lengths[i] + 1)
+            places[kept], lengths[kept] = place + 1, length
+            longest = max(longest, length)
+            kept += 1
+    return kept, longest
+
+
+@inner
+def tell_apart(index: Lists, occurrences: int, place: int, age: int, run: int, work: Longs) -> tuple[int, int]:
+    """Sort so many occurrences by what followed them; returns how many tokens, and the longest match."""
+    text, n = index[0], index[4][READ]
+    places, lengths = work[PLACES], work[LENGTHS]
     total = work[TOTALS]  # occurrences of each length, then of at least it
     for length in range(REACH + 2):
         total[length] = 0

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from draftwood.contracts import Ask, Drafter, Floats
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.memory.memory import Memory
-from draftwood.drafters.ngram.chains import Part
 from draftwood.drafters.ngram.chains_kernel import (
+    END,
     EVIDENCE,
     LABEL_CLASS,
     LABEL_PLACE,
@@ -21,11 +21,16 @@ from draftwood.drafters.ngram.chains_kernel import (
     LABEL_ROW,
     LABEL_SCORED,
     LABEL_SPEAKER,
+    ROOM,
+    ROW,
+    SEAT,
     SPEAKER,
     TOKENS,
 )
 from draftwood.drafters.ngram.drafter import NgramDrafter
+from draftwood.drafters.ngram.index import NgramIndex
 from draftwood.engines.vllm.counts import Counts
+from draftwood.engines.vllm.followed import Followed
 from draftwood.engines.vllm.following import Following
 from draftwood.engines.vllm.planner import FixedChains, GoodputChains
 from draftwood.engines.vllm.requests import Request
@@ -70,6 +75,7 @@ class Drafting:
             documents, self._others, self._memory,
             longest=longest, rows=rows, max_length=max_length, most_tokens=most_tokens,
         )  # fmt: skip
+        self._is_alone = self._memory is None and not self._others  # drafts from a request's own text only
         names = ["ngram", "memory", *(drafter.name for drafter in self._others)]
         self.counts = Counts(names)
         self._no_rates = np.zeros(len(NgramDrafter.prior), dtype=np.float32)
@@ -83,35 +89,35 @@ class Drafting:
         them written in this step; 0 for rows that are still being read.
         """
         self._step += 1
-        parts = self.following.begin(ids, ends, new, requests)
+        work = self.following.begin(ids, ends, new, requests)
         drafts: list[list[int]] = [[] for _ in ends]
         count = 0
-        if parts:
-            rates = self._rates(OWN), self._rates(SHARED)
+        if len(work):
+            rows, seats = work[:, ROW].copy(), work[:, SEAT].copy()
+            followed = [self.following.by_seat[seat] for seat in seats.tolist()]
+            texts, rates = [one.text for one in followed], (self._rates(OWN), self._rates(SHARED))
             with self._lock():
-                shared = self._with_memory(parts)
-                labels = self.following.chains.grow(shared, ids, max(self.planner.floor, _NEVER), rates)
-                self._learn(labels, parts)
+                shared = self._in_memory(followed)
+                floor = max(self.planner.floor, _NEVER)
+                labels = self.following.chains.grow(work, texts, ids, floor, rates, shared)
+                self._learn(labels, followed)
             if self._others:
-                self._ask_others(parts, ids)
-            rows, seats = np.array([(part.row, part.seat) for part in parts]).T
+                self._ask_others(work, followed, ids)
             self.following.settle(seats, rows, ends[rows], ids)
-            count = self._cut(parts, seats, int(ends.max()), drafts)
+            count = self._cut(rows, seats, int(ends.max()), drafts)
         self.following.end()
         return drafts, count
 
     def _lock(self) -> AbstractContextManager[Any]:
         return self._store.lock if self._memory is not None else _NO_MEMORY
 
-    def _with_memory(self, parts: list[Part]) -> list[Part]:
+    def _in_memory(self, followed: Sequence[Followed]) -> list[tuple[NgramIndex, object] | None]:
+        """Return what is remembered for each of these requests: an index and its generation; [] without memory."""
         if self._memory is None:
-            return parts
+            return []
         spaces = self._store.contents.spaces
-        found = []
-        for part in parts:
-            space = spaces.get(self.following.by_seat[part.seat].namespace)
-            found.append(part if space is None else part._replace(shared=(space.index, space.generation)))
-        return found
+        found = [spaces.get(one.namespace) for one in followed]
+        return [None if space is None else (space.index, space.generation) for space in found]
 
     @property
     def _store(self) -> Memory:
@@ -126,13 +132,12 @@ class Drafting:
         drafter = self._drafter(speaker)
         return self._no_rates if drafter is None else self._beliefs.accept_rates(drafter, greedy=False)
 
-    def _learn(self, labels: Ints, parts: Sequence[Part]) -> None:
+    def _learn(self, labels: Ints, followed: Sequence[Followed]) -> None:
         """Learn whether the tokens of the last chains were right."""
         if not len(labels):
             return
-        speakers = labels[:, LABEL_SPEAKER]
-        for speaker in range(OTHERS + len(self._others)):
-            own = labels[speakers == speaker] if speakers.any() or speaker else labels
+        for speaker in range(1 if self._is_alone else OTHERS + len(self._others)):
+            own = labels if self._is_alone else labels[labels[:, LABEL_SPEAKER] == speaker]
             drafter = self._drafter(speaker)
             if drafter is None or not len(own):
                 continue
@@ -144,40 +149,40 @@ class Drafting:
             taken = right & (own[:, LABEL_SCORED] != 0)
             self.counts.accepted[speaker] += int(np.count_nonzero(taken))
             if speaker == SHARED and taken.any():
-                self._credit(own[taken], parts)
+                self._credit(own[taken], followed)
 
-    def _credit(self, labels: Ints, parts: Sequence[Part]) -> None:
+    def _credit(self, labels: Ints, followed: Sequence[Followed]) -> None:
         """Count tokens for the answers that they were copied from."""
         contents = self._store.contents
         for row, place in labels[:, [LABEL_ROW, LABEL_PLACE]].tolist():
-            space = contents.spaces.get(self.following.by_seat[parts[row].seat].namespace)
+            space = contents.spaces.get(followed[row].namespace)
             owner = space.owner(place) if space is not None and place >= 0 else None
             if owner is not None:
                 contents.credit([owner])
 
-    def _ask_others(self, parts: Sequence[Part], ids: Ints) -> None:
+    def _ask_others(self, work: Longs, followed: Sequence[Followed], ids: Ints) -> None:
         """Ask the other drafters text by text; the chain that promises most replaces the kernel's."""
-        for part in parts:
-            followed = self.following.by_seat[part.seat]
-            followed.tell_others(ids[part.row, : part.end], int(self.following.seats.lengths[part.seat]))
-            best = float(self.following.chains.reach[part.seat].sum())
-            for number, source in enumerate(followed.others):
-                if part.room < 1 or source.session is None:
+        known = self.following.seats.lengths
+        for one, (row, end, room, seat) in zip(followed, work[:, [ROW, END, ROOM, SEAT]].tolist(), strict=True):
+            one.tell_others(ids[row, :end], int(known[seat]))
+            best = float(self.following.chains.reach[seat].sum())
+            for number, source in enumerate(one.others):
+                if room < 1 or source.session is None:
                     continue
                 rates = self._rates(OTHERS + number)
-                tree = source.draft(Ask(_TREE * part.room, 0, rates), self._vocab_size)
-                nodes = tree.best_chain()[: part.room]
+                tree = source.draft(Ask(_TREE * room, 0, rates), self._vocab_size)
+                nodes = tree.best_chain()[:room]
                 reach = np.cumprod(rates[tree.evidence[nodes]], dtype=np.float32)
                 if len(nodes) and (promised := float(reach.sum())) > best:
                     best, size = promised, len(nodes)
-                    chain, seat = self.following.chains, part.seat
+                    chain = self.following.chains
                     chain.tokens[TOKENS, seat, :size] = tree.tokens[nodes]
                     chain.tokens[EVIDENCE, seat, :size] = tree.evidence[nodes]
                     chain.tokens[SPEAKER, seat, :size] = OTHERS + number
                     chain.reach[seat, :size], chain.reach[seat, size:] = reach, 0
                     chain.lengths[seat] = size
 
-    def _cut(self, parts: Sequence[Part], seats: Longs, context: int, drafts: list[list[int]]) -> int:
+    def _cut(self, rows: Longs, seats: Longs, context: int, drafts: list[list[int]]) -> int:
         """Cut the chains to what the planner says, into ``drafts``; returns how many tokens there are."""
         chains = self.following.chains
         cuts = self.planner.choose(chains.reach[seats], len(drafts), context)
@@ -186,9 +191,12 @@ class Drafting:
         if not count:
             return 0
         tokens = chains.tokens[TOKENS, seats].tolist()
-        for part, own, cut in zip(parts, tokens, cuts.tolist(), strict=True):
+        for row, own, cut in zip(rows.tolist(), tokens, cuts.tolist(), strict=True):
             if cut:
-                drafts[part.row] = own[:cut]
+                drafts[row] = own[:cut]
+        if self._is_alone:
+            self.counts.drafted[OWN] += count
+            return count
         speakers = chains.tokens[SPEAKER, seats]
         scored = np.arange(speakers.shape[1]) < cuts[:, None]
         self.counts.drafted += np.bincount(speakers[scored], minlength=len(self.counts.drafted))

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from draftwood.contracts import Drafter
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.drafters.memory.drafter import MemoryDrafter
-from draftwood.drafters.ngram.chains import FEW, Chains, ChainText, Part
+from draftwood.drafters.ngram.chains import FEW, Chains, ChainText
+from draftwood.drafters.ngram.chains_kernel import BEGIN, COLUMNS, END, ROOM, ROW, SEAT
 from draftwood.engines.vllm.followed import Followed
 from draftwood.engines.vllm.requests import Request
 from draftwood.engines.vllm.seats import NOBODY, Seats
@@ -53,13 +54,16 @@ class Following:
         """Tokens of all texts."""
         return sum(len(one.text) for one in self.by_seat.values())
 
-    def begin(self, ids: Ints, ends: Longs, new: Longs, requests: Sequence[Request] | None) -> list[Part]:
-        """Return what the kernel is to do in this step; the arguments are those of `Drafting.step`."""
+    def begin(self, ids: Ints, ends: Longs, new: Longs, requests: Sequence[Request] | None) -> Longs:
+        """Return what the kernel is to do in this step, int64[rows, 7], but for addresses: see `Chains.grow`.
+
+        The arguments are those of `Drafting.step`.
+        """
         self._step += 1
         names = None if requests is None else [request.name for request in requests]
         seats = self.seats.find(ids, ends, new > 0, self._step, names)
         self._follow_new(ends, new, seats, requests)
-        return self._parts(ids, ends, new, seats)
+        return self._work(ids, ends, new, seats)
 
     def settle(self, seats: Longs, rows: Longs, ends: Longs, ids: Ints) -> None:
         """Record that these texts were read to their ends."""
@@ -104,30 +108,41 @@ class Following:
                 self._drop(seat)
         return freed
 
-    def _parts(self, ids: Ints, ends: Longs, new: Longs, seats: Longs) -> list[Part]:
+    def _work(self, ids: Ints, ends: Longs, new: Longs, seats: Longs) -> Longs:
         """Return what the kernel is to do; texts that are read for the first time are read here, in pieces."""
-        longest, left, parts = self.chains.reach.shape[1], _AT_ONCE, []
-        stay, most = [], self._max_length - 1
-        known = self.seats.lengths[seats].tolist()  # a row without a seat gets the last one's, and is passed over
-        for row, (seat, end, some, begin) in enumerate(
-            zip(seats.tolist(), ends.tolist(), new.tolist(), known, strict=True)
-        ):
-            if seat < 0 or not some:
+        begins = self.seats.lengths[seats]  # a row without a seat gets the last one's, and is passed over
+        takes_part = (seats >= 0) & (new > 0)
+        jumped = takes_part & (ends - begins != new)
+        if jumped.any():
+            self._read_on(ids, ends, new, seats, begins, takes_part, np.flatnonzero(jumped).tolist())
+        rows = np.flatnonzero(takes_part)
+        work = np.zeros((len(rows), COLUMNS), dtype=np.int64)
+        work[:, ROW], work[:, SEAT] = rows, seats[rows]
+        work[:, BEGIN], work[:, END] = begins[rows], ends[rows]
+        work[:, ROOM] = np.minimum(self.chains.reach.shape[1], self._max_length - 1 - work[:, END])
+        return work
+
+    def _read_on(
+        self, ids: Ints, ends: Longs, new: Longs, seats: Longs, begins: Longs, takes_part: NDArray[np.bool_],
+        rows: Sequence[int],
+    ) -> None:  # fmt: skip
+        """Read what stands before the new tokens of these rows; those where more is left take no part yet.
+
+        ``begins`` and ``takes_part`` are changed.
+        """
+        left, stay = _AT_ONCE, []
+        for row in rows:
+            seat, end, some, begin = int(seats[row]), int(ends[row]), int(new[row]), int(begins[row])
+            self.chains.lengths[seat] = 0  # the last chain was for another place
+            if end - begin <= FEW:
                 continue
-            text = self.by_seat[seat].text
-            if end - begin != some:
-                self.chains.lengths[seat] = 0  # the last chain was for another place
-                if end - begin > FEW:
-                    self._next_turn(seat, end - some)
-                    begin, left = self._read(text, ids[row, : end - some], left)
-                    if end - begin > some:
-                        stay.append((seat, row, begin))
-                        continue
-            parts.append(Part(text, row, begin, end, min(longest, most - end), seat))
+            self._next_turn(seat, end - some)
+            begins[row], left = self._read(self.by_seat[seat].text, ids[row, : end - some], left)
+            if end - begins[row] > some:
+                stay.append(row)
         if stay:
-            unread, rows, lengths = np.array(stay).T
-            self.seats.settle(unread, rows, lengths, ids, self._step)
-        return parts
+            takes_part[stay] = False
+            self.seats.settle(seats[stay], np.array(stay), begins[stay], ids, self._step)
 
     def _next_turn(self, seat: int, start: int) -> None:
         """A text goes on with more than was written: with the next turn of a chat, or its prompt is still read."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import State
+from draftwood.engines.vllm.planner_kernel import best_count, likeliest_first
 from draftwood.errors import UsageError
 from draftwood.planning.base import TreePlanner
 from draftwood.planning.cooldown import Cooldown
@@ -126,26 +127,22 @@ class GoodputChains:
             Tokens of the longest text.
         """
         chains, width = reach.shape[0], min(self._most, reach.shape[1])
-        model, losses = self._cost(rows), self._losses.setdefault(self._size(rows), Losses())
-        every = reach[:, :width].ravel()
-        order = (-every).argsort(kind="stable")[: int(np.count_nonzero(every))]
-        tokens = np.empty(1 + len(order))
-        tokens[0] = 0
-        np.cumsum(every[order], out=tokens[1:])
+        size = self._size(rows)
+        model, losses = self._cost(rows), self._losses.setdefault(size, Losses())
+        order, tokens = np.empty(chains * width, dtype=np.int64), np.empty(1 + chains * width)
+        found = likeliest_first(reach, width, order, tokens)
+        tokens = tokens[: 1 + found]
         tokens += rows
-        table = model.table(1 + max(len(order), 8 * rows), context)[1:] + self._cooldown.overhead
-        times = table[: len(tokens)]
-        rates = tokens / times
-        best = int(rates.argmax())
-        if rates[best] < losses.demand * rates[0]:
-            best = 0
+        times = model.table(1 + max(chains * width, 8 * rows), context)[1:] + self._cooldown.overhead
+        best, needed = best_count(tokens, times, found, rows)
         plain = float(times[0])
-        count = self._explored(self._size(rows), tokens, times, best)
+        if tokens[best] * plain < losses.demand * tokens[0] * times[best]:
+            best = 0
+        count = self._explored(size, tokens, times[: 1 + found], best)
         self._cooldown.learn(float(tokens[best]) * plain / rows - float(times[best]), plain, keep_on=count > best)
         self._expected = float(times[count]) / plain
-        needed = (rows * (table[1:] / plain - 1) / np.arange(1, len(table))).min()
-        self.floor = min(_MOST, max(_LEAST, _SAFE * float(needed)))
-        return np.bincount(order[:count] // width, minlength=chains) if count else np.zeros(chains, dtype=np.int64)
+        self.floor = min(_MOST, max(_LEAST, _SAFE * needed))
+        return np.bincount(order[:count], minlength=chains)
 
     def _explored(self, size: int, tokens: Doubles, times: Doubles, best: int) -> int:
         """Return ``best`` or, if the budget allows, a number whose cost is not known: far larger ones, too.

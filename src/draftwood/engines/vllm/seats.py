@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.vllm.seats_kernel import keep_continued, record
+
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -68,15 +70,13 @@ class Seats:
         seats = self._of_row[:rows].copy()
         if names is not None:
             seats[:] = [self._names.get(name, NOBODY) for name in names]
-        seats[~active] = NOBODY
-        some = np.flatnonzero(seats >= 0)
-        if len(some):
-            wrong = some[~self._continued(ids, some, ends[some], seats[some])]
-            seats[wrong] = NOBODY
-        if names is None:
-            lost = np.flatnonzero(active & (seats < 0)).tolist()
-            first = step % max(1, len(lost))  # not always the same ones, where some never get a seat
-            for number, row in enumerate(lost[first:] + lost[:first]):
+        lost = keep_continued(
+            ids, ends, active, self.lengths, self.taken, self._heads, self._tails, seats
+        )  # rows without a seat
+        if lost and names is None:
+            apart = np.flatnonzero(active & (seats < 0)).tolist()
+            first = step % len(apart)  # not always the same ones, where some never get a seat
+            for number, row in enumerate(apart[first:] + apart[:first]):
                 seats[row] = self._search(ids, row, int(ends[row]), seats) if number < _SEARCHES else LATER
         self._of_row[:] = NOBODY
         self._of_row[:rows] = seats
@@ -113,14 +113,8 @@ class Seats:
 
     def settle(self, seats: Longs, rows: Longs, lengths: Longs, ids: Ints, step: int) -> None:
         """Record how much of the texts in these rows was read."""
-        self.seen[seats], new = step, self.lengths[seats] == 0
-        self.lengths[seats] = lengths
-        at = lengths[:, None] + _BACK
-        self._tails[seats] = np.where(at < 0, -1, ids[rows[:, None], np.maximum(at, 0)])
-        if new.any():
-            some, front = seats[new], np.arange(FINGERPRINT)
-            heads = ids[rows[new], :FINGERPRINT]
-            self._heads[some] = np.where(front < lengths[new, None], heads, -1)
+        self.seen[seats] = step
+        record(ids, seats, rows, lengths, self.lengths, self._heads, self._tails)
 
     def free(self, seat: int) -> None:
         """Take the seat from its request."""
