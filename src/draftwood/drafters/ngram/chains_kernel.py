@@ -100,7 +100,8 @@ def _best(
 ) -> tuple[int, int, int, int]:
     """Return the candidate with the best accept rate (-1: none), how many there are, and the longest match.
 
-    The last number is how many occurrences were looked at. ``found``: occurrences that are known already, see `go_on`; 0: they are looked for.
+    The last number is how many occurrences were looked at. ``found``: how many are known already, see `go_on`; 0:
+    they are looked for.
     """
     place, age, run = state
     if found == 0:
