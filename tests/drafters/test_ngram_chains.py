@@ -51,9 +51,14 @@ class Part(NamedTuple):
 
 
 def grow(chains, parts, ids, floor, rates):
-    work = np.array([(0, 0, part.row, part.begin, part.end, part.room, part.seat) for part in parts])
-    texts, shared = [part.text for part in parts], [part.shared for part in parts]
-    return chains.grow(work, texts, ids, floor, rates, shared).copy()
+    """Let the kernel do these parts; returns the labels."""
+    for part in parts:
+        if chains._texts.get(part.seat) is not part.text:
+            chains.follow(part.seat, part.text)
+    work = np.array(
+        [(int(part.text.address[0]), 0, part.row, part.begin, part.end, part.room, part.seat) for part in parts]
+    )
+    return chains.grow(work, ids, floor, rates, [part.shared for part in parts])[0].copy()
 
 
 def best_chain(text, read, longest, rates=RATES):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from draftwood.drafters.ngram.chains_kernel import BEGIN, COLUMNS, END, ROOM, ROW, SEAT
 from draftwood.engines.vllm.seats import LATER, NOBODY, Seats
 
 
@@ -15,10 +16,49 @@ def texts(*rows, room=64):
     return ids
 
 
+def read(seats, rows, ends):
+    """What was done: these texts were read to their ends."""
+    work = np.zeros((len(rows), COLUMNS), dtype=np.int64)
+    work[:, SEAT], work[:, ROW], work[:, END] = seats, rows, ends
+    return work
+
+
+def find(seats, ids, ends, active, step=0, names=None):
+    """The seat of each row, in which a token was written or none."""
+    addresses, new = np.zeros(len(seats.lengths), dtype=np.int64), active.astype(np.int64)
+    known = [seats.lengths.copy(), *(some.copy() for some in seats._known)]
+    found, work, is_all = seats.match(np.ascontiguousarray(ids), ends, new, (16, 64), addresses, names)
+    assert naive_match(ends, new, known, seats.taken, ids, found, work) == is_all
+    if names is None:
+        seats.search(np.ascontiguousarray(ids), ends, new, found, step)
+    return found
+
+
+def naive_match(ends, new, known, taken, ids, found, work):
+    """Check each row of what `Seats.match` has found; returns whether nothing is left to do."""
+    lengths, heads, tails = known
+    lines, complete = {int(line[ROW]): line for line in work}, True
+    for row, seat in enumerate(found.tolist()):
+        if seat < 0:
+            complete &= not new[row]
+            assert row not in lines
+            continue
+        size = int(lengths[seat])
+        assert taken[seat]
+        assert new[row] > 0
+        assert 0 < size < ends[row]
+        text = ids[row].tolist()
+        assert [t for t in heads[seat].tolist() if t >= 0] == text[: min(size, 8)]
+        assert [t for t in tails[seat].tolist() if t >= 0] == text[max(0, size - 8) : size]
+        assert lines[row][[SEAT, BEGIN, END, ROOM]].tolist() == [seat, size, ends[row], min(16, 63 - ends[row])]
+        complete &= bool(ends[row] - size == new[row])
+    return complete
+
+
 def seated(seats, ids, lengths, step=1):
     """Give a seat to each row."""
     found = np.array([seats.take(row) for row in range(len(ids))])
-    seats.settle(found, np.arange(len(ids)), np.array(lengths), ids, step)
+    seats.settle(read(found, range(len(ids)), lengths), ids, step)
     return found
 
 
@@ -33,48 +73,48 @@ def three():
 
 def test_rows_go_on(three):
     seats, ids, own = three
-    assert seats.find(ids, np.array([6, 21, 35]), np.ones(3, bool)).tolist() == own.tolist()
+    assert find(seats, ids, np.array([6, 21, 35]), np.ones(3, bool)).tolist() == own.tolist()
 
 
 def test_rows_may_change_places(three):
     seats, ids, own = three
     order = [2, 0, 1]
-    assert seats.find(ids[order], np.array([35, 6, 21]), np.ones(3, bool)).tolist() == own[order].tolist()
+    assert find(seats, ids[order], np.array([35, 6, 21]), np.ones(3, bool)).tolist() == own[order].tolist()
     seats.check_integrity()
 
 
 def test_rows_that_are_still_read_have_no_seat_and_lose_none(three):
     seats, ids, own = three
     active = np.array([True, False, True])
-    assert seats.find(ids, np.array([6, 21, 35]), active).tolist() == [own[0], NOBODY, own[2]]
-    assert seats.find(ids, np.array([7, 22, 36]), np.ones(3, bool)).tolist() == own.tolist()
+    assert find(seats, ids, np.array([6, 21, 35]), active).tolist() == [own[0], NOBODY, own[2]]
+    assert find(seats, ids, np.array([7, 22, 36]), np.ones(3, bool)).tolist() == own.tolist()
 
 
 def test_a_shorter_or_different_text_is_another_request(three):
     seats, ids, own = three
-    assert seats.find(ids, np.array([5, 21, 35]), np.ones(3, bool)).tolist() == [NOBODY, *own[1:].tolist()]
+    assert find(seats, ids, np.array([5, 21, 35]), np.ones(3, bool)).tolist() == [NOBODY, *own[1:].tolist()]
     ids[1, 15] += 1  # within the last tokens
-    assert seats.find(ids, np.array([6, 21, 35]), np.ones(3, bool))[1] == NOBODY
+    assert find(seats, ids, np.array([6, 21, 35]), np.ones(3, bool))[1] == NOBODY
     ids[1, 15] -= 1
     ids[2, 0] += 1  # within the first ones
-    assert seats.find(ids, np.array([6, 21, 35]), np.ones(3, bool)).tolist() == [own[0], own[1], NOBODY]
+    assert find(seats, ids, np.array([6, 21, 35]), np.ones(3, bool)).tolist() == [own[0], own[1], NOBODY]
 
 
 def test_the_longest_fitting_text_is_chosen_and_nobody_shares_a_seat():
     ids = texts(range(40), range(40), range(40))
     seats = Seats(5, 3)
     own = seated(seats, ids, [10, 20, 30])
-    found = seats.find(ids[[2, 1, 0]], np.array([31, 31, 31]), np.ones(3, bool)).tolist()
+    found = find(seats, ids[[2, 1, 0]], np.array([31, 31, 31]), np.ones(3, bool)).tolist()
     assert sorted(found) == sorted(own.tolist())
     seats.check_integrity()
-    assert seats.find(ids[:1], np.array([25]), np.ones(1, bool)).tolist() in ([own[1]], [own[0]])
+    assert find(seats, ids[:1], np.array([25]), np.ones(1, bool)).tolist() in ([own[1]], [own[0]])
 
 
 def test_equal_texts_each_get_a_seat():
     ids = texts(range(40), range(40))
     seats = Seats(4, 2)
     own = seated(seats, ids, [20, 20])
-    assert sorted(seats.find(ids, np.array([21, 22]), np.ones(2, bool)).tolist()) == sorted(own.tolist())
+    assert sorted(find(seats, ids, np.array([21, 22]), np.ones(2, bool)).tolist()) == sorted(own.tolist())
 
 
 def test_of_many_lost_rows_some_are_looked_for_later():
@@ -85,7 +125,7 @@ def test_of_many_lost_rows_some_are_looked_for_later():
     order = rng.permutation(20)
     ends, found = np.full(20, 25), np.full(20, LATER)
     for step in range(20):
-        now = seats.find(ids[order], ends, np.ones(20, bool), step)
+        now = find(seats, ids[order], ends, np.ones(20, bool), step)
         assert set(now.tolist()) <= {*own.tolist(), LATER}
         found = np.where(now == LATER, found, now)
     assert found.tolist() == own[order].tolist()
@@ -94,19 +134,19 @@ def test_of_many_lost_rows_some_are_looked_for_later():
 def test_names_go_before_tokens(three):
     seats, ids, _ = three
     named = seats.take(3, "x")
-    seats.settle(np.array([named]), np.array([0]), np.array([5]), ids, 1)
-    assert seats.find(ids, np.array([6, 6, 6]), np.ones(3, bool), names=["x", "y", "z"]).tolist() == [
+    seats.settle(read([named], [0], [5]), ids, 1)
+    assert find(seats, ids, np.array([6, 6, 6]), np.ones(3, bool), names=["x", "y", "z"]).tolist() == [
         named,
         -1,
         -1,
     ]
     seats.free(named)
-    assert seats.find(ids, np.array([6]), np.ones(1, bool), names=["x"]).tolist() == [NOBODY]
+    assert find(seats, ids, np.array([6]), np.ones(1, bool), names=["x"]).tolist() == [NOBODY]
 
 
 def test_seats_that_are_free_are_taken_and_those_away_longest_come_first(three):
     seats, ids, own = three
-    seats.settle(own[1:2], np.array([1]), np.array([22]), ids, 7)
+    seats.settle(read(own[1:2], [1], [22]), ids, 7)
     assert seats.parked(8) == [own[0], own[2], own[1]]
     assert seats.parked(7) == [own[0], own[2]]
     assert [seats.take(3) for _ in range(4)][-1] == NOBODY

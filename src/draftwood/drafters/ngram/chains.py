@@ -40,7 +40,8 @@ class ChainText:
         self._cursor, self._row = Cursor(), ArrayRow()
         self._follower, self._shared_row = Cursor(), ArrayRow()
         self._generation: object = None
-        self.address = self.index.address(self._row, self._cursor)  # where the kernel finds it
+        self.address = np.empty(1, dtype=np.int64)  # where the kernel finds it
+        self._moved()
 
     def __len__(self) -> int:
         return len(self.index) - self._start
@@ -55,12 +56,20 @@ class ChainText:
         self._cursor.tail = self.ids
         self.index.read(ids, self._cursor)
         self._generation = None
-        self.address = self.index.address(self._row, self._cursor)
+        self._moved()
+
+    def tell(self, address: NDArray[np.int64]) -> None:
+        """Keep ``address`` int64[1] up to date from now on."""
+        self.address = address
+        self._moved()
+
+    def _moved(self) -> None:
+        self.address[0] = self.index.address(self._row, self._cursor)
 
     def make_room(self, tokens: int) -> None:
         """Make room for the kernel to read so many tokens."""
         self.index.make_room(tokens)
-        self.address = self.index.address(self._row, self._cursor)
+        self._moved()
 
     def shared_address(self, shared: NgramIndex, generation: object) -> int:
         """Where the kernel finds a shared index; a new ``generation`` gives its places another meaning."""
@@ -81,12 +90,16 @@ class Chains:
         How likely each token is reached and right; 0 behind the end of a chain.
     counts : int64[3, seats]
         How long each chain is, how much of it is scored, and how many tokens its match covered.
+    addresses : int64[seats]
+        Where the kernel finds the index of each text.
     """
 
     def __init__(self, seats: int, longest: int) -> None:
         self.tokens = np.zeros((4, seats, longest), dtype=np.int32)
         self.reach = np.zeros((seats, longest), dtype=np.float32)
         self.counts = np.zeros((3, seats), dtype=np.int64)
+        self.addresses = np.zeros(seats, dtype=np.int64)
+        self._texts: dict[int, ChainText] = {}
         self._labels = np.empty((longest, LABEL), dtype=np.int32)
 
     @property
@@ -97,22 +110,30 @@ class Chains:
     def scored(self) -> NDArray[np.int64]:
         return self.counts[SCORED]
 
-    def grow(
-        self, work: NDArray[np.int64], texts: Sequence[ChainText], ids: NDArray[np.int32], floor: float,
-        rates: tuple[Floats, Floats], shared: Sequence[tuple[NgramIndex, object] | None] = (),
-    ) -> NDArray[np.int32]:  # fmt: skip
-        """Read what is new, and replace the chains of these texts; returns labels of the last ones.
+    def follow(self, seat: int, text: ChainText) -> None:
+        """Give a seat to a text."""
+        self._texts[seat] = text
+        text.tell(self.addresses[seat : seat + 1])
+        self.lengths[seat] = self.scored[seat] = self.reach[seat] = 0
 
-        Labels are int32[n, 6], see `draftwood.drafters.ngram.chains_kernel.LABEL`; the next call overwrites them.
+    def leave(self, seat: int) -> None:
+        """Take the seat from its text."""
+        text = self._texts.pop(seat, None)
+        if text is not None:
+            text.tell(np.empty(1, dtype=np.int64))
+        self.addresses[seat] = self.lengths[seat] = self.scored[seat] = 0
+
+    def grow(
+        self, work: NDArray[np.int64], ids: NDArray[np.int32], floor: float, rates: tuple[Floats, Floats],
+        shared: Sequence[tuple[NgramIndex, object] | None] = (),
+    ) -> tuple[NDArray[np.int32], int]:  # fmt: skip
+        """Read what is new, and replace the chains of these texts.
 
         Parameters
         ----------
         work : int64[texts, 7]
             What to do: read ``ids[ROW, BEGIN:END]``, at least one token, and grow at most ``ROOM`` tokens (see
-            `draftwood.drafters.ngram.chains_kernel.OWN` and the others). ``OWN`` and ``SHARED`` are filled in
-            here. It is changed.
-        texts
-            Their indices.
+            `draftwood.drafters.ngram.chains_kernel.OWN` and the others). It is changed.
         ids : int32[.., ..]
             The texts by row.
         floor
@@ -121,30 +142,41 @@ class Chains:
             Accept rates of the own indices and of shared ones.
         shared
             Per text an index that texts share, and its generation, or None; may be left out.
+
+        Returns
+        -------
+        int32[n, 6], int
+            Labels of the last chains, which the next call overwrites, see
+            `draftwood.drafters.ngram.chains_kernel.LABEL`; and how many tokens of those were scored and right.
         """
         known = for_kernel(rates[0], CLASSES), for_kernel(rates[1], CLASSES)
         if len(self._labels) < len(work) * self.reach.shape[1]:
             self._labels = np.empty((len(work) * self.reach.shape[1], LABEL), dtype=np.int32)
-        for at in np.flatnonzero(work[:, END] - work[:, BEGIN] > FEW).tolist():
-            texts[at].read(ids[work[at, ROW], work[at, BEGIN] : work[at, END]])
-            work[at, BEGIN], self.counts[LENGTH, work[at, SEAT]] = work[at, END], 0
-        work[:, OWN] = [text.address for text in texts]
-        work[:, SHARED] = 0
+        if (work[:, END] - work[:, BEGIN]).max() > FEW:
+            self._read(work, ids)
         for at, other in enumerate(shared):
             if other is not None:
-                work[at, SHARED] = texts[at].shared_address(*other)
+                work[at, SHARED] = self._texts[int(work[at, SEAT])].shared_address(*other)
         state = self.tokens, self.reach, self.counts
-        made, crowded = grow_chains(work, ids, floor, known, state, self._labels)
-        labels = self._labels[:made].copy() if crowded else self._labels[:made]
+        made, accepted, crowded = grow_chains(work, ids, floor, known, state, self._labels)
+        labels = self._labels[:made]
         if crowded:
-            self._make_room(work, texts)
-            some = work[self.lengths[work[:, SEAT]] < 0]
-            self.counts[LENGTH, some[:, SEAT]] = 0
+            labels = labels.copy()
+            some = self._with_room(work[self.lengths[work[:, SEAT]] < 0])
             grow_chains(some, ids, floor, known, state, self._labels)  # its labels are lost: few texts grow
-        return labels
+        return labels, accepted
 
-    def _make_room(self, work: NDArray[np.int64], texts: Sequence[ChainText]) -> None:
-        """Make room in the indices where the kernel found too little."""
-        for at in np.flatnonzero(self.lengths[work[:, SEAT]] < 0).tolist():
-            texts[at].make_room(int(work[at, END] - work[at, BEGIN]))
-            work[at, OWN] = texts[at].address
+    def _read(self, work: NDArray[np.int64], ids: NDArray[np.int32]) -> None:
+        """Read texts that are too long for the kernel."""
+        for line in work:
+            if line[END] - line[BEGIN] > FEW:
+                self._texts[int(line[SEAT])].read(ids[line[ROW], line[BEGIN] : line[END]])
+                line[BEGIN], self.lengths[line[SEAT]] = line[END], 0
+        work[:, OWN] = self.addresses[work[:, SEAT]]
+
+    def _with_room(self, work: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Make room in indices that have too little for the kernel."""
+        for line in work:
+            self._texts[int(line[SEAT])].make_room(int(line[END] - line[BEGIN]))
+        work[:, OWN], self.lengths[work[:, SEAT]] = self.addresses[work[:, SEAT]], 0
+        return work

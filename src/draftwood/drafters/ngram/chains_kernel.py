@@ -207,12 +207,12 @@ def _index_at(address: int) -> tuple[Lists, Longs]:
 
 
 @compiled(
-    f"UniTuple(i8, 2)(i8[:,::1], {TABLE}, f8, UniTuple({FLOATS}, 2), "
+    f"UniTuple(i8, 3)(i8[:,::1], {TABLE}, f8, UniTuple({FLOATS}, 2), "
     "Tuple((i4[:,:,::1], f4[:,::1], i8[:,::1])), i4[:,::1])"
 )
 def grow_chains(
     rows: Longs, ids: Ints, floor: float, rates: tuple[Floats, Floats], chains: Chains, labels: Ints
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """Read each request's new tokens, compare its last chain with them, and grow the next one.
 
     Parameters
@@ -234,8 +234,9 @@ def grow_chains(
 
     Returns
     -------
-    int, int
-        How many labels there are, and how many requests have too little room.
+    int, int, int
+        How many labels there are, how many of these tokens were scored and right, and how many requests have too
+        little room.
     """
     tokens, reach, counts = chains
     most, longest = 1, tokens.shape[2]
@@ -243,7 +244,7 @@ def grow_chains(
         most = max(most, rows[row, END] - rows[row, BEGIN])
     path = np.empty(REACH + most + longest, np.int32)
     works = np.empty((WORK, CANDIDATES), np.int64), np.empty((WORK, CANDIDATES), np.int64)
-    made, crowded = 0, 0
+    made, accepted, crowded = 0, 0, 0
     for row in range(len(rows)):
         begin, end, seat, at = rows[row, BEGIN], rows[row, END], rows[row, SEAT], rows[row, ROW]
         index, cursor = _index_at(rows[row, OWN])
@@ -274,4 +275,6 @@ def grow_chains(
         for i in range(size, longest):
             reach[seat, i] = 0
         cursor[LONGEST] = counts[MATCH, seat]
-    return made, crowded
+    for label in range(made):
+        accepted += labels[label, LABEL_RIGHT] & labels[label, LABEL_SCORED]
+    return made, accepted, crowded

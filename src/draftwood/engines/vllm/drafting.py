@@ -30,7 +30,6 @@ from draftwood.drafters.ngram.chains_kernel import (
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.drafters.ngram.index import NgramIndex
 from draftwood.engines.vllm.counts import Counts
-from draftwood.engines.vllm.followed import Followed
 from draftwood.engines.vllm.following import Following
 from draftwood.engines.vllm.planner import FixedChains, GoodputChains
 from draftwood.engines.vllm.requests import Request
@@ -42,6 +41,7 @@ Longs = NDArray[np.int64]
 OWN, SHARED, OTHERS = 0, 1, 2  # speakers: the request's own text, the memory, then drafters asked text by text
 _TREE = 4  # drafters that propose trees are asked for so many times the nodes; the best chain is taken
 _LABELS = 64  # of one step that rates are learnt from, at a third of a microsecond each
+_MANY, _SOME = 16, 4  # with more labels in a step, only each fourth step is learnt from
 _NEVER = 1e-6  # a token that is less likely is never worth a place
 _NO_MEMORY: AbstractContextManager[Any] = nullcontext()
 
@@ -93,30 +93,28 @@ class Drafting:
         drafts: list[list[int]] = [[] for _ in ends]
         count = 0
         if len(work):
-            rows, seats = work[:, ROW].copy(), work[:, SEAT].copy()
-            followed = [self.following.by_seat[seat] for seat in seats.tolist()]
-            texts, rates = [one.text for one in followed], (self._rates(OWN), self._rates(SHARED))
+            rates = self._rates(OWN), self._rates(SHARED)
+            floor = max(self.planner.floor, _NEVER)
             with self._lock():
-                shared = self._in_memory(followed)
-                floor = max(self.planner.floor, _NEVER)
-                labels = self.following.chains.grow(work, texts, ids, floor, rates, shared)
-                self._learn(labels, followed)
+                shared = self._in_memory(work)
+                labels, accepted = self.following.chains.grow(work, ids, floor, rates, shared)
+                self._learn(labels, accepted, work)
             if self._others:
-                self._ask_others(work, followed, ids)
-            self.following.settle(seats, rows, ends[rows], ids)
-            count = self._cut(rows, seats, int(ends.max()), drafts)
+                self._ask_others(work, ids)
+            self.following.settle(work, ids)
+            count = self._cut(work, int(ends.max()), drafts)
         self.following.end()
         return drafts, count
 
     def _lock(self) -> AbstractContextManager[Any]:
         return self._store.lock if self._memory is not None else _NO_MEMORY
 
-    def _in_memory(self, followed: Sequence[Followed]) -> list[tuple[NgramIndex, object] | None]:
+    def _in_memory(self, work: Longs) -> list[tuple[NgramIndex, object] | None]:
         """Return what is remembered for each of these requests: an index and its generation; [] without memory."""
         if self._memory is None:
             return []
-        spaces = self._store.contents.spaces
-        found = [spaces.get(one.namespace) for one in followed]
+        spaces, by_seat = self._store.contents.spaces, self.following.by_seat
+        found = [spaces.get(by_seat[seat].namespace) for seat in work[:, SEAT].tolist()]
         return [None if space is None else (space.index, space.generation) for space in found]
 
     @property
@@ -132,38 +130,46 @@ class Drafting:
         drafter = self._drafter(speaker)
         return self._no_rates if drafter is None else self._beliefs.accept_rates(drafter, greedy=False)
 
-    def _learn(self, labels: Ints, followed: Sequence[Followed]) -> None:
-        """Learn whether the tokens of the last chains were right."""
+    def _learn(self, labels: Ints, accepted: int, work: Longs) -> None:
+        """Learn whether the tokens of the last chains were right; ``accepted`` were, and scored."""
+        teaches = 0 < len(labels) <= _MANY or not self._step % _SOME
+        if self._is_alone:
+            self.counts.accepted[OWN] += accepted
+            if teaches:
+                self._teach(OWN, labels)
+            return
+        taken = labels[(labels[:, LABEL_RIGHT] & labels[:, LABEL_SCORED]) != 0]
+        self.counts.accepted += np.bincount(taken[:, LABEL_SPEAKER], minlength=len(self.counts.accepted))
+        for speaker in range(OTHERS + len(self._others)) if teaches else ():
+            self._teach(speaker, labels[labels[:, LABEL_SPEAKER] == speaker])
+        self._credit(taken[taken[:, LABEL_SPEAKER] == SHARED], work)
+
+    def _teach(self, speaker: int, labels: Ints) -> None:
+        """Let a drafter's accept rates learn some of these labels."""
+        drafter = self._drafter(speaker)
+        if drafter is None or not len(labels):
+            return
+        stride = -(-len(labels) // _LABELS)
+        some = labels[self._step % stride :: stride]
+        right = some[:, LABEL_RIGHT] != 0
+        self._beliefs.rates(drafter, greedy=False).learn(some[:, LABEL_CLASS].tolist(), right.tolist())
+
+    def _credit(self, labels: Ints, work: Longs) -> None:
+        """Count tokens for the answers that they were copied from."""
         if not len(labels):
             return
-        for speaker in range(1 if self._is_alone else OTHERS + len(self._others)):
-            own = labels if self._is_alone else labels[labels[:, LABEL_SPEAKER] == speaker]
-            drafter = self._drafter(speaker)
-            if drafter is None or not len(own):
-                continue
-            right = own[:, LABEL_RIGHT] != 0
-            stride = -(-len(own) // _LABELS)
-            some = slice(self._step % stride, None, stride)
-            rates = self._beliefs.rates(drafter, greedy=False)
-            rates.learn(own[some, LABEL_CLASS].tolist(), right[some].tolist())
-            taken = right & (own[:, LABEL_SCORED] != 0)
-            self.counts.accepted[speaker] += int(np.count_nonzero(taken))
-            if speaker == SHARED and taken.any():
-                self._credit(own[taken], followed)
-
-    def _credit(self, labels: Ints, followed: Sequence[Followed]) -> None:
-        """Count tokens for the answers that they were copied from."""
-        contents = self._store.contents
-        for row, place in labels[:, [LABEL_ROW, LABEL_PLACE]].tolist():
-            space = contents.spaces.get(followed[row].namespace)
+        contents, by_seat = self._store.contents, self.following.by_seat
+        for at, place in labels[:, [LABEL_ROW, LABEL_PLACE]].tolist():
+            space = contents.spaces.get(by_seat[int(work[at, SEAT])].namespace)
             owner = space.owner(place) if space is not None and place >= 0 else None
             if owner is not None:
                 contents.credit([owner])
 
-    def _ask_others(self, work: Longs, followed: Sequence[Followed], ids: Ints) -> None:
+    def _ask_others(self, work: Longs, ids: Ints) -> None:
         """Ask the other drafters text by text; the chain that promises most replaces the kernel's."""
         known = self.following.seats.lengths
-        for one, (row, end, room, seat) in zip(followed, work[:, [ROW, END, ROOM, SEAT]].tolist(), strict=True):
+        for row, end, room, seat in work[:, [ROW, END, ROOM, SEAT]].tolist():
+            one = self.following.by_seat[seat]
             one.tell_others(ids[row, :end], int(known[seat]))
             best = float(self.following.chains.reach[seat].sum())
             for number, source in enumerate(one.others):
@@ -182,16 +188,16 @@ class Drafting:
                     chain.reach[seat, :size], chain.reach[seat, size:] = reach, 0
                     chain.lengths[seat] = size
 
-    def _cut(self, rows: Longs, seats: Longs, context: int, drafts: list[list[int]]) -> int:
+    def _cut(self, work: Longs, context: int, drafts: list[list[int]]) -> int:
         """Cut the chains to what the planner says, into ``drafts``; returns how many tokens there are."""
-        chains = self.following.chains
+        chains, seats = self.following.chains, work[:, SEAT]
         cuts = self.planner.choose(chains.reach[seats], len(drafts), context)
         chains.scored[seats] = cuts
         count = int(cuts.sum())
         if not count:
             return 0
         tokens = chains.tokens[TOKENS, seats].tolist()
-        for row, own, cut in zip(rows.tolist(), tokens, cuts.tolist(), strict=True):
+        for row, own, cut in zip(work[:, ROW].tolist(), tokens, cuts.tolist(), strict=True):
             if cut:
                 drafts[row] = own[:cut]
         if self._is_alone:

@@ -11,7 +11,7 @@ from draftwood.contracts import Drafter
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.ngram.chains import FEW, Chains, ChainText
-from draftwood.drafters.ngram.chains_kernel import BEGIN, COLUMNS, END, ROOM, ROW, SEAT
+from draftwood.drafters.ngram.chains_kernel import BEGIN, COLUMNS, END, OWN, ROOM, ROW, SEAT
 from draftwood.engines.vllm.followed import Followed
 from draftwood.engines.vllm.requests import Request
 from draftwood.engines.vllm.seats import NOBODY, Seats
@@ -61,13 +61,18 @@ class Following:
         """
         self._step += 1
         names = None if requests is None else [request.name for request in requests]
-        seats = self.seats.find(ids, ends, new > 0, self._step, names)
+        bounds = self.chains.reach.shape[1], self._max_length
+        seats, work, is_all = self.seats.match(ids, ends, new, bounds, self.chains.addresses, names)
+        if is_all:
+            return work
+        if names is None:
+            self.seats.search(ids, ends, new, seats, self._step)
         self._follow_new(ends, new, seats, requests)
         return self._work(ids, ends, new, seats)
 
-    def settle(self, seats: Longs, rows: Longs, ends: Longs, ids: Ints) -> None:
+    def settle(self, work: Longs, ids: Ints) -> None:
         """Record that these texts were read to their ends."""
-        self.seats.settle(seats, rows, ends, ids, self._step)
+        self.seats.settle(work, ids, self._step)
 
     def _follow_new(self, ends: Longs, new: Longs, seats: Longs, requests: Sequence[Request] | None) -> None:
         """Find seats for requests that are new, as long as there is room."""
@@ -90,8 +95,7 @@ class Following:
             text = ChainText([np.asarray(one, dtype=np.int32) for one in documents], room)
             others = [DraftSource(drafter) for drafter in self._others]
             self.by_seat[seat] = Followed(text, end - int(new[row]), request.namespace, others)
-            self.chains.lengths[seat] = self.chains.scored[seat] = 0
-            self.chains.reach[seat] = 0
+            self.chains.follow(seat, text)
             seats[row], held = seat, held + end
 
     def _free(self, tokens: int, seats: Longs) -> int:
@@ -116,10 +120,15 @@ class Following:
         if jumped.any():
             self._read_on(ids, ends, new, seats, begins, takes_part, np.flatnonzero(jumped).tolist())
         rows = np.flatnonzero(takes_part)
-        work = np.zeros((len(rows), COLUMNS), dtype=np.int64)
-        work[:, ROW], work[:, SEAT] = rows, seats[rows]
-        work[:, BEGIN], work[:, END] = begins[rows], ends[rows]
+        work = self._table(rows, seats[rows], ends[rows])
+        work[:, OWN], work[:, BEGIN] = self.chains.addresses[seats[rows]], begins[rows]
         work[:, ROOM] = np.minimum(self.chains.reach.shape[1], self._max_length - 1 - work[:, END])
+        return work
+
+    @staticmethod
+    def _table(rows: Longs, seats: Longs, ends: Longs) -> Longs:
+        work = np.zeros((len(rows), COLUMNS), dtype=np.int64)
+        work[:, ROW], work[:, SEAT], work[:, END] = rows, seats, ends
         return work
 
     def _read_on(
@@ -142,7 +151,7 @@ class Following:
                 stay.append(row)
         if stay:
             takes_part[stay] = False
-            self.seats.settle(seats[stay], np.array(stay), begins[stay], ids, self._step)
+            self.seats.settle(self._table(np.array(stay), seats[stay], begins[stay]), ids, self._step)
 
     def _next_turn(self, seat: int, start: int) -> None:
         """A text goes on with more than was written: with the next turn of a chat, or its prompt is still read."""
@@ -182,7 +191,7 @@ class Following:
         if followed is not None:
             followed.close()
         self.seats.free(seat)
-        self.chains.lengths[seat] = self.chains.scored[seat] = 0
+        self.chains.leave(seat)
 
     def close(self) -> None:
         """Let go of all requests."""

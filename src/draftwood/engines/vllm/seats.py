@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.vllm.seats_kernel import keep_continued, record
+from draftwood.drafters.ngram.chains_kernel import COLUMNS
+from draftwood.engines.vllm.seats_kernel import match, record
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -43,50 +44,50 @@ class Seats:
         self.lengths = np.zeros(seats, dtype=np.int64)
         self.taken = np.zeros(seats, dtype=np.bool_)
         self.seen = np.zeros(seats, dtype=np.int64)
-        self._heads = np.zeros((seats, FINGERPRINT), dtype=np.int32)
-        self._tails = np.zeros((seats, FINGERPRINT), dtype=np.int32)  # -1 before the beginning of a short text
+        heads = np.zeros((seats, FINGERPRINT), dtype=np.int32)
+        self._known = heads, heads.copy()  # first and last tokens, -1 where a text is shorter
         self._of_row = np.full(rows, NOBODY, dtype=np.int64)
         self._names: dict[str, int] = {}  # seats of requests whose names are known
 
-    def find(
-        self, ids: Ints, ends: Longs, active: Bools, step: int = 0, names: Sequence[str] | None = None
-    ) -> Longs:
-        """Return the seat of each row, `NOBODY` for rows of new requests and for those that are not active.
+    def match(
+        self, ids: Ints, ends: Longs, new: Longs, bounds: tuple[int, int], addresses: Longs,
+        names: Sequence[str] | None = None,
+    ) -> tuple[Longs, Longs, bool]:  # fmt: skip
+        """Return the seat of each row, what to do for these rows, and whether that is all.
 
-        Of many rows that are not where they were some are looked for in later steps: `LATER`.
-
-        Parameters
-        ----------
-        ids : int32[.., ..]
-            The texts by row.
-        ends : int64[rows]
-            Their lengths, the new tokens included.
-        active : bool[rows]
-            Rows in which something was written; the others are still being read.
-        names
-            Names of the requests by row, where they are known.
+        It is not where rows are not where they were, or more of them is unread than was written: then `search`
+        goes on. The arguments are those of `draftwood.engines.vllm.seats_kernel.match`, and the names of the
+        requests by row, where they are known.
         """
         rows = len(ends)
         seats = self._of_row[:rows].copy()
         if names is not None:
             seats[:] = [self._names.get(name, NOBODY) for name in names]
-        lost = keep_continued(
-            ids, ends, active, self.lengths, self.taken, self._heads, self._tails, seats
-        )  # rows without a seat
-        if lost and names is None:
-            apart = np.flatnonzero(active & (seats < 0)).tolist()
-            first = step % len(apart)  # not always the same ones, where some never get a seat
-            for number, row in enumerate(apart[first:] + apart[:first]):
-                seats[row] = self._search(ids, row, int(ends[row]), seats) if number < _SEARCHES else LATER
+        work = np.empty((rows, COLUMNS), dtype=np.int64)
+        made, lost, jumped = match(ids, ends, new, bounds, self.lengths, addresses, self._known, seats, work)
+        self._sit(seats)
+        return seats, work[:made], not (lost or jumped)
+
+    def search(self, ids: Ints, ends: Longs, new: Longs, seats: Longs, step: int) -> None:
+        """Look for the seats of rows that were written and have none; the arguments are those of `match`.
+
+        ``seats`` is changed. Of many rows some are looked for in later steps: `LATER`.
+        """
+        lost = np.flatnonzero((new > 0) & (seats < 0)).tolist()
+        first = step % max(1, len(lost))  # not always the same ones, where some never get a seat
+        for number, row in enumerate(lost[first:] + lost[:first]):
+            seats[row] = self._search(ids, row, int(ends[row]), seats) if number < _SEARCHES else LATER
+        self._sit(seats)
+
+    def _sit(self, seats: Longs) -> None:
         self._of_row[:] = NOBODY
-        self._of_row[:rows] = seats
-        return seats
+        self._of_row[: len(seats)] = seats
 
     def _continued(self, ids: Ints, rows: Longs, ends: Longs, seats: Longs) -> Bools:
         """Whether each row continues the text of its seat."""
         lengths = self.lengths[seats]
-        at, heads = lengths[:, None] + _BACK, self._heads[seats]
-        same = (ids[rows[:, None], np.maximum(at, 0)] == self._tails[seats]) | (at < 0)
+        at, heads, tails = lengths[:, None] + _BACK, self._known[0][seats], self._known[1][seats]
+        same = (ids[rows[:, None], np.maximum(at, 0)] == tails) | (at < 0)
         alike = (ids[rows, :FINGERPRINT] == heads) | (heads < 0)
         found: Bools = same.all(axis=1) & alike.all(axis=1) & (lengths < ends) & self.taken[seats]
         return found
@@ -111,10 +112,9 @@ class Seats:
             self._names[name] = seat
         return seat
 
-    def settle(self, seats: Longs, rows: Longs, lengths: Longs, ids: Ints, step: int) -> None:
-        """Record how much of the texts in these rows was read."""
-        self.seen[seats] = step
-        record(ids, seats, rows, lengths, self.lengths, self._heads, self._tails)
+    def settle(self, work: Longs, ids: Ints, step: int) -> None:
+        """Record that the texts in ``work`` were read up to its column `END`."""
+        record(ids, work, step, self.lengths, self.seen, self._known)
 
     def free(self, seat: int) -> None:
         """Take the seat from its request."""
