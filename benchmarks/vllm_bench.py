@@ -55,8 +55,8 @@ class Engine:
         if options:
             given["additional_config"] = {"draftwood": options}
         self._llm = LLM(
-            model=model, dtype="float32", enforce_eager=True, max_model_len=4096, disable_log_stats=False,
-            enable_prefix_caching=False, **given,
+            model=model, dtype="float32", enforce_eager=True, disable_log_stats=False, enable_prefix_caching=False,
+            **{"max_model_len": 4096, **given},
         )  # fmt: skip
         self._number = self.passes = 0
 
@@ -182,8 +182,12 @@ def load(given: argparse.Namespace, arm: str) -> None:
 def soak(given: argparse.Namespace, arm: str) -> None:
     """Write mixed answers with a cache so small that requests are thrown out; a row a minute."""
     rows = Rows(given.output)
-    engine = Engine(arm, given.model, given.k, max_num_seqs=16, num_gpu_blocks_override=given.blocks)
+    longest = 2048  # the cache must hold one text of this length
+    engine = Engine(
+        arm, given.model, given.k, max_num_seqs=16, num_gpu_blocks_override=given.blocks, max_model_len=longest
+    )
     texts = [engine.ids(prompt) for kind in KINDS for prompt in prompts(kind, 12)]
+    texts = [text for text in texts if len(text) < longest - 300]
     began = said = time.perf_counter()
     written = finished = passes = 0
     while time.perf_counter() - began < 60 * given.minutes:

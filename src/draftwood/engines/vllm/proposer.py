@@ -160,7 +160,7 @@ class _Clock:
 
     def passed(self, ends: NDArray[np.int64], new: NDArray[np.int64], now: float) -> float | None:
         """Return the seconds since the last call; None if more or something else was done than one pass."""
-        if len(ends) != len(self._ends) or not new.all() or not np.array_equal(ends - new, self._ends):
+        if len(ends) != len(self._ends) or not new.all() or (ends - new != self._ends).any():
             return None
         return now - self._left
 
