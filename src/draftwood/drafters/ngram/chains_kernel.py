@@ -63,6 +63,7 @@ LABEL = 6
 its evidence class, whether it was right, whether it was scored, which of ``rows``, and its place in the index."""
 
 _ENOUGH = 8  # tokens of a match beside which shorter ones are not looked for
+_KEPT = 3  # tokens of a match from which on its occurrences are followed instead of looked for again; see LOG.md
 _UNLIKELY = 0.15  # accept rate of the best match below which merely frequent tokens are candidates, too
 _ROW, _CURSOR = 15, 4  # numbers of an `ArrayRow`, and of a cursor
 
@@ -117,7 +118,7 @@ def _best(
 def _known(index: Lists, token: int, found: int, work: Longs) -> int:
     """How many occurrences of the context behind ``token`` are known; 0 where none matches enough of it."""
     kept, longest = go_on(index, token, found, work)
-    return kept if longest >= _ENOUGH else 0
+    return kept if longest >= _KEPT else 0
 
 
 @inner
