@@ -2,9 +2,11 @@
 
     python benchmarks/server_load.py -o server-load.jsonl [--arms drafted plain llama.cpp] [--clients 1 4 16 64]
 
-Each client sends a prompt of the built-in kinds, reads the whole stream, and sends the next one. Clients that
-still read when the time is over are waited for, and their tokens count. Tokens are counted by tokenizing the
-texts, for all arms alike. The file gets a line per turn. Leave the machine alone meanwhile.
+Each client sends a prompt of the built-in kinds, reads the whole stream, and sends the next one. All prompts were
+read before by each server, which may keep what it has read: so turns compare writing, and an arm that gets further
+has not more to read. Clients that still read when the time is over are waited for, and their tokens count. Tokens
+are counted by tokenizing the texts, for all arms alike. The file gets a line per turn. Leave the machine alone
+meanwhile.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from draftwood.tasks import all_prompts
 
 ARMS = ("drafted", "plain")
 MOST_TOKENS = 64
+EACH = 2  # prompts of each kind: servers keep what they have read of so many
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,12 @@ def chats() -> list[list[dict[str, Any]]]:
     for prompt in all_prompts():
         if prompt.messages:
             found.setdefault(prompt.task, []).append([dict(message) for message in prompt.messages])
-    shortest = min(len(some) for some in found.values())
-    return [some[number] for number in range(shortest) for some in found.values()]
+    return [some[number] for number in range(EACH) for some in found.values()]
 
 
-async def ask(client: httpx.AsyncClient, arm: Arm, messages: Any) -> tuple[str, float]:
+async def ask(client: httpx.AsyncClient, arm: Arm, messages: Any, most: int = MOST_TOKENS) -> tuple[str, float]:
     """Read one answer; returns its text, and the seconds to the first piece of it."""
-    body = {"model": arm.model, "messages": messages, "max_tokens": MOST_TOKENS, "temperature": 0, "stream": True}
+    body = {"model": arm.model, "messages": messages, "max_tokens": most, "temperature": 0, "stream": True}
     headers = {"Authorization": f"Bearer {arm.key}"} if arm.key else {}
     began, first, pieces = time.perf_counter(), 0.0, []
     url = f"{arm.url}/v1/chat/completions"
@@ -71,6 +73,13 @@ async def ask(client: httpx.AsyncClient, arm: Arm, messages: Any) -> tuple[str, 
                     first = first or time.perf_counter() - began
                     pieces.append(text)
     return "".join(pieces), first
+
+
+async def read_all(arm: Arm) -> None:
+    """Have all prompts read, one after another."""
+    async with httpx.AsyncClient(timeout=600) as http:
+        for messages in chats():
+            await ask(http, arm, messages, 2)
 
 
 async def turn(name: str, arm: Arm, clients: int, round_: int, seconds: float, tokenizer: Any) -> Turn:
@@ -112,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         gguf = str(gguf_file(given.model))
         running = {name: start(name, folder, gguf, stack) for name in given.arms}
         for name, arm in running.items():  # kernels are loaded, threads are started
+            asyncio.run(read_all(arm))
             asyncio.run(turn(name, arm, 2, -1, 5.0, tokenizer))
         for clients in given.clients:
             for round_ in range(given.rounds):

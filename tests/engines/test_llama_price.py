@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import draftwood
+from draftwood.contracts import TryingTarget
 from draftwood.drafters.lookahead.drafter import LookaheadDrafter
 from draftwood.engines.llama_cpp import cache, price, reader
 from draftwood.engines.llama_cpp.context import Settings, exact_settings
@@ -162,3 +163,16 @@ def test_a_filled_cache_is_timed_as_a_text_is(tiny_gguf, family):
     context = filled(weights, exact_settings(1), 512, READ)
     assert price.timer(context, weights)() > 0
     assert price.timer(context, weights)() > 0
+
+
+def test_a_trial_at_the_start_is_not_repeated_for_a_text(tiny_gguf, monkeypatch):
+    tried = []
+    monkeypatch.setattr("draftwood.engines.llama_cpp.target.cheap_length", lambda *_: tried.append(1) or LIMIT)
+    target = LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1)
+    assert isinstance(target, TryingTarget)
+    target.try_out()
+    for text in (SHORT, LONG):
+        open_one(target, text)
+    assert tried == [1]
+    LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1, exact=False).try_out()
+    assert tried == [1]

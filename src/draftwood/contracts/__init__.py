@@ -38,6 +38,7 @@ from draftwood.contracts.target import (
     Scores,
     Target,
     TargetSession,
+    TryingTarget,
     Watch,
 )
 
@@ -83,6 +84,7 @@ __all__ = [
     "TargetSession",
     "TextDrafter",
     "TokenFile",
+    "TryingTarget",
     "Verdict",
     "Watch",
 ]

@@ -241,6 +241,15 @@ class PrefixTarget(Protocol):
         ...
 
 
+@runtime_checkable
+class TryingTarget(Protocol):
+    """What targets have besides that try something out when a first long text comes."""
+
+    def try_out(self) -> None:
+        """Do it now, so that no text waits for it; what was found may be remembered between starts."""
+        ...
+
+
 class GrowingTarget(Target, Protocol):
     """What targets with `Capabilities.grows` have besides: a draft model can grow a tree level by level."""
 

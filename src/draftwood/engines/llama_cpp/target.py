@@ -145,12 +145,19 @@ class LlamaTarget:
             self._long.cache.spare()
         return self._mode
 
-    def _is_long(self, length: int) -> bool:
-        if self._long is None or length <= FREE:
-            return False
+    @locked
+    def try_out(self) -> None:
+        """As in `draftwood.contracts.TryingTarget`: up to which length exact passes cost next to nothing."""
+        if self._long is not None:
+            self._cheap_with(self._long)
+
+    def _cheap_with(self, long: Mode) -> int:
         if self._cheap is None:
-            self._cheap = cheap_length(self.weights, self._mode.settings, self._long.settings)
-        if length <= self._cheap:
+            self._cheap = cheap_length(self.weights, self._mode.settings, long.settings)
+        return self._cheap
+
+    def _is_long(self, length: int) -> bool:
+        if self._long is None or length <= FREE or length <= self._cheap_with(self._long):
             return False
         if not self._long.is_used:
             _LOG.warning(
