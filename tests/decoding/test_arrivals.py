@@ -167,3 +167,10 @@ def test_a_long_prompt_waits_for_short_ones_at_most_every_other_time():
 def test_a_burst_of_short_prompts_is_read_whole_prompt_by_whole_prompt():
     seen = first_tokens([100] * 8, [1] * 8)
     assert [seen[number] for number in range(8)] == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+def test_a_short_prompt_begins_beside_the_chunk_that_the_oldest_is_owed():
+    """Each of these comes just when the last one was read alone, so that it is the long one's turn."""
+    seen = first_tokens([20 * CHUNK, *[40] * 6], [1, *range(3, 9)])
+    assert all(seen[1 + number] == 3 + number for number in range(6))
+    assert seen[0] <= 20 + 3 + 2

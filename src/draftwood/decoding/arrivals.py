@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from time import perf_counter
 from typing import Protocol, runtime_checkable
 
@@ -41,7 +42,7 @@ class Entrance:
     """Takes in newcomers and reads their prompts a chunk at a time, so that running texts never wait for long.
 
     Shorter prompts come first, and one that has been read begins before longer ones are read on. The oldest waits
-    for others once, then they wait for a chunk of it: nobody waits for ever.
+    for others once, then it gets a chunk, before which others get half a one at most: nobody waits for ever.
 
     Parameters
     ----------
@@ -74,22 +75,30 @@ class Entrance:
             self.is_open = fetched is not None
             self._reading += fetched or ()
         waiting = [s for s in self._reading if s.unread and not s.is_cancelled]
-        read = self._read_pieces(self._order(waiting))
+        read = self._read_pieces(self._order(waiting), waiting[0] if waiting else None)
         self._oldest_first = bool(waiting) and waiting[0] not in read
         done = [s for s in self._reading if not s.unread or s.is_cancelled or s.finish is not None]
         self._reading = [s for s in self._reading if s not in done]
         return done
 
     def _order(self, waiting: list[ActiveSequence]) -> list[ActiveSequence]:
-        """Return who is read first: the shortest, or the oldest if it had to wait the last time."""
-        first = waiting[:1] if self._oldest_first else []
-        others = waiting[len(first) :]
-        return first + sorted(others, key=lambda sequence: sequence.unread)
+        """Return who is read first: the shortest.
 
-    def _read_pieces(self, order: Sequence[ActiveSequence]) -> list[ActiveSequence]:
-        """Read a chunk in all; returns those that were read on."""
+        If the oldest had to wait the last time, only those go before it that fit into half of the chunk.
+        """
+        if not self._oldest_first:
+            return sorted(waiting, key=lambda sequence: sequence.unread)
+        others = sorted(waiting[1:], key=lambda sequence: sequence.unread)
+        sums = accumulate(sequence.unread for sequence in others)
+        quick = sum(1 for tokens in sums if tokens <= self._chunk // 2)
+        return [*others[:quick], waiting[0], *others[quick:]]
+
+    def _read_pieces(self, order: Sequence[ActiveSequence], oldest: ActiveSequence | None) -> list[ActiveSequence]:
+        """Read a chunk in all, one of the oldest besides if it had to wait; returns those that were read on."""
         left, read, has_read_one = self._chunk, [], False
         for sequence in order:
+            if self._oldest_first and sequence is oldest:
+                left = self._chunk
             if left <= 0 or (has_read_one and sequence.unread > left and not self._oldest_first):
                 break  # one that cannot be read to the end now keeps nobody from the first token
             size = min(left, sequence.unread)
