@@ -364,7 +364,7 @@ def test_an_interrupt_while_the_cache_is_made_anew_leaves_it_whole(monkeypatch):
     model = build("mistral-window")
     target = TransformersTarget(model)
     ((session, _),) = target.open([[1, 2, 3, 4]])
-    made = cache._empty
+    made = cache.zeros
 
     def interrupted(shape, like):
         interrupted.calls += 1
@@ -373,7 +373,7 @@ def test_an_interrupt_while_the_cache_is_made_anew_leaves_it_whole(monkeypatch):
         return made(shape, like)
 
     interrupted.calls = 0
-    monkeypatch.setattr(cache, "_empty", interrupted)
+    monkeypatch.setattr(cache, "zeros", interrupted)
     with pytest.raises(KeyboardInterrupt):
         target.extend([(session, list(range(60)) * 3)])
     monkeypatch.undo()

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from draftwood.engines.transformers.zeros import zeros
+
 
 class Arena:
     """Preallocated keys and values: two tensors [slots, key-value heads, capacity, dim] per layer, made by the
@@ -42,7 +44,7 @@ class Arena:
         return key_buffer, value_buffer
 
     def _fresh(self, layer: int, heads: int, like: Tensor) -> Tensor:
-        return _empty((self.slots, heads, self.rows_of(self.windows[layer]), like.shape[-1]), like)
+        return zeros((self.slots, heads, self.rows_of(self.windows[layer]), like.shape[-1]), like)
 
     def prepare(self, count: int, rows: int) -> None:
         """Make ``count`` slots of ``rows`` rows free; an arena without sessions gets exactly that size."""
@@ -90,18 +92,22 @@ class Arena:
     def _resize(self, slots: int, capacity: int) -> None:
         """Reallocate all buffers and copy what they hold. If interrupted, the arena is as before, or empty."""
         held = [*self.keys, *self.values]
-        busy = len(self._free) < self.slots
+        busy = sorted({*range(self.slots)} - {*self._free})
         if not busy:  # given back before more is taken
             self._free, self.slots, self.capacity = [], 0, 0
             self.keys, self.values = [None] * len(self.windows), [None] * len(self.windows)
         rows = [capacity if w is None else min(capacity, w - 1 + self.chunk) for w in self.windows] * 2
         fresh: list[Tensor | None] = []
         for index, old in enumerate(held):
-            fresh.append(None if old is None else _empty((slots, old.shape[1], rows[index], old.shape[3]), old))
+            if old is None:
+                fresh.append(None)
+                continue
+            new = zeros((slots, old.shape[1], rows[index], old.shape[3]), old)
+            for slot in busy:
+                new[slot, :, : old.shape[2]] = old[slot]
+            fresh.append(new)
             if not busy:
                 held[index] = None
-            elif old is not None:
-                fresh[-1][: old.shape[0], :, : old.shape[2]] = old  # type: ignore[index]
         self._free.extend(range(self.slots, slots))
         self.slots, self.capacity, self.generation = slots, capacity, self.generation + 1
         self.keys, self.values = fresh[: len(self.windows)], fresh[len(self.windows) :]
@@ -122,9 +128,3 @@ class Arena:
         for tensor in (*self.keys, *self.values):
             if tensor is not None:
                 tensor[target] = tensor[source]
-
-
-def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Zeros, since a masked key is multiplied by zero, and uninitialised memory may hold infinity."""
-    with torch.inference_mode(False):  # a tensor made by a pass could not be written to outside of one
-        return torch.zeros(shape, dtype=like.dtype, device=like.device)

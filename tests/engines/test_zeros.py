@@ -1,0 +1,50 @@
+"""A cache takes memory where it is written to."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from draftwood.engines.transformers.cache import Arena
+from draftwood.engines.transformers.zeros import zeros
+
+
+def resident():
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(1,), (3, 5, 7), (4, 3, 2000, 64)])
+def test_they_are_zeros_that_can_be_written_to_in_a_pass(shape, dtype):
+    with torch.inference_mode():
+        made = zeros(shape, torch.ones(1, dtype=dtype))
+    assert (made.shape, made.dtype) == (shape, dtype)
+    assert not made.any()
+    with torch.inference_mode():
+        made[-1] = 1
+    assert made.sum() == made[-1].numel()
+    made += 1  # outside of a pass too
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_short_texts_beside_a_long_one_take_what_they_fill():
+    arena = Arena([None], chunk=64)
+    rows = torch.ones(2, 64, 64)  # heads, rows, numbers of a head
+    arena.prepare(16, 64)
+    arena.take(64)
+    arena.buffers(0, rows, rows)
+    for _ in range(15):
+        slot = arena.take(64)
+        for tensor in arena.buffers(0, rows, rows):
+            tensor[slot, :, :64] = rows
+    before = resident()
+    arena.reserve(8192)
+    held = [tensor[1, :, :64].clone() for tensor in arena.buffers(0, rows, rows)]
+    assert all(torch.equal(some, rows) for some in held)
+    assert arena.nbytes > 100 << 20
+    assert resident() - before < arena.nbytes / 4
