@@ -176,7 +176,8 @@ def _grow(
         speaker, others = 0, 0
         if both:
             other, others, further, theirs = _best(indices[1], path, m + depth, theirs, two, rates[1], works[1])
-            if other >= 0 and rates[1][works[1][CLASS, other]] > rate:
+            # The shared index must match more, too: its accept rates are learnt from fewer labels. See LOG.md.
+            if other >= 0 and further > longest and rates[1][works[1][CLASS, other]] > rate:
                 speaker, best, rate, longest = 1, other, rates[1][works[1][CLASS, other]], further
         if depth == 0:
             counts[MATCH, seat] = longest
