@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.drafters.ngram.candidates_kernel import more_candidates, tell_apart
 from draftwood.drafters.ngram.kernel import (
     AGE,
     AGED,
@@ -34,8 +35,6 @@ from draftwood.drafters.ngram.kernel import (
     follow,
     go_on,
     look,
-    more_candidates,
-    tell_apart,
 )
 from draftwood.drafters.ngram.kernel import LENGTH as LENGTH_OF
 from draftwood.index.addresses import ints_at, longs_at

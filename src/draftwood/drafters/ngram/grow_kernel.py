@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.drafters.ngram.candidates_kernel import candidates, length_class, more_candidates
 from draftwood.drafters.ngram.kernel import (
     AGE,
     AGED,
@@ -31,10 +32,7 @@ from draftwood.drafters.ngram.kernel import (
     Lists,
     Longs,
     append,
-    candidates,
     follow,
-    length_class,
-    more_candidates,
     row_of,
 )
 from draftwood.index.compiling import FLOATS, compiled, inner
