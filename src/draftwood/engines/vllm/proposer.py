@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from draftwood.engines.vllm.configuration import Configuration
 from draftwood.engines.vllm.drafting import Drafting
 from draftwood.engines.vllm.requests import Requests, watch_runner
+from draftwood.engines.vllm.sampler_0_32 import mend
 from draftwood.engines.vllm.version import check_version, installed
 
 log = logging.getLogger("vllm.draftwood")  # below vLLM's own logger, whose level and handlers it shares
@@ -40,6 +41,8 @@ class Proposer:
     def __init__(self, vllm_config: Any) -> None:
         version = installed()
         check_version(version)
+        if mend():
+            log.warning("draftwood replaced a function of vLLM that made noise of sampled texts with drafts on CPUs (issue 55005)")
         known = Configuration.of(vllm_config)
         self._longest, self._most_length = known.longest, known.max_length
         self._log_every = known.options.log_every
