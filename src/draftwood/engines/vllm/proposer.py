@@ -42,7 +42,7 @@ class Proposer:
         version = installed()
         check_version(version)
         if mend():
-            log.warning("draftwood replaced a function of vLLM that made noise of sampled texts with drafts on CPUs (issue 55005)")
+            log.warning("draftwood has mended vLLM's sampler, which draws noise on CPUs (issue 55005)")
         known = Configuration.of(vllm_config)
         self._longest, self._most_length = known.longest, known.max_length
         self._log_every = known.options.log_every
