@@ -33,12 +33,17 @@ ARMS: dict[str, tuple[dict[str, Any] | None, dict[str, Any]]] = {
     "ngram": ({"method": "ngram"}, {}),
     "ngram-2-4": ({"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 4}, {}),
     "suffix": ({"method": "suffix"}, {}),
+    "suffix-alone": ({"method": "suffix", "suffix_decoding_max_cached_requests": 0}, {}),
     "draftwood": (OURS, {}),
     "draftwood-fixed": (OURS, {"planner": "fixed:128"}),
     "draftwood-memory": (OURS, {"drafters": "ngram+memory"}),
     "draftwood-memory-fixed": (OURS, {"drafters": "ngram+memory", "planner": "fixed:128"}),
 }
-"""What vLLM is told: its speculative configuration, and our options."""
+"""What vLLM is told: its speculative configuration, and our options.
+
+``suffix`` remembers the answers of other requests and copies from them, as ``draftwood-memory`` does;
+``suffix-alone`` and ``draftwood`` do not. Under ``load`` prompts come again, so only like is compared with like.
+"""
 
 COUNTERS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
 
