@@ -75,9 +75,14 @@ async def ask(client: httpx.AsyncClient, arm: Arm, messages: Any, most: int = MO
     return "".join(pieces), first
 
 
+def _limits(clients: int) -> httpx.Limits:
+    """No connection is kept: llama.cpp's server closes kept ones while they are being used."""
+    return httpx.Limits(max_connections=clients, max_keepalive_connections=0)
+
+
 async def read_all(arm: Arm) -> None:
     """Have all prompts read, one after another."""
-    async with httpx.AsyncClient(timeout=600) as http:
+    async with httpx.AsyncClient(timeout=600, limits=_limits(1)) as http:
         for messages in chats():
             await ask(http, arm, messages, 2)
 
@@ -94,8 +99,7 @@ async def turn(name: str, arm: Arm, clients: int, round_: int, seconds: float, t
             place += clients
 
     began = time.perf_counter()
-    limits = httpx.Limits(max_connections=clients)
-    async with httpx.AsyncClient(timeout=600, limits=limits) as http:
+    async with httpx.AsyncClient(timeout=600, limits=_limits(clients)) as http:
         await asyncio.gather(*(client(number, http) for number in range(clients)))
     took = time.perf_counter() - began
     tokens = sum(len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text, _ in found)
