@@ -174,3 +174,8 @@ def test_a_short_prompt_begins_beside_the_chunk_that_the_oldest_is_owed():
     seen = first_tokens([20 * CHUNK, *[40] * 6], [1, *range(3, 9)])
     assert all(seen[1 + number] == 3 + number for number in range(6))
     assert seen[0] <= 20 + 3 + 2
+
+
+def test_the_rest_of_a_long_prompt_keeps_nobody_from_the_first_token():
+    seen = first_tokens([2 * CHUNK + 100, 40], [1, 3])
+    assert seen == {1: 3, 0: 4}

@@ -99,8 +99,9 @@ class Entrance:
         for sequence in order:
             if self._oldest_first and sequence is oldest:
                 left = self._chunk
-            if left <= 0 or (has_read_one and sequence.unread > left and not self._oldest_first):
-                break  # one that cannot be read to the end now keeps nobody from the first token
+            waits = sequence.unread > left or sequence.is_open  # cannot be read whole, or is a long one's rest
+            if left <= 0 or (has_read_one and waits and not self._oldest_first):
+                break  # it keeps nobody from the first token
             size = min(left, sequence.unread)
             left -= size
             try:
