@@ -57,7 +57,7 @@ def _llama_cpp(gguf: str, stack: ExitStack) -> Arm:
     )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None
-    slots = 4  # with 16 it died amid answers
+    slots = 4  # of 4,096 tokens; further clients wait
     told = {"path": gguf, "method": "none", "context": slots * 4096, "threads": os.cpu_count(), "key": "benchmark",
             "parallel": slots}  # fmt: skip
     print(json.dumps(told), file=process.stdin, flush=True)

@@ -51,7 +51,8 @@ class Entrance:
     arrivals
         Where newcomers come from.
     chunk
-        Most prompt tokens that are read between two passes, at least 1.
+        Most prompt tokens that are read between two passes, half as many more where the oldest has waited; at
+        least 1.
     """
 
     def __init__(self, target: Target, arrivals: Arrivals, chunk: int = CHUNK) -> None:
@@ -75,32 +76,30 @@ class Entrance:
             self.is_open = fetched is not None
             self._reading += fetched or ()
         waiting = [s for s in self._reading if s.unread and not s.is_cancelled]
-        read = self._read_pieces(self._order(waiting), waiting[0] if waiting else None)
+        owed = waiting[0] if self._oldest_first and waiting else None
+        read = self._read_pieces(self._order(waiting, owed), owed)
         self._oldest_first = bool(waiting) and waiting[0] not in read
         done = [s for s in self._reading if not s.unread or s.is_cancelled or s.finish is not None]
         self._reading = [s for s in self._reading if s not in done]
         return done
 
-    def _order(self, waiting: list[ActiveSequence]) -> list[ActiveSequence]:
-        """Return who is read first: the shortest.
+    def _order(self, waiting: list[ActiveSequence], owed: ActiveSequence | None) -> list[ActiveSequence]:
+        """Return who is read first: the shortest; before one that is ``owed`` a chunk only what fits into half."""
+        order = sorted(waiting, key=lambda sequence: sequence.unread)
+        if owed is not None:
+            order.remove(owed)
+            sums = accumulate(sequence.unread for sequence in order)
+            order.insert(sum(tokens <= self._chunk // 2 for tokens in sums), owed)
+        return order
 
-        If the oldest had to wait the last time, only those go before it that fit into half of the chunk.
-        """
-        if not self._oldest_first:
-            return sorted(waiting, key=lambda sequence: sequence.unread)
-        others = sorted(waiting[1:], key=lambda sequence: sequence.unread)
-        sums = accumulate(sequence.unread for sequence in others)
-        quick = sum(1 for tokens in sums if tokens <= self._chunk // 2)
-        return [*others[:quick], waiting[0], *others[quick:]]
-
-    def _read_pieces(self, order: Sequence[ActiveSequence], oldest: ActiveSequence | None) -> list[ActiveSequence]:
-        """Read a chunk in all, one of the oldest besides if it had to wait; returns those that were read on."""
+    def _read_pieces(self, order: Sequence[ActiveSequence], owed: ActiveSequence | None) -> list[ActiveSequence]:
+        """Read a chunk in all, a whole one from where ``owed`` comes on; returns those that were read on."""
         left, read, has_read_one = self._chunk, [], False
         for sequence in order:
-            if self._oldest_first and sequence is oldest:
+            if sequence is owed:
                 left = self._chunk
             waits = sequence.unread > left or sequence.is_open  # cannot be read whole, or is a long one's rest
-            if left <= 0 or (has_read_one and waits and not self._oldest_first):
+            if left <= 0 or (has_read_one and waits and owed is None):
                 break  # it keeps nobody from the first token
             size = min(left, sequence.unread)
             left -= size

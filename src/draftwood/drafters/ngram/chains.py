@@ -118,9 +118,7 @@ class Chains:
 
     def leave(self, seat: int) -> None:
         """Take the seat from its text."""
-        text = self._texts.pop(seat, None)
-        if text is not None:
-            text.tell(np.empty(1, dtype=np.int64))
+        self._texts.pop(seat, None)
         self.addresses[seat] = self.lengths[seat] = self.scored[seat] = 0
 
     def grow(

@@ -114,13 +114,6 @@ def _best(
 
 
 @inner
-def _known(index: Lists, token: int, found: int, work: Longs) -> int:
-    """How many occurrences of the context behind ``token`` are known; 0 where none matches enough of it."""
-    kept, longest = go_on(index, token, found, work)
-    return kept if longest >= _KEPT else 0
-
-
-@inner
 def _past(state: tuple[int, int, int], token: int, k: int, work: Longs) -> tuple[int, int, int]:
     """Where a cursor goes with this token: with the candidate that equals it, or on beside it."""
     for c in range(k):
@@ -189,9 +182,10 @@ def _grow(
         tokens[TOKENS, seat, depth], tokens[EVIDENCE, seat, depth] = token, work[CLASS, best]
         tokens[SPEAKER, seat, depth], tokens[PLACES, seat, depth] = speaker, work[SOURCE, best]
         reach[seat, depth] = likely
-        one, mine = _past(one, token, k, works[0]), _known(indices[0], token, mine, works[0])
+        one, mine = _past(one, token, k, works[0]), go_on(indices[0], token, mine, _KEPT, works[0])
         if both:
-            two, theirs = _past(two, token, others, works[1]), _known(indices[1], token, theirs, works[1])
+            two = _past(two, token, others, works[1])
+            theirs = go_on(indices[1], token, theirs, _KEPT, works[1])
         path[m + depth] = token
     return room
 

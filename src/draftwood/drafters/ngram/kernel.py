@@ -194,10 +194,10 @@ def look(index: Lists, tail: Ints, m: int, place: int, enough: int, work: Longs)
 
 
 @inner
-def go_on(index: Lists, token: int, found: int, work: Longs) -> tuple[int, int]:
-    """Keep those of so many occurrences that go on with ``token``, one place further on.
+def go_on(index: Lists, token: int, found: int, least: int, work: Longs) -> int:
+    """Keep those of so many occurrences that go on with ``token``, one place further on; returns how many.
 
-    Returns how many, and the longest match. All long matches of a context are found so, without `look`.
+    0 where none matches ``least`` tokens. All long matches of a context are found so, without `look`.
     """
     text, n = index[0], index[4][READ]
     places, lengths = work[PLACES], work[LENGTHS]
@@ -209,7 +209,7 @@ def go_on(index: Lists, token: int, found: int, work: Longs) -> tuple[int, int]:
             places[kept], lengths[kept] = place + 1, length
             longest = max(longest, length)
             kept += 1
-    return kept, longest
+    return kept if longest >= least else 0
 
 
 @inner

@@ -55,7 +55,7 @@ class Following:
         return sum(len(one.text) for one in self.by_seat.values())
 
     def begin(self, ids: Ints, ends: Longs, new: Longs, requests: Sequence[Request] | None) -> Longs:
-        """Return what the kernel is to do in this step, int64[rows, 7], but for addresses: see `Chains.grow`.
+        """Return what the kernel is to do in this step, int64[rows, 7]: see `Chains.grow`.
 
         The arguments are those of `Drafting.step`.
         """

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.drafters.ngram.chains_kernel import COLUMNS
-from draftwood.engines.vllm.seats_kernel import match, record
+from draftwood.engines.vllm.seats_kernel import match, record, search
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -23,8 +23,6 @@ Bools = NDArray[np.bool_]
 FINGERPRINT = 8  # tokens that are compared, at the beginning of a text and at its end
 NOBODY, LATER = -1, -2  # instead of a seat: the request is new; it will be looked for in a later step
 _SEARCHES = 8  # rows of one step for which all seats are looked through
-
-_BACK = np.arange(-FINGERPRINT, 0)
 
 
 class Seats:
@@ -76,29 +74,13 @@ class Seats:
         lost = np.flatnonzero((new > 0) & (seats < 0)).tolist()
         first = step % max(1, len(lost))  # not always the same ones, where some never get a seat
         for number, row in enumerate(lost[first:] + lost[:first]):
-            seats[row] = self._search(ids, row, int(ends[row]), seats) if number < _SEARCHES else LATER
+            looked_for = number < _SEARCHES
+            seats[row] = search(ids, row, ends[row], self.lengths, self._known, seats) if looked_for else LATER
         self._sit(seats)
 
     def _sit(self, seats: Longs) -> None:
         self._of_row[:] = NOBODY
         self._of_row[: len(seats)] = seats
-
-    def _continued(self, ids: Ints, rows: Longs, ends: Longs, seats: Longs) -> Bools:
-        """Whether each row continues the text of its seat."""
-        lengths = self.lengths[seats]
-        at, heads, tails = lengths[:, None] + _BACK, self._known[0][seats], self._known[1][seats]
-        same = (ids[rows[:, None], np.maximum(at, 0)] == tails) | (at < 0)
-        alike = (ids[rows, :FINGERPRINT] == heads) | (heads < 0)
-        found: Bools = same.all(axis=1) & alike.all(axis=1) & (lengths < ends) & self.taken[seats]
-        return found
-
-    def _search(self, ids: Ints, row: int, end: int, claimed: Longs) -> int:
-        """Return the seat of the longest text, not claimed by another row, that this row continues."""
-        possible = self.taken & (self.lengths < end)
-        possible[claimed[claimed >= 0]] = False
-        seats = np.flatnonzero(possible)
-        seats = seats[self._continued(ids, np.full(len(seats), row), np.full(len(seats), end), seats)]
-        return int(seats[self.lengths[seats].argmax()]) if len(seats) else NOBODY
 
     def take(self, row: int, name: str | None = None) -> int:
         """Give a free seat to the new request in this row; `NOBODY` if there is none."""

@@ -6,12 +6,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.drafters.ngram.chains_kernel import BEGIN, END, OWN, ROOM, ROW, SEAT, SHARED
-from draftwood.index.compiling import TABLE, compiled
+from draftwood.index.compiling import TABLE, compiled, inner
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 _LONGS = "Array(int64, 1, 'C', readonly=True)"
+
+
+@inner
+def _continues(ids: Ints, row: int, end: int, seat: int, lengths: Longs, known: tuple[Ints, Ints]) -> bool:
+    """Whether a row, with a text of ``end`` tokens, continues the text of a seat."""
+    heads, tails = known
+    size = heads.shape[1]
+    same, first = 0 < lengths[seat] < end, lengths[seat] - size
+    if same:
+        for i in range(size):
+            same &= tails[seat, i] < 0 or ids[row, max(0, first + i)] == tails[seat, i]
+            same &= heads[seat, i] < 0 or ids[row, i] == heads[seat, i]
+    return same
+
+
+@compiled(f"i8({TABLE}, i8, i8, {_LONGS}, UniTuple({TABLE}, 2), {_LONGS})")
+def search(ids: Ints, row: int, end: int, lengths: Longs, known: tuple[Ints, Ints], claimed: Longs) -> int:
+    """Return the seat of the longest text that a row continues, -1 if there is none; the first of equals.
+
+    ``claimed`` int64[rows] are seats that other rows have; the other arguments are those of `match`.
+    """
+    best = -1
+    for seat in range(len(lengths)):
+        if best >= 0 and lengths[seat] <= lengths[best]:
+            continue
+        if _continues(ids, row, end, seat, lengths, known) and not (claimed == seat).any():
+            best = seat
+    return best
 
 
 @compiled(
@@ -46,17 +74,10 @@ def match(
     int, int, int
         Lines of ``work``, written rows without a seat, and rows of which more is unread than was written.
     """
-    heads, tails = known
-    size, made, lost, jumped = heads.shape[1], 0, 0, 0
+    made, lost, jumped = 0, 0, 0
     for row in range(len(seats)):
         seat, end = seats[row], ends[row]
-        same = new[row] > 0 and seat >= 0 and 0 < lengths[seat] < end
-        if same:
-            first = lengths[seat] - size
-            for i in range(size):
-                same &= tails[seat, i] < 0 or ids[row, max(0, first + i)] == tails[seat, i]
-                same &= heads[seat, i] < 0 or ids[row, i] == heads[seat, i]
-        if not same:
+        if not (new[row] > 0 and seat >= 0 and _continues(ids, row, end, seat, lengths, known)):
             seats[row] = -1
             lost += new[row] > 0
             continue
