@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 import httpx2 as httpx
@@ -81,9 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     kept = rows[2:]
     for place, name, share in ((0, "first piece", 1), (1, f"each of {steps} steps behind it", steps)):
         ours, plain = (median(row[side][place] for row in kept) for side in (0, 1))
-        extra = median(row[0][place] - row[1][place] for row in kept)
+        extras = [1e3 * (row[0][place] - row[1][place]) / share for row in kept]
+        low, middle, high = quantiles(extras, n=4)
         print(f"{name}: server {1e3 * ours / share:.2f} ms, stream {1e3 * plain / share:.2f} ms, "
-              f"median difference {1e3 * extra / share:.3f} ms")  # fmt: skip
+              f"median difference {middle:.3f} ms (quartiles {low:.3f}, {high:.3f})")  # fmt: skip
 
 
 if __name__ == "__main__":
