@@ -2,11 +2,11 @@
 
     python benchmarks/server_load.py -o server-load.jsonl [--arms drafted plain llama.cpp] [--clients 1 4 16 64]
 
-Each client sends a prompt of the built-in kinds, reads the whole stream, and sends the next one. All prompts were
-read before by each server, which may keep what it has read: so turns compare writing, and an arm that gets further
-has not more to read. Clients that still read when the time is over are waited for, and their tokens count. Tokens
-are counted by tokenizing the texts, for all arms alike. The file gets a line per turn. Leave the machine alone
-meanwhile.
+Each client sends the next prompt of one list of the built-in kinds and reads the whole stream: every arm gets the
+same prompts in the same order. All prompts were read before by each server, which may keep what it has read: so
+turns compare writing, and an arm that gets further has not more to read. Clients that still read when the time is
+over are waited for, and their tokens count. Tokens are counted by tokenizing the texts, for all arms alike. The
+file gets a line per turn. Leave the machine alone meanwhile.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -89,18 +90,16 @@ async def read_all(arm: Arm) -> None:
 
 async def turn(name: str, arm: Arm, clients: int, round_: int, seconds: float, tokenizer: Any) -> Turn:
     """Let so many clients ask for so long."""
-    prompts, found = chats(), list[tuple[str, float]]()
+    prompts, found = cycle(chats()), list[tuple[str, float]]()
     end = time.perf_counter() + seconds
 
-    async def client(number: int, http: httpx.AsyncClient) -> None:
-        place = number
+    async def client(http: httpx.AsyncClient) -> None:
         while time.perf_counter() < end:
-            found.append(await ask(http, arm, prompts[place % len(prompts)]))
-            place += clients
+            found.append(await ask(http, arm, next(prompts)))
 
     began = time.perf_counter()
     async with httpx.AsyncClient(timeout=600, limits=_limits(clients)) as http:
-        await asyncio.gather(*(client(number, http) for number in range(clients)))
+        await asyncio.gather(*(client(http) for _ in range(clients)))
     took = time.perf_counter() - began
     tokens = sum(len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text, _ in found)
     return Turn(name, clients, round_, len(found), tokens, took, median(first for _, first in found))
