@@ -3,7 +3,8 @@
     python benchmarks/server_load.py -o server-load.jsonl [--arms drafted plain llama.cpp] [--clients 1 4 16 64]
 
 Each client sends the next prompt of one list of the built-in kinds and reads the whole stream: every arm gets the
-same prompts in the same order. All prompts were read before by each server, which may keep what it has read: so
+same prompts in the same order, and goes on with them in its next turn. Where the machine's pace changes, many short
+turns say more than few long ones. All prompts were read before by each server, which may keep what it has read: so
 turns compare writing, and an arm that gets further has not more to read. Clients that still read when the time is
 over are waited for, and their tokens count. Tokens are counted by tokenizing the texts, for all arms alike. The
 file gets a line per turn. Leave the machine alone meanwhile.
@@ -15,7 +16,7 @@ import argparse
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import cycle
@@ -88,9 +89,11 @@ async def read_all(arm: Arm) -> None:
             await ask(http, arm, messages, 2)
 
 
-async def turn(name: str, arm: Arm, clients: int, round_: int, seconds: float, tokenizer: Any) -> Turn:
+async def turn(
+    name: str, arm: Arm, prompts: Iterator[Any], clients: int, round_: int, seconds: float, tokenizer: Any
+) -> Turn:
     """Let so many clients ask for so long."""
-    prompts, found = cycle(chats()), list[tuple[str, float]]()
+    found = list[tuple[str, float]]()
     end = time.perf_counter() + seconds
 
     async def client(http: httpx.AsyncClient) -> None:
@@ -125,12 +128,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         running = {name: start(name, folder, gguf, stack) for name in given.arms}
         for name, arm in running.items():  # kernels are loaded, threads are started
             asyncio.run(read_all(arm))
-            asyncio.run(turn(name, arm, 2, -1, 5.0, tokenizer))
+            asyncio.run(turn(name, arm, cycle(chats()), 2, -1, 5.0, tokenizer))
         for clients in given.clients:
+            lists = {name: cycle(chats()) for name in running}
             for round_ in range(given.rounds):
                 for name in list(running)[:: 1 - 2 * (round_ % 2)]:
                     try:
-                        found = asyncio.run(turn(name, running[name], clients, round_, given.seconds, tokenizer))
+                        found = asyncio.run(
+                            turn(name, running[name], lists[name], clients, round_, given.seconds, tokenizer)
+                        )
                     except httpx.HTTPError as error:  # the others' turns count all the same
                         print(f"{clients:3} clients, {name:22} failed: {error}", flush=True)
                         continue
