@@ -3,11 +3,11 @@
     python benchmarks/server_load.py -o server-load.jsonl [--arms drafted plain llama.cpp] [--clients 1 4 16 64]
 
 Each client sends the next prompt of one list of the built-in kinds and reads the whole stream: every arm gets the
-same prompts in the same order, and goes on with them in its next turn. Where the machine's pace changes, many short
-turns say more than few long ones. All prompts were read before by each server, which may keep what it has read: so
-turns compare writing, and an arm that gets further has not more to read. Clients that still read when the time is
-over are waited for, and their tokens count. Tokens are counted by tokenizing the texts, for all arms alike. The
-file gets a line per turn. Leave the machine alone meanwhile.
+same prompts in the same order, and goes on with them in its next turn. Where the machine's pace changes, many
+short turns say more than few long ones. All prompts were read before by each server, which may keep what it has
+read: so turns compare writing, and an arm that gets further has not more to read. Clients that still read when the
+time is over are waited for, and their tokens count. Tokens are counted by tokenizing the texts, for all arms
+alike. The file gets a line per turn. Leave the machine alone meanwhile.
 """
 
 from __future__ import annotations
