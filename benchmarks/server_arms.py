@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import httpx2 as httpx
 
 _START_SECONDS = 180
+_PREFIX_MIB = 2048  # of ours: else who has read what is a matter of luck when prompts come again in turn
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def start(arm: str, model: str, gguf: str, stack: ExitStack) -> Arm:
     engine, served = ("llama.cpp", gguf) if arm.startswith("gguf") else ("transformers", model)
     drafters = "default" if arm.endswith("drafted") else "none"
     command = ["draftwood", "serve", "--model", served, "--engine", engine, "--port", "0", "--name", "served",
-               "--drafters", drafters]  # fmt: skip
+               "--drafters", drafters, "--prefix-cache-mib", str(_PREFIX_MIB)]  # fmt: skip
     process = _process(command, stack, stdout=subprocess.PIPE)
     assert process.stdout is not None
     return Arm(process.stdout.readline().split()[2].rstrip(","), "served")
