@@ -179,3 +179,18 @@ def test_a_short_prompt_begins_beside_the_chunk_that_the_oldest_is_owed():
 def test_the_rest_of_a_long_prompt_keeps_nobody_from_the_first_token():
     seen = first_tokens([2 * CHUNK + 100, 40], [1, 3])
     assert seen == {1: 3, 0: 4}
+
+
+def test_prompts_of_which_much_is_known_begin_together():
+    target = ToyTarget()
+    prompts = [[1 + (n + number) % 7 for n in range(100)] for number in range(8)]
+    arrivals = Scripted(sequences(target, load("none"), prompts, limit=20), [1] * 8)
+    for sequence, prompt in zip(arrivals.sequences, prompts, strict=True):
+        ((session, _),) = target.open([prompt[:-1]])
+        sequence.resume(session)
+    started = {}
+    for emission in decode_sequences(target, FixedPlanner(6), arrivals):
+        started.setdefault(emission.row, arrivals.calls)
+    for sequence in arrivals.sequences:
+        sequence.close()
+    assert started == dict.fromkeys(range(8), 1)

@@ -98,7 +98,7 @@ class Entrance:
         for sequence in order:
             if sequence is owed:
                 left = self._chunk
-            waits = sequence.unread > left or sequence.is_open  # cannot be read whole, or is a long one's rest
+            waits = sequence.unread > left or sequence.is_half_read  # too long, or a long one's rest
             if left <= 0 or (has_read_one and waits and owed is None):
                 break  # it keeps nobody from the first token
             size = min(left, sequence.unread)

@@ -134,6 +134,11 @@ class ActiveSequence:
         return self._session is not None
 
     @property
+    def is_half_read(self) -> bool:
+        """True if a part of what was not known of the prompt has been read, and another part has not."""
+        return self._resumed < self._read < len(self.request.prompt)
+
+    @property
     def unread(self) -> int:
         """Tokens of the prompt that the target has not read yet."""
         return len(self.request.prompt) - self._read
