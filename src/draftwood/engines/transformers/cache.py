@@ -53,8 +53,8 @@ class Arena:
         if idle and (not fits or 2 * count * rows < self.slots * self.capacity):
             self._resize(count, rows)
             return
-        if len(self._free) < count:
-            self._resize(self.slots + count - len(self._free), self.capacity)
+        if (missing := count - len(self._free)) > 0:
+            self._resize(self.slots + max(missing, self.slots // 2), self.capacity)  # others will join one by one
         self.reserve(rows)
 
     def take(self, rows: int) -> int:
