@@ -53,9 +53,9 @@ class Arena:
         if idle and (not fits or 2 * count * rows < self.slots * self.capacity):
             self._resize(count, rows)
             return
-        if (missing := count - len(self._free)) > 0:
-            self._resize(self.slots + max(missing, self.slots // 2), self.capacity)  # others will join one by one
-        self.reserve(rows)
+        missing = count - len(self._free)
+        more = max(missing, self.slots // 2) if missing > 0 else 0  # others will join one by one
+        self._grow(self.slots + more, rows)
 
     def take(self, rows: int) -> int:
         """Return the lowest free slot; its buffers hold at least ``rows`` rows per full-attention layer."""
@@ -81,9 +81,16 @@ class Arena:
 
     def reserve(self, rows: int) -> None:
         """Make room for ``rows`` rows per slot; growing copies all, so callers reserve whole requests at once."""
-        if rows > self.capacity:
-            longer = self.capacity + self.capacity // 2 if len(self._free) < self.slots else 0
-            self._resize(self.slots, max(rows, longer))
+        self._grow(self.slots, rows)
+
+    def _grow(self, slots: int, rows: int) -> None:
+        """Have so many slots, with room for ``rows`` rows each: both at once, since either copies all."""
+        capacity = self.capacity
+        if rows > capacity:
+            longer = capacity + capacity // 2 if len(self._free) < self.slots else 0
+            capacity = max(rows, longer)
+        if (slots, capacity) != (self.slots, self.capacity):
+            self._resize(slots, capacity)
 
     def rows_of(self, window: int | None) -> int:
         """Rows that a layer of this window has room for."""
