@@ -98,7 +98,9 @@ SHIPPED: Mapping[str, Make] = {
     "draft-model": lambda target, *_: [DraftModelDrafter(target=_twin(target))],
     "early-exit": lambda target, *_: [EarlyExitDrafter(target=_twin(target))],
     "quantized-self": lambda target, *_: [QuantizedSelfDrafter(target=_twin(target, order=1))],
-    "head": lambda target, *_: [HeadDrafter(target=ToyHead(_twin(target, order=2)))],
+    "head": lambda target, *_: (
+        [HeadDrafter(target=ToyHead(_twin(target, order=2)))] if target.capabilities.hidden else []
+    ),
     "lookahead": lambda target, *_: load("lookahead:window=4:ngram=3:vocabulary=3") if target.trees else [],
 }
 """The drafters that come with draftwood, by their names."""

@@ -40,6 +40,7 @@ def test_short_texts_beside_a_long_one_take_what_they_fill():
     arena.buffers(0, rows, rows)
     for _ in range(15):
         slot = arena.take(64)
+        arena.wrote(slot, 64)
         for tensor in arena.buffers(0, rows, rows):
             tensor[slot, :, :64] = rows
     before = resident()
@@ -48,3 +49,38 @@ def test_short_texts_beside_a_long_one_take_what_they_fill():
     assert all(torch.equal(some, rows) for some in held)
     assert arena.nbytes > 100 << 20
     assert resident() - before < arena.nbytes / 4
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_growing_beside_a_long_text_takes_no_more():
+    arena = Arena([None], chunk=64)
+    rows = torch.ones(2, 64, 64)
+    arena.prepare(16, 8192)
+    slots = [arena.take(8192) for _ in range(16)]
+    for tensor in arena.buffers(0, rows, rows):
+        for slot in slots:
+            arena.wrote(slot, 64)
+            tensor[slot, :, :64] = rows
+    before = resident()
+    arena.reserve(8193)  # all slots are copied, of which few rows were written
+    twin = arena.take(64)
+    arena.copy_slot(slots[3], twin)
+    for tensor in arena.buffers(0, rows, rows):
+        assert all(torch.equal(tensor[slot, :, :64], rows) for slot in (*slots, twin))
+    assert resident() - before < arena.nbytes / 8
+
+
+def test_a_slot_given_back_is_all_zeros():
+    arena = Arena([None, 8], chunk=4)
+    rows = torch.ones(2, 4, 16)
+    slot = arena.take(32)
+    buffers = [*arena.buffers(0, rows, rows), *arena.buffers(1, rows, rows)]
+    arena.wrote(slot, 8)
+    for tensor in buffers:
+        tensor[slot, :, 4:8] = rows
+    arena.clear(slot, 8, 6)
+    assert buffers[2][slot, :, 4:6].all()
+    assert not buffers[2][slot, :, 6:].any()
+    assert buffers[0][slot, :, 7].all()
+    arena.give_back(slot)
+    assert not any(tensor.any() for tensor in buffers)

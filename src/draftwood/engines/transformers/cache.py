@@ -20,8 +20,8 @@ class Arena:
         self.capacity = 0
         self.slots = 0
         self.generation = 0  # how often the buffers have been reallocated
-        self.is_padded = False  # whether passes are filled up to fixed widths, and so write more rows
         self._free: list[int] = []
+        self._written: list[int] = []  # of each slot, how many rows may differ from zero
         self.keys: list[Tensor | None] = [None] * len(self.windows)
         self.values: list[Tensor | None] = [None] * len(self.windows)
 
@@ -66,21 +66,29 @@ class Arena:
         self._free.remove(slot)
         return slot
 
-    def give_back(self, slot: int, rows: int | None) -> None:
-        """Give a slot back, of which passes have written at most the first ``rows`` rows (None: any)."""
+    def give_back(self, slot: int) -> None:
+        """Give a slot back, filled with zeros."""
         for window in set(self.windows):
-            self.clear(slot, window, 0, rows)
+            self.clear(slot, window, 0)
+        self._written[slot] = 0
         self._free.append(slot)
 
-    def clear(self, slot: int, window: int | None, start: int, end: int | None) -> None:
-        """Fill rows of all layers of this window with zeros, up to the last row where ``end`` is None: a kernel
-        multiplies masked rows by zero, and zero times infinity is NaN."""
+    def wrote(self, slot: int, rows: int) -> None:
+        """Note that some layer's rows before this one are about to be written: others are neither copied nor
+        cleared. Whoever writes into the buffers calls this first."""
+        self._written[slot] = max(self._written[slot], rows)
+
+    def clear(self, slot: int, window: int | None, start: int) -> None:
+        """Fill the rows of all layers of this window from ``start`` on with zeros: a kernel multiplies masked rows
+        by zero, and zero times infinity is NaN."""
+        end = self._written[slot]
         for tensor, width in zip((*self.keys, *self.values), self.windows * 2, strict=True):
             if width == window and tensor is not None:
                 tensor[slot, :, start:end].zero_()
 
     def reserve(self, rows: int) -> None:
-        """Make room for ``rows`` rows per slot; growing copies all, so callers reserve whole requests at once."""
+        """Make room for ``rows`` rows per slot; growing copies all that is written, so callers reserve whole
+        requests at once."""
         self._grow(self.slots, rows)
 
     def _grow(self, slots: int, rows: int) -> None:
@@ -97,11 +105,12 @@ class Arena:
         return self.capacity if window is None else min(self.capacity, window - 1 + self.chunk)
 
     def _resize(self, slots: int, capacity: int) -> None:
-        """Reallocate all buffers and copy what they hold. If interrupted, the arena is as before, or empty."""
+        """Reallocate all buffers and copy the rows that were written: the others are zeros, and take no memory
+        until they are touched. If interrupted, the arena is as before, or empty."""
         held = [*self.keys, *self.values]
         busy = sorted({*range(self.slots)} - {*self._free})
         if not busy:  # given back before more is taken
-            self._free, self.slots, self.capacity = [], 0, 0
+            self._free, self._written, self.slots, self.capacity = [], [], 0, 0
             self.keys, self.values = [None] * len(self.windows), [None] * len(self.windows)
         rows = [capacity if w is None else min(capacity, w - 1 + self.chunk) for w in self.windows] * 2
         fresh: list[Tensor | None] = []
@@ -111,11 +120,13 @@ class Arena:
                 continue
             new = zeros((slots, old.shape[1], rows[index], old.shape[3]), old)
             for slot in busy:
-                new[slot, :, : old.shape[2]] = old[slot]
+                written = min(self._written[slot], old.shape[2])
+                new[slot, :, :written] = old[slot, :, :written]
             fresh.append(new)
             if not busy:
                 held[index] = None
         self._free.extend(range(self.slots, slots))
+        self._written.extend([0] * (slots - self.slots))
         self.slots, self.capacity, self.generation = slots, capacity, self.generation + 1
         self.keys, self.values = fresh[: len(self.windows)], fresh[len(self.windows) :]
 
@@ -131,7 +142,9 @@ class Arena:
             tensor[slot, :, start:end] = tensor[slot].index_select(1, where[tensor.device])
 
     def copy_slot(self, source: int, target: int) -> None:
-        """Copy everything of one slot into another."""
+        """Copy all rows that were written of one slot into another, fresh one."""
+        rows = self._written[source]
+        self.wrote(target, rows)
         for tensor in (*self.keys, *self.values):
             if tensor is not None:
-                tensor[target] = tensor[source]
+                tensor[target, :, :rows] = tensor[source, :, :rows]

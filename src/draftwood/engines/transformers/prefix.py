@@ -49,10 +49,11 @@ def _copied(keys: Tensor | None, values: Tensor | None, slot: int, rows: int) ->
 
 def fill(arena: Arena, session: TransformersSession, saved: SavedRows, length: int) -> None:
     """Make the first ``length`` tokens of what was saved the committed text of a new session."""
+    arena.wrote(session.slot, length)
     with torch.inference_mode():
         for number, layer in enumerate(saved.layers):
             for buffers, rows in zip((arena.keys, arena.values), layer or (), strict=False):
                 buffer = buffers[number]
                 assert buffer is not None, "an arena that rows were saved from has buffers"
                 buffer[session.slot, :, :length] = rows[:, :length]
-    session.fill(saved.ids[:length])
+    session.commit(saved.ids[:length])

@@ -66,7 +66,6 @@ class TransformersSession(CommittedText):
         self._arena = arena
         self._slot: int | None = self._arena.take(rows + SPARE)
         self.first = dict.fromkeys(set(self._arena.windows), 0)
-        self._written = 0  # rows of the slot that passes have written to at most
         self._grown = Grown()
 
     @property
@@ -89,7 +88,7 @@ class TransformersSession(CommittedText):
         self._arena.reserve(self.length + rows)
         self._make_room(rows)
         offsets = {window: self.length - first for window, first in self.first.items()}
-        self._written = max(self._written, *(offset + rows for offset in offsets.values()))
+        self._arena.wrote(self.slot, rows + max(offsets.values()))
         if positions is None:
             positions = np.arange(self.length, self.length + rows, dtype=np.int64)
         return PassRows(self.slot, positions, among, offsets)
@@ -106,7 +105,7 @@ class TransformersSession(CommittedText):
             raise RuntimeError("more nodes were grown than the cache has room for")
         positions, among = grown.add(tokens, parents, self.length)
         offsets = {window: self.length - first + before for window, first in self.first.items()}
-        self._written = max(self._written, *(offset + rows for offset in offsets.values()))
+        self._arena.wrote(self.slot, rows + max(offsets.values()))
         return PassRows(self.slot, positions[before:], among, offsets, before=positions[:before])
 
     def spoil(self) -> None:
@@ -131,11 +130,6 @@ class TransformersSession(CommittedText):
         pass_rows = self.pass_rows(1 + len(tree), positions, among)
         self._scored = (root, tree)
         return pass_rows
-
-    def fill(self, ids: Sequence[int]) -> None:
-        """Commit the first tokens, whose rows somebody has written."""
-        self.commit(ids)
-        self._written = max(self._written, len(ids))
 
     def commit(self, ids: Sequence[int] | NDArray[Any]) -> None:
         """Commit what a pass over these ids wrote."""
@@ -171,14 +165,14 @@ class TransformersSession(CommittedText):
     def fork(self) -> TransformersSession:
         twin = TransformersSession(self._arena, self.lock, self._arena.capacity - SPARE)
         self._arena.copy_slot(self.slot, twin.slot)
-        twin._ids, twin.first, twin._written = list(self._ids), dict(self.first), self._written
+        twin._ids, twin.first = list(self._ids), dict(self.first)
         twin.hidden = self.hidden
         return twin
 
     @locked
     def close(self) -> None:
         if self._slot is not None:
-            self._arena.give_back(self._slot, self._end())
+            self._arena.give_back(self._slot)
             self._slot = None
 
     def _take_back(self) -> None:
@@ -191,11 +185,7 @@ class TransformersSession(CommittedText):
     def _clear_behind(self) -> None:
         """Clear the rows behind the committed ones."""
         for window, first in self.first.items():
-            self._arena.clear(self.slot, window, self.length - first, self._end())
-
-    def _end(self) -> int | None:
-        """The row after the last one that passes have written; None where padding may have written more."""
-        return None if self._arena.is_padded else self._written
+            self._arena.clear(self.slot, window, self.length - first)
 
     def _make_room(self, rows: int) -> None:
         """Shift windowed buffers that the next pass would overrun, keeping what the window still reaches."""

@@ -32,7 +32,6 @@ class StaticPasses:
 
     def __init__(self, decoder: LeanDecoder, arena: Arena, *, capture: bool = True) -> None:
         self._decoder, self._arena, self._capture = decoder, arena, capture
-        arena.is_padded = True
         self._works = True
         self._made: dict[tuple[int, int, tuple[int, ...]], StaticPass] = {}
         self._generation = -1
@@ -48,6 +47,7 @@ class StaticPasses:
         width = next(w for w in WIDTHS if w >= rows)
         if any(offset + width > self._arena.rows_of(window) for window, offset in pass_rows.offsets.items()):
             return None
+        self._arena.wrote(pass_rows.slot, width + max(pass_rows.offsets.values()))
         if self._arena.generation != self._generation:
             self._made.clear()
             self._generation = self._arena.generation

@@ -71,6 +71,7 @@ class ContinuedTarget:
         length = max(0, int(self._cache.get_seq_length()) - self._padding[row])
         if length == 0:
             return
+        self._target.arena.wrote(session.slot, length)
         with torch.inference_mode():
             for number, keys in enumerate(self._target.arena.keys):
                 if keys is not None:  # else it shares the rows of another layer
