@@ -194,3 +194,43 @@ def test_prompts_of_which_much_is_known_begin_together():
     for sequence in arrivals.sequences:
         sequence.close()
     assert started == dict.fromkeys(range(8), 1)
+
+
+class CountingTarget(ToyTarget):
+    """A toy that notes how many texts each call of `extend` has read, and that refuses to read some together."""
+
+    together = 0
+    refused = ()
+
+    def extend(self, texts, watch=None):
+        found = super().extend(texts, watch)
+        if {tuple(session.tokens[:2]) for session, _ in texts} & {*self.refused}:
+            raise RuntimeError("no room for this text")
+        self.together = max(self.together, len(texts))
+        return found
+
+
+@pytest.mark.parametrize("refused", [(), (2, 3)])
+@pytest.mark.parametrize("drafters", ["none", "ngram+recycling"])
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_known_prompts_are_read_to_their_ends_in_one_call(sampling, drafters, refused):
+    target = CountingTarget()
+    prompts = [[1 + (n + number) % 7 for n in range(30 + number)] for number in range(6)]
+    arrivals = Scripted(sequences(target, load(drafters), prompts, sampling=sampling), [1] * 6)
+    for sequence, prompt in zip(arrivals.sequences, prompts, strict=True):
+        ((session, _),) = target.open([prompt[: -1 - sequence.number]])
+        sequence.resume(session)
+    target.refused = (refused,)
+    texts, ends, errors = run(target, arrivals)
+    for number, prompt in enumerate(prompts):
+        if tuple(prompt[:2]) == refused:
+            assert (texts[number], ends[number]) == ([], "error")
+            assert "no room" in str(errors[number])
+        else:
+            truth = (
+                greedy_truth(target, prompt, 20)
+                if sampling.greedy
+                else sampled_truth(target, sampling, prompt, 20, sequence=number)
+            )
+            assert (texts[number], ends[number]) == (truth, "length")
+    assert target.together == (1 if refused else 6)

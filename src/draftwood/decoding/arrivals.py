@@ -7,11 +7,15 @@ from itertools import accumulate
 from time import perf_counter
 from typing import Protocol, runtime_checkable
 
-from draftwood.contracts import Target
+import numpy as np
+
+from draftwood.contracts import Scores, Target, TargetSession, Watch
 from draftwood.decoding.sequence import ActiveSequence
 
 CHUNK = 256
 """Prompt tokens read between two passes, shared by all sequences that wait: on a laptop a tenth of a second."""
+
+_NOBODY = Watch(lambda _positions, _scores: None, wanted=np.empty(0, dtype=np.int64))
 
 
 @runtime_checkable
@@ -94,22 +98,53 @@ class Entrance:
 
     def _read_pieces(self, order: Sequence[ActiveSequence], owed: ActiveSequence | None) -> list[ActiveSequence]:
         """Read a chunk in all, a whole one from where ``owed`` comes on; returns those that were read on."""
-        left, read, has_read_one = self._chunk, [], False
+        pieces = self._pieces(order, owed)
+        ends = [(s, size) for s, size in pieces if s.is_open and not s.is_half_read and size == s.unread]
+        together = len(ends) > 1 and self._read_together(ends)
+        for piece in pieces:
+            if together and piece in ends:
+                continue
+            try:
+                self._read_piece(*piece)
+            except Exception as error:  # this text cannot be read; the others go on
+                piece[0].fail(error)
+        return [sequence for sequence, _ in pieces]
+
+    def _pieces(
+        self, order: Sequence[ActiveSequence], owed: ActiveSequence | None
+    ) -> list[tuple[ActiveSequence, int]]:
+        """Return who is read on, and by how many tokens."""
+        left, pieces, one_begins = self._chunk, list[tuple[ActiveSequence, int]](), False
         for sequence in order:
             if sequence is owed:
                 left = self._chunk
             waits = sequence.unread > left or sequence.is_half_read  # too long, or a long one's rest
-            if left <= 0 or (has_read_one and waits and owed is None):
+            if left <= 0 or (one_begins and waits and owed is None):
                 break  # it keeps nobody from the first token
             size = min(left, sequence.unread)
             left -= size
-            try:
-                self._read_piece(sequence, size)
-            except Exception as error:  # this text cannot be read; the others go on
-                sequence.fail(error)
-            read.append(sequence)
-            has_read_one = has_read_one or not sequence.unread
-        return read
+            pieces.append((sequence, size))
+            one_begins = one_begins or size == sequence.unread
+        return pieces
+
+    def _read_together(self, ends: Sequence[tuple[ActiveSequence, int]]) -> bool:
+        """Read the ends of prompts whose beginnings were known, often a token each, in one pass; False if that
+        fails: then no text has changed."""
+        started = perf_counter()
+        lengths = [sequence.session.length for sequence, _ in ends]
+        try:
+            watches = [sequence.watch() for sequence, _ in ends]
+            asked = {"watch": [watch or _NOBODY for watch in watches]} if any(watches) else {}
+            texts = [(sequence.session, sequence.next_piece(size)) for sequence, size in ends]
+            found = self._target.extend(texts, **asked)
+        except Exception:  # each is read alone, which shows whose fault it is
+            for (sequence, _), length in zip(ends, lengths, strict=True):
+                sequence.session.truncate(length)
+            return False
+        seconds = (perf_counter() - started) / len(ends)
+        for (sequence, size), scores in zip(ends, found, strict=True):
+            self._has_read(sequence, sequence.session, scores, seconds, size)
+        return True
 
     def _read_piece(self, sequence: ActiveSequence, size: int) -> None:
         started = perf_counter()
@@ -121,6 +156,12 @@ class Entrance:
         else:
             session = sequence.session
             (scores,) = self._target.extend([(session, piece)], **asked)
-        sequence.read(session, scores, perf_counter() - started, len(piece))
+        self._has_read(sequence, session, scores, perf_counter() - started, len(piece))
+
+    @staticmethod
+    def _has_read(
+        sequence: ActiveSequence, session: TargetSession, scores: Scores, seconds: float, size: int
+    ) -> None:
+        sequence.read(session, scores, seconds, size)
         if not sequence.unread:
             sequence.open_sources_later()  # behind its first token, for which nobody need draft
