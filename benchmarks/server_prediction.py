@@ -22,6 +22,7 @@ from typing import Any
 import httpx2 as httpx
 from server_arms import Arm, start
 
+from draftwood.measure.records.provenance import provenance
 from draftwood.models import load
 from draftwood.tasks import all_prompts
 
@@ -84,11 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     prompts = [prompt for prompt in all_prompts() if prompt.task == _TASK and prompt.messages][: given.prompts]
     rows = list[dict[str, Any]]()
     with ExitStack() as stack, given.output.open("w") as file, httpx.Client(timeout=600) as client:
+        made = {"row": "header", "most": given.most, "provenance": provenance(model=given.model, dtype="float32")}
+        print(json.dumps(made), file=file, flush=True)
         arms = {name: start(name, folder, "", stack) for name in ("plain", "drafted")}
         for prompt in prompts:
             for row in measure(client, arms, [dict(m) for m in prompt.messages or ()], given.most, given.rounds):
                 rows.append({"prompt": prompt.name, **row})
-                print(json.dumps(rows[-1]), file=file, flush=True)
+                print(json.dumps({"row": "answer", **rows[-1]}), file=file, flush=True)
             mine = [row for row in rows if row["prompt"] == prompt.name]
             said = ", ".join(f"{way} {median(row['plain'] / row[way] for row in mine):.2f}" for way in _WAYS[1:])
             print(

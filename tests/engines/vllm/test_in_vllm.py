@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -97,6 +98,35 @@ def test_a_prediction_reaches_the_worker(run, tiny):
         accepted.append(found["spec_decode_num_accepted_tokens"])
     assert accepted[1] > 50
     assert accepted[1] > accepted[0]
+
+
+def chi_square(ours, theirs, least=10):
+    """Statistic and degrees of freedom for two lists having one distribution; rare values are pooled."""
+    counts = [Counter(ours), Counter(theirs)]
+    both = counts[0] + counts[1]
+    common = [value for value, n in both.items() if n >= least]
+    table = np.array([[count[value] for value in common] for count in counts], float)
+    rest = [len(some) - row.sum() for some, row in zip((ours, theirs), table, strict=True)]
+    table = np.column_stack([table, rest]) if sum(rest) else table
+    expected = table.sum(1, keepdims=True) * table.sum(0) / table.sum()
+    return ((table - expected) ** 2 / expected).sum(), table.shape[1] - 1
+
+
+def test_sampled_tokens_have_vllms_distribution(run, tiny):
+    """On a CPU with its sampler mended; drafted by the likeliest text, so that drafts are taken and refused."""
+    (prompt, *_), count, length = tiny_prompts(), 3000, 5
+    engine = tiny_engine(max_num_seqs=64, num_gpu_blocks_override=1200, max_num_batched_tokens=LONGEST)
+    (likely,) = run(tiny, [prompt], [{"max_tokens": length}], **engine)["texts"]
+    sampling = {"max_tokens": length, "temperature": 0.5, "extra_args": {PREDICTION: likely}}
+    options = {"planner": "fixed:16", "requests": True}
+    plain = run(tiny, [prompt] * count, [sampling] * count, seed=1, **engine)["texts"]
+    found = run(tiny, [prompt] * count, [sampling] * count, options, seed=2, **engine)
+    assert found["spec_decode_num_accepted_tokens"] > count / 2
+    for part in (slice(0, 2), slice(1, 3), slice(2, 4), slice(3, 5), slice(0, 5)):
+        ours, theirs = ([tuple(text[part]) for text in some] for some in (found["texts"], plain))
+        statistic, degrees = chi_square(ours, theirs)
+        assert degrees > 3
+        assert statistic < degrees + 4 * (2 * degrees) ** 0.5  # four standard deviations above the mean
 
 
 def test_wrong_options_are_one_sentence_at_the_start(run, tiny):
