@@ -117,11 +117,11 @@ def test_sampled_tokens_have_vllms_distribution(run, tiny):
     (prompt, *_), count, length = tiny_prompts(), 3000, 5
     engine = tiny_engine(max_num_seqs=64, num_gpu_blocks_override=1200, max_num_batched_tokens=LONGEST)
     (likely,) = run(tiny, [prompt], [{"max_tokens": length}], **engine)["texts"]
-    sampling = {"max_tokens": length, "temperature": 0.5, "extra_args": {PREDICTION: likely}}
+    sampling = {"max_tokens": length, "temperature": 0.25, "extra_args": {PREDICTION: prompt[-8:] + likely}}
     options = {"planner": "fixed:16", "requests": True}
     plain = run(tiny, [prompt] * count, [sampling] * count, seed=1, **engine)["texts"]
     found = run(tiny, [prompt] * count, [sampling] * count, options, seed=2, **engine)
-    assert found["spec_decode_num_accepted_tokens"] > count / 2
+    assert found["spec_decode_num_accepted_tokens"] > count / 4
     for part in (slice(0, 2), slice(1, 3), slice(2, 4), slice(3, 5), slice(0, 5)):
         ours, theirs = ([tuple(text[part]) for text in some] for some in (found["texts"], plain))
         statistic, degrees = chi_square(ours, theirs)
