@@ -1,0 +1,93 @@
+"""How weights lie in memory: sixteen outputs side by side, codes in planes of bits, scales beside their codes.
+
+A matrix ``W`` [outputs, inputs] is cut into tiles of 16 outputs, padded with zeros. A tile is one run of blocks, in
+the order of the inputs. A block holds ``Format.groups`` groups of 32 inputs:
+
+1. ``scale`` float16[16], one per output; then ``least`` float16[16] where the format has it;
+2. for each group: ``Format.factors`` x 16 bytes that multiply the scale (one row of 16 per 32 or per 16 inputs),
+   then as many that multiply ``least`` where the format has it;
+3. behind them, for each group, its planes of codes.
+
+A plane of ``b`` bits is ``8 * b`` vectors of 64 bytes divided by 8, so ``b`` vectors. The 32 inputs of a group are
+8 steps of 4; byte ``4 * output + i`` of a step is input ``4 * step + i``. With ``b`` bits, field ``f`` (bits
+``b * f`` and up) of a byte of vector ``v`` belongs to step ``v + b * f``. A code is the sum of its planes, the first
+in its lowest bits. A weight is ``scale * factor * (code - offset) - least * factor_of_least``, factors being 1 where
+the format has none, and the code replaced by ``codebook[code]`` where it has one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TILE, GROUP, STEPS = 16, 32, 8
+"""Outputs of a tile, inputs of a group, steps of four inputs in a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How the codes of one type of weights are laid out.
+
+    Attributes
+    ----------
+    planes
+        Bits of each plane of codes, lowest first.
+    offset
+        What is taken from a code (from the codebook's value, where there is one) to get its weight in steps.
+    groups
+        Groups of 32 inputs that share ``scale`` and ``least``: 1, or 8 for super-blocks.
+    factors
+        Bytes per group and output that multiply ``scale``: 0, 1 (one per 32 inputs) or 2 (one per 16).
+    signed
+        Whether those factors are int8; else uint8. Factors of ``least`` are always uint8.
+    least
+        Whether the format takes ``least`` from each weight.
+    codebook
+        Sixteen unsigned bytes that 4-bit codes stand for; empty: codes are numbers.
+    """
+
+    planes: tuple[int, ...]
+    offset: int = 0
+    groups: int = 1
+    factors: int = 0
+    signed: bool = False
+    least: bool = False
+    codebook: tuple[int, ...] = ()
+
+    @property
+    def head_bytes(self) -> int:
+        """Bytes of scales, leasts and factors at the beginning of a block."""
+        return TILE * (2 * (1 + self.least) + self.groups * self.factors * (1 + self.least))
+
+    @property
+    def group_bytes(self) -> int:
+        """Bytes of the codes of one group."""
+        return 64 * sum(self.planes)
+
+    @property
+    def block_bytes(self) -> int:
+        return self.head_bytes + self.groups * self.group_bytes
+
+    @property
+    def most(self) -> int:
+        """The largest code, or the largest value of the codebook."""
+        return max(self.codebook) if self.codebook else (1 << sum(self.planes)) - 1
+
+
+_IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+_CODEBOOK = tuple(value + 128 for value in _IQ4)
+
+FORMATS = {
+    "Q4_0": Format((4,), offset=8),
+    "Q4_1": Format((4,), least=True),
+    "Q5_0": Format((4, 1), offset=16),
+    "Q5_1": Format((4, 1), least=True),
+    "Q8_0": Format((8,), offset=128),
+    "Q2_K": Format((2,), groups=8, factors=2, least=True),
+    "Q3_K": Format((2, 1), offset=4, groups=8, factors=2, signed=True),
+    "Q4_K": Format((4,), groups=8, factors=1, least=True),
+    "Q5_K": Format((4, 1), groups=8, factors=1, least=True),
+    "Q6_K": Format((4, 2), offset=32, groups=8, factors=2, signed=True),
+    "IQ4_NL": Format((4,), offset=128, codebook=_CODEBOOK),
+    "IQ4_XS": Format((4,), offset=128, groups=8, factors=1, signed=True, codebook=_CODEBOOK),
+}
+"""By the name that GGUF gives the type. Codes are unsigned: Q8_0's int8 plus 128, Q3_K's and Q6_K's plus their offset."""
