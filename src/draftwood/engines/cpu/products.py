@@ -1,0 +1,221 @@
+"""Products ``y = W x`` of packed weights with rows of inputs in whole numbers.
+
+Inputs are rounded to 8 bits per group of 32 (`draftwood.engines.cpu.rounding`). Of each group the products of codes
+and inputs are added as integers, exactly; the groups of an output are added as float32, one after another. So a row's
+result depends on that row alone: not on how many rows there are, nor on how the work is divided.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from draftwood.engines.cpu.dots import Dots
+from draftwood.engines.cpu.emit import F32, I8, I16, I32, I64, POINTER, VOID, Body, function, vector
+from draftwood.engines.cpu.formats import TILE, Format
+
+GROUP_RECORD = 64
+"""Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 minus step
+times each of these sums, 4 bytes of padding."""
+STEP, SUMS, MINUS = 32, 36, 48
+"""Where a group's step, its three sums, and these times minus its step lie."""
+
+CORE = ir.FunctionType(
+    VOID, [POINTER, I64, I64, POINTER, I64, POINTER, I64, I64, I64, I64, I64, F32, POINTER]
+)  # weights, blocks, tile_bytes, x, x_stride, y, y_stride, rows, first tile, end tile, adds, scale, bias
+ROWS = (8, 4, 3, 2, 1)
+"""Numbers of rows that are computed together, whose codes are unpacked once."""
+
+
+def write_product(module: ir.Module, name: str, form: Format, dots: Dots, features: frozenset[str]) -> None:
+    """Write the product for weights of one format: a function of type `CORE`."""
+    body, (weights, blocks, tile_bytes, x, x_stride, y, y_stride, rows, low, high, adds, scale, bias) = function(
+        module, name, CORE, features
+    )
+    with body.loop(low, high) as tile:
+        start = body.at(weights, body.mul(tile, tile_bytes))
+        out = body.at(y, body.mul(tile, body.i64(4 * TILE)))
+        shift = body.at(bias, body.mul(tile, body.i64(4 * TILE)))
+        done = body.variable(body.i64(0))
+        for count in ROWS:
+            most = body.sub(rows, body.i64(count - 1))
+            with body.while_() as (_, end):
+                row = body.read(done, I64)
+                go = body.append_basic_block("go")
+                body.cbranch(body.icmp_signed("<", row, most), go, end)
+                body.position_at_end(go)
+                inputs = [body.at(x, body.mul(body.add(row, body.i64(r)), x_stride)) for r in range(count)]
+                places = [body.at(out, body.mul(body.add(row, body.i64(r)), y_stride)) for r in range(count)]
+                with body.loop(0, TILE // dots.outputs) as part:
+                    found = _tile(body, form, dots, start, blocks, inputs, part)
+                    offset = body.mul(part, body.i64(4 * dots.outputs))
+                    here = [body.at(place, offset) for place in places]
+                    _store(body, found, here, adds, scale, bias, body.at(shift, offset))
+                body.store(body.add(row, body.i64(count)), done)
+    body.ret_void()
+
+
+def _tile(body: Body, form: Format, dots: Dots, start: Any, blocks: Any, inputs: list[Any], part: Any) -> list[Any]:
+    """Write the sums of one part of a tile for a few rows; returns float32[outputs] per row."""
+    kind = vector(F32, dots.outputs)
+    sums = [body.variable(body.same(F32, 0.0, dots.outputs)) for _ in inputs]
+    for total in sums:
+        body.store(body.same(F32, 0.0, dots.outputs), total)
+    with body.loop(0, blocks) as block:
+        place = body.at(start, body.mul(block, body.i64(form.block_bytes)))
+        head = _head(body, form, dots, place, part)
+        with body.loop(0, form.groups) as group:
+            number = body.add(body.mul(block, body.i64(form.groups)), group)
+            records = [body.at(row, body.mul(number, body.i64(GROUP_RECORD))) for row in inputs]
+            codes = body.at(place, body.add(body.i64(form.head_bytes), body.mul(group, body.i64(form.group_bytes))))
+            codes = body.at(codes, body.mul(part, body.i64(4 * dots.outputs)))
+            ready = [dots.prepared(body, form, step) for step in unpacked(body, form, dots, codes)]
+            factors = _factors(body, form, dots, place, group, part, head)
+            for total, record in zip(sums, records, strict=True):
+                body.store(_added(body, form, dots, ready, factors, record, body.read(total, kind)), total)
+    return [body.read(place, kind) for place in sums]
+
+
+def _added(
+    body: Body, form: Format, dots: Dots, steps: list[Any], factors: list[tuple[Any, Any]], record: Any, total: Any
+) -> Any:
+    """Write the addition of one group to one row's sums."""
+    n = dots.outputs
+    each = 8 // len(factors)
+    step = body.splat(body.get(record, F32, STEP), n)
+    for half, (scale, least) in enumerate(factors):
+        which = half if len(factors) == 2 else 2
+        whole = dots.total(body, form, steps[each * half : each * (half + 1)], record, each * half)
+        if form.offset and not dots.applies_offset(form):
+            offset = body.mul(body.get(record, I32, SUMS + 4 * which), ir.Constant(I32, form.offset))
+            whole = body.sub(whole, body.splat(offset, n))
+        total = body.mul_add(body.sitofp(whole, vector(F32, n)), body.fmul(scale, step), total)
+        if least is not None:
+            minus = body.splat(body.get(record, F32, MINUS + 4 * which), n)
+            total = body.mul_add(minus, least, total)
+    return total
+
+
+def unpacked(body: Body, form: Format, dots: Dots, codes: Any) -> list[Any]:
+    """Write the codes of a group's eight steps, uint8[4 * outputs] each, of one part of a tile."""
+    lanes = 4 * dots.outputs
+    steps: list[Any] = [None] * 8
+    shift = plane = 0
+    for bits in form.planes:
+        mask = (1 << bits) - 1
+        for v in range(bits):
+            whole = body.get(codes, vector(I8, lanes), 64 * (plane + v), align=16)
+            for field in range(8 // bits):
+                code = whole
+                if field:
+                    code = body.lshr(code, body.same(I8, bits * field, lanes))
+                if field < 8 // bits - 1:
+                    code = body.and_(code, body.same(I8, mask, lanes))
+                if shift:
+                    code = body.shl(code, body.same(I8, shift, lanes))
+                at = v + bits * field
+                steps[at] = code if steps[at] is None else body.or_(steps[at], code)
+        shift, plane = shift + bits, plane + bits
+    if form.codebook:
+        return [dots.looked_up(body, step, form.codebook) for step in steps]
+    return steps
+
+
+def _head(body: Body, form: Format, dots: Dots, place: Any, part: Any) -> tuple[Any, Any]:
+    """Write scales and leasts of a block, float32[outputs]; the second is None where the format has none."""
+    n = dots.outputs
+    found = [
+        body.from_half(body.get(body.at(place, body.mul(part, body.i64(2 * n))), vector(I16, n), 2 * TILE * which))
+        for which in range(1 + form.least)
+    ]
+    return found[0], found[1] if form.least else None
+
+
+def _factors(
+    body: Body, form: Format, dots: Dots, place: Any, group: Any, part: Any, head: tuple[Any, Any]
+) -> list[tuple[Any, Any]]:
+    """Write what multiplies the sums of a group, or of each of its halves: scales and leasts."""
+    scale, least = head
+    if not form.factors:
+        return [(scale, least)]
+    n = dots.outputs
+    first = body.at(place, body.add(body.i64(2 * TILE * (1 + form.least)), body.mul(part, body.i64(n))))
+    first = body.at(first, body.mul(group, body.i64(TILE * form.factors * (1 + form.least))))
+    found = []
+    for half in range(form.factors):
+        factor = body.get(first, vector(I8, n), TILE * half)
+        wide = (body.sext if form.signed else body.zext)(factor, vector(I32, n))
+        one, other = body.fmul(scale, body.sitofp(wide, vector(F32, n))), None
+        if least is not None:
+            wide = body.zext(body.get(first, vector(I8, n), TILE * (form.factors + half)), vector(I32, n))
+            other = body.fmul(least, body.sitofp(wide, vector(F32, n)))
+        found.append((one, other))
+    return found
+
+
+def _store(
+    body: Body, found: list[Any], places: list[Any], adds: Any, scale: Any, bias: Any, shift: Any
+) -> None:
+    """Write one vector of results for each of a few rows: ``y = scale * sum + bias``, or ``y += scale * sum``."""
+    kind = found[0].type
+    many = body.splat(scale, kind.count)
+    with body.if_else(body.icmp_signed("!=", adds, body.i64(0))) as (adding, storing):
+        with adding:
+            for total, place in zip(found, places, strict=True):
+                body.put(body.mul_add(total, many, body.get(place, kind, align=4)), place, align=4)
+        with storing:
+            for total, place in zip(found, places, strict=True):
+                body.put(body.fmul(total, many), place, align=4)
+            with body.if_then(body.icmp_unsigned("!=", body.ptrtoint(bias, I64), body.i64(0))):
+                more = body.get(shift, kind, align=4)
+                for place in places:
+                    body.put(body.fadd(body.get(place, kind, align=4), more), place, align=4)
+
+
+def write_float_product(module: ir.Module, name: str, kind: str, features: frozenset[str]) -> None:
+    """Write the product for weights ``F32``, ``F16`` or ``BF16`` [tiles, inputs, 16] with rows of float32.
+
+    A function of type `CORE`, in which ``blocks`` is the number of inputs. Four sums per output, of the inputs
+    ``k``, ``k + 4`` and so on, added as (0 + 1) + (2 + 3).
+    """
+    body, (weights, inputs, tile_bytes, x, x_stride, y, y_stride, rows, low, high, adds, scale, bias) = function(
+        module, name, CORE, features
+    )
+    wide = vector(F32, TILE)
+    size = 4 if kind == "F32" else 2
+    with body.loop(low, high) as tile:
+        start = body.at(weights, body.mul(tile, tile_bytes))
+        out, shift = (body.at(place, body.mul(tile, body.i64(4 * TILE))) for place in (y, bias))
+        with body.loop(0, rows) as row:
+            sums = [body.variable(body.same(F32, 0.0)) for _ in range(4)]
+            for total in sums:
+                body.store(body.same(F32, 0.0), total)
+            values = body.at(x, body.mul(row, x_stride))
+            whole = body.and_(inputs, body.i64(-4))
+
+            def add(k: Any, total: Any, start: Any = start, values: Any = values) -> None:
+                weight = _float_weights(body, kind, body.at(start, body.mul(k, body.i64(size * TILE))))
+                value = body.splat(body.get(values, F32, body.mul(k, body.i64(4)), align=4))
+                body.store(body.mul_add(weight, value, body.read(total, wide)), total)
+
+            with body.loop(0, whole, 4) as k:
+                for i in range(4):
+                    add(body.add(k, body.i64(i)), sums[i])
+            for i in range(3):
+                rest = body.add(whole, body.i64(i))
+                with body.if_then(body.icmp_signed("<", rest, inputs)):
+                    add(rest, sums[i])
+            a, b, c, d = (body.read(total, wide) for total in sums)
+            place = body.at(out, body.mul(row, y_stride))
+            _store(body, [body.fadd(body.fadd(a, b), body.fadd(c, d))], [place], adds, scale, bias, shift)
+    body.ret_void()
+
+
+def _float_weights(body: Body, kind: str, place: Any) -> Any:
+    if kind == "F32":
+        return body.get(place, vector(F32), align=4)
+    bits = body.get(place, vector(I16), align=2)
+    if kind == "F16":
+        return body.from_half(bits)
+    return body.bitcast(body.shl(body.zext(bits, vector(I32)), body.same(I32, 16)), vector(F32))

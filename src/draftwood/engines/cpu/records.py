@@ -1,0 +1,112 @@
+"""The records that compiled code reads: one of a pass, one for each of its phases, as 64-bit slots.
+
+A pass is a list of phases, each divided into pieces that threads take. Python fills the records; addresses are those
+of numpy arrays that the model's `Program` keeps alive. Slots hold integers, addresses, or the bits of a float32.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from draftwood.engines.cpu.emit import F32, I64, Body
+
+
+class Record:
+    """Names of the slots of a record, eight bytes each, in order."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self._at = {name: at for at, name in enumerate(names)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, name: str) -> int:
+        return self._at[name]
+
+    def number(self, body: Body, record: Any, name: str) -> Any:
+        """Write code that reads an integer."""
+        return body.get(record, I64, 8 * self._at[name], align=8)
+
+    def place(self, body: Body, record: Any, name: str) -> Any:
+        """Write code that reads an address, as a pointer."""
+        return body.pointer(self.number(body, record, name))
+
+    def real(self, body: Body, record: Any, name: str) -> Any:
+        """Write code that reads a float32."""
+        return body.get(record, F32, 8 * self._at[name], align=8)
+
+
+def real_slot(value: float) -> int:
+    """Return the slot that holds a float32."""
+    return int.from_bytes(struct.pack("<f", value), "little")
+
+
+PASS = Record(
+    "phases",  # address of the first phase
+    "count",  # of phases
+    "limits",  # address of int64[count, 3] for passes of this size: first piece, pieces, when it may begin
+    "rows",
+    "tokens",  # int32[rows]
+    "positions",  # int32[rows]
+    "texts",  # int64[rows], address of the row's text: int64 addresses of its pages
+    "bases",  # int64[rows], committed tokens of the row's text
+    "cells",  # int64[rows], the cell where the row's keys and values go
+    "tails",  # int64[rows], address of int32: cells of the row's path behind the committed text, itself last
+    "lengths",  # int64[rows], length of the row's path, itself included
+    "units",  # int64[units, 4]: first row, rows, chunk of positions, cells of its text after this pass
+    "unit_count",
+    "chunks",  # most chunks of positions of a row
+    "scored",  # int64[scored_rows], rows that are scored
+    "scored_rows",
+    "scores",  # float32[scored_rows, vocabulary]
+    "best",  # int64[pieces, scored_rows, 2]: best score's bits, its token (-1: some score is NaN)
+    "choices",  # int64[scored_rows]
+)
+
+PHASE = Record(
+    "function",
+    "layer",
+    # A product: y = W x, or y += W x.
+    "core",  # address of the function for the format of W
+    "weights",
+    "blocks",  # of a tile
+    "tile_bytes",
+    "tiles",
+    "per_piece",  # tiles
+    "x",
+    "x_stride",  # bytes of a row
+    "y",
+    "y_stride",  # bytes of a row
+    "adds",  # 1: y += scale * W x
+    "scale",
+    "bias",
+    # The second product of a gated unit, of the same x.
+    "core_2",
+    "weights_2",
+    "blocks_2",
+    "tile_bytes_2",
+    "y_2",
+    # Rows.
+    "width",
+    "weight",
+    "epsilon",
+    "out",
+    "out_stride",
+    "per_rows",  # rows of a piece
+    # Attention.
+    "heads",
+    "kv_heads",
+    "head_size",
+    "page_layer",  # bytes from a page's beginning to this layer's keys
+    "window",
+    "scale_q",
+    "soft_cap",
+    "sinks",
+    "norm_q",
+    "norm_k",
+    "turns",  # float32[positions, 2, rotary // 2]: cosines, sines; 0: no rotary positions
+    "rotary",
+    "parts",  # float32 results of chunks
+)
