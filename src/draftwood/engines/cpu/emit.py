@@ -57,6 +57,10 @@ class Body(ir.IRBuilder):
         found = module.globals.get(name) or ir.Function(module, kind, name)
         return self.call(found, arguments)
 
+    def call_at(self, address: Any, kind: ir.FunctionType, arguments: Sequence[Any]) -> Any:
+        """Call the function at an address, an integer."""
+        return self.call(self.inttoptr(address, kind.as_pointer()), arguments)
+
     def _elementwise(self, name: str, *values: Any) -> Any:
         kind = values[0].type
         suffix = f"v{kind.count}f32" if isinstance(kind, ir.VectorType) else "f32"
@@ -97,7 +101,8 @@ class Body(ir.IRBuilder):
         with self.goto_block(self._entry):
             place = self.alloca(ir.ArrayType(kind, count) if count > 1 else kind)
             place.align = 64
-        return place
+            place.type = POINTER  # llvmlite would check what is stored by the type of the memory
+            return place
 
     def variable(self, value: Any) -> Any:
         """Return memory for a value that changes, with its first value."""

@@ -195,7 +195,7 @@ def write_float_product(module: ir.Module, name: str, kind: str, features: froze
             whole = body.and_(inputs, body.i64(-4))
 
             def add(k: Any, total: Any, start: Any = start, values: Any = values) -> None:
-                weight = _float_weights(body, kind, body.at(start, body.mul(k, body.i64(size * TILE))))
+                weight = float_weights(body, kind, body.at(start, body.mul(k, body.i64(size * TILE))))
                 value = body.splat(body.get(values, F32, body.mul(k, body.i64(4)), align=4))
                 body.store(body.mul_add(weight, value, body.read(total, wide)), total)
 
@@ -212,7 +212,7 @@ def write_float_product(module: ir.Module, name: str, kind: str, features: froze
     body.ret_void()
 
 
-def _float_weights(body: Body, kind: str, place: Any) -> Any:
+def float_weights(body: Body, kind: str, place: Any) -> Any:
     if kind == "F32":
         return body.get(place, vector(F32), align=4)
     bits = body.get(place, vector(I16), align=2)

@@ -49,19 +49,18 @@ PASS = Record(
     "limits",  # address of int64[count, 3] for passes of this size: first piece, pieces, when it may begin
     "rows",
     "tokens",  # int32[rows]
-    "positions",  # int32[rows]
+    "positions",  # int32[rows], of the rotary table
     "texts",  # int64[rows], address of the row's text: int64 addresses of its pages
     "bases",  # int64[rows], committed tokens of the row's text
     "cells",  # int64[rows], the cell where the row's keys and values go
     "tails",  # int64[rows], address of int32: cells of the row's path behind the committed text, itself last
     "lengths",  # int64[rows], length of the row's path, itself included
-    "units",  # int64[units, 4]: first row, rows, chunk of positions, cells of its text after this pass
-    "unit_count",
-    "chunks",  # most chunks of positions of a row
+    "units",  # int64[units, 4]: first row, rows (of one text), chunk of positions, end of the text's cells
+    "folds",  # int64[rows, 3]: first unit of the row, its place in there, chunks
     "scored",  # int64[scored_rows], rows that are scored
     "scored_rows",
     "scores",  # float32[scored_rows, vocabulary]
-    "best",  # int64[pieces, scored_rows, 2]: best score's bits, its token (-1: some score is NaN)
+    "best",  # of each piece and scored row: float32 best score, int32 its token, int32 whether one is NaN, padding
     "choices",  # int64[scored_rows]
 )
 
@@ -99,6 +98,10 @@ PHASE = Record(
     "heads",
     "kv_heads",
     "head_size",
+    "head_room",  # numbers of a head's values in memory: head_size rounded up to 16
+    "q",
+    "k",
+    "v",
     "page_layer",  # bytes from a page's beginning to this layer's keys
     "window",
     "scale_q",
@@ -109,4 +112,5 @@ PHASE = Record(
     "turns",  # float32[positions, 2, rotary // 2]: cosines, sines; 0: no rotary positions
     "rotary",
     "parts",  # float32 results of chunks
+    "pieces",  # of the phase with the scores
 )

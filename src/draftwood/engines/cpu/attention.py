@@ -1,0 +1,277 @@
+"""Attention of each row over its path: committed tokens, its ancestors in the tree, itself.
+
+Keys and values are float16, in pages of `PAGE` positions. In a page, each layer has for each key head its keys as
+[PAGE / 16, head size, 16 positions] and its values as [PAGE, head room]. A path is cut into chunks of `CHUNK` positions
+that are computed apart and joined in order (`write_joined`). Within a chunk a score is a sum over the head in order, the
+largest score is taken off, weights are added in 16 lanes, and values are added position by position. None of this
+depends on where a position lies, nor on other rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from draftwood.engines.cpu.emit import F32, I1, I16, I32, I64, LANES, PIECE, POINTER, VOID, Body, function, vector
+from draftwood.engines.cpu.records import PASS, PHASE
+from draftwood.engines.cpu.rounding import exponential, tanh
+
+PAGE, CHUNK = 64, 1024
+"""Positions of a page of the cache, and of a chunk that is computed by one thread."""
+UNIT_ROWS, WIDEST = 4, 256
+"""Most rows of a unit of attention, and of a pass."""
+PART_HEAD = 16
+"""Float32 numbers before a part's sum of values: largest score, sum of weights, 14 unused."""
+
+_LOWEST = float("-inf")
+_BLOCK = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, I64, I64, I64])
+_QUERIES = (4, 3, 2, 1)
+
+
+def write_attention(module: ir.Module, features: frozenset[str]) -> None:
+    """Write ``attention``: piece ``unit * kv_heads + head`` computes one unit for the queries of one key head."""
+    for count in _QUERIES:
+        _write_block(module, features, count)
+    body, (whole, phase, piece) = function(module, "attention", PIECE, features)
+    kv_heads = PHASE.number(body, phase, "kv_heads")
+    group = body.sdiv(PHASE.number(body, phase, "heads"), kv_heads)
+    number, head = body.sdiv(piece, kv_heads), body.srem(piece, kv_heads)
+    unit = body.at(PASS.place(body, whole, "units"), body.mul(number, body.i64(32)))
+    queries = body.mul(body.get(unit, I64, 8, align=8), group)
+    done = body.variable(body.i64(0))
+    for count in _QUERIES:
+        with body.while_() as (_, end):
+            first = body.read(done, I64)
+            go = body.append_basic_block("go")
+            body.cbranch(body.icmp_signed("<=", body.add(first, body.i64(count)), queries), go, end)
+            body.position_at_end(go)
+            body.call(module.globals[f"queries_{count}"], [whole, phase, unit, number, head, first])
+            body.store(body.add(first, body.i64(count)), done)
+    body.ret_void()
+
+
+class _Block:
+    """A few queries of one unit and one key head while their code is written."""
+
+    def __init__(self, body: Body, arguments: Any, count: int) -> None:
+        self.body, self.count = body, count
+        self.whole, self.phase, self.unit, self.number, self.head, self.first = arguments
+        phase = self.phase
+        self.size = PHASE.number(body, phase, "head_size")
+        self.room = PHASE.number(body, phase, "head_room")
+        self.heads = PHASE.number(body, phase, "heads")
+        group = body.sdiv(self.heads, PHASE.number(body, phase, "kv_heads"))
+        start, self.chunk, self.end = (body.get(self.unit, I64, 8 * slot, align=8) for slot in (0, 2, 3))
+        self.low = body.mul(self.chunk, body.i64(CHUNK))
+        self.high = body.add(self.low, body.i64(CHUNK))
+        places = [body.add(self.first, body.i64(i)) for i in range(count)]
+        self.in_unit = [body.sdiv(place, group) for place in places]
+        self.query_heads = [body.add(body.mul(self.head, group), body.srem(place, group)) for place in places]
+        self.rows = [body.add(start, place) for place in self.in_unit]
+        self.text = body.pointer(self._of_row("texts", start))
+        self.base = self._of_row("bases", start)
+        self.known = body.least_of(self.base, self.high)  # end of the committed positions of this chunk
+        self.lengths = [self._of_row("lengths", row) for row in self.rows]
+        self.tails = [body.pointer(self._of_row("tails", row)) for row in self.rows]
+        q, width = PHASE.place(body, phase, "q"), body.mul(self.heads, self.size)
+        self.queries = [
+            body.at(q, body.mul(body.add(body.mul(row, self._padded(width)), body.mul(head, self.size)), body.i64(4)))
+            for row, head in zip(self.rows, self.query_heads, strict=True)
+        ]
+        self.scores = [body.room(F32, CHUNK + LANES) for _ in range(count)]
+        self.near = [body.room(F32, WIDEST + 2 * LANES) for _ in range(count)]
+        head_bytes = body.mul(body.add(self.size, self.room), body.i64(2 * PAGE))
+        layer = PHASE.number(body, phase, "page_layer")
+        self.keys_at = body.add(layer, body.mul(self.head, head_bytes))
+        self.values_at = body.add(self.keys_at, body.mul(self.size, body.i64(2 * PAGE)))
+
+    def _padded(self, width: Any) -> Any:
+        return self.body.and_(self.body.add(width, self.body.i64(LANES - 1)), self.body.i64(-LANES))
+
+    def _of_row(self, name: str, row: Any) -> Any:
+        place = PASS.place(self.body, self.whole, name)
+        return self.body.get(place, I64, self.body.mul(row, self.body.i64(8)), align=8)
+
+    def page(self, position: Any) -> Any:
+        """Return the page of a position or cell."""
+        body = self.body
+        index = body.sdiv(position, body.i64(PAGE))
+        return body.pointer(body.get(self.text, I64, body.mul(index, body.i64(8)), align=8))
+
+    def value(self, cell: Any, first: Any) -> Any:
+        """Return sixteen values of a cell from number ``first`` on."""
+        body = self.body
+        within = body.and_(cell, body.i64(PAGE - 1))
+        offset = body.mul(body.add(body.mul(within, self.room), first), body.i64(2))
+        place = body.at(body.at(self.page(cell), self.values_at), offset)
+        return body.from_half(body.get(place, vector(I16), align=2))
+
+
+def _write_block(module: ir.Module, features: frozenset[str], count: int) -> None:
+    body, arguments = function(module, f"queries_{count}", _BLOCK, features)
+    block = _Block(body, arguments, count)
+    lows, ends = _write_bounds(block)
+    low = lows[0]
+    for other in lows[1:]:
+        low = body.least_of(low, other)
+    origin = body.sdiv(block.low, body.i64(LANES))
+    first = body.add(origin, body.sdiv(low, body.i64(LANES)))
+    last = body.sdiv(body.add(block.known, body.i64(LANES - 1)), body.i64(LANES))
+    _write_scores(block, first, last, origin, block.scores)
+    with body.if_then(body.icmp_signed("<", block.base, block.high)):
+        near = body.sdiv(block.base, body.i64(LANES))
+        last = body.sdiv(body.add(block.end, body.i64(LANES - 1)), body.i64(LANES))
+        _write_scores(block, near, last, near, block.near)
+        for i in range(count):
+            _write_near(block, i, body.mul(near, body.i64(LANES)))
+    _write_weights(block, low, lows, ends)
+    _write_sums(block, low, ends)
+    body.ret_void()
+
+
+def _write_bounds(block: _Block) -> tuple[list[Any], list[Any]]:
+    """Return first and end position in this chunk of each query; the end may lie before the first."""
+    body = block.body
+    window = PHASE.number(body, block.phase, "window")
+    has_window = body.icmp_signed(">", window, body.i64(0))
+    lows, ends = [], []
+    for length in block.lengths:
+        first = body.most_of(body.sub(body.sub(length, window), block.low), body.i64(0))
+        lows.append(body.select(has_window, first, body.i64(0)))
+        ends.append(body.sub(body.least_of(length, block.high), block.low))
+    return lows, ends
+
+
+def _write_scores(block: _Block, first: Any, last: Any, origin: Any, into: list[Any]) -> None:
+    """Write scores of sixteen cells at once: q[0] * k[0], then + q[1] * k[1] and so on, by fma."""
+    body, kind = block.body, vector(F32)
+    with body.loop(first, last) as tile:
+        cell = body.mul(tile, body.i64(LANES))
+        within = body.sdiv(body.and_(cell, body.i64(PAGE - 1)), body.i64(LANES))
+        offset = body.mul(body.mul(within, block.size), body.i64(2 * LANES))
+        keys = body.at(body.at(block.page(cell), block.keys_at), offset)
+        sums = [body.variable(body.same(F32, 0.0)) for _ in into]
+        for total in sums:
+            body.store(body.same(F32, 0.0), total)
+        with body.loop(0, block.size) as d:
+            key = body.from_half(body.get(keys, vector(I16), body.mul(d, body.i64(2 * LANES)), align=2))
+            for total, query in zip(sums, block.queries, strict=True):
+                value = body.splat(body.get(query, F32, body.mul(d, body.i64(4)), align=4))
+                body.store(body.mul_add(key, value, body.read(total, kind)), total)
+        place = body.mul(body.sub(tile, origin), body.i64(4 * LANES))
+        for total, scores in zip(sums, into, strict=True):
+            body.put(body.read(total, kind), scores, place, align=4)
+
+
+def _write_near(block: _Block, i: int, start: Any) -> None:
+    """Write the scores of a path's own cells to their positions; ``start`` is the first cell of ``near``."""
+    body = block.body
+    low = body.most_of(block.base, block.low)
+    with body.loop(low, body.least_of(block.high, block.lengths[i])) as position:
+        index = body.mul(body.sub(position, block.base), body.i64(4))
+        cell = body.sext(body.get(block.tails[i], I32, index, align=4), I64)
+        score = body.get(block.near[i], F32, body.mul(body.sub(cell, start), body.i64(4)), align=4)
+        body.put(score, block.scores[i], body.mul(body.sub(position, block.low), body.i64(4)), align=4)
+
+
+def _write_weights(block: _Block, least: Any, lows: list[Any], ends: list[Any]) -> None:
+    """Write weights in place of scores, from the position ``least`` in the chunk on; and each query's sums."""
+    body, kind = block.body, vector(F32)
+    cap = PHASE.real(body, block.phase, "soft_cap")
+    first = body.sdiv(least, body.i64(LANES))
+    for i, (low, end) in enumerate(zip(lows, ends, strict=True)):
+        part, last = _part(block, i), body.sdiv(body.add(end, body.i64(LANES - 1)), body.i64(LANES))
+        most, total = body.variable(body.same(F32, _LOWEST)), body.variable(body.same(F32, 0.0))
+        body.store(body.same(F32, _LOWEST), most)
+        body.store(body.same(F32, 0.0), total)
+        with body.loop(first, last) as tile:
+            place = body.at(block.scores[i], body.mul(tile, body.i64(4 * LANES)))
+            score = _capped(body, cap, body.get(place, kind, align=4))
+            score = body.select(_between(body, tile, low, end), score, body.same(F32, _LOWEST))
+            body.put(score, place, align=4)
+            body.store(body.larger(score, body.read(most, kind)), most)
+        highest = body.fold(body.read(most, kind), body.larger)
+        with body.loop(first, last) as tile:
+            place = body.at(block.scores[i], body.mul(tile, body.i64(4 * LANES)))
+            weight = exponential(body, body.fsub(body.get(place, kind, align=4), body.splat(highest)))
+            weight = body.select(_between(body, tile, low, end), weight, body.same(F32, 0.0))
+            body.put(weight, place, align=4)
+            body.store(body.fadd(body.read(total, kind), weight), total)
+        body.put(highest, part, 0, align=4)
+        body.put(body.fold(body.read(total, kind), body.fadd), part, 4, align=4)
+
+
+def _capped(body: Body, cap: Any, score: Any) -> Any:
+    """Return cap * tanh(score / cap), or the score where there is no cap."""
+    capped = body.fcmp_ordered(">", cap, body.f32(0.0))
+    before = body.block
+    with body.if_then(capped):
+        many = body.splat(cap)
+        found = body.fmul(many, tanh(body, body.fdiv(score, many)))
+        inside = body.block
+    result = body.phi(score.type)
+    result.add_incoming(score, before)
+    result.add_incoming(found, inside)
+    return result
+
+
+def _between(body: Body, tile: Any, low: Any, end: Any) -> Any:
+    """Return which positions of a tile lie from ``low`` up to ``end``."""
+    first = body.trunc(body.mul(tile, body.i64(LANES)), I32)
+    lanes = body.add(body.splat(first), ir.Constant(vector(I32), list(range(LANES))))
+    above = body.icmp_signed(">=", lanes, body.splat(body.trunc(low, I32)))
+    below = body.icmp_signed("<", lanes, body.splat(body.trunc(end, I32)))
+    return body.select(above, below, ir.Constant(vector(I1), [0] * LANES))
+
+
+def _part(block: _Block, i: int) -> Any:
+    """Return the memory of one query's result for this chunk."""
+    body = block.body
+    parts = PHASE.place(body, block.phase, "parts")
+    row = body.add(body.mul(block.number, body.i64(UNIT_ROWS)), block.in_unit[i])
+    index = body.add(body.mul(row, block.heads), block.query_heads[i])
+    return body.at(parts, body.mul(index, body.mul(body.add(block.room, body.i64(PART_HEAD)), body.i64(4))))
+
+
+def _write_sums(block: _Block, low: Any, ends: list[Any]) -> None:
+    """Write the sums of weight times value, position by position, sixteen numbers of the head at once."""
+    body, kind = block.body, vector(F32)
+    parts = [_part(block, i) for i in range(block.count)]
+    with body.loop(0, block.room, LANES) as d:
+        sums = [body.variable(body.same(F32, 0.0)) for _ in parts]
+        for total in sums:
+            body.store(body.same(F32, 0.0), total)
+        page = body.variable(body.i64(0))
+        body.store(body.add(block.low, low), page)
+        with body.while_() as (_, after):
+            start = body.read(page, I64)
+            go = body.append_basic_block("go")
+            body.cbranch(body.icmp_signed("<", start, block.known), go, after)
+            body.position_at_end(go)
+            end = body.add(body.and_(start, body.i64(-PAGE)), body.i64(PAGE))
+            end = body.least_of(end, block.known)
+            rows = body.at(block.page(start), body.add(block.values_at, body.mul(d, body.i64(2))))
+            with body.loop(start, end) as position:
+                within = body.and_(position, body.i64(PAGE - 1))
+                value = body.from_half(
+                    body.get(rows, vector(I16), body.mul(within, body.mul(block.room, body.i64(2))), align=2)
+                )
+                place = body.mul(body.sub(position, block.low), body.i64(4))
+                for total, weights in zip(sums, block.scores, strict=True):
+                    weight = body.splat(body.get(weights, F32, place, align=4))
+                    body.store(body.mul_add(value, weight, body.read(total, kind)), total)
+            body.store(end, page)
+        for i, total in enumerate(sums):
+            first = body.most_of(body.most_of(block.base, block.low), body.add(block.low, low))
+            with body.loop(first, body.add(block.low, ends[i])) as position:
+                index = body.mul(body.sub(position, block.base), body.i64(4))
+                cell = body.sext(body.get(block.tails[i], I32, index, align=4), I64)
+                weight = body.get(
+                    block.scores[i], F32, body.mul(body.sub(position, block.low), body.i64(4)), align=4
+                )
+                added = body.mul_add(block.value(cell, d), body.splat(weight), body.read(total, kind))
+                body.store(added, total)
+        for total, part in zip(sums, parts, strict=True):
+            place = body.mul(body.add(d, body.i64(PART_HEAD)), body.i64(4))
+            body.put(body.read(total, kind), part, place, align=4)

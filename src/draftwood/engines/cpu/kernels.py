@@ -1,0 +1,81 @@
+"""The compiled functions of a pass, for one instruction set: from disk, or compiled when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from threading import Lock
+
+from llvmlite import ir
+
+from draftwood.engines.cpu import attention, ends, pieces, products, rows, running
+from draftwood.engines.cpu.compiling import Linked, compiled
+from draftwood.engines.cpu.formats import FORMATS
+from draftwood.engines.cpu.instructions import Instructions, chosen
+from draftwood.engines.cpu.pool import Pool
+
+_FLOATS = ("F32", "F16", "BF16")
+_PARTS: dict[str, tuple[Callable[[ir.Module, frozenset[str]], None], ...]] = {
+    "running": (running.write_running,),
+    "rows": (rows.write_norms, rows.write_rounding, rows.write_positions, rows.write_joined),
+    "pieces": (pieces.write_products,),
+    "ends": (ends.write_embedding, ends.write_last_norm),
+    "attention": (attention.write_attention,),
+}
+
+
+class Kernels:
+    """Addresses of compiled functions by name; see the modules that write them for what they do."""
+
+    def __init__(self, instructions: Instructions) -> None:
+        self.instructions = instructions
+        self._linked: dict[str, Linked] = {}
+        self._lock = Lock()
+
+    def __getitem__(self, name: str) -> int:
+        """Return the address of a function of a pass, such as ``norm_rounded``."""
+        for part in _PARTS:
+            if (address := self._part(part).find(name)) is not None:
+                return address
+        raise KeyError(name)
+
+    def product(self, kind: str) -> int:
+        """Return the address of the product for weights of a type of GGUF."""
+        return self._of_type(kind)["product"]
+
+    def reader(self, kind: str) -> int:
+        """Return the address of the function that reads one output's weights of a type of GGUF."""
+        return self._of_type(kind)["reader"]
+
+    def _of_type(self, kind: str) -> Linked:
+        def write(module: ir.Module, given: frozenset[str]) -> None:
+            if kind in _FLOATS:
+                products.write_float_product(module, "product", kind, given)
+                ends.write_float_row_reader(module, "reader", kind, given)
+            else:
+                products.write_product(module, "product", FORMATS[kind], self.instructions.dots, given)
+                ends.write_row_reader(module, "reader", FORMATS[kind], given)
+
+        return self._get(kind, (write,))
+
+    def _part(self, name: str) -> Linked:
+        return self._get(name, _PARTS[name])
+
+    def _get(self, name: str, writers: tuple[Callable[[ir.Module, frozenset[str]], None], ...]) -> Linked:
+        with self._lock:
+            if name not in self._linked:
+                self._linked[name] = Linked(compiled(name, writers, self.instructions))
+            return self._linked[name]
+
+
+@cache
+def kernels(instructions: Instructions | None = None) -> Kernels:
+    """Return the functions for an instruction set; None: the fastest of this processor. Made once per process."""
+    return Kernels(instructions or chosen())
+
+
+@cache
+def pool() -> Pool:
+    """Return the threads of this process, which all models share."""
+    every = kernels()
+    return Pool(every["start"], every["serve"])

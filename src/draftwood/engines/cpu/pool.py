@@ -1,0 +1,108 @@
+"""The threads that compute passes: the caller, and helpers that sleep while there is nothing to do."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from threading import Lock, Semaphore, Thread
+from typing import Any
+
+import numpy as np
+
+from draftwood.engines.cpu.running import CONTROL, INSIDE, NUMBER, RECORD
+
+_IDLE = 1200
+"""Rounds for which a helper looks for the next pass before it sleeps: some hundred microseconds."""
+_MOST_ALONE = 64
+"""Most passes that are computed without helpers after one of them has lost its core."""
+
+
+class Pool:
+    """Threads for passes, one pass at a time; a pass that finds the pool in use is computed by its caller alone.
+
+    Parameters
+    ----------
+    start, serve
+        Addresses of the two functions of `draftwood.engines.cpu.running`.
+    """
+
+    def __init__(self, start: int, serve: int) -> None:
+        integer, pointer = ctypes.c_int64, ctypes.c_void_p
+        self._start = ctypes.CFUNCTYPE(integer, pointer, pointer, integer)(start)
+        self._serve = ctypes.CFUNCTYPE(integer, pointer, integer, integer)(serve)
+        self._lock = Lock()
+        self._forget_threads()
+        os.register_at_fork(after_in_child=self._forget_threads) if hasattr(os, "register_at_fork") else None
+
+    def _forget_threads(self) -> None:
+        """Begin without helpers, as in a child process, which has none of its parent's threads."""
+        self._lock = Lock()
+        self._control = _lines(CONTROL)
+        self._address = self._control.ctypes.data
+        self._nobody = np.zeros(64, dtype=np.int64)  # a pass without phases
+        self._helpers: list[_Helper] = []
+        self._number = 0
+        self._alone = self._left_alone = 0
+
+    def run(self, record: Any, threads: int) -> None:
+        """Compute a pass, given the address of its record, with up to so many threads."""
+        if not self._lock.acquire(blocking=False):
+            control = _lines(CONTROL)  # another pass has the helpers
+            self._start(control.ctypes.data, record, 1)
+            return
+        try:
+            self._number = self._number % 0x7FFFFFFF + 1
+            if threads > 1 and not self._left_alone:
+                self._wake(threads - 1)
+                was_late = self._start(self._address, record, self._number)
+                self._alone = min(_MOST_ALONE, 2 * self._alone or 4) if was_late else self._alone // 2
+                self._left_alone = self._alone if was_late else 0
+            else:
+                self._left_alone = max(0, self._left_alone - 1)
+                control = _lines(CONTROL)
+                self._start(control.ctypes.data, record, self._number)
+        finally:
+            self._lock.release()
+
+    def _wake(self, count: int) -> None:
+        while len(self._helpers) < count:
+            self._helpers.append(_Helper(self._serve, self._control))
+        for helper in self._helpers[:count]:
+            helper.wake()
+
+    def forget(self, *_buffers: Any) -> None:
+        """Return when no helper can still read the record of an earlier pass; ``_buffers`` live until then."""
+        with self._lock:
+            self._control[RECORD] = self._nobody.ctypes.data
+            while self._control[INSIDE]:
+                os.sched_yield() if hasattr(os, "sched_yield") else None
+
+
+class _Helper:
+    """A thread that takes pieces of passes."""
+
+    def __init__(self, serve: Any, control: np.ndarray[Any, Any]) -> None:
+        self._serve, self._control = serve, control
+        self._asleep, self._bell = False, Semaphore(0)
+        Thread(target=self._run, name="draftwood-pass", daemon=True).start()
+
+    def wake(self) -> None:
+        if self._asleep:
+            self._asleep = False
+            self._bell.release()
+
+    def _run(self) -> None:
+        last, address = 0, self._control.ctypes.data
+        while True:
+            last = self._serve(address, last, _IDLE)
+            self._asleep = True
+            if self._control[NUMBER] != last:
+                continue  # a pass came meanwhile; a bell rung for it wakes us once more for nothing
+            self._bell.acquire()
+
+
+def _lines(slots: int) -> np.ndarray[Any, Any]:
+    """Return zeros that begin at a cache line; the view keeps its memory alive."""
+    whole = np.zeros(slots + 8, dtype=np.int64)
+    skip = -whole.ctypes.data % 64 // 8
+    return whole[skip : skip + slots]

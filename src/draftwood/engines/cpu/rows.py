@@ -1,0 +1,241 @@
+"""What is computed row by row: norms, rotary positions, writing the cache, joining the chunks of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from draftwood.engines.cpu.attention import PAGE, PART_HEAD, UNIT_ROWS
+from draftwood.engines.cpu.emit import F32, I16, I32, I64, LANES, PIECE, Body, function, vector
+from draftwood.engines.cpu.records import PASS, PHASE
+from draftwood.engines.cpu.rounding import exponential, folded_sum, write_rounded_row
+
+_LOWEST = float("-inf")
+
+
+@contextmanager
+def rows_of_piece(body: Body, whole: Any, phase: Any, piece: Any, among: str = "rows") -> Iterator[Any]:
+    """Write a loop over the rows of a piece."""
+    per = PHASE.number(body, phase, "per_rows")
+    first = body.mul(piece, per)
+    with body.loop(first, body.least_of(body.add(first, per), PASS.number(body, whole, among))) as row:
+        yield row
+
+
+def padded(body: Body, width: Any) -> Any:
+    return body.and_(body.add(width, body.i64(LANES - 1)), body.i64(-LANES))
+
+
+def row_of(body: Body, phase: Any, name: str, row: Any) -> Any:
+    """Return the address of a row in ``x``, ``y`` or ``out``."""
+    return body.at(PHASE.place(body, phase, name), body.mul(row, PHASE.number(body, phase, f"{name}_stride")))
+
+
+def write_norm(body: Body, values: Any, weight: Any, width: Any, epsilon: Any, out: Any, more: Any = None) -> None:
+    """Write ``values / rms(values) * weight``, or ``out += more *`` that. Squares are added in 16 lanes."""
+    kind, whole = vector(F32), padded(body, width)
+    total = body.variable(body.same(F32, 0.0))
+    body.store(body.same(F32, 0.0), total)
+    with body.loop(0, whole, LANES) as i:
+        value = body.get(values, kind, body.mul(i, body.i64(4)), align=4)
+        body.store(body.mul_add(value, value, body.read(total, kind)), total)
+    mean = body.fdiv(folded_sum(body, body.read(total, kind)), body.sitofp(width, F32))
+    scale = body.splat(body.fdiv(body.f32(1.0), body.sqrt(body.fadd(mean, epsilon))))
+    with body.loop(0, whole, LANES) as i:
+        offset = body.mul(i, body.i64(4))
+        value = body.fmul(body.get(values, kind, offset, align=4), scale)
+        value = body.fmul(value, body.get(weight, kind, offset, align=4))
+        if more is not None:
+            value = body.mul_add(value, body.splat(more), body.get(out, kind, offset, align=4))
+        body.put(value, out, offset, align=4)
+
+
+def write_norms(module: ir.Module, features: frozenset[str]) -> None:
+    """Write ``norm`` (x to y), ``norm_rounded`` (x to y and, as records, to out), ``norm_added`` (out += norm(x))."""
+    for name in ("norm", "norm_rounded", "norm_added"):
+        body, (whole, phase, piece) = function(module, name, PIECE, features)
+        width, weight = PHASE.number(body, phase, "width"), PHASE.place(body, phase, "weight")
+        epsilon = PHASE.real(body, phase, "epsilon")
+        with rows_of_piece(body, whole, phase, piece) as row:
+            values = row_of(body, phase, "x", row)
+            if name == "norm_added":
+                more = PHASE.real(body, phase, "scale")
+                write_norm(body, values, weight, width, epsilon, row_of(body, phase, "out", row), more)
+            else:
+                plain = row_of(body, phase, "y", row)
+                write_norm(body, values, weight, width, epsilon, plain)
+                if name == "norm_rounded":
+                    write_rounded_row(body, plain, width, row_of(body, phase, "out", row))
+        body.ret_void()
+
+
+def write_rounding(module: ir.Module, features: frozenset[str]) -> None:
+    """Write ``rounded``: rows of x as records to out."""
+    body, (whole, phase, piece) = function(module, "rounded", PIECE, features)
+    with rows_of_piece(body, whole, phase, piece) as row:
+        values, out = row_of(body, phase, "x", row), row_of(body, phase, "out", row)
+        write_rounded_row(body, values, PHASE.number(body, phase, "width"), out)
+    body.ret_void()
+
+
+def write_positions(module: ir.Module, features: frozenset[str]) -> None:
+    """Write ``turned``: norms of single heads, rotary positions, and keys and values into the cache."""
+    body, (whole, phase, piece) = function(module, "turned", PIECE, features)
+    size, heads = PHASE.number(body, phase, "head_size"), PHASE.number(body, phase, "heads")
+    kv_heads, room = PHASE.number(body, phase, "kv_heads"), PHASE.number(body, phase, "head_room")
+    q_row = body.mul(padded(body, body.mul(heads, size)), body.i64(4))
+    k_row = body.mul(padded(body, body.mul(kv_heads, size)), body.i64(4))
+    with rows_of_piece(body, whole, phase, piece) as row:
+        q, k, v = (
+            body.at(PHASE.place(body, phase, name), body.mul(row, stride))
+            for name, stride in (("q", q_row), ("k", k_row), ("v", k_row))
+        )
+        position = body.sext(body.get(PASS.place(body, whole, "positions"), I32, body.mul(row, body.i64(4))), I64)
+        for places, count, norm in ((q, heads, "norm_q"), (k, kv_heads, "norm_k")):
+            weight = PHASE.number(body, phase, norm)
+            with body.loop(0, count) as head:
+                values = body.at(places, body.mul(body.mul(head, size), body.i64(4)))
+                with body.if_then(body.icmp_signed("!=", weight, body.i64(0))):
+                    _write_head_norm(body, values, body.pointer(weight), size, PHASE.real(body, phase, "epsilon"))
+                _write_turned(body, phase, values, position)
+        scale = PHASE.real(body, phase, "scale_q")
+        with body.loop(0, body.mul(heads, size)) as i:
+            place = body.at(q, body.mul(i, body.i64(4)))
+            body.put(body.fmul(body.get(place, F32, align=4), scale), place, align=4)
+        cell = body.get(PASS.place(body, whole, "cells"), I64, body.mul(row, body.i64(8)), align=8)
+        text = body.pointer(body.get(PASS.place(body, whole, "texts"), I64, body.mul(row, body.i64(8)), align=8))
+        page = body.pointer(body.get(text, I64, body.mul(body.sdiv(cell, body.i64(PAGE)), body.i64(8)), align=8))
+        layer = body.at(page, PHASE.number(body, phase, "page_layer"))
+        _write_cell(body, layer, body.and_(cell, body.i64(PAGE - 1)), (k, v), kv_heads, size, room)
+    body.ret_void()
+
+
+def _write_head_norm(body: Body, values: Any, weight: Any, size: Any, epsilon: Any) -> None:
+    """Write the norm of one head in place; squares are added one by one, since a head may be shorter than a vector."""
+    total = body.variable(body.f32(0.0))
+    body.store(body.f32(0.0), total)
+    with body.loop(0, size) as i:
+        value = body.get(values, F32, body.mul(i, body.i64(4)), align=4)
+        body.store(body.mul_add(value, value, body.read(total, F32)), total)
+    mean = body.fdiv(body.read(total, F32), body.sitofp(size, F32))
+    scale = body.fdiv(body.f32(1.0), body.sqrt(body.fadd(mean, epsilon)))
+    with body.loop(0, size) as i:
+        place, factor = (body.at(start, body.mul(i, body.i64(4))) for start in (values, weight))
+        value = body.fmul(body.get(place, F32, align=4), scale)
+        body.put(body.fmul(value, body.get(factor, F32, align=4)), place, align=4)
+
+
+def _write_turned(body: Body, phase: Any, values: Any, position: Any) -> None:
+    """Write the rotation of the pairs (i, i + half) of a head's first ``rotary`` numbers."""
+    table = PHASE.number(body, phase, "turns")
+    half = body.sdiv(PHASE.number(body, phase, "rotary"), body.i64(2))
+    with body.if_then(body.icmp_signed("!=", table, body.i64(0))):
+        bytes_ = body.mul(half, body.i64(4))
+        cosines = body.at(body.pointer(table), body.mul(position, body.mul(bytes_, body.i64(2))))
+        with body.loop(0, half) as i:
+            offset = body.mul(i, body.i64(4))
+            first, second = body.at(values, offset), body.at(values, body.add(offset, bytes_))
+            cosine = body.get(cosines, F32, offset, align=4)
+            sine = body.get(cosines, F32, body.add(offset, bytes_), align=4)
+            a, b = body.get(first, F32, align=4), body.get(second, F32, align=4)
+            body.put(body.mul_add(a, cosine, body.fneg(body.fmul(b, sine))), first, align=4)
+            body.put(body.mul_add(b, cosine, body.fmul(a, sine)), second, align=4)
+
+
+def _write_cell(body: Body, layer: Any, within: Any, rows: tuple[Any, Any], heads: Any, size: Any, room: Any) -> None:
+    """Write a row's keys and values into its cell of a page."""
+    k, v = rows
+    tile, lane = body.sdiv(within, body.i64(LANES)), body.and_(within, body.i64(LANES - 1))
+    head_bytes = body.mul(body.add(size, room), body.i64(2 * PAGE))
+    with body.loop(0, heads) as head:
+        keys = body.at(layer, body.mul(head, head_bytes))
+        values = body.at(keys, body.mul(size, body.i64(2 * PAGE)))
+        column = body.at(keys, body.mul(body.add(body.mul(body.mul(tile, size), body.i64(LANES)), lane), body.i64(2)))
+        line = body.at(values, body.mul(body.mul(within, room), body.i64(2)))
+        start = body.mul(body.mul(head, size), body.i64(4))
+        with body.loop(0, size) as i:
+            offset = body.mul(i, body.i64(4))
+            key, value = (body.get(body.at(row, start), F32, offset, align=4) for row in (k, v))
+            both = body.to_half(
+                body.insert_element(body.insert_element(_undefined(), key, _at(0)), value, _at(1))
+            )
+            body.put(body.lane(both, 0), column, body.mul(i, body.i64(2 * LANES)), align=2)
+            body.put(body.lane(both, 1), line, body.mul(i, body.i64(2)), align=2)
+
+
+def _undefined() -> ir.Constant:
+    return ir.Constant(vector(F32, 4), [0.0] * 4)
+
+
+def _at(lane: int) -> ir.Constant:
+    return ir.Constant(I32, lane)
+
+
+def write_joined(module: ir.Module, features: frozenset[str]) -> None:
+    """Write ``joined`` and ``joined_rounded``: a row's chunks of attention, put together in order.
+
+    y is the result as float32, out its records.
+    """
+    for name in ("joined", "joined_rounded"):
+        body, (whole, phase, piece) = function(module, name, PIECE, features)
+        heads, size = PHASE.number(body, phase, "heads"), PHASE.number(body, phase, "head_size")
+        with rows_of_piece(body, whole, phase, piece) as row:
+            plain = row_of(body, phase, "y", row)
+            with body.loop(0, heads) as head:
+                place = body.at(plain, body.mul(body.mul(head, size), body.i64(4)))
+                _write_head_joined(body, whole, phase, row, head, place)
+            if name == "joined_rounded":
+                write_rounded_row(body, plain, body.mul(heads, size), row_of(body, phase, "out", row))
+        body.ret_void()
+
+
+def _write_head_joined(body: Body, whole: Any, phase: Any, row: Any, head: Any, place: Any) -> None:
+    fold = body.at(PASS.place(body, whole, "folds"), body.mul(row, body.i64(24)))
+    unit, in_unit, chunks = (body.get(fold, I64, 8 * slot, align=8) for slot in range(3))
+    heads, room = PHASE.number(body, phase, "heads"), PHASE.number(body, phase, "head_room")
+    each = body.mul(body.add(room, body.i64(PART_HEAD)), body.i64(4))
+    index = body.add(body.mul(body.add(body.mul(unit, body.i64(UNIT_ROWS)), in_unit), heads), head)
+    first = body.at(PHASE.place(body, phase, "parts"), body.mul(index, each))
+    next_ = body.mul(body.mul(heads, body.i64(UNIT_ROWS)), each)
+    sinks = PHASE.number(body, phase, "sinks")
+    has_sinks = body.icmp_signed("!=", sinks, body.i64(0))
+    most = body.variable(body.f32(_LOWEST))
+    body.store(body.f32(_LOWEST), most)
+    with body.if_then(has_sinks):
+        body.store(body.get(body.pointer(sinks), F32, body.mul(head, body.i64(4)), align=4), most)
+    with body.loop(0, chunks) as chunk:
+        here = body.get(first, F32, body.mul(chunk, next_), align=4)
+        body.store(body.larger(here, body.read(most, F32)), most)
+    highest = body.read(most, F32)
+    total = body.variable(body.f32(0.0))
+    body.store(body.f32(0.0), total)
+    with body.if_then(has_sinks):
+        sink = body.get(body.pointer(sinks), F32, body.mul(head, body.i64(4)), align=4)
+        body.store(_one_exponential(body, body.fsub(sink, highest)), total)
+    with body.loop(0, chunks) as chunk:
+        part = body.at(first, body.mul(chunk, next_))
+        factor = _one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
+        body.store(body.mul_add(factor, body.get(part, F32, 4, align=4), body.read(total, F32)), total)
+    inverse = body.fdiv(body.f32(1.0), body.read(total, F32))
+    _write_values_joined(body, phase, first, next_, chunks, highest, inverse, place)
+
+
+def _write_values_joined(
+    body: Body, phase: Any, first: Any, next_: Any, chunks: Any, highest: Any, inverse: Any, place: Any
+) -> None:
+    with body.loop(0, PHASE.number(body, phase, "head_size")) as d:
+        total = body.variable(body.f32(0.0))
+        body.store(body.f32(0.0), total)
+        with body.loop(0, chunks) as chunk:
+            part = body.at(first, body.mul(chunk, next_))
+            factor = _one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
+            value = body.get(part, F32, body.mul(body.add(d, body.i64(PART_HEAD)), body.i64(4)), align=4)
+            body.store(body.mul_add(factor, value, body.read(total, F32)), total)
+        body.put(body.fmul(body.read(total, F32), inverse), place, body.mul(d, body.i64(4)), align=4)
+
+
+def _one_exponential(body: Body, value: Any) -> Any:
+    return body.lane(exponential(body, body.splat(value, 4)), 0)
