@@ -24,6 +24,7 @@ _TEXT, _LIST = 8, 9
 _LENGTH = struct.Struct("<Q")
 _MOST_ELEMENTS = 1 << 24  # of one list: 64 times the largest vocabulary known
 _LONGEST_TEXT = 1 << 28  # bytes
+_LEAST_PAIR, _LEAST_PLACE = 13, 32  # bytes of a key without a name and its value, and of a tensor's place
 _MOST_AXES = 4
 _LARGEST = 1 << 62  # elements of a tensor, so that its bytes fit 64 bits
 ALIGNMENT = 32  # where the metadata name none
@@ -65,6 +66,8 @@ def read_header(file: MappedFile) -> Header:
     cursor.at = len(_MAGIC)
     _check_version(file.path, cursor.number("I"))
     tensors, pairs = cursor.number("Q"), cursor.number("Q")
+    if _LEAST_PLACE * tensors + _LEAST_PAIR * pairs > cursor.end - cursor.at:
+        raise damaged(file.path, "it ends within its head")
     metadata: dict[str, Any] = {}
     for _ in range(pairs):
         key = cursor.text()
