@@ -1,18 +1,20 @@
 """How weights lie in memory: sixteen outputs side by side, codes in planes of bits, scales beside their codes.
 
-A matrix ``W`` [outputs, inputs] is cut into tiles of 16 outputs, padded with zeros. A tile is one run of blocks, in
-the order of the inputs. A block holds ``Format.groups`` groups of 32 inputs:
+A matrix ``W`` [outputs, inputs] is cut into tiles of 16 outputs, padded with zeros. A tile is one run of blocks,
+in the order of the inputs. A block holds ``Format.groups`` groups of 32 inputs:
 
 1. ``scale`` float16[16], one per output; then ``least`` float16[16] where the format has it;
 2. for each group: ``Format.factors`` x 16 bytes that multiply the scale (one row of 16 per 32 or per 16 inputs),
    then as many that multiply ``least`` where the format has it;
 3. behind them, for each group, its planes of codes.
 
-A plane of ``b`` bits is ``8 * b`` vectors of 64 bytes divided by 8, so ``b`` vectors. The 32 inputs of a group are
-8 steps of 4; byte ``4 * output + i`` of a step is input ``4 * step + i``. With ``b`` bits, field ``f`` (bits
-``b * f`` and up) of a byte of vector ``v`` belongs to step ``v + b * f``. A code is the sum of its planes, the first
-in its lowest bits. A weight is ``scale * factor * (code - offset) - least * factor_of_least``, factors being 1 where
-the format has none, and the code replaced by ``codebook[code]`` where it has one.
+The 32 inputs of a group are 8 steps of 4 inputs. A plane of ``b`` bits is ``b`` vectors of 64 bytes, numbered from
+0, and a byte has ``8 / b`` fields. Byte ``4 * output + i`` of vector ``v`` has in field ``f`` (bits ``b * f`` and
+up) the bits of input ``4 * step + i``, where ``step`` is ``v + b * f``. A code is made of its planes, the first in
+its lowest bits.
+
+A weight is ``scale * factor * (code - offset) - least * factor_of_least``, factors being 1 where the format has
+none, and the code replaced by ``codebook[code]`` where it has one.
 """
 
 from __future__ import annotations
@@ -90,4 +92,4 @@ FORMATS = {
     "IQ4_NL": Format((4,), offset=128, codebook=_CODEBOOK),
     "IQ4_XS": Format((4,), offset=128, groups=8, factors=1, signed=True, codebook=_CODEBOOK),
 }
-"""By the name that GGUF gives the type. Codes are unsigned: Q8_0's int8 plus 128, Q3_K's and Q6_K's plus their offset."""
+"""By the name that GGUF gives the type. Codes are unsigned: signed ones of the file plus their offset."""

@@ -1,0 +1,61 @@
+"""A file mapped into memory for reading, which knows whether it was changed since."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+from pathlib import Path
+
+from draftwood.errors import ModelError, ModelNotFoundError
+
+_LOG = logging.getLogger("draftwood")
+
+
+class MappedFile:
+    """A file whose bytes are ``buffer``, read from the disk only as they are looked at.
+
+    Raises `ModelNotFoundError` where there is no such file, `ModelError` for one that is empty or cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._said_replaced = path, False
+        try:
+            with path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                self._stamp, self._identity = _stamp(status), _identity(status)
+                if not status.st_size:
+                    raise ModelError(f"{path} is empty: get the file again")
+                self.buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except FileNotFoundError as error:
+            raise ModelNotFoundError(f"there is no file {path}: name an existing GGUF file") from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ModelError(f"{path} cannot be read ({reason}): check its permissions") from error
+
+    def check_unchanged(self) -> None:
+        """Raise `ModelError` if the file, which is mapped and not copied, was written to since it was loaded.
+
+        A file that was deleted, or replaced by another one, stays as it was for those who have it open: of the
+        second the log warns once.
+        """
+        try:
+            status = self.path.stat()
+        except OSError:
+            return
+        same, replaced = _stamp(status) == self._stamp, _identity(status) != self._identity
+        if not same and not replaced:
+            raise ModelError(f"{self.path} has changed since it was loaded: load it again")
+        if replaced and not self._said_replaced:
+            self._said_replaced = True
+            _LOG.warning("%s was replaced: texts are those of the file as it was; load it again", self.path)
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int]:
+    """Return size and time of change."""
+    return status.st_size, status.st_mtime_ns
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    """Return disk and number of the file; a file that takes its name has another number."""
+    return status.st_dev, status.st_ino

@@ -1,0 +1,134 @@
+"""Weights of a file, brought into the layout of `formats`: sixteen outputs side by side.
+
+Floats are packed as [tiles, inputs, 16], F16 and BF16 as their 16 bits in uint16, F32 as float32.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.cpu.formats import FORMATS, TILE, Format
+from draftwood.engines.cpu.gguf_blocks import Bytes, read_blocks
+from draftwood.engines.cpu.gguf_file import Tensor
+from draftwood.engines.cpu.gguf_types import Codes, blocks_of, codes_of
+from draftwood.engines.cpu.tiles import fill, read_tiles, tiles_shape, write_tiles, zeros
+from draftwood.errors import ModelError, UnsupportedModelError
+
+_PIECE = 1 << 20  # weights that a thread packs at once, so that what it makes on the way stays in its cache
+_FLOATS: dict[str, type[np.generic]] = {"F32": np.float32, "F16": np.uint16, "BF16": np.uint16}
+
+Packed = NDArray[Any]
+Rows = slice | NDArray[np.intp] | None
+
+
+def pack(codes: Codes, format: Format) -> Bytes:
+    """Pack codes [outputs, inputs] as uint8[tiles, blocks, bytes of a block], outputs padded with zeros to 16.
+
+    Raises `ModelError` where the inputs are no multiple of what a block holds.
+    """
+    outputs, inputs = codes.codes.shape
+    tiles = zeros(tiles_shape(outputs, inputs, format), np.uint8)
+    write_tiles(tiles, blocks_of(codes, format), format)
+    return tiles
+
+
+def unpack(packed: Bytes, format: Format, outputs: int) -> Codes:
+    """Return the codes of the first ``outputs`` outputs: the inverse of `pack`."""
+    return codes_of(read_tiles(packed, format, outputs), format)
+
+
+def packed_tensor(tensor: Tensor, rows: Rows = None, *, threads: Executor | None = None) -> Packed:
+    """Pack a tensor of the file.
+
+    Parameters
+    ----------
+    tensor
+        A matrix [outputs, inputs], or one for each expert.
+    rows
+        Which outputs, in which order; all where it is None.
+    threads
+        Who packs the pieces; the caller alone where it is None.
+
+    Returns
+    -------
+    uint8[tiles, blocks, bytes of a block] of a quantised type, uint16 or float32[tiles, inputs, 16] of floats;
+    with the experts in front where the tensor has them; it begins at a multiple of 64 bytes
+
+    Raises
+    ------
+    UnsupportedModelError
+        The type has no format, or is unknown.
+    ModelError
+        The tensor is no matrix.
+    """
+    packed, pieces = _plan(tensor, rows)
+    for _ in threads.map(_run, pieces) if threads else map(_run, pieces):
+        pass
+    return packed
+
+
+def packed_tensors(tensors: Iterable[Tensor], threads: int | None = None) -> dict[str, Packed]:
+    """Pack tensors, by name, in that many threads, or one for each processor.
+
+    Raises what `packed_tensor` raises.
+    """
+    plans = {tensor.name: _plan(tensor, None) for tensor in tensors}
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+        for _ in pool.map(_run, (piece for _, pieces in plans.values() for piece in pieces)):
+            pass
+    return {name: packed for name, (packed, _) in plans.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some rows of a matrix of the file, uint8[outputs, bytes of a row], and the tiles that they go to."""
+
+    kind: str
+    raw: Bytes
+    rows: slice | NDArray[np.intp]
+    tiles: Packed
+
+
+def _plan(tensor: Tensor, rows: Rows) -> tuple[Packed, list[_Piece]]:
+    """Return room for the packed tensor, and the pieces that fill it."""
+    if len(tensor.shape) not in (2, 3):
+        raise ModelError(
+            f"the tensor {tensor.name!r} has the shape {tensor.shape}: get a file that has a matrix there"
+        )
+    data, inputs = tensor.data, tensor.shape[-1]
+    if isinstance(rows, slice):
+        data, rows = data[..., rows, :], None
+    outputs = data.shape[-2] if rows is None else len(rows)
+    packed = zeros((*data.shape[:-2], *_shape(tensor.kind, outputs, inputs)), _FLOATS.get(tensor.kind, np.uint8))
+    matrices = zip(data, packed, strict=True) if data.ndim == 3 else [(data, packed)]
+    step = max(TILE, _PIECE // inputs // TILE * TILE)
+    pieces = []
+    for raw, tiles in matrices:
+        for start in range(0, outputs, step):
+            some = slice(start, start + step) if rows is None else rows[start : start + step]
+            pieces.append(_Piece(tensor.kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
+    return packed, pieces
+
+
+def _shape(kind: str, outputs: int, inputs: int) -> tuple[int, ...]:
+    if kind in _FLOATS:
+        return -(-outputs // TILE), inputs, TILE
+    if kind not in FORMATS:
+        known = ", ".join((*FORMATS, *_FLOATS))
+        raise UnsupportedModelError(f"weights of type {kind} are not supported: get the model in one of {known}")
+    return tiles_shape(outputs, inputs, FORMATS[kind])
+
+
+def _run(piece: _Piece) -> None:
+    raw = piece.raw[piece.rows]
+    if piece.kind in _FLOATS:
+        fill(piece.tiles.swapaxes(1, 2), raw.view(_FLOATS[piece.kind]))
+    else:
+        write_tiles(piece.tiles, read_blocks(piece.kind, raw), FORMATS[piece.kind])

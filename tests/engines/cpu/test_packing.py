@@ -1,0 +1,164 @@
+"""Packed weights lie where `formats` says, and hold what the file held."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType, quants
+
+from draftwood.engines.cpu import packing
+from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE, Format
+from draftwood.engines.cpu.gguf_file import Tensor
+from draftwood.engines.cpu.gguf_types import Codes, read_codes
+from draftwood.engines.cpu.packing import pack, packed_tensor, packed_tensors, unpack
+from draftwood.errors import ModelError, UnsupportedModelError
+from tests.engines.cpu.random_blocks import KINDS, random_rows
+
+
+def naive_tiles(codes: Codes, form: Format) -> np.ndarray:
+    """Pack one number after another, by the words of `formats`."""
+    outputs, inputs = codes.codes.shape
+    blocks = inputs // (GROUP * form.groups)
+    tiles = np.zeros((-(-outputs // TILE), blocks, form.block_bytes), np.uint8)
+    for output in range(outputs):
+        for block in range(blocks):
+            _naive_block(tiles[output // TILE, block], codes, form, output, block)
+    return tiles
+
+
+def _naive_block(place: np.ndarray, codes: Codes, form: Format, output: int, block: int) -> None:
+    column, at = output % TILE, 0
+    for half in (codes.scale, codes.least) if form.least else (codes.scale,):
+        place[at + 2 * column : at + 2 * column + 2] = half[output, block : block + 1].view(np.uint8)
+        at += 2 * TILE
+    for group in range(block * form.groups, (block + 1) * form.groups):
+        for factors in (codes.factors, codes.least_factors):
+            for i in range(form.factors if factors is not None else 0):
+                place[at + column] = int(factors[output, group * form.factors + i]) & 255
+                at += TILE
+    for group in range(block * form.groups, (block + 1) * form.groups):
+        below = 0
+        for bits in form.planes:
+            for vector in range(bits):
+                for field in range(8 // bits):
+                    step = vector + bits * field
+                    for i in range(4):
+                        code = int(codes.codes[output, group * GROUP + 4 * step + i])
+                        part = code >> below & ((1 << bits) - 1)
+                        place[at + 64 * vector + 4 * column + i] |= part << (bits * field)
+            at, below = at + 64 * bits, below + bits
+
+
+def tensor_of(kind: str, raw: np.ndarray, inputs: int) -> Tensor:
+    return Tensor("some.weight", kind, (*raw.shape[:-1], inputs), raw)
+
+
+def rows_of(kind: str, outputs: int, blocks: int) -> tuple[np.ndarray, int]:
+    return random_rows(kind, outputs, blocks), blocks * GROUP * FORMATS[kind].groups
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("outputs", [3, 16, 21])
+def test_codes_lie_where_the_format_says(kind, outputs):
+    raw, _ = rows_of(kind, outputs, 2)
+    codes = read_codes(kind, raw)
+    np.testing.assert_array_equal(pack(codes, FORMATS[kind]), naive_tiles(codes, FORMATS[kind]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unpacking_gives_the_codes_again(kind):
+    raw, _ = rows_of(kind, 21, 2)
+    codes = read_codes(kind, raw)
+    again = unpack(pack(codes, FORMATS[kind]), FORMATS[kind], 21)
+    for part in fields(Codes):
+        before, after = getattr(codes, part.name), getattr(again, part.name)
+        assert (before is None) == (after is None)
+        if before is not None:
+            assert before.dtype == after.dtype
+            np.testing.assert_array_equal(before.copy().view(np.uint8), after.copy().view(np.uint8))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("outputs", [1, 32, 53])
+def test_a_tensor_is_packed_in_pieces_as_its_codes_are(kind, outputs, monkeypatch):
+    raw, inputs = rows_of(kind, outputs, 3)
+    monkeypatch.setattr(packing, "_PIECE", 16 * inputs)
+    tensor, want = tensor_of(kind, raw, inputs), pack(read_codes(kind, raw), FORMATS[kind])
+    np.testing.assert_array_equal(packed_tensor(tensor), want)
+    with ThreadPoolExecutor(3) as threads:
+        packed = packed_tensor(tensor, threads=threads)
+    np.testing.assert_array_equal(packed, want)
+    assert packed.ctypes.data % 64 == 0
+
+
+def test_packing_reads_bytes_that_begin_anywhere():
+    raw, inputs = rows_of("Q4_1", 17, 3)
+    room = np.zeros(raw.size + 1, np.uint8)
+    odd = room[1:].reshape(raw.shape)
+    odd[...] = raw
+    np.testing.assert_array_equal(
+        packed_tensor(tensor_of("Q4_1", odd, inputs)), packed_tensor(tensor_of("Q4_1", raw, inputs))
+    )
+
+
+@pytest.mark.parametrize("kind", ["Q4_1", "Q6_K", "F16"])
+def test_some_rows_are_packed_in_the_order_asked_for(kind, monkeypatch):
+    raw = random_rows(kind, 40, 2) if kind in FORMATS else np.arange(40 * 64, dtype=np.uint16).view(np.uint8)
+    raw, inputs = raw.reshape(40, -1), 2 * GROUP * FORMATS[kind].groups if kind in FORMATS else 64
+    monkeypatch.setattr(packing, "_PIECE", 16 * inputs)
+    order = np.random.default_rng(3).permutation(40)[:35]
+    tensor = tensor_of(kind, raw, inputs)
+    for rows in (order, slice(5, 38), slice(0, 40, 2)):
+        want = packed_tensor(tensor_of(kind, np.ascontiguousarray(raw[rows]), inputs))
+        np.testing.assert_array_equal(packed_tensor(tensor, rows), want)
+
+
+def test_each_expert_is_packed_for_itself():
+    raw, inputs = rows_of("Q4_K", 3 * 20, 2)
+    experts = raw.reshape(3, 20, -1)
+    packed = packed_tensor(tensor_of("Q4_K", experts, inputs))
+    assert packed.shape == (3, 2, 2, FORMATS["Q4_K"].block_bytes)
+    for expert, tiles in zip(experts, packed, strict=True):
+        np.testing.assert_array_equal(tiles, pack(read_codes("Q4_K", expert), FORMATS["Q4_K"]))
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+def test_floats_stand_sixteen_outputs_side_by_side(kind):
+    numbers = np.random.default_rng(4).normal(size=(21, 10)).astype(np.float32)
+    raw = quants.quantize(numbers, GGMLQuantizationType[kind]).view(np.uint8)
+    packed = packed_tensor(tensor_of(kind, raw, 10))
+    assert packed.dtype == (np.float32 if kind == "F32" else np.uint16)
+    want = np.zeros((32, 10), packed.dtype)
+    want[:21] = raw.view(packed.dtype)
+    np.testing.assert_array_equal(packed, want.reshape(2, 16, 10).transpose(0, 2, 1))
+
+
+def test_many_tensors_are_packed_together():
+    first, inputs = rows_of("Q4_1", 20, 2)
+    second, _ = rows_of("Q8_0", 33, 2)
+    tensors = [Tensor("a", "Q4_1", (20, inputs), first), Tensor("b", "Q8_0", (33, inputs), second)]
+    packed = packed_tensors(tensors, threads=2)
+    assert list(packed) == ["a", "b"]
+    for tensor in tensors:
+        np.testing.assert_array_equal(packed[tensor.name], packed_tensor(tensor))
+
+
+def test_inputs_that_are_no_whole_blocks_are_refused():
+    codes = Codes(codes=np.zeros((16, 96), np.uint8), scale=np.zeros((16, 1), np.float16))
+    with pytest.raises(ModelError, match="96 inputs are no multiple of the 256"):
+        pack(codes, FORMATS["Q6_K"])
+
+
+def test_a_type_without_a_format_is_refused():
+    with pytest.raises(UnsupportedModelError, match="IQ3_S"):
+        packed_tensor(Tensor("some.weight", "IQ3_S", (16, 256), np.zeros((16, 110), np.uint8)))
+    with pytest.raises(UnsupportedModelError, match="unknown type 77"):
+        packed_tensor(Tensor("some.weight", "type 77", (16, 256), None))
+
+
+def test_a_vector_is_no_matrix():
+    with pytest.raises(ModelError, match=r"some\.weight"):
+        packed_tensor(Tensor("some.weight", "F32", (16,), np.zeros(64, np.uint8)))
