@@ -1,0 +1,278 @@
+"""The phases of a model's pass: which function works on which weights and buffers, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.cpu.attention import PAGE, PART_HEAD, UNIT_ROWS, WIDEST
+from draftwood.engines.cpu.formats import GROUP, TILE
+from draftwood.engines.cpu.kernels import Kernels
+from draftwood.engines.cpu.products import GROUP_RECORD
+from draftwood.engines.cpu.records import PHASE, real_slot
+from draftwood.engines.cpu.turns import frequencies, table
+from draftwood.engines.cpu.weights import Matrix, Weights
+
+_PIECE_BYTES = 16 << 10
+"""Weights of a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
+_ROW_NUMBERS = 1024
+"""Numbers that a piece of rows reads."""
+ROWS, SCORED, TILES, UNITS, ONE = range(5)
+"""What the number of a phase's pieces depends on."""
+
+
+class Phase(NamedTuple):
+    """One phase while a program is made."""
+
+    slots: dict[str, int]
+    pieces: int  # `ROWS` and so on
+    per: int  # rows of a piece, or how many pieces there are
+    joined: bool = False  # it may begin with the phase before it
+    ends: bool = False  # it belongs to the scores, which not every pass computes
+
+
+class Buffer(NamedTuple):
+    """Rows of float32, or of records of rounded inputs."""
+
+    array: NDArray[Any]
+
+    @property
+    def address(self) -> int:
+        return int(self.array.ctypes.data)
+
+    @property
+    def stride(self) -> int:
+        return int(self.array.strides[0])
+
+
+def floats(width: int) -> Buffer:
+    """Return zeros for rows of so many numbers, each row padded to a multiple of 32."""
+    return Buffer(np.zeros((WIDEST, -(-width // GROUP) * GROUP), dtype=np.float32))
+
+
+def _records(width: int) -> Buffer:
+    return Buffer(np.zeros((WIDEST, -(-width // GROUP) * GROUP_RECORD), dtype=np.uint8))
+
+
+class Program:
+    """A model's phases, as the record that compiled code reads, and the buffers they use.
+
+    One pass at a time runs on it, of at most `WIDEST` rows.
+    """
+
+    def __init__(self, weights: Weights, kernels: Kernels) -> None:
+        self.weights, self._kernels, shape = weights, kernels, weights.shape
+        self._phases: list[Phase] = []
+        queries, keys, inner = shape.heads * shape.head_size, shape.kv_heads * shape.head_size, shape.inner
+        self.room = -(-shape.head_size // TILE) * TILE
+        self.layer_bytes = shape.kv_heads * (shape.head_size + self.room) * 2 * PAGE
+        self._x, self._plain, self._rounded = floats(shape.width), floats(shape.width), _records(shape.width)
+        self._q, self._k, self._v = floats(queries), floats(keys), floats(keys)
+        self._heads, self._heads_rounded = floats(queries), _records(queries)
+        self._gate, self._up, self._gate_rounded = floats(inner), floats(inner), _records(inner)
+        self._part_rows = -1
+        self._parts = np.zeros(0, dtype=np.float32)
+        self.positions = 0  # of the rotary tables
+        self._tables: dict[bool, NDArray[np.float32]] = {}
+        self._build()
+        self.record = np.zeros((len(self._phases), len(PHASE)), dtype=np.int64)
+        for row, phase in zip(self.record, self._phases, strict=True):
+            for name, value in phase.slots.items():
+                row[PHASE[name]] = value
+        self.pieces = len(self._phases) and self._phases[-2].per
+        self._limits: dict[tuple[int, int, int], NDArray[np.int64]] = {}
+        self.reserve(units=64, positions=2048)
+
+    # --- what a pass needs ---------------------------------------------------------------------------------------
+
+    def limits(self, rows: int, scored: int, units: int) -> NDArray[np.int64]:
+        """Return first piece, pieces, and when it may begin of each phase: int64[phases, 3]."""
+        key = rows, scored, units
+        found = self._limits.get(key)
+        if found is None:
+            if len(self._limits) > 256:
+                self._limits.clear()
+            found = self._limits[key] = self._counted(rows, scored, units)
+        return found
+
+    def _counted(self, rows: int, scored: int, units: int) -> NDArray[np.int64]:
+        counts = {ROWS: rows, SCORED: scored}
+        found, first, opens = [], 0, 0
+        for phase in self._phases:
+            if phase.ends and not scored:
+                break
+            if phase.pieces in counts:
+                pieces = -(-counts[phase.pieces] // phase.per)
+            else:
+                pieces = {TILES: phase.per, UNITS: units * phase.per, ONE: 1}[phase.pieces]
+            opens = opens if phase.joined else first
+            found.append((first, pieces, opens))
+            first += pieces
+        return np.array(found, dtype=np.int64)
+
+    def reserve(self, units: int, positions: int) -> None:
+        """Make room for so many units of attention, and for rotary positions up to so many."""
+        shape = self.weights.shape
+        size = units * UNIT_ROWS * shape.heads * (self.room + PART_HEAD)
+        if self._parts.size < size:
+            self._parts = np.zeros(size + size // 2, dtype=np.float32)
+            self.record[:, PHASE["parts"]] = self._parts.ctypes.data
+        if self.positions < positions:
+            self.positions = max(positions, min(2 * self.positions, shape.max_positions))
+            self._tables = {local: self._table(local) for local in (False, True)}
+            for layer in range(shape.layers):
+                if shape.turning[layer]:
+                    local = bool(shape.windows[layer] and shape.family.local_base)
+                    mine = self.record[:, PHASE["layer"]] == layer + 1
+                    self.record[mine, PHASE["turns"]] = self._tables[local].ctypes.data
+
+    def _table(self, local: bool) -> NDArray[np.float32]:
+        shape, factors = self.weights.shape, self.weights.factors
+        if local:
+            if not shape.family.local_base:
+                return np.zeros(0, dtype=np.float32)
+            angles, size = frequencies(shape.rotary, shape.family.local_base, {}, None)
+            return table(angles, size, self.positions)
+        chosen = factors.get("all", factors.get("short"))
+        wide = None if chosen is None else chosen.astype(np.float64)
+        angles, size = frequencies(shape.rotary, shape.base, shape.scaling, wide)
+        return table(angles, size, self.positions)
+
+    # --- how it is built -----------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        shape, weights = self.weights.shape, self.weights
+        embedding = weights.embedding
+        slots = {
+            "core": embedding.reader, "weights": embedding.packed.ctypes.data, "blocks": embedding.blocks,
+            "tile_bytes": embedding.tile_bytes, "scale": real_slot(shape.embedding_scale),
+        }  # fmt: skip
+        self._add("embedding", ROWS, shape.width, slots | _out(self._x))
+        for number in range(shape.layers):
+            self._attention(number, weights.matrices[number], weights.vectors[number])
+            self._gated_unit(weights.matrices[number], weights.vectors[number])
+        norm = self._norm_slots(weights.last_norm) | _in(self._x) | _y(self._plain) | _out(self._rounded)
+        self._add("last_norm_rounded" if weights.output.is_rounded else "last_norm", SCORED, shape.width, norm, ends=True)
+        slots = self._matrix_slots(weights.output, self._plain, self._rounded) | {
+            "y_stride": 4 * self.score_width, "width": shape.vocabulary, "scale": real_slot(shape.score_scale),
+            "soft_cap": real_slot(shape.score_cap), "per_piece": (per := _tiles_of(weights.output, scores=True)),
+        }  # fmt: skip
+        pieces = -(-weights.output.tiles // per)
+        self._add("scores", TILES, pieces, slots, ends=True)
+        self._add("choices", ONE, 1, {"pieces": pieces}, ends=True)
+
+    @property
+    def score_width(self) -> int:
+        """Numbers of a row of scores: the vocabulary, padded to whole tiles."""
+        return self.weights.output.tiles * TILE
+
+    def _attention(self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any]) -> None:
+        shape, family = self.weights.shape, self.weights.shape.family
+        before, source = self._before(vectors.get("attn_norm"), [matrices[f"attn_{part}"] for part in "qkv"])
+        for i, (name, out) in enumerate((("attn_q", self._q), ("attn_k", self._k), ("attn_v", self._v))):
+            bias = vectors.get(f"{name}.bias")
+            slots = _y(out) | ({} if bias is None else {"bias": bias.ctypes.data})
+            self._product(matrices[name], before, source, slots, joined=i > 0)
+        if family.head_norm == "row":
+            for name, out, joined in (("attn_q_norm", self._q, False), ("attn_k_norm", self._k, True)):
+                slots = self._norm_slots(vectors[name]) | _in(out) | _y(out)
+                heads = shape.heads if name == "attn_q_norm" else shape.kv_heads
+                slots["width"] = heads * shape.head_size
+                self._add("norm", ROWS, slots["width"], slots, joined=joined)
+        common = {
+            "layer": layer + 1, "heads": shape.heads, "kv_heads": shape.kv_heads, "head_size": shape.head_size,
+            "head_room": self.room, "page_layer": layer * self.layer_bytes, "window": shape.windows[layer],
+            "scale_q": real_slot(shape.query_scale), "soft_cap": real_slot(shape.attention_cap),
+            "epsilon": real_slot(shape.epsilon), "rotary": shape.rotary,
+            "q": self._q.address, "k": self._k.address, "v": self._v.address,
+        }  # fmt: skip
+        if family.head_norm == "head":
+            common |= {f"norm_{part}": vectors[f"attn_{part}_norm"].ctypes.data for part in "qk"}
+        self._add("turned", ROWS, shape.heads * shape.head_size, common)
+        self._add("attention", UNITS, shape.kv_heads, common)
+        ending = "_rounded" if matrices["attn_output"].is_rounded else ""
+        joined = common | _y(self._heads) | _out(self._heads_rounded)
+        self._add(f"joined{ending}", ROWS, shape.heads * shape.head_size, joined)
+        self._into_x(matrices["attn_output"], self._heads, self._heads_rounded, vectors.get("post_attention_norm"))
+
+    def _gated_unit(self, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any]) -> None:
+        gate, up, down = (matrices[f"ffn_{name}"] for name in ("gate", "up", "down"))
+        before, source = self._before(vectors.get("ffn_norm"), [gate, up])
+        second = self._matrix_slots(up, before, source) | _y(self._up)
+        slots = self._matrix_slots(gate, before, source) | _y(self._gate) | _out(self._gate_rounded)
+        slots |= {f"{name}_2": second[name] for name in ("core", "weights", "blocks", "tile_bytes", "y")}
+        if gate.is_rounded != up.is_rounded:
+            raise ValueError("a gate of floats beside whole numbers")  # `Weights` refuses such files
+        per = max(2, _tiles_of(gate) // 2 // 2 * 2)  # two tiles fill a group of what is rounded next
+        ending = "_rounded" if down.is_rounded else ""
+        self._add(f"{self.weights.shape.family.gate}_gate{ending}", TILES, -(-gate.tiles // per), slots | {"per_piece": per})
+        self._into_x(down, self._gate, self._gate_rounded, vectors.get("post_ffw_norm"))
+
+    def _before(self, norm: Any, matrices: list[Matrix]) -> tuple[Buffer, Buffer]:
+        """Add the norm before a block, or only the rounding; return where plain and rounded inputs lie."""
+        rounded = any(matrix.is_rounded for matrix in matrices)
+        width = self.weights.shape.width
+        if norm is not None:
+            slots = self._norm_slots(norm) | _in(self._x) | _y(self._plain) | _out(self._rounded)
+            self._add("norm_rounded" if rounded else "norm", ROWS, width, slots)
+            return self._plain, self._rounded
+        if rounded:
+            self._add("rounded", ROWS, width, _in(self._x) | _out(self._rounded) | {"width": width})
+        return self._x, self._rounded
+
+    def _into_x(self, matrix: Matrix, plain: Buffer, rounded: Buffer, norm: Any) -> None:
+        """Add a block's last product to x, behind a norm where the family has one there."""
+        scale = real_slot(self.weights.shape.residual_scale)
+        if norm is None:
+            self._product(matrix, plain, rounded, _y(self._x) | {"adds": 1, "scale": scale})
+            return
+        self._product(matrix, plain, rounded, _y(self._plain))
+        slots = self._norm_slots(norm) | _in(self._plain) | _out(self._x) | {"scale": scale}
+        self._add("norm_added", ROWS, self.weights.shape.width, slots)
+
+    def _norm_slots(self, weight: Any) -> dict[str, int]:
+        shape = self.weights.shape
+        return {"width": shape.width, "weight": weight.ctypes.data, "epsilon": real_slot(shape.epsilon)}
+
+    def _matrix_slots(self, matrix: Matrix, plain: Buffer, rounded: Buffer) -> dict[str, int]:
+        source = rounded if matrix.is_rounded else plain
+        return {
+            "core": matrix.product, "weights": matrix.packed.ctypes.data, "blocks": matrix.blocks,
+            "tile_bytes": matrix.tile_bytes, "tiles": matrix.tiles, "scale": real_slot(1.0),
+        } | _in(source)  # fmt: skip
+
+    def _product(
+        self, matrix: Matrix, plain: Buffer, rounded: Buffer, slots: dict[str, int], *, joined: bool = False
+    ) -> None:
+        per = _tiles_of(matrix)
+        slots = self._matrix_slots(matrix, plain, rounded) | {"per_piece": per} | slots
+        self._add("product", TILES, -(-matrix.tiles // per), slots, joined=joined)
+
+    def _add(
+        self, name: str, pieces: int, per: int, slots: dict[str, int], *, joined: bool = False, ends: bool = False
+    ) -> None:
+        """Add a phase; of rows, ``per`` is how many numbers each has."""
+        if pieces in (ROWS, SCORED):
+            per = max(1, _ROW_NUMBERS // per)
+            slots = slots | {"per_rows": per}
+        self._phases.append(Phase(slots | {"function": self._kernels[name]}, pieces, per, joined, ends))
+
+
+def _tiles_of(matrix: Matrix, *, scores: bool = False) -> int:
+    """Return how many tiles a piece takes."""
+    return max(1, (4 if scores else 1) * _PIECE_BYTES // matrix.tile_bytes)
+
+
+def _in(buffer: Buffer) -> dict[str, int]:
+    return {"x": buffer.address, "x_stride": buffer.stride}
+
+
+def _y(buffer: Buffer) -> dict[str, int]:
+    return {"y": buffer.address, "y_stride": buffer.stride}
+
+
+def _out(buffer: Buffer) -> dict[str, int]:
+    return {"out": buffer.address, "out_stride": buffer.stride}
