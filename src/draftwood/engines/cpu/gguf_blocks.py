@@ -18,6 +18,7 @@ from draftwood.errors import UnsupportedModelError
 Bytes = NDArray[np.uint8]
 Halves = NDArray[np.float16]
 Factors = NDArray[Any]  # uint8 or int8
+_NIBBLES, _TWOS = np.uint32(0x0F0F0F0F), np.uint32(0x03030303)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,7 @@ def _q8_0(blocks: Bytes) -> Blocks:
 
 
 def _q2_k(blocks: Bytes) -> Blocks:
-    both = blocks[..., :16]
+    both = blocks[..., :16].copy()
     return Blocks(
         planes=(_swapped(blocks[..., 16:80], 2),),
         scale=_half(blocks, 80),
@@ -118,13 +119,13 @@ def _q2_k(blocks: Bytes) -> Blocks:
 
 
 def _q3_k(blocks: Bytes) -> Blocks:
-    low, high = blocks[..., 96:104], blocks[..., 104:108]
-    low = np.concatenate([low & np.uint8(15), low >> np.uint8(4)], axis=-1)
-    high = np.concatenate([high >> np.uint8(shift) & np.uint8(3) for shift in (0, 2, 4, 6)], axis=-1)
+    first, second, rest = np.moveaxis(blocks[..., 96:108].copy().view(np.uint32), -1, 0)  # four bytes at once
+    low = np.stack([half >> np.uint32(shift) & _NIBBLES for shift in (0, 4) for half in (first, second)], axis=-1)
+    high = np.stack([rest >> np.uint32(shift) & _TWOS for shift in (0, 2, 4, 6)], axis=-1)
     return Blocks(
         planes=(_swapped(blocks[..., 32:96], 2), _swapped(blocks[..., :32], 1)),
         scale=_half(blocks, 108),
-        factors=_per_group(_six_bits(low, high)),
+        factors=_per_group(_six_bits(low.view(np.uint8), high.view(np.uint8))),
     )
 
 
@@ -135,16 +136,11 @@ def _six_bits(low: Bytes, high: Bytes) -> NDArray[np.int8]:
 
 def _sixes(packed: Bytes) -> tuple[Bytes, Bytes]:
     """Read factors of scale and least, six bits each, from 12 bytes a block."""
-    first, second, rest = packed[..., :4], packed[..., 4:8], packed[..., 8:]
-    low, high = np.uint8(0x0F), np.uint8(0x30)
-    factors = [first & np.uint8(63), rest & low | first >> np.uint8(2) & high]
-    leasts = [second & np.uint8(63), rest >> np.uint8(4) | second >> np.uint8(2) & high]
-    return _joined(factors), _joined(leasts)
-
-
-def _joined(parts: list[Bytes]) -> Bytes:
-    both = np.concatenate(parts, axis=-1)
-    return both.reshape(len(both), -1)
+    first, second, rest = np.moveaxis(packed.copy().view(np.uint32), -1, 0)  # four bytes at once
+    six, low, high = np.uint32(0x3F3F3F3F), _NIBBLES, np.uint32(0x30303030)
+    factors = np.stack([first & six, rest & low | first >> np.uint32(2) & high], axis=-1)
+    leasts = np.stack([second & six, rest >> np.uint32(4) & low | second >> np.uint32(2) & high], axis=-1)
+    return _per_group(factors.view(np.uint8)), _per_group(leasts.view(np.uint8))
 
 
 def _q4_k(blocks: Bytes) -> Blocks:

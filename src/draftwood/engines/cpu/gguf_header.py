@@ -112,7 +112,6 @@ class _Cursor:
 
     def texts(self, count: int) -> list[str]:
         """Read texts as UTF-8; other bytes become lone surrogates, so that no two texts become one."""
-        self.check_count(count, _LENGTH.size)
         buffer, at, end, length_at = self.buffer, self.at, self.end, _LENGTH.unpack_from
         found: list[str] = []
         try:
@@ -141,6 +140,7 @@ class _Cursor:
     def list(self) -> list[Any]:
         kind, count = self.number("I"), self.number("Q")
         if kind == _TEXT:
+            self.check_count(count, _LENGTH.size)
             return self.texts(count)
         if kind not in _NUMBERS:
             what = "a list of lists" if kind == _LIST else f"a list of the unknown type {kind}"

@@ -62,18 +62,21 @@ def swapped_fields(rows: Bytes, bits: int) -> Bytes:
     -------
     a new uint8 array of the same shape
     """
-    words = rows.copy(order="C").view(np.uint32)
-    count, width = words.shape[-2:]
-    far = count // 2
+    swapped = rows.copy(order="C")
+    words = swapped.view(np.uint32).reshape(-1)  # long runs of words are quicker than many short rows
+    change = np.empty_like(words)
+    far = 4 // bits
     while far:
-        pairs = words.reshape(*words.shape[:-2], count // (2 * far), 2, far, width)
-        near, beyond = pairs[..., 0, :, :], pairs[..., 1, :, :]
-        shift = np.uint32(bits * far)
-        change = (near >> shift ^ beyond) & _low_runs(bits * far)
-        beyond ^= change
-        near ^= change << shift
+        ahead, shift = far * rows.shape[-1] // 4, np.uint32(bits * far)
+        np.right_shift(words[:-ahead], shift, out=change[:-ahead])
+        change[:-ahead] ^= words[ahead:]
+        change &= _low_runs(bits * far)
+        change.reshape(-1, 2, ahead)[:, 1] = 0  # these words are the far ones of a pair
+        words[ahead:] ^= change[:-ahead]
+        change <<= shift
+        words ^= change
         far //= 2
-    return words.view(np.uint8)
+    return swapped
 
 
 def _low_runs(length: int) -> np.uint32:
@@ -83,18 +86,19 @@ def _low_runs(length: int) -> np.uint32:
 
 def plane_of_bits(bits: Bytes) -> Bytes:
     """Reorder bits of groups, uint8[..., 4], bit ``i`` of 32 being input ``i``, into a plane, uint8[..., 4]."""
-    parts = _SPREAD[bits]
-    parts <<= np.arange(0, 8, 2, dtype=np.uint32)
-    return np.bitwise_or.reduce(parts, axis=-1, keepdims=True).view(np.uint8)
+    words = _SPREAD[0][bits[..., :1]]
+    for byte in range(1, 4):
+        words |= _SPREAD[byte][bits[..., byte : byte + 1]]
+    return words.view(np.uint8)
 
 
 def _spread() -> NDArray[np.uint32]:
-    """Return for each byte, the bits of eight inputs, their places in a plane of which they are the first."""
+    """Return where the bits of a byte go in a plane, uint32[4, 256]: for each of four bytes, by its value."""
     byte = np.arange(256, dtype=np.uint32)
     word = np.zeros(256, np.uint32)
     for i in range(4):
         word |= (byte >> i & 1 | (byte >> (i + 4) & 1) << 1) << (8 * i)
-    return word
+    return word << np.arange(0, 8, 2, dtype=np.uint32)[:, None]
 
 
 _SPREAD = _spread()
