@@ -8,7 +8,7 @@ from threading import Lock
 
 from llvmlite import ir
 
-from draftwood.engines.cpu import attention, ends, pieces, products, rows, running
+from draftwood.engines.cpu import attention, cells, ends, pieces, products, rows, running
 from draftwood.engines.cpu.compiling import Linked, compiled
 from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.instructions import Instructions, chosen
@@ -20,7 +20,7 @@ _PARTS: dict[str, tuple[Callable[[ir.Module, frozenset[str]], None], ...]] = {
     "rows": (rows.write_norms, rows.write_rounding, rows.write_positions, rows.write_joined),
     "pieces": (pieces.write_products,),
     "ends": (ends.write_embedding, ends.write_last_norm),
-    "attention": (attention.write_attention,),
+    "attention": (attention.write_attention, cells.write_moving),
 }
 
 

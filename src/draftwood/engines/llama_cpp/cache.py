@@ -12,7 +12,7 @@ from draftwood.contracts import Floats, Positions
 from draftwood.engines.llama_cpp.branches import Branches
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.reader import Reader
-from draftwood.engines.llama_cpp.scores import LentScores, LlamaScores
+from draftwood.engines.lent_scores import LentScores, RowScores
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError
 
@@ -27,7 +27,7 @@ _MOST_TEXTS = _MANY - MOST_BRANCHES
 
 
 NONE: Positions = np.empty(0, dtype=np.int64)
-Read = Callable[[Sequence[int], Positions], tuple[LlamaScores, LlamaScores]]
+Read = Callable[[Sequence[int], Positions], tuple[RowScores, RowScores]]
 """``read(ids, wanted)`` appends tokens to a text; returns the scores of those wanted, and of the last one."""
 
 
@@ -197,7 +197,7 @@ class Cache:
 
     def _read(
         self, context: Context, text: Branches, ids: Sequence[int], wanted: Positions
-    ) -> tuple[LlamaScores, LlamaScores]:
+    ) -> tuple[RowScores, RowScores]:
         rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
         text.pending = True
         found = self._run(context, rows, 1, [row for row in wanted.tolist() if row < len(rows) - 1])
@@ -206,7 +206,7 @@ class Cache:
         shown, last = self._lent.add([found[: len(wanted)], found[-1:]], context)
         return shown, last
 
-    def score(self, rows: Sequence[Row], ends: Sequence[int], replayed: int = 0) -> list[LlamaScores]:
+    def score(self, rows: Sequence[Row], ends: Sequence[int], replayed: int = 0) -> list[RowScores]:
         """Compute a pass, for which `make_room` made room; returns the scores of the rows up to each end, without
         those of the first ``replayed`` rows."""
         scores = self._run(self._context, rows, len(rows) - replayed)

@@ -22,7 +22,7 @@ from draftwood.engines.llama_cpp.pass_times import pass_times
 from draftwood.engines.llama_cpp.prefix import SavedState, fill, save
 from draftwood.engines.llama_cpp.price import FREE, MOST, cheap_length
 from draftwood.engines.llama_cpp.rounding import EXACT, FAST
-from draftwood.engines.llama_cpp.scores import LlamaScores
+from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.snapshots import SnapshotSession
 from draftwood.engines.llama_cpp.weights import Weights
@@ -120,7 +120,7 @@ class LlamaTarget:
     @locked
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
-    ) -> list[tuple[LlamaSession, LlamaScores]]:
+    ) -> list[tuple[LlamaSession, RowScores]]:
         self.weights.check_unchanged()
         sessions: list[LlamaSession] = []
         try:
@@ -189,13 +189,13 @@ class LlamaTarget:
     @locked
     def extend(
         self, texts: Sequence[tuple[LlamaSession, Sequence[int]]], watch: Sequence[Watch] | None = None
-    ) -> list[LlamaScores]:
+    ) -> list[RowScores]:
         for session, ids in texts:
             check_room(session.length, ids, self.capabilities.max_positions)
         # One after another: prompts gain nothing by sharing a pass, and each text is the same as alone.
         return [self._read(*text, None if watch is None else watch[i]) for i, text in enumerate(texts)]
 
-    def _read(self, session: LlamaSession, ids: Sequence[int], watch: Watch | None) -> LlamaScores:
+    def _read(self, session: LlamaSession, ids: Sequence[int], watch: Watch | None) -> RowScores:
         session.undo()
         first = session.length
         with session.mode.cache.reading(session.text, len(ids)) as read:
@@ -210,14 +210,14 @@ class LlamaTarget:
         return last
 
     @locked
-    def score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
+    def score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[RowScores]:
         """One pass over the roots and trees of all requests; several where they need more than fits one."""
         for session, _, tree in requests:
             _refuse(session.capabilities, tree)
             session.prepare(tree)
         if len(requests) == 1:
             return _one_pass(requests[0][0].mode, requests)
-        found: dict[int, LlamaScores] = {}
+        found: dict[int, RowScores] = {}
         for mode in {id(session.mode): session.mode for session, _, _ in requests}.values():
             left = [i for i, (session, _, _) in enumerate(requests) if session.mode is mode]
             if mode.keeps_states:
@@ -235,7 +235,7 @@ def _refuse(can: Capabilities, tree: TokenTree) -> None:
         raise CapabilityError(f"this target scores {shape} of at most {can.max_pass - 1} tokens: cut the draft")
 
 
-def _one_pass(mode: Mode, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[LlamaScores]:
+def _one_pass(mode: Mode, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[RowScores]:
     """Score the first of these requests, as many as one pass takes."""
     tokens = list(accumulate([session.replay + 1 + len(tree) for session, _, tree in requests]))
     fits = bisect_right(tokens, mode.widest)

@@ -1,4 +1,4 @@
-"""Scores of a pass of llama.cpp: a view of its own memory, copied only if it outlives the next pass."""
+"""Scores of a pass as a view of the memory that every pass writes to, copied only if it outlives the next pass."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from draftwood.engines.top_k import best_of_rows
 from draftwood.errors import CapabilityError
 
 
-class LlamaScores:
+class RowScores:
     """Scores float32[rows, vocab]. ``rows`` is overwritten by the next pass unless `keep` was called before.
 
-    ``owner`` has the memory and must live as long. A lock lets no other thread's pass begin amid a look at it.
+    ``owner`` has the memory and must live as long. ``choices`` are the rows' best tokens where they are known. A lock lets no other thread's pass begin amid a look at it.
     """
 
-    def __init__(self, rows: Floats, owner: Any = None) -> None:
-        self._rows, self._owner, self._lock = rows, owner, Lock()
+    def __init__(self, rows: Floats, owner: Any = None, choices: Sequence[int] | None = None) -> None:
+        self._rows, self._owner, self._choices, self._lock = rows, owner, choices, Lock()
 
     def keep(self) -> None:
         """Copy the scores."""
@@ -29,6 +29,8 @@ class LlamaScores:
             self._rows, self._owner = self._rows.copy(), None
 
     def argmax(self, row: int) -> int:
+        if self._choices is not None:
+            return self._choices[row]
         with self._lock:
             scores = self._rows[row]
             best = int(scores.argmax())
@@ -53,11 +55,13 @@ class LentScores:
     """Scores that are views of the last pass, to be copied before the next one if somebody still holds them."""
 
     def __init__(self) -> None:
-        self._held: list[ref[LlamaScores]] = []
+        self._held: list[ref[RowScores]] = []
 
-    def add(self, views: Sequence[Floats], owner: Any) -> list[LlamaScores]:
-        """Make scores of views."""
-        found = [LlamaScores(view, owner) for view in views]
+    def add(
+        self, views: Sequence[Floats], owner: Any, choices: Sequence[Sequence[int]] | None = None
+    ) -> list[RowScores]:
+        """Make scores of views; ``choices`` are the best tokens of each view's rows."""
+        found = [RowScores(view, owner, choices[i] if choices else None) for i, view in enumerate(views)]
         self._held += [ref(scores) for scores in found]
         return found
 

@@ -1,0 +1,70 @@
+"""A model that is loaded: its program, its record of a pass, and its threads."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from threading import RLock
+
+import numpy as np
+
+from draftwood.engines.cpu.instructions import Instructions
+from draftwood.engines.cpu.kernels import kernels, pool
+from draftwood.engines.cpu.pages import Pages
+from draftwood.engines.cpu.passes import PassRecord, Rows
+from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.session import CpuSession, moves_array
+from draftwood.engines.cpu.weights import Report, Weights
+from draftwood.engines.lent_scores import LentScores
+from draftwood.models.machine import cores
+
+
+class CpuModel:
+    """The weights of a file and everything that computes passes over them; targets and sessions share it."""
+
+    def __init__(
+        self, path: Path, *, threads: int | None = None, instructions: Instructions | None = None,
+        report: Report | None = None,
+    ) -> None:  # fmt: skip
+        every = kernels(instructions)
+        self.instructions = every.instructions
+        self.weights = Weights(path, every, report)
+        self.threads = cores() if threads is None else threads
+        self.lock = RLock()
+        self.program = Program(self.weights, every)
+        shape = self.weights.shape
+        self.page_bytes = self.program.layer_bytes * shape.layers
+        self.token_bytes = 4 * shape.kv_heads * shape.head_size * shape.layers
+        self._record = PassRecord(self.program)
+        self._lent = LentScores()
+        pointer, integer = ctypes.c_void_p, ctypes.c_int64
+        self._move = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer, integer, integer)(every["move"])
+        self._pool = pool()
+        # A helper that comes late may still look at the record of this model's last pass.
+        weakref.finalize(self, self._pool.forget, self._record, self.program)
+
+    def run(self, texts: Sequence[Rows]) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float32]], list[int]]:
+        """Compute a pass over the rows of some texts; returns scores and best tokens of the rows that are scored."""
+        self._lent.keep()
+        scored = self._record.fill(texts)
+        self._pool.run(self._record.address, self.threads)
+        return self._record.results(scored)
+
+    def lend(self, views: Sequence[np.ndarray[tuple[int, int], np.dtype[np.float32]]], choices: Sequence[list[int]]) -> list:
+        """Return scores that are views of the last pass; they are copied if they outlive it."""
+        return self._lent.add(views, self, choices)
+
+    def move(self, pages: Pages, moves: Sequence[tuple[int, int]]) -> None:
+        """Copy keys and values from cells to earlier ones, in order."""
+        cells, shape = moves_array(moves), self.weights.shape
+        pages.make_ready(min(to for _, to in moves), 0)
+        self._move(
+            pages.addresses.ctypes.data, cells.ctypes.data, len(cells), shape.layers * shape.kv_heads,
+            shape.head_size, self.program.room,
+        )  # fmt: skip
+
+    def resumed(self, session: CpuSession, length: int) -> CpuSession:
+        """Return a new text that begins with the first ``length`` tokens of another one."""
+        return CpuSession(self, session.pages.share(length), session.ids[:length])

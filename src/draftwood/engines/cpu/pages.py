@@ -1,0 +1,62 @@
+"""Keys and values of texts, in pages that texts with the same beginning share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.cpu.attention import PAGE
+
+Page = NDArray[np.int16]
+
+
+class Pages:
+    """The pages of one text. ``addresses`` int64 holds where each page lies, for compiled code.
+
+    Pages before number ``shared`` may belong to other texts too: one is copied before it is written to. Memory of a
+    page is touched where it is written, so a page that is only begun takes what it holds.
+    """
+
+    def __init__(self, page_bytes: int, pages: Sequence[Page] = ()) -> None:
+        self._page_bytes = page_bytes
+        self._pages = list(pages)
+        self._shared = len(self._pages)
+        self.addresses = np.zeros(max(16, len(self._pages)), dtype=np.int64)
+        self._ready = 0  # cells up to here are there
+        self._note(0)
+
+    def _note(self, first: int) -> None:
+        count = len(self._pages)
+        if count > len(self.addresses):
+            self.addresses = np.concatenate((self.addresses, np.zeros(count, dtype=np.int64)))
+        for i in range(first, count):
+            self.addresses[i] = self._pages[i].ctypes.data
+        self._ready = count * PAGE
+
+    def make_ready(self, first: int, end: int) -> None:
+        """Make cells from ``first`` up to ``end`` this text's own, so that they may be written."""
+        if end <= self._ready and first >= self._shared * PAGE:
+            return
+        page = first // PAGE
+        for i in range(page, self._shared):
+            self._pages[i] = self._pages[i].copy()
+        self._shared = min(self._shared, page)
+        while len(self._pages) * PAGE < end:
+            self._pages.append(np.empty(self._page_bytes // 2, dtype=np.int16))
+        self._note(page)
+
+    def share(self, length: int) -> list[Page]:
+        """Return the pages of the first ``length`` cells for another text; from now on both may only read them."""
+        count = -(-length // PAGE)
+        self._shared = max(self._shared, count)
+        return self._pages[:count]
+
+    def cut(self, length: int) -> None:
+        """Give back pages behind the first ``length`` cells, but for one that the next tokens will need."""
+        count = -(-length // PAGE) + 1
+        if count < len(self._pages):
+            del self._pages[count:]
+            self._shared = min(self._shared, count)
+            self._ready = count * PAGE

@@ -1,0 +1,154 @@
+"""Fills the record of a pass: which tokens of which texts, what each of them sees, which rows are scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.cpu.attention import CHUNK, UNIT_ROWS, WIDEST
+from draftwood.engines.cpu.pages import Pages
+from draftwood.engines.cpu.pieces import BEST
+from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.records import PASS
+
+Places = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Rows:
+    """What a pass computes of one text.
+
+    Attributes
+    ----------
+    pages
+        The text's cache, with cells for these rows made ready.
+    base
+        Committed tokens.
+    tokens
+        The ids, a root or a piece of a prompt first.
+    parents
+        The row that each row follows, int32; None: each follows the one before.
+    scored
+        Rows that are scored: None for all, else their numbers.
+    """
+
+    pages: Pages
+    base: int
+    tokens: Any
+    parents: NDArray[np.int32] | None = None
+    scored: Sequence[int] | None = None
+
+
+class PassRecord:
+    """The record of the next pass, filled from rows of texts; its arrays are reused by every pass of a model."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.record = np.zeros(len(PASS), dtype=np.int64)
+        self.address = int(self.record.ctypes.data)
+        self._tokens, self._positions = (np.zeros(WIDEST, dtype=np.int32) for _ in range(2))
+        self._texts, self._bases, self._cells, self._tails, self._lengths, self._scored, self._choices = (
+            np.zeros(WIDEST, dtype=np.int64) for _ in range(7)
+        )
+        self._folds = np.zeros((WIDEST, 3), dtype=np.int64)
+        self._units = np.zeros((256, 4), dtype=np.int64)
+        self._paths = np.zeros(WIDEST, dtype=np.int32)
+        self._best = np.zeros(program.pieces * WIDEST * BEST, dtype=np.uint8)
+        self._scores = np.zeros((1, program.score_width), dtype=np.float32)
+        self._key: tuple[int, int, int] | None = None
+        self._limits: Places | None = None
+        self._note()
+
+    def _note(self) -> None:
+        """Write the addresses of all arrays."""
+        record = self.record
+        for name, array in (
+            ("phases", self._program.record), ("tokens", self._tokens), ("positions", self._positions),
+            ("texts", self._texts), ("bases", self._bases), ("cells", self._cells), ("tails", self._tails),
+            ("lengths", self._lengths), ("units", self._units), ("folds", self._folds), ("scored", self._scored),
+            ("scores", self._scores), ("best", self._best), ("choices", self._choices),
+        ):  # fmt: skip
+            record[PASS[name]] = array.ctypes.data
+
+    def fill(self, texts: Sequence[Rows]) -> int:
+        """Fill the record for one pass over these rows; returns how many rows are scored."""
+        row = scored = units = longest = 0
+        paths: list[NDArray[np.int32]] = []
+        for text in texts:
+            count, base = len(text.tokens), text.base
+            end = row + count
+            self._tokens[row:end] = text.tokens
+            self._texts[row:end] = text.pages.addresses.ctypes.data
+            self._bases[row:end] = base
+            self._cells[row:end] = np.arange(base, base + count)
+            if text.parents is None:
+                lengths = np.arange(base + 1, base + count + 1)
+                path = np.arange(base, base + count, dtype=np.int32)
+                paths.append(path)
+                self._tails[row:end] = path.ctypes.data
+            else:
+                lengths, addresses, path = _branches(base, text.parents)
+                paths.append(path)
+                self._tails[row:end] = addresses
+            self._lengths[row:end] = lengths
+            self._positions[row:end] = lengths - 1
+            units = self._add_units(row, count, lengths, base + count, units)
+            longest = max(longest, int(lengths.max()))
+            some = range(count) if text.scored is None else text.scored
+            for number in some:
+                self._scored[scored] = row + number
+                scored += 1
+            row = end
+        self._alive = paths  # until the next pass
+        self._finish(row, scored, units, longest)
+        return scored
+
+    def _add_units(self, row: int, count: int, lengths: Any, end: int, units: int) -> int:
+        """Add the units of attention of one text's rows; returns how many there are now."""
+        for first in range(0, count, UNIT_ROWS):
+            rows = min(UNIT_ROWS, count - first)
+            chunks = -(-int(lengths[first : first + rows].max()) // CHUNK)
+            if units + chunks > len(self._units):
+                self._units = np.concatenate((self._units, np.zeros((units + chunks, 4), dtype=np.int64)))
+                self._note()
+            for i in range(rows):
+                self._folds[row + first + i] = units, i, chunks
+            for chunk in range(chunks):
+                self._units[units] = row + first, rows, chunk, end
+                units += 1
+        return units
+
+    def _finish(self, rows: int, scored: int, units: int, longest: int) -> None:
+        program, record = self._program, self.record
+        program.reserve(units, longest)
+        if scored > len(self._scores):
+            self._scores = np.zeros((scored, program.score_width), dtype=np.float32)
+            self._note()
+        if self._key != (rows, scored, units):
+            limits = self._limits = program.limits(rows, scored, units)
+            record[PASS["limits"]], record[PASS["count"]] = limits.ctypes.data, len(limits)
+            record[PASS["rows"]], record[PASS["scored_rows"]] = rows, scored
+            self._key = rows, scored, units
+
+    def results(self, scored: int) -> tuple[NDArray[np.float32], list[int]]:
+        """Return the scores [scored, vocabulary], a view until the next pass, and the best token of each."""
+        vocabulary = self._program.weights.shape.vocabulary
+        return self._scores[:scored, :vocabulary], self._choices[:scored].tolist()
+
+
+def _branches(base: int, parents: NDArray[np.int32]) -> tuple[Places, Places, NDArray[np.int32]]:
+    """Return lengths and addresses of the paths of rows in a tree, and the memory they lie in.
+
+    Row 0 is the root; a parent is the number of a row.
+    """
+    ways: list[list[int]] = [[base]]
+    for row, parent in enumerate(parents.tolist()[1:], 1):
+        ways.append([*ways[parent], base + row])
+    sizes = np.array([len(way) for way in ways])
+    path = np.array([cell for way in ways for cell in way], dtype=np.int32)
+    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    return base + sizes, path.ctypes.data + 4 * starts, path

@@ -1,0 +1,78 @@
+"""One text in the CPU engine's cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from draftwood.engines.committed import CommittedText, locked
+from draftwood.engines.cpu.pages import Page, Pages
+from draftwood.tree import TokenTree
+
+if TYPE_CHECKING:
+    from draftwood.engines.cpu.model import CpuModel
+
+
+class CpuSession(CommittedText):
+    """A text whose keys and values lie in pages; a tree's nodes lie in the cells behind it until they are kept."""
+
+    replay = 0
+
+    def __init__(self, model: CpuModel, pages: Sequence[Page] = (), ids: Sequence[int] = ()) -> None:
+        super().__init__(model.lock)
+        self.model = model
+        self.pages = Pages(model.page_bytes, pages)
+        self._ids = list(ids)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the keys and values of its tokens."""
+        return self.model.token_bytes * len(self._ids)
+
+    def committed(self, ids: Sequence[int]) -> None:
+        """Take in text that a pass has read into the cells behind the text."""
+        self._scored = None
+        self._ids += map(int, ids)
+
+    def scored(self, root: int, tree: TokenTree) -> None:
+        """Remember what a pass has scored, for `keep`."""
+        self._scored = root, tree
+
+    @locked
+    def keep(self, path: Sequence[int]) -> None:
+        root, tree = self._take_scored()
+        first = len(self._ids) + 1
+        moves = [(first + node, first + i) for i, node in enumerate(path) if node != i]
+        if moves:
+            self.model.move(self.pages, moves)
+        self._ids.append(root)
+        self._ids += tree.tokens[list(path)].tolist() if len(path) else []
+
+    @locked
+    def truncate(self, length: int) -> None:
+        self._scored = None
+        if length < len(self._ids):
+            del self._ids[length:]
+            self.pages.cut(length)
+
+    @locked
+    def fork(self) -> CpuSession:
+        return self.model.resumed(self, len(self._ids))
+
+    @locked
+    def close(self) -> None:
+        self.pages = Pages(self.model.page_bytes)
+
+
+class SavedPages:
+    """The beginning of a text, for other texts that begin alike: pages that are shared, not copied."""
+
+    def __init__(self, ids: Sequence[int], pages: list[Page], nbytes: int) -> None:
+        self.ids, self.pages, self.nbytes = tuple(ids), pages, nbytes
+
+
+def moves_array(moves: Sequence[tuple[int, int]]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Return moves as compiled code reads them."""
+    return np.array(moves, dtype=np.int64)

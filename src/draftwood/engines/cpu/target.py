@@ -1,0 +1,181 @@
+"""A GGUF file as a target: our own pass over quantised weights, exact to the last bit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from draftwood.contracts import Capabilities, Watch
+from draftwood.engines.committed import check_room, locked
+from draftwood.engines.cpu.attention import PAGE, WIDEST
+from draftwood.engines.cpu.instructions import Instructions
+from draftwood.engines.cpu.model import CpuModel
+from draftwood.engines.cpu.passes import Rows
+from draftwood.engines.cpu.session import CpuSession, SavedPages
+from draftwood.engines.cpu.weights import Report
+from draftwood.engines.lent_scores import RowScores
+from draftwood.errors import CapabilityError
+from draftwood.models.profile_place import Setting
+from draftwood.tree import TokenTree
+
+Request = tuple[CpuSession, int, TokenTree]
+
+
+class CpuTarget:
+    """A model that scores token trees on the processor. Every row has the bits that it has alone.
+
+    Parameters
+    ----------
+    path
+        A GGUF file, or the first of several.
+    threads
+        Threads of a pass; None: one per core of this process.
+    instructions
+        The instruction set; None: the fastest of this processor. All give the same bits.
+    report
+        Takes the bytes of weights that are packed so far, and those of all.
+
+    Raises
+    ------
+    ModelNotFoundError, ModelError
+        The file is missing, damaged, or its tensors do not fit together.
+    UnsupportedModelError
+        The model, or a type of its weights, is not one that this engine runs.
+    """
+
+    exact = True
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, threads: int | None = None,
+        instructions: Instructions | None = None, report: Report | None = None,
+    ) -> None:  # fmt: skip
+        self.model = CpuModel(Path(path), threads=threads, instructions=instructions, report=report)
+        self.lock = self.model.lock
+        self.tokens_read = 0  # of all prompts so far, for progress displays
+        shape = self.model.weights.shape
+        scores = shape.vocabulary * shape.width
+        others = sum(one.outputs * one.inputs for layer in self.model.weights.matrices for one in layer.values())
+        self.capabilities = Capabilities(
+            shape.vocabulary, shape.max_positions, batch=True, max_pass=WIDEST, row_cost=scores / max(1, others)
+        )
+
+    @cached_property
+    def generation_config(self) -> SimpleNamespace:
+        """What the api takes from a model of transformers under the same name."""
+        from draftwood.engines.cpu.special_tokens import end_ids
+
+        return SimpleNamespace(eos_token_id=sorted(end_ids(self.model.weights.file.metadata)))
+
+    @property
+    def setting(self) -> Setting:
+        """What the cost of its passes depends on."""
+        model = self.model
+        formats = f"{model.weights.matrices[0]['ffn_down'].kind}-{model.instructions.name}"
+        return Setting(str(model.weights.path), formats, model.threads)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights that a pass reads."""
+        return self.model.weights.nbytes
+
+    @locked
+    def open(
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
+    ) -> list[tuple[CpuSession, RowScores]]:
+        del reserve  # pages come as they are written
+        sessions = [CpuSession(self.model) for _ in prompts]
+        return list(zip(sessions, self.extend(list(zip(sessions, prompts, strict=True)), watch), strict=True))
+
+    @locked
+    def save(self, session: CpuSession) -> SavedPages | None:
+        """As in `draftwood.contracts.PrefixTarget`."""
+        ids = session.ids
+        return SavedPages(ids, session.pages.share(len(ids)), session.cache_bytes) if ids else None
+
+    @locked
+    def resume(self, prefix: SavedPages, length: int, *, reserve: int = 0) -> CpuSession:
+        """As in `draftwood.contracts.PrefixTarget`; what is written is the same to the last bit."""
+        del reserve
+        return CpuSession(self.model, prefix.pages[: -(-length // PAGE)], prefix.ids[:length])
+
+    @locked
+    def extend(
+        self, texts: Sequence[tuple[CpuSession, Sequence[int]]], watch: Sequence[Watch] | None = None
+    ) -> list[RowScores]:
+        for session, ids in texts:
+            check_room(session.length, ids, self.capabilities.max_positions)
+        return [self._read(*text, None if watch is None else watch[i]) for i, text in enumerate(texts)]
+
+    def _read(self, session: CpuSession, ids: Sequence[int], watch: Watch | None) -> RowScores:
+        """Read more of one text; prompts gain nothing by sharing a pass."""
+        tokens, last = np.asarray(ids, dtype=np.int32), None
+        for start in range(0, len(tokens), WIDEST):
+            part, first = tokens[start : start + WIDEST], session.length
+            wanted = [] if watch is None else watch.among(first, len(part)).tolist()
+            is_last = start + len(part) == len(tokens)
+            rows = wanted if not is_last or (wanted and wanted[-1] == len(part) - 1) else [*wanted, len(part) - 1]
+            session.pages.make_ready(first, first + len(part))
+            scores, choices = self.model.run([Rows(session.pages, first, part, scored=rows)])
+            session.committed(part.tolist())
+            views, chosen = [scores[: len(wanted)], scores[len(rows) - 1 : len(rows)]], [choices[: len(wanted)], choices[-1:]]
+            shown, last = self.model.lend(views, chosen)
+            if watch is not None and wanted:
+                watch.show(first + np.asarray(wanted), shown)
+            self.tokens_read += len(part)
+        assert last is not None
+        return last
+
+    @locked
+    def score(self, requests: Sequence[Request]) -> list[RowScores]:
+        """One pass over the roots and trees of all requests; several where they have more rows than one takes."""
+        found: list[RowScores] = []
+        for group in _groups(requests):
+            found += self._one_pass(group)
+        return found
+
+    def _one_pass(self, requests: Sequence[Request]) -> list[RowScores]:
+        texts = []
+        for session, root, tree in requests:
+            base, count = session.length, 1 + len(tree)
+            session.pages.make_ready(base, base + count)
+            if count == 1:
+                texts.append(Rows(session.pages, base, (root,)))
+                continue
+            tokens = np.empty(count, dtype=np.int32)
+            tokens[0], tokens[1:] = root, tree.tokens
+            parents = None
+            if not tree.is_chain:
+                parents = np.zeros(count, dtype=np.int32)
+                parents[1:] = tree.parents + 1
+            texts.append(Rows(session.pages, base, tokens, parents))
+        scores, choices = self.model.run(texts)
+        for session, root, tree in requests:
+            session.scored(root, tree)
+        ends = np.cumsum([len(text.tokens) for text in texts]).tolist()
+        starts = [0, *ends[:-1]]
+        return self.model.lend(
+            [scores[start:end] for start, end in zip(starts, ends, strict=True)],
+            [choices[start:end] for start, end in zip(starts, ends, strict=True)],
+        )
+
+
+def _groups(requests: Sequence[Request]) -> Iterator[list[Request]]:
+    """Divide requests into passes of at most `WIDEST` rows."""
+    group: list[Request] = []
+    rows = 0
+    for request in requests:
+        count = 1 + len(request[2])
+        if count > WIDEST:
+            raise CapabilityError(f"this target scores trees of at most {WIDEST - 1} tokens: cut the draft")
+        if rows + count > WIDEST:
+            yield group
+            group, rows = [], 0
+        group.append(request)
+        rows += count
+    if group:
+        yield group
