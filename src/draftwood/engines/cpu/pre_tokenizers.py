@@ -6,6 +6,7 @@ from what a model was trained with: there a range of characters has no blanks, s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -40,6 +41,23 @@ class PreTokenizer:
     has_bos: bool = True
     whole_newlines: bool = False
 
+    def expressions(self) -> list[str]:
+        """Return the patterns, without characters that llama.cpp does not know yet."""
+        return [_PROPERTY.sub(rf"[\g<0>&&[^{_NEWER}]]", pattern) for pattern in self.patterns]
+
+
+_NEWER = (
+    "\u0897\u1b4e-\u1b4f\u1b7f\u1c89-\u1c8a\u2427-\u2429\u31e4-\u31e5\ua7cb-\ua7cd\ua7da-\ua7dc"
+    "\U000105c0-\U000105f3\U00010d40-\U00010d65\U00010d69-\U00010d85\U00010d8e-\U00010d8f"
+    "\U00010ec2-\U00010ec4\U00010efc\U00011380-\U00011389\U0001138b\U0001138e\U00011390-\U000113b5"
+    "\U000113b7-\U000113c0\U000113c2\U000113c5\U000113c7-\U000113ca\U000113cc-\U000113d5\U000113d7-\U000113d8"
+    "\U000113e1-\U000113e2\U000116d0-\U000116e3\U00011bc0-\U00011be1\U00011bf0-\U00011bf9\U00011f5a"
+    "\U00013460-\U000143fa\U00016100-\U00016139\U00016d40-\U00016d79\U00018cff\U0001cc00-\U0001ccf9"
+    "\U0001cd00-\U0001ceb3\U0001e5d0-\U0001e5fa\U0001e5ff\U0001f8b2-\U0001f8bb\U0001f8c0-\U0001f8c1\U0001fa89"
+    "\U0001fa8f\U0001fabe\U0001fac6\U0001fadc\U0001fadf\U0001fae9\U0001fbcb-\U0001fbef"
+)
+"""Characters since Unicode 16, which llama.cpp does not know: to it they are neither letters nor signs."""
+_PROPERTY = re.compile(r"\\p\{[A-Z]\}")
 
 _ENDING = "'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]"
 _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -90,10 +108,13 @@ _PLAIN_QWEN2 = PreTokenizer((_QWEN2,))
 _WITH_BOS = PreTokenizer((_LLAMA3,), whole_first=True, adds_bos=True)
 _O200K = PreTokenizer((_GPT4O,))
 _V3 = PreTokenizer((r"\p{N}{1,3}", _EAST_ASIAN, _DEEPSEEK3))
-_AYA = PreTokenizer(
-    (r"[0-9]{1,3}(?=[A-Za-z0-9_]|(?:[0-9]{3})+(?![A-Za-z0-9_]))",
-     _cased(_ANY_CASE, _ANY_CASE, f"(?:{_ENDING})?", r"\p{N}{1,3}"))
-)  # fmt: skip
+_DIGITS = r"[^\p{N}]*\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
+"""Numbers, three digits at a time from the right; the first ones go with what is before them."""
+_ASIAN = (
+    "[\u4e00-\u9fff\u3400-\u4dbf\u8c48-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f"
+    "\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+"
+)
+_AYA = PreTokenizer((_DIGITS, _cased(_ANY_CASE, _ANY_CASE, f"(?:{_ENDING})?", r"\p{N}{1,3}")))
 _BAILING = PreTokenizer(
     (rf"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|{_WORD}|\p{{N}}|{_MARKS}|\s*[\r\n]|\s+(?!\S)|\s+",)
 )
@@ -138,6 +159,7 @@ _KNOWN: Mapping[str, PreTokenizer] = {
     "glm4": PreTokenizer((_LLAMA3,), has_bos=False), "chatglm-bpe": PreTokenizer((_LLAMA3,), has_bos=False),
     "sarvam-moe": PreTokenizer((r"[^\n]+|\n+",), is_bytes=False),
     "gemma4": _LINES,
+    "afmoe": PreTokenizer((_DIGITS, _ASIAN, _DEEPSEEK3)),
     "qwen35": PreTokenizer((_QWEN35,)),
     **dict.fromkeys(("dbrx", "smaug-bpe"), PreTokenizer((_LLAMA3,))),
     **dict.fromkeys(

@@ -49,7 +49,7 @@ class ByteMerges:
         from tokenizers import Regex, Tokenizer, pre_tokenizers
 
         tokenizer = Tokenizer(self._model())
-        steps: list[Any] = [pre_tokenizers.Split(Regex(each), "isolated") for each in self._pre.patterns]
+        steps: list[Any] = [pre_tokenizers.Split(Regex(each), "isolated") for each in self._pre.expressions()]
         if self._pre.is_bytes:
             steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
