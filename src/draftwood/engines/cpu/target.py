@@ -67,9 +67,9 @@ class CpuTarget:
     @cached_property
     def generation_config(self) -> SimpleNamespace:
         """What the api takes from a model of transformers under the same name."""
-        from draftwood.engines.cpu.special_tokens import end_ids
+        from draftwood.engines.cpu.vocabulary import Vocabulary
 
-        return SimpleNamespace(eos_token_id=sorted(end_ids(self.model.weights.file.metadata)))
+        return SimpleNamespace(eos_token_id=sorted(Vocabulary(self.model.weights.metadata).end_ids))
 
     @property
     def setting(self) -> Setting:

@@ -79,7 +79,7 @@ class Weights:
 
     def __init__(self, path: Path, kernels: Kernels, report: Report | None = None) -> None:
         self.file, self._kernels = GgufFile(path), kernels
-        self.path = path
+        self.path, self.metadata = path, self.file.metadata
         tensors = self.file.tensors
         embedding = self._tensor("token_embd.weight")
         self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
