@@ -68,10 +68,12 @@ class Kernels:
             return self._linked[name]
 
 
-@cache
 def kernels(instructions: Instructions | None = None) -> Kernels:
     """Return the functions for an instruction set; None: the fastest of this processor. Made once per process."""
-    return Kernels(instructions or chosen())
+    return _kernels(instructions or chosen())
+
+
+_kernels = cache(Kernels)
 
 
 @cache
