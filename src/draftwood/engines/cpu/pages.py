@@ -47,6 +47,11 @@ class Pages:
             self._pages.append(np.empty(self._page_bytes // 2, dtype=np.int16))
         self._note(page)
 
+    def clear(self) -> None:
+        """Write zeros to all cells, for passes whose results nobody reads."""
+        for page in self._pages:
+            page[:] = 0
+
     def share(self, length: int) -> list[Page]:
         """Return the pages of the first ``length`` cells for another text; from now on both may only read them."""
         count = -(-length // PAGE)

@@ -15,6 +15,7 @@ from draftwood.engines.committed import check_room, locked
 from draftwood.engines.cpu.attention import PAGE, WIDEST
 from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.model import CpuModel
+from draftwood.engines.cpu.pass_times import pass_times
 from draftwood.engines.cpu.passes import Rows
 from draftwood.engines.cpu.session import CpuSession, SavedPages
 from draftwood.engines.cpu.weights import Report
@@ -77,6 +78,11 @@ class CpuTarget:
         model = self.model
         formats = f"{model.weights.matrices[0]['ffn_down'].kind}-{model.instructions.name}"
         return Setting(str(model.weights.path), formats, model.threads)
+
+    @locked
+    def pass_times(self) -> dict[int, float]:
+        """Return the seconds of passes over a few tokens, by their number; measured once per file and machine."""
+        return pass_times(self.model)
 
     @property
     def weight_bytes(self) -> int:

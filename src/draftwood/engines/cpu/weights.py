@@ -17,6 +17,7 @@ from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.gguf_file import GgufFile, Tensor
 from draftwood.engines.cpu.kernels import Kernels
 from draftwood.engines.cpu.packing import packed_tensor
+from draftwood.engines.cpu.slabs import Slabs
 from draftwood.errors import ModelError, UnsupportedModelError
 
 Vector = NDArray[np.float32]
@@ -84,6 +85,7 @@ class Weights:
         embedding = self._tensor("token_embd.weight")
         self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
         self._report, self._done, self._all = report or (lambda done, total: None), 0, self.file.size
+        self._slabs = Slabs()
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
@@ -117,7 +119,7 @@ class Weights:
             raise ModelError(
                 f"{tensor.name} in {self.path} has the shape {tensor.shape}, not {(outputs, inputs)}: get it again"
             )
-        packed = packed_tensor(tensor, rows, threads=self._threads)
+        packed = packed_tensor(tensor, rows, threads=self._threads, room=self._slabs.zeros)
         self._done += packed.nbytes
         self._report(min(self._done, self._all), self._all)
         kind, kernels = tensor.kind, self._kernels
