@@ -12,11 +12,11 @@ import numpy as np
 
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
-from draftwood.engines.cpu.attention import PAGE, WIDEST
+from draftwood.engines.cpu.attention import WIDEST
 from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.model import CpuModel
 from draftwood.engines.cpu.pass_times import pass_times
-from draftwood.engines.cpu.passes import Rows
+from draftwood.engines.cpu.passes import Rows, check_ids
 from draftwood.engines.cpu.session import CpuSession, SavedPages
 from draftwood.engines.cpu.weights import Report
 from draftwood.engines.lent_scores import RowScores
@@ -100,20 +100,21 @@ class CpuTarget:
     @locked
     def save(self, session: CpuSession) -> SavedPages | None:
         """As in `draftwood.contracts.PrefixTarget`."""
-        ids = session.ids
-        return SavedPages(ids, session.pages.share(len(ids)), session.cache_bytes) if ids else None
+        return SavedPages(session) if session.length else None
 
     @locked
     def resume(self, prefix: SavedPages, length: int, *, reserve: int = 0) -> CpuSession:
         """As in `draftwood.contracts.PrefixTarget`; what is written is the same to the last bit."""
         del reserve
-        return CpuSession(self.model, prefix.pages[: -(-length // PAGE)], prefix.ids[:length])
+        return prefix.resumed(self.model, length)
 
     @locked
     def extend(
         self, texts: Sequence[tuple[CpuSession, Sequence[int]]], watch: Sequence[Watch] | None = None
     ) -> list[RowScores]:
         for session, ids in texts:
+            session.check(self.model)
+            check_ids(ids, self.capabilities.vocab_size)
             check_room(session.length, ids, self.capabilities.max_positions)
         return [self._read(*text, None if watch is None else watch[i]) for i, text in enumerate(texts)]
 
@@ -128,8 +129,8 @@ class CpuTarget:
             session.pages.make_ready(first, first + len(part))
             scores, choices = self.model.run([Rows(session.pages, first, part, scored=rows)])
             session.committed(part.tolist())
-            views, chosen = [scores[: len(wanted)], scores[len(rows) - 1 : len(rows)]], [choices[: len(wanted)], choices[-1:]]
-            shown, last = self.model.lend(views, chosen)
+            views = [scores[: len(wanted)], scores[len(rows) - 1 : len(rows)]]
+            shown, last = self.model.lend(views, [choices[: len(wanted)], choices[-1:]])
             if watch is not None and wanted:
                 watch.show(first + np.asarray(wanted), shown)
             self.tokens_read += len(part)
@@ -147,6 +148,7 @@ class CpuTarget:
     def _one_pass(self, requests: Sequence[Request]) -> list[RowScores]:
         texts = []
         for session, root, tree in requests:
+            session.check(self.model)
             base, count = session.length, 1 + len(tree)
             session.pages.make_ready(base, base + count)
             if count == 1:
