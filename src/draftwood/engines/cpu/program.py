@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ _PIECE_BYTES = 16 << 10
 """Weights of a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
 _ROW_NUMBERS = 1024
 """Numbers that a piece of rows reads."""
+Asked = tuple[Hashable, ...]
 ROWS, SCORED, TILES, UNITS, ONE = range(5)
 """What the number of a phase's pieces depends on."""
 
@@ -32,6 +33,7 @@ class Phase(NamedTuple):
     per: int  # rows of a piece, or how many pieces there are
     joined: bool = False  # it may begin with the phase before it
     ends: bool = False  # it belongs to the scores, which not every pass computes
+    only: Hashable = None  # it runs in passes alone that are asked for this; None: in all
 
 
 class Buffer(NamedTuple):
@@ -83,28 +85,34 @@ class Program:
             for name, value in phase.slots.items():
                 row[PHASE[name]] = value
         self.pieces = len(self._phases) and self._phases[-2].per
-        self._limits: dict[tuple[int, int, int], NDArray[np.int64]] = {}
+        self._limits: dict[tuple[int, int, int, Asked], NDArray[np.int64]] = {}
+        self._states: dict[int, Buffer] = {}  # of layers whose states somebody has asked for
         self.reserve(units=64, positions=2048)
 
     # --- what a pass needs ---------------------------------------------------------------------------------------
 
-    def limits(self, rows: int, scored: int, units: int) -> NDArray[np.int64]:
-        """Return first piece, pieces, and when it may begin of each phase: int64[phases, 3]."""
-        key = rows, scored, units
+    def limits(self, rows: int, scored: int, units: int, asked: Asked = ()) -> NDArray[np.int64]:
+        """Return first piece, pieces, and when it may begin of each phase: int64[phases, 3].
+
+        ``asked`` are what phases that run in some passes only are there for, such as layers whose states are kept.
+        """
+        key = rows, scored, units, asked
         found = self._limits.get(key)
         if found is None:
             if len(self._limits) > 256:
                 self._limits.clear()
-            found = self._limits[key] = self._counted(rows, scored, units)
+            found = self._limits[key] = self._counted(rows, scored, units, asked)
         return found
 
-    def _counted(self, rows: int, scored: int, units: int) -> NDArray[np.int64]:
+    def _counted(self, rows: int, scored: int, units: int, asked: Asked) -> NDArray[np.int64]:
         counts = {ROWS: rows, SCORED: scored}
         found, first, opens = [], 0, 0
         for phase in self._phases:
             if phase.ends and not scored:
                 break
-            if phase.pieces in counts:
+            if phase.only is not None and phase.only not in asked:
+                pieces = 0
+            elif phase.pieces in counts:
                 pieces = -(-counts[phase.pieces] // phase.per)
             else:
                 pieces = {TILES: phase.per, UNITS: units * phase.per, ONE: 1}[phase.pieces]
@@ -152,8 +160,10 @@ class Program:
         }  # fmt: skip
         self._add("embedding", ROWS, shape.width, slots | _out(self._x))
         for number in range(shape.layers):
+            self._kept_states(number)
             self._attention(number, weights.matrices[number], weights.vectors[number])
             self._gated_unit(weights.matrices[number], weights.vectors[number])
+        self._kept_states(shape.layers)
         norm = self._norm_slots(weights.last_norm) | _in(self._x) | _y(self._plain) | _out(self._rounded)
         self._add("last_norm_rounded" if weights.output.is_rounded else "last_norm", SCORED, shape.width, norm, ends=True)
         slots = self._matrix_slots(weights.output, self._plain, self._rounded) | {
@@ -168,6 +178,23 @@ class Program:
     def score_width(self) -> int:
         """Numbers of a row of scores: the vocabulary, padded to whole tiles."""
         return self.weights.output.tiles * TILE
+
+    def _kept_states(self, layer: int) -> None:
+        """Add the copy of what a layer reads; behind the last one, of what tokens are scored by."""
+        slots = _in(self._x) | {"width": self.weights.shape.width}
+        if layer == self.weights.shape.layers:
+            slots |= self._norm_slots(self.weights.last_norm)
+        self._add("norm" if "weight" in slots else "copied", ROWS, slots["width"], slots, only=layer)
+
+    def states(self, layer: int) -> NDArray[np.float32]:
+        """Return where passes that are asked for this layer leave what it reads: float32[WIDEST, width]."""
+        found = self._states.get(layer)
+        if found is None:
+            found = self._states[layer] = floats(self.weights.shape.width)
+            (number,) = (i for i, phase in enumerate(self._phases) if phase.only == layer)
+            for name, value in _y(found).items():
+                self.record[number, PHASE[name]] = value
+        return found.array[:, : self.weights.shape.width]
 
     def _attention(self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any]) -> None:
         shape, family = self.weights.shape, self.weights.shape.family
@@ -252,13 +279,14 @@ class Program:
         self._add("product", TILES, -(-matrix.tiles // per), slots, joined=joined)
 
     def _add(
-        self, name: str, pieces: int, per: int, slots: dict[str, int], *, joined: bool = False, ends: bool = False
-    ) -> None:
+        self, name: str, pieces: int, per: int, slots: dict[str, int], *, joined: bool = False, ends: bool = False,
+        only: Hashable = None,
+    ) -> None:  # fmt: skip
         """Add a phase; of rows, ``per`` is how many numbers each has."""
         if pieces in (ROWS, SCORED):
             per = max(1, _ROW_NUMBERS // per)
             slots = slots | {"per_rows": per}
-        self._phases.append(Phase(slots | {"function": self._kernels[name]}, pieces, per, joined, ends))
+        self._phases.append(Phase(slots | {"function": self._kernels[name]}, pieces, per, joined, ends, only))
 
 
 def _tiles_of(matrix: Matrix, *, scores: bool = False) -> int:
