@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from threading import Lock
+from types import MappingProxyType
 from typing import Any
 from weakref import ref
 
@@ -13,7 +13,6 @@ import numpy as np
 from draftwood.contracts import Floats, Ints
 from draftwood.engines.top_k import best_of_rows
 from draftwood.errors import CapabilityError
-
 
 States = Mapping[int, Floats]
 _NO_STATES: States = MappingProxyType({})

@@ -29,7 +29,7 @@ class CpuModel:
         self, path: Path, *, threads: int | None = None, instructions: Instructions | None = None,
         report: Report | None = None,
     ) -> None:  # fmt: skip
-        every = kernels(instructions)
+        every = self.kernels = kernels(instructions)
         self.instructions = every.instructions
         self.weights = Weights(path, every, report)
         self.threads = cores() if threads is None else threads

@@ -45,6 +45,14 @@ class Buffer(NamedTuple):
     def address(self) -> int:
         return int(self.array.ctypes.data)
 
+    def slots(self, name: str) -> dict[str, int]:
+        """Return the slots of a phase that reads it, or writes to it, as ``x``, ``y`` or ``out``."""
+        return {name: self.address, f"{name}_stride": self.stride}
+
+    def behind(self, width: int) -> Buffer:
+        """Return the part behind so many numbers, a multiple of 32."""
+        return Buffer(self.array[:, width if self.array.itemsize == 4 else width // GROUP * GROUP_RECORD :])
+
     @property
     def stride(self) -> int:
         return int(self.array.strides[0])
@@ -55,7 +63,8 @@ def floats(width: int) -> Buffer:
     return Buffer(np.zeros((WIDEST, -(-width // GROUP) * GROUP), dtype=np.float32))
 
 
-def _records(width: int) -> Buffer:
+def records(width: int) -> Buffer:
+    """Return room for rows of so many numbers, rounded."""
     return Buffer(np.zeros((WIDEST, -(-width // GROUP) * GROUP_RECORD), dtype=np.uint8))
 
 
@@ -71,10 +80,10 @@ class Program:
         queries, keys, inner = shape.heads * shape.head_size, shape.kv_heads * shape.head_size, shape.inner
         self.room = -(-shape.head_size // TILE) * TILE
         self.layer_bytes = shape.kv_heads * (shape.head_size + self.room) * 2 * PAGE
-        self._x, self._plain, self._rounded = floats(shape.width), floats(shape.width), _records(shape.width)
+        self._x, self._plain, self._rounded = floats(shape.width), floats(shape.width), records(shape.width)
         self._q, self._k, self._v = floats(queries), floats(keys), floats(keys)
-        self._heads, self._heads_rounded = floats(queries), _records(queries)
-        self._gate, self._up, self._gate_rounded = floats(inner), floats(inner), _records(inner)
+        self._heads, self._heads_rounded = floats(queries), records(queries)
+        self._gate, self._up, self._gate_rounded = floats(inner), floats(inner), records(inner)
         self._part_rows = -1
         self._parts = np.zeros(0, dtype=np.float32)
         self.positions = 0  # of the rotary tables
@@ -164,6 +173,11 @@ class Program:
             self._attention(number, weights.matrices[number], weights.vectors[number])
             self._gated_unit(weights.matrices[number], weights.vectors[number])
         self._kept_states(shape.layers)
+        self._ends()
+
+    def _ends(self) -> None:
+        """Add the norm behind the last layer, and the scores."""
+        shape, weights = self.weights.shape, self.weights
         norm = self._norm_slots(weights.last_norm) | _in(self._x) | _y(self._plain) | _out(self._rounded)
         self._add("last_norm_rounded" if weights.output.is_rounded else "last_norm", SCORED, shape.width, norm, ends=True)
         slots = self._matrix_slots(weights.output, self._plain, self._rounded) | {
@@ -197,8 +211,14 @@ class Program:
         return found.array[:, : self.weights.shape.width]
 
     def _attention(self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any]) -> None:
-        shape, family = self.weights.shape, self.weights.shape.family
         before, source = self._before(vectors.get("attn_norm"), [matrices[f"attn_{part}"] for part in "qkv"])
+        self._attend(layer, matrices, vectors, before, source)
+
+    def _attend(
+        self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any], before: Buffer, source: Buffer
+    ) -> None:
+        """Add attention, whose queries, keys and values are made of ``before``, and rounded of ``source``."""
+        shape, family = self.weights.shape, self.weights.shape.family
         for i, (name, out) in enumerate((("attn_q", self._q), ("attn_k", self._k), ("attn_v", self._v))):
             bias = vectors.get(f"{name}.bias")
             slots = _y(out) | ({} if bias is None else {"bias": bias.ctypes.data})
@@ -272,11 +292,12 @@ class Program:
         } | _in(source)  # fmt: skip
 
     def _product(
-        self, matrix: Matrix, plain: Buffer, rounded: Buffer, slots: dict[str, int], *, joined: bool = False
-    ) -> None:
+        self, matrix: Matrix, plain: Buffer, rounded: Buffer, slots: dict[str, int], *, joined: bool = False,
+        only: Hashable = None,
+    ) -> None:  # fmt: skip
         per = _tiles_of(matrix)
         slots = self._matrix_slots(matrix, plain, rounded) | {"per_piece": per} | slots
-        self._add("product", TILES, -(-matrix.tiles // per), slots, joined=joined)
+        self._add("product", TILES, -(-matrix.tiles // per), slots, joined=joined, only=only)
 
     def _add(
         self, name: str, pieces: int, per: int, slots: dict[str, int], *, joined: bool = False, ends: bool = False,
@@ -295,12 +316,12 @@ def _tiles_of(matrix: Matrix, *, scores: bool = False) -> int:
 
 
 def _in(buffer: Buffer) -> dict[str, int]:
-    return {"x": buffer.address, "x_stride": buffer.stride}
+    return buffer.slots("x")
 
 
 def _y(buffer: Buffer) -> dict[str, int]:
-    return {"y": buffer.address, "y_stride": buffer.stride}
+    return buffer.slots("y")
 
 
 def _out(buffer: Buffer) -> dict[str, int]:
-    return {"out": buffer.address, "out_stride": buffer.stride}
+    return buffer.slots("out")
