@@ -22,6 +22,14 @@ class Buffer(NamedTuple):
     def address(self) -> int:
         return int(self.array.ctypes.data)
 
+    def slots(self, name: str) -> dict[str, int]:
+        """Return the slots of a phase that reads it, or writes to it, as ``x``, ``y`` or ``out``."""
+        return {name: self.address, f"{name}_stride": self.stride}
+
+    def behind(self, width: int) -> Buffer:
+        """Return the part behind so many numbers, a multiple of 32."""
+        return Buffer(self.array[:, width if self.array.itemsize == 4 else width // GROUP * GROUP_RECORD :])
+
     @property
     def stride(self) -> int:
         return int(self.array.strides[0])
@@ -35,18 +43,6 @@ def floats(width: int, rows: int = WIDEST) -> Buffer:
 def records(width: int, rows: int = WIDEST) -> Buffer:
     """Return room for rows of so many rounded numbers."""
     return Buffer(np.zeros((rows, -(-width // GROUP) * GROUP_RECORD), dtype=np.uint8))
-
-
-def slots_in(buffer: Buffer) -> dict[str, int]:
-    return {"x": buffer.address, "x_stride": buffer.stride}
-
-
-def slots_y(buffer: Buffer) -> dict[str, int]:
-    return {"y": buffer.address, "y_stride": buffer.stride}
-
-
-def slots_out(buffer: Buffer) -> dict[str, int]:
-    return {"out": buffer.address, "out_stride": buffer.stride}
 
 
 class MixtureBuffers:

@@ -73,6 +73,17 @@ def write_norms(module: ir.Module, features: frozenset[str]) -> None:
         body.ret_void()
 
 
+def write_copying(module: ir.Module, features: frozenset[str]) -> None:
+    """Write ``copied``: rows of x to y."""
+    body, (whole, phase, piece) = function(module, "copied", PIECE, features)
+    with rows_of_piece(body, whole, phase, piece) as row:
+        values, out = row_of(body, phase, "x", row), row_of(body, phase, "y", row)
+        with body.loop(0, padded(body, PHASE.number(body, phase, "width")), LANES) as i:
+            offset = body.mul(i, body.i64(4))
+            body.put(body.get(values, vector(F32), offset, align=4), out, offset, align=4)
+    body.ret_void()
+
+
 def write_rounding(module: ir.Module, features: frozenset[str]) -> None:
     """Write ``rounded``: rows of x as records to out."""
     body, (whole, phase, piece) = function(module, "rounded", PIECE, features)

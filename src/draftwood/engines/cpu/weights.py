@@ -19,7 +19,6 @@ from draftwood.engines.cpu.kernels import Kernels
 from draftwood.engines.cpu.gguf_types import read_floats
 from draftwood.engines.cpu.packing import packed_tensor
 from draftwood.engines.cpu.slabs import Slabs
-from draftwood.engines.cpu.tiles import zeros
 from draftwood.errors import ModelError, UnsupportedModelError
 
 Vector = NDArray[np.float32]
@@ -241,7 +240,7 @@ class Weights:
                 f"the experts {start} in {self.path} are of several types: get the model in another quantisation"
             )
         each = [packed_tensor(tensor, threads=self._threads) for tensor in tensors]
-        packed = zeros((len(each), *each[0].shape), each[0].dtype.type)
+        packed = self._slabs.zeros((len(each), *each[0].shape), each[0].dtype.type)
         for place, one in zip(packed, each, strict=True):
             place[...] = one
         return self._packed(tensors[0].kind, packed, outputs, inputs)
