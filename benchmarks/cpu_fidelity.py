@@ -1,6 +1,6 @@
 """How near the scores of engines for a GGUF file are to float32 of the same weights: KL per token, and other choices.
 
-    python benchmarks/cpu_fidelity.py            # smollm2's file, 5,000 tokens of recorded prompts and of our tasks
+python benchmarks/cpu_fidelity.py            # smollm2's file, 5,000 tokens of recorded prompts and of our tasks
 """
 
 from __future__ import annotations

@@ -212,7 +212,9 @@ class DraftModels:
         if heads is None:
             if optional and not file:
                 return None
-            raise CapabilityError("head works on the engines cpu and transformers only: name a draft model instead")
+            raise CapabilityError(
+                "head works on the engines cpu and transformers only: name a draft model instead"
+            )
         head_of, shipped_head = heads
         place = Path(file).expanduser() if file else shipped_head(self.target)
         if place is None:

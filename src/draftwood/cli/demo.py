@@ -162,7 +162,9 @@ def _show_table(results: dict[str, Comparison], others: dict[str, float], given:
     table = screen.table("kind", *columns, last="identical")
     for kind, result in ranked:
         rates, tokens = result.drafted[0].stats, len(result.drafted[0].ids)
-        speeds = [tokens / seconds if seconds else None for seconds in (result.plain_seconds, result.drafted_seconds)]
+        speeds = [
+            tokens / seconds if seconds else None for seconds in (result.plain_seconds, result.drafted_seconds)
+        ]
         shown = [number(speed, 0) for speed in ([others.get(kind)] if others else []) + speeds]
         table.add_row(
             kind, str(tokens), str(rates.passes), number(rates.mean_acceptance_length),
@@ -185,4 +187,6 @@ def _show_table(results: dict[str, Comparison], others: dict[str, float], given:
         if kind in others and result.drafted_seconds
     ]
     if beside:
-        to.print(f"{geometric_mean(beside):.2f} times as fast as llama.cpp without drafts, on the same file and machine")
+        to.print(
+            f"{geometric_mean(beside):.2f} times as fast as llama.cpp without drafts, on the same file and machine"
+        )

@@ -45,7 +45,12 @@ def choose(name: str | os.PathLike[str], engine: str | None = None) -> tuple[str
 
 
 def implied_engine(
-    name: str | os.PathLike[str], dtype: str | None, device: Any, *, gpu_layers: int = -1, exact: bool | None = None
+    name: str | os.PathLike[str],
+    dtype: str | None,
+    device: Any,
+    *,
+    gpu_layers: int = -1,
+    exact: bool | None = None,
 ) -> str | None:
     """Return the engine that alone understands what was asked for; None where the choice stays open."""
     able = _able(find(name))
@@ -79,9 +84,7 @@ def _able(place: Path | str) -> list[str]:
 def _unable(place: Path | str, engine: str) -> str:
     if engine != TRANSFORMERS:
         where = f"write {place}/FILE.gguf" if isinstance(place, str) else "name one"
-        return (
-            f"the engine {engine} reads GGUF files, and {place} names none: {where}, or take the engine transformers"
-        )
+        return f"the engine {engine} reads GGUF files, and {place} names none: {where}, or take the engine transformers"
     if isinstance(place, Path) and place.is_dir():
         return (
             f"{place} has no weights for transformers, only a GGUF file: take the engine cpu, or, if it was "

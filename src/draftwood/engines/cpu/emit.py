@@ -49,7 +49,9 @@ class Body(ir.IRBuilder):
         """Return a vector with one value in every lane."""
         kind = vector(value.type, lanes)
         one = self.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(I32, 0))
-        return self.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(vector(I32, lanes), [0] * lanes))
+        return self.shuffle_vector(
+            one, ir.Constant(kind, ir.Undefined), ir.Constant(vector(I32, lanes), [0] * lanes)
+        )
 
     def call_named(self, name: str, result: ir.Type, arguments: Sequence[Any]) -> Any:
         """Call a function outside of this module: an intrinsic of LLVM, or one of the C library."""

@@ -198,7 +198,12 @@ class Program:
         self._attend(layer, matrices, vectors, before, source)
 
     def _attend(
-        self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any], before: Buffer, source: Buffer
+        self,
+        layer: int,
+        matrices: Mapping[str, Matrix],
+        vectors: Mapping[str, Any],
+        before: Buffer,
+        source: Buffer,
     ) -> None:
         """Add attention, whose queries, keys and values are made of ``before``, and rounded of ``source``."""
         shape, family = self.weights.shape, self.weights.shape.family
@@ -286,7 +291,9 @@ class Program:
         rounded = any(matrix.is_rounded for matrix in matrices)
         width = self.weights.shape.width
         if norm is not None:
-            slots = self._norm_slots(norm) | self._x.slots("x") | self._plain.slots("y") | self._rounded.slots("out")
+            slots = (
+                self._norm_slots(norm) | self._x.slots("x") | self._plain.slots("y") | self._rounded.slots("out")
+            )
             self._add("norm_rounded" if rounded else "norm", ROWS, width, slots)
             return self._plain, self._rounded
         if rounded:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from draftwood.engines.cpu.buffers import Buffer, floats, records
 from draftwood.engines.cpu.head.weights import PackedHead
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.buffers import Buffer, floats, records
 from draftwood.engines.cpu.program import ROWS, Program
 from draftwood.engines.cpu.records import real_slot
 

@@ -73,7 +73,9 @@ class PackedHead:
         return sum(one.packed.nbytes for one in (self.fuse, self.output, *self.matrices[0].values()))
 
     def _matrix(self, name: str) -> Matrix:
-        return self._made(KIND, pack(rounded(np.asarray(self._tensors[name])), FORMATS[KIND]), *self._tensors[name].shape)
+        return self._made(
+            KIND, pack(rounded(np.asarray(self._tensors[name])), FORMATS[KIND]), *self._tensors[name].shape
+        )
 
     def _made(self, kind: str, packed: NDArray[Any], outputs: int, inputs: int) -> Matrix:
         kernels = self._kernels
