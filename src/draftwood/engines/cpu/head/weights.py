@@ -43,7 +43,7 @@ class PackedHead:
         Nothing: rotary positions are plain.
     """
 
-    factors: Mapping[str, Vector] = {}
+    factors: Vector | None = None
 
     def __init__(self, weights: HeadWeights, target: Weights, kernels: Kernels) -> None:
         self._tensors, self._kernels = weights.tensors, kernels
