@@ -225,7 +225,7 @@ class TokenTree:
         """The draft child of ``node`` (-1: the root) with this token, or -1; lookahead nodes do not count."""
         if self.is_chain:
             below = node + 1
-            if below == len(self):
+            if below == len(self.tokens):
                 return -1
             return (
                 below if self.tokens[below] == token and not (self.n_lookahead and self.lookahead[below]) else -1

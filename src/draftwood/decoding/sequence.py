@@ -53,6 +53,7 @@ class ActiveSequence:
         self._target = target
         self.capabilities = target.capabilities
         self.sources: list[DraftSource] = []
+        self.drafters: list[Declaration | None] = []
         self._engage(drafters if request.drafters is None else request.drafters)
         self.prefill_s = 0.0
         self.step = RunningStep(0, 0)
@@ -75,8 +76,10 @@ class ActiveSequence:
         for source in here.values():
             if source not in self.sources:
                 source.close()
+        self.drafters = [None] * len(self.sources)
         for number, source in enumerate(self.sources):
-            source.number = number
+            source.take_seat(number, self.drafters)
+        self._lends_session = any([source.needs.target_session for source in self.sources])
         return [source for source in self.sources if id(source.drafter) not in here]
 
     def _start(self, request: Request) -> None:
@@ -93,10 +96,6 @@ class ActiveSequence:
             source.ends = request.end_ids
 
     # What a planner sees.
-
-    @property
-    def drafters(self) -> list[Declaration | None]:
-        return [s.declared if s.session is not None else None for s in self.sources]
 
     @property
     def length(self) -> int:
@@ -283,10 +282,11 @@ class ActiveSequence:
                 verdict = self._decided(plan.tree, scores)
         tree = plan.tree
         verified = perf_counter()
-        if not verdict.emitted:  # nothing to keep, and nothing that anybody could learn
+        emitted = verdict.emitted
+        if not emitted:  # nothing to keep, and nothing that anybody could learn
             return []
-        self.session.keep(verdict.path[: len(verdict.emitted) - 1])
-        self.ids += verdict.emitted
+        self.session.keep(verdict.path[: len(emitted) - 1])
+        self.ids += emitted
         kept = perf_counter()
         feedback = self._teach(plan, verdict, scores)
         outcome.record(step, tree, verdict)
@@ -300,7 +300,7 @@ class ActiveSequence:
         return feedback
 
     def _teach(self, plan: Plan, verdict: Verdict, scores: Scores) -> list[Feedback]:
-        if not len(plan.tree) and all(source.can_wait for source in self.sources):
+        if not len(plan.tree) and all([source.can_wait for source in self.sources]):
             for source in self.sources:
                 source.learn_later(verdict.emitted)
             return []
@@ -314,7 +314,7 @@ class ActiveSequence:
 
     def reread(self) -> None:
         """Read again what the target's session has lost: a draft pass on its cache may have failed half-way."""
-        if any(s.needs.target_session for s in self.sources) and self.session.length < len(self.ids) - 1:
+        if self._lends_session and self.session.length < len(self.ids) - 1:
             self._target.extend([(self.session, self.ids[self.session.length : -1])])
 
     def rescored(self, target: Target) -> Scores:
