@@ -93,7 +93,8 @@ class TreePlanner(ABC):
     def _ask(self, state: State, rows: int) -> list[Ask]:
         if not (self._wished or self.policies):
             return [NOTHING] * len(state.drafters)
-        nodes = min(self._wished, depth_limit(state), node_limit(state))
+        room = node_limit(state)
+        nodes = min(self._wished, depth_limit(state), room)
         limits = []
         for policy in self.policies:
             limits.append(limit := policy.limit(state, rows, nodes))
@@ -101,16 +102,13 @@ class TreePlanner(ABC):
         self._limits.append(limits)
         if not nodes:
             return [NOTHING] * len(state.drafters)
-        lookahead_nodes = node_limit(state) - nodes if state.capabilities.trees else 0
-        if not state.capabilities.trees:
-            nodes *= _CHAIN_OF
-        masks = [limit.drafters for limit in limits if limit.drafters is not None]
-        return [
-            self.ask_one(drafter, state, nodes, lookahead_nodes)
-            if drafter is not None and all(mask[i] for mask in masks)
-            else NOTHING
-            for i, drafter in enumerate(state.drafters)
-        ]
+        trees = state.capabilities.trees
+        lookahead_nodes, nodes = (room - nodes, nodes) if trees else (0, nodes * _CHAIN_OF)
+        asked: list[Declaration | None] = list(state.drafters)
+        for limit in limits:
+            if limit.drafters is not None:
+                asked = [one if may else None for one, may in zip(asked, limit.drafters, strict=False)]
+        return [NOTHING if one is None else self.ask_one(one, state, nodes, lookahead_nodes) for one in asked]
 
     def ask_one(self, drafter: Declaration, state: State, nodes: int, lookahead_nodes: int) -> Ask:
         """Return what one drafter is asked for."""
@@ -122,8 +120,8 @@ class TreePlanner(ABC):
             return self._plan(states, proposals)
 
     def _plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
-        plain = not (self.policies or any(len(tree) for trees in proposals for tree in trees))
-        if plain and not any(state.traced for state in states):
+        plain = not (self.policies or any([len(tree) for trees in proposals for tree in trees]))
+        if plain and not any([state.traced for state in states]):
             self.choose(states, [nothing_ranked(len(trees)) for trees in proposals])
             return [nothing_planned(len(trees)) for trees in proposals]
         rankings = [

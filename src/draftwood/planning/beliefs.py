@@ -183,10 +183,10 @@ def _digest(priors: Sequence[float]) -> str:
 def _accept_rates(odds: NDArray[np.float64], fade: float) -> Floats:
     if not are_loaded():
         return (odds / (odds + fade)).astype(np.float32)
-    from draftwood.planning import kernel
+    import draftwood.planning.kernel as kernels
 
     rates = np.empty(len(odds), dtype=np.float32)
-    kernel.accept_rates(odds, fade, rates)
+    kernels.accept_rates.unchecked(odds, fade, rates)
     return rates
 
 

@@ -254,10 +254,10 @@ def _seconds_by_width(curve: Doubles, log: Doubles) -> Doubles:
     hats = _hats(len(curve) - 1)
     if not are_loaded():
         return np.minimum.accumulate((curve * np.exp(hats @ log))[::-1])[::-1]
-    from draftwood.planning import kernel
+    import draftwood.planning.kernel as kernels
 
     table = np.empty(len(curve))
-    kernel.seconds_by_width(curve, hats, log, table)
+    kernels.seconds_by_width.unchecked(curve, hats, log, table)
     return table
 
 
