@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -222,7 +221,7 @@ class ActiveSequence:
         except Exception as error:  # with a processor's or a criterion's own errors among them
             verdict = Verdict((), (), error=error)
         if verdict.error is not None:
-            verdict = replace(verdict, finish="error")
+            verdict = verdict._replace(finish="error")
         self.finish, self.error = verdict.finish, verdict.error
         return verdict
 
@@ -253,7 +252,7 @@ class ActiveSequence:
             whole = np.full(len(source.proposal), -1, dtype=np.int32)
             whole[kept] = rows
             maps.append(whole)
-        return replace(plan, node_map=tuple(maps))
+        return plan._replace(node_map=tuple(maps))
 
     def begin_step(self) -> None:
         """Begin the record of a step; `commit` ends it."""
@@ -276,7 +275,7 @@ class ActiveSequence:
         if again is not None and isinstance(verdict.error, BrokenRowError):
             if verdict.emitted:  # the next pass begins at the row in doubt
                 self.finish = self.error = None
-                verdict = replace(verdict, finish=None, error=None)
+                verdict = verdict._replace(finish=None, error=None)
             else:
                 plan, scores = without_drafts(plan), again()
                 verdict = self._decided(plan.tree, scores)

@@ -149,7 +149,7 @@ class TreePlanner(ABC):
         if least < max(len(ranking.order), min(self._wished, ranking.depth, ranking.room)):
             named = zip(self.policies, limits, strict=True)
             state.step.held = tuple(policy.name for policy, limit in named if limit.nodes == least)
-        return replace(ranking, order=ranking.order[:least], worth=ranking.worth[:least])
+        return ranking._replace(order=ranking.order[:least], worth=ranking.worth[:least])
 
     def _believed(self, drafter: Declaration | None, state: State, tree: TokenTree) -> TokenTree:
         """Return the tree with learnt acceptance rates in place of those that the drafter claims."""

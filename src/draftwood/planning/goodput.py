@@ -35,6 +35,9 @@ MOST = 64  # most draft nodes of one request
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _FEW = 4  # requests whose texts are looked at for repeats
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
+_SOON, _SELDOM = 16, 4
+"""After so many steps in which drafters were asked, only each fourth is judged: what they save, and which width to
+measure."""
 _IDLE = 4  # of the steps in which nobody is asked, only each fourth is learnt from
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 
@@ -66,6 +69,8 @@ class GoodputPlanner(TreePlanner):
         self._reach = self._first_reach()
         self._cooldown = Cooldown()
         self._asking = False  # whether drafters are asked in this session's step
+        self._asked = 0  # steps in which they were
+        self._judged = True  # whether this step says something about what drafters save
         self._budget = DrafterBudget()
         self._watching = Watching()
         self._ab_tests: dict[str, ABTest] = {}  # of lookahead nodes, by the drafter's label
@@ -95,6 +100,8 @@ class GoodputPlanner(TreePlanner):
         self._choice = None
         self._asking = any([state.drafters for state in states]) and self._is_time(states)
         nodes = min(self.most, int(self._reach)) if self._asking else 0
+        self._asked += self._asking
+        self._judged = self._asked <= _SOON or not self._asked % _SELDOM
         if nodes:
             needs = [drafter.needs for state in states for drafter in state.drafters if drafter is not None]
             self._priced = any([need.prices for need in needs])
@@ -166,13 +173,19 @@ class GoodputPlanner(TreePlanner):
         best = rates.index(highest) if highest >= self._losses.demand * rates[0] else 0
         self._budget.learn(states, rankings, times, best, apart=self._in_ab_test())
         self._watching.learn(states, rankings, times, best)
-        count = explored(model, base, tokens, times, best)
+        count = explored(model, base, tokens, times, best, self._every) if self._judged else best
         if self._asking:
             self._adapt(best, rankings)
-            gain = tokens[best] * times[0] / rows - times[best]
-            self._cooldown.learn(gain, times[0], keep_on=n_lookahead > 0)
+            if self._judged:
+                gain = tokens[best] * times[0] / rows - times[best]
+                self._cooldown.learn(gain, times[0], keep_on=n_lookahead > 0)
         self._choice = _Choice(model, context, times, tokens, best, count)
         return [count] if owner is None else np.bincount(owner[:count], minlength=rows).tolist()
+
+    @property
+    def _every(self) -> int:
+        """How many steps one that is judged stands for."""
+        return 1 if self._asked <= _SOON else _SELDOM
 
     def _in_ab_test(self) -> Sequence[str]:
         """Return the labels of drafters whose lookahead nodes are on trial: their budget is not judged."""
@@ -197,12 +210,14 @@ class GoodputPlanner(TreePlanner):
         self, states: Sequence[State], rankings: Sequence[Ranking], model: CostModel, base: int, context: int
     ) -> None:
         """Do what `choose` does where nobody proposes anything, as in most steps of a chat, without its arrays."""
-        earn(model, 1.0)
+        if self._judged:
+            earn(model, self._every)
         if self._asking:
             times = self._times(model, states[0].capabilities, base, 0, context)
             self._budget.learn(states, rankings, times, 0, apart=self._in_ab_test())
             self._adapt(0, rankings)
-            self._cooldown.learn(0.0, times[0], keep_on=False)
+            if self._judged:
+                self._cooldown.learn(0.0, times[0], keep_on=False)
         self._choice = _Choice(model, context, (), (), 0, 0)
 
     def _adapt(self, best: int, rankings: Sequence[Ranking]) -> None:

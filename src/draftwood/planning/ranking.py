@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from operator import ge
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,15 +26,13 @@ def node_limit(state: State) -> int:
     return max(0, state.capabilities.max_pass - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(NamedTuple):
     """One request's candidates, in the order in which they are worth scoring."""
 
     tree: TokenTree  # all proposals, merged
     node_map: tuple[Ints, ...]  # per drafter, the index in ``tree`` of each of its nodes
-    order: Sequence[
-        int
-    ]  # draft nodes that may be scored, parents first; without tree passes those of the best chain
+    # Draft nodes that may be scored, parents first; without tree passes those of the best chain.
+    order: Sequence[int]
     worth: list[float]  # probability of each to be reached and accepted
     depth: int  # limits of the pass: depth of the tree, and number of nodes
     room: int
@@ -80,7 +78,7 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
     depth, room = depth_limit(state), node_limit(state)
     speaking = [i for i, proposal in enumerate(proposals) if len(proposal)]
     if not speaking:
-        return replace(nothing_ranked(len(proposals)), depth=depth, room=room)
+        return nothing_ranked(len(proposals))._replace(depth=depth, room=room)
     tree, rows = merged([proposals[i] for i in speaking], speaking)
     node_map = [_NONE] * len(proposals)
     for i, row in zip(speaking, rows, strict=True):
