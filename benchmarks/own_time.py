@@ -88,9 +88,7 @@ def replayed(trace: Trace, drafters: str, learned: Learned, *, warm: bool) -> li
     """Each step but the first two, with the seconds between the pass before it and its own."""
     target, steps = Target(trace, warm=warm), []
     planner = load_planner("goodput", learned)
-    with open_sequences(
-        target, load_drafters(drafters), [recorded_request(trace)], SampleAndMatch()
-    ) as sequences:
+    with open_sequences(target, load_drafters(drafters), [recorded_request(trace)], SampleAndMatch()) as sequences:
         steps = [e.step for e in decode_sequences(target, planner, sequences) if e.step is not None]
     ends = [end for _, end in target.passes]
     begins = [begin for begin, _ in target.passes]
@@ -120,7 +118,15 @@ def row(drafters: str, name: str, steps: Sequence[tuple[Step, float]]) -> dict[s
     stages = {stage: median([getattr(step, f"{stage}_s") for step, _ in steps]) for stage in STAGES}
     rest = median([own - step.overhead_s for step, own in steps])
     own = median([own for _, own in steps])
-    return {"row": "own", "drafters": drafters, "kind": name, "steps": len(steps), "own": own, **stages, "rest": rest}
+    return {
+        "row": "own",
+        "drafters": drafters,
+        "kind": name,
+        "steps": len(steps),
+        "own": own,
+        **stages,
+        "rest": rest,
+    }
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Where rows lie during a pass: numbers, records of rounded inputs, and what a mixture of experts needs beside them."""
+"""Where rows lie during a pass: numbers, records of rounded inputs, and what mixtures of experts need."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Products ``y = W x`` of packed weights with rows of inputs in whole numbers.
 
-Inputs are rounded to 8 bits per group of 32 (`draftwood.engines.cpu.rounding`). Of each group the products of codes
-and inputs are added as integers, exactly; the groups of an output are added as float32, one after another. So a row's
-result depends on that row alone: not on how many rows there are, nor on how the work is divided.
-"""
+Inputs are rounded to 8 bits per group of 32 (`draftwood.engines.cpu.rounding`). Of each group the products of
+codes and inputs are added as integers, exactly; the groups of an output are added as float32, one after another.
+So a row's result depends on that row alone: not on how many rows there are, nor on how the work is divided."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from draftwood.engines.cpu.emit import F32, I8, I16, I32, I64, POINTER, VOID, Bo
 from draftwood.engines.cpu.formats import TILE, Format
 
 GROUP_RECORD = 64
-"""Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 minus step
-times each of these sums, 4 bytes of padding."""
+"""Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 minus
+step times each of these sums, 4 bytes of padding."""
 STEP, SUMS, MINUS = 32, 36, 48
 """Where a group's step, its three sums, and these times minus its step lie."""
 
@@ -187,8 +186,8 @@ def write_float_product(module: ir.Module, name: str, kind: str, lanes: int, fea
     """Write the product for weights ``F32``, ``F16`` or ``BF16`` [tiles, inputs, 16] with rows of float32.
 
     A function of type `CORE`, in which ``blocks`` is the number of inputs. Four sums per output, of the inputs
-    ``k``, ``k + 4`` and so on, added as (0 + 1) + (2 + 3). A few rows read the weights once, ``lanes`` outputs at a
-    time, so that their sums fit the processor's registers; that changes no sum.
+    ``k``, ``k + 4`` and so on, added as (0 + 1) + (2 + 3). A few rows read the weights once, ``lanes`` outputs at
+    a time, so that their sums fit the processor's registers; that changes no sum.
     """
     body, (weights, inputs, tile_bytes, x, x_stride, y, y_stride, rows, low, high, adds, scale, bias) = function(
         module, name, CORE, features
@@ -249,6 +248,7 @@ def _float_sums(body: Body, kind: str, lanes: int, start: Any, inputs: Any, rows
 
 
 def float_weights(body: Body, kind: str, place: Any, lanes: int = TILE) -> Any:
+    """Return a few weights as float32, exactly."""
     if kind == "F32":
         return body.get(place, vector(F32, lanes), align=4)
     bits = body.get(place, vector(I16, lanes), align=2)

@@ -94,7 +94,7 @@ class Weights:
         self._read: set[str] = set()
         embedding = self._tensor("token_embd.weight")
         self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
-        self._report, self._done, self._all = report or (lambda done, total: None), 0, self.file.size
+        self._report, self._done, self._all = report or (lambda *_: None), 0, self.file.size
         self._slabs = Slabs()
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
@@ -162,7 +162,7 @@ class Weights:
         tensor = self._tensor(name)
         if tensor.shape != (size,) or tensor.kind not in _FLOATS:
             raise ModelError(
-                f"{name} in {self.path} is {tensor.kind}{list(tensor.shape)}, not {size} floats: get the file again"
+                f"{name} in {self.path} is {tensor.kind}{list(tensor.shape)}, not {size} floats: get it again"
             )
         padded = np.zeros(-(-size // GROUP) * GROUP, dtype=np.float32)
         padded[:size] = read_floats(tensor.kind, tensor.data)

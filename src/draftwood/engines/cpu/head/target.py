@@ -63,7 +63,8 @@ class HeadTarget:
 
     @locked
     def read(
-        self, session: HeadSession, positions: Sequence[int], parts: Sequence[Sequence[Floats]], tokens: Sequence[int]
+        self, session: HeadSession, positions: Sequence[int], parts: Sequence[Sequence[Floats]],
+        tokens: Sequence[int],
     ) -> ReducedScores:  # fmt: skip
         """Read pairs into a text: the states at these positions, and the tokens behind them.
 
@@ -115,7 +116,7 @@ class HeadTarget:
         return found
 
     def _in_passes(self, texts: Sequence[Rows], states: Sequence[Floats]) -> tuple[Floats, Floats]:
-        """Return scores of all rows, and what the head made of them; texts that are too many for one pass share some."""
+        """Return scores of all rows, and what the head made of them, by one pass or more."""
         x = self._program.x
         if len(states) <= WIDEST:
             x[: len(states)] = states

@@ -1,8 +1,7 @@
-"""A head's weights as the CPU engine's passes take them: its matrices in 8 bits, its scores by the model's own rows."""
+"""A head's weights as passes take them: its matrices in 8 bits, its scores by the model's own rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,7 +18,7 @@ from draftwood.engines.heads.weights import HeadWeights
 from draftwood.errors import CapabilityError
 
 KIND = "Q8_0"
-"""How a head's own matrices are kept. With 5 bits it would agree less often, and a step would be hardly shorter."""
+"""How a head's own matrices are kept. With 5 bits it agrees less often, and a step is hardly shorter."""
 
 _LAYER = "midlayer."
 
