@@ -62,10 +62,12 @@ class PassRecord:
         self._scores = np.zeros((1, program.score_width), dtype=np.float32)
         self._key: tuple[int, int, int] | None = None
         self._limits: Places | None = None
-        self._note()
+        self._is_noted = False
 
     def _note(self) -> None:
-        """Write the addresses of all arrays."""
+        """Write the addresses of all arrays, where one is new."""
+        if self._is_noted:
+            return
         record = self.record
         for name, array in (
             ("phases", self._program.record), ("tokens", self._tokens), ("positions", self._positions),
@@ -74,6 +76,7 @@ class PassRecord:
             ("scores", self._scores), ("best", self._best), ("choices", self._choices),
         ):  # fmt: skip
             record[PASS[name]] = array.ctypes.data
+        self._is_noted = True
 
     def fill(self, texts: Sequence[Rows]) -> int:
         """Fill the record for one pass over these rows; returns how many rows are scored."""
@@ -126,8 +129,8 @@ class PassRecord:
             rows = min(UNIT_ROWS, count - first)
             chunks = -(-int(lengths[first : first + rows].max()) // CHUNK)
             if units + chunks > len(self._units):
+                self._is_noted = False
                 self._units = np.concatenate((self._units, np.zeros((units + chunks, 4), dtype=np.int64)))
-                self._note()
             for i in range(rows):
                 self._folds[row + first + i] = units, i, chunks
             for chunk in range(chunks):
@@ -139,9 +142,11 @@ class PassRecord:
         program, record = self._program, self.record
         program.reserve(units, longest)
         if scored > len(self._scores):
+            self._is_noted = False
             self._scores = np.zeros((scored, program.score_width), dtype=np.float32)
-            self._note()
+        self._note()
         if self._key != (rows, scored, units):
+            self._key = None  # until all is written: an interrupt may come between
             limits = self._limits = program.limits(rows, scored, units)
             record[PASS["limits"]], record[PASS["count"]] = limits.ctypes.data, len(limits)
             record[PASS["rows"]], record[PASS["scored_rows"]] = rows, scored

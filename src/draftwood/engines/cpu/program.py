@@ -73,7 +73,7 @@ class Program:
         self._q, self._k, self._v = floats(queries), floats(keys), floats(keys)
         self._heads, self._heads_rounded = floats(queries), _records(queries)
         self._gate, self._up, self._gate_rounded = floats(inner), floats(inner), _records(inner)
-        self._part_rows = -1
+        self._part_size = 0
         self._parts = np.zeros(0, dtype=np.float32)
         self.positions = 0  # of the rotary tables
         self._tables: dict[bool, NDArray[np.float32]] = {}
@@ -117,29 +117,35 @@ class Program:
         """Make room for so many units of attention, and for rotary positions up to so many."""
         shape = self.weights.shape
         size = units * UNIT_ROWS * shape.heads * (self.room + PART_HEAD)
-        if self._parts.size < size:
+        # An interrupt may come between any two lines: sizes are right only when all is written.
+        if self._part_size < size:
+            self._part_size = 0
             self._parts = np.zeros(size + size // 2, dtype=np.float32)
             self.record[:, PHASE["parts"]] = self._parts.ctypes.data
+            self._part_size = self._parts.size
         if self.positions < positions:
-            self.positions = max(positions, min(2 * self.positions, shape.max_positions))
-            self._tables = {local: self._table(local) for local in (False, True)}
+            count = max(positions, min(2 * self.positions, shape.max_positions))
+            tables = {local: self._table(local, count) for local in (False, True)}
+            self.positions = 0
+            self._tables = tables
             for layer in range(shape.layers):
                 if shape.turning[layer]:
                     local = bool(shape.windows[layer] and shape.family.local_base)
                     mine = self.record[:, PHASE["layer"]] == layer + 1
                     self.record[mine, PHASE["turns"]] = self._tables[local].ctypes.data
+            self.positions = count
 
-    def _table(self, local: bool) -> NDArray[np.float32]:
+    def _table(self, local: bool, positions: int) -> NDArray[np.float32]:
         shape, factors = self.weights.shape, self.weights.factors
         if local:
             if not shape.family.local_base:
                 return np.zeros(0, dtype=np.float32)
             angles, size = frequencies(shape.rotary, shape.family.local_base, {}, None)
-            return table(angles, size, self.positions)
+            return table(angles, size, positions)
         chosen = factors.get("all", factors.get("short"))
         wide = None if chosen is None else chosen.astype(np.float64)
         angles, size = frequencies(shape.rotary, shape.base, shape.scaling, wide)
-        return table(angles, size, self.positions)
+        return table(angles, size, positions)
 
     # --- how it is built -----------------------------------------------------------------------------------------
 
