@@ -52,6 +52,11 @@ class Pages:
         self._note(page)
         self._shared = min(self._shared, page)  # last: an interrupt before this line leaves the pages shared
 
+    def clear(self) -> None:
+        """Write zeros to all cells, for passes whose results nobody reads."""
+        for page in self._pages:
+            page[:] = 0
+
     def share(self, length: int) -> list[Page]:
         """Return the pages of the first ``length`` cells for another text; from now on both may only read them."""
         count = -(-length // PAGE)

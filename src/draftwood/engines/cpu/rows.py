@@ -9,7 +9,8 @@ from typing import Any
 from llvmlite import ir
 
 from draftwood.engines.cpu.attention import PAGE, PART_HEAD, UNIT_ROWS
-from draftwood.engines.cpu.emit import F32, I16, I32, I64, LANES, PIECE, Body, function, vector
+from draftwood.engines.cpu.emit import F32, I32, I64, LANES, PIECE, Body, function, vector
+from draftwood.engines.cpu.formats import GROUP
 from draftwood.engines.cpu.records import PASS, PHASE
 from draftwood.engines.cpu.rounding import exponential, folded_sum, write_rounded_row
 
@@ -25,8 +26,8 @@ def rows_of_piece(body: Body, whole: Any, phase: Any, piece: Any, among: str = "
         yield row
 
 
-def padded(body: Body, width: Any) -> Any:
-    return body.and_(body.add(width, body.i64(LANES - 1)), body.i64(-LANES))
+def padded(body: Body, width: Any, to: int = LANES) -> Any:
+    return body.and_(body.add(width, body.i64(to - 1)), body.i64(-to))
 
 
 def row_of(body: Body, phase: Any, name: str, row: Any) -> Any:
@@ -72,6 +73,17 @@ def write_norms(module: ir.Module, features: frozenset[str]) -> None:
         body.ret_void()
 
 
+def write_copying(module: ir.Module, features: frozenset[str]) -> None:
+    """Write ``copied``: rows of x to y."""
+    body, (whole, phase, piece) = function(module, "copied", PIECE, features)
+    with rows_of_piece(body, whole, phase, piece) as row:
+        values, out = row_of(body, phase, "x", row), row_of(body, phase, "y", row)
+        with body.loop(0, padded(body, PHASE.number(body, phase, "width")), LANES) as i:
+            offset = body.mul(i, body.i64(4))
+            body.put(body.get(values, vector(F32), offset, align=4), out, offset, align=4)
+    body.ret_void()
+
+
 def write_rounding(module: ir.Module, features: frozenset[str]) -> None:
     """Write ``rounded``: rows of x as records to out."""
     body, (whole, phase, piece) = function(module, "rounded", PIECE, features)
@@ -86,8 +98,8 @@ def write_positions(module: ir.Module, features: frozenset[str]) -> None:
     body, (whole, phase, piece) = function(module, "turned", PIECE, features)
     size, heads = PHASE.number(body, phase, "head_size"), PHASE.number(body, phase, "heads")
     kv_heads, room = PHASE.number(body, phase, "kv_heads"), PHASE.number(body, phase, "head_room")
-    q_row = body.mul(padded(body, body.mul(heads, size)), body.i64(4))
-    k_row = body.mul(padded(body, body.mul(kv_heads, size)), body.i64(4))
+    q_row = body.mul(padded(body, body.mul(heads, size), GROUP), body.i64(4))
+    k_row = body.mul(padded(body, body.mul(kv_heads, size), GROUP), body.i64(4))
     with rows_of_piece(body, whole, phase, piece) as row:
         q, k, v = (
             body.at(PHASE.place(body, phase, name), body.mul(row, stride))
@@ -145,7 +157,9 @@ def _write_turned(body: Body, phase: Any, values: Any, position: Any) -> None:
             body.put(body.mul_add(b, cosine, body.fmul(a, sine)), second, align=4)
 
 
-def _write_cell(body: Body, layer: Any, within: Any, rows: tuple[Any, Any], heads: Any, size: Any, room: Any) -> None:
+def _write_cell(
+    body: Body, layer: Any, within: Any, rows: tuple[Any, Any], heads: Any, size: Any, room: Any
+) -> None:
     """Write a row's keys and values into its cell of a page."""
     k, v = rows
     tile, lane = body.sdiv(within, body.i64(LANES)), body.and_(within, body.i64(LANES - 1))
@@ -153,15 +167,15 @@ def _write_cell(body: Body, layer: Any, within: Any, rows: tuple[Any, Any], head
     with body.loop(0, heads) as head:
         keys = body.at(layer, body.mul(head, head_bytes))
         values = body.at(keys, body.mul(size, body.i64(2 * PAGE)))
-        column = body.at(keys, body.mul(body.add(body.mul(body.mul(tile, size), body.i64(LANES)), lane), body.i64(2)))
+        column = body.at(
+            keys, body.mul(body.add(body.mul(body.mul(tile, size), body.i64(LANES)), lane), body.i64(2))
+        )
         line = body.at(values, body.mul(body.mul(within, room), body.i64(2)))
         start = body.mul(body.mul(head, size), body.i64(4))
         with body.loop(0, size) as i:
             offset = body.mul(i, body.i64(4))
             key, value = (body.get(body.at(row, start), F32, offset, align=4) for row in (k, v))
-            both = body.to_half(
-                body.insert_element(body.insert_element(_undefined(), key, _at(0)), value, _at(1))
-            )
+            both = body.to_half(body.insert_element(body.insert_element(_undefined(), key, _at(0)), value, _at(1)))
             body.put(body.lane(both, 0), column, body.mul(i, body.i64(2 * LANES)), align=2)
             body.put(body.lane(both, 1), line, body.mul(i, body.i64(2)), align=2)
 
@@ -214,10 +228,10 @@ def _write_head_joined(body: Body, whole: Any, phase: Any, row: Any, head: Any, 
     body.store(body.f32(0.0), total)
     with body.if_then(has_sinks):
         sink = body.get(body.pointer(sinks), F32, body.mul(head, body.i64(4)), align=4)
-        body.store(_one_exponential(body, body.fsub(sink, highest)), total)
+        body.store(one_exponential(body, body.fsub(sink, highest)), total)
     with body.loop(0, chunks) as chunk:
         part = body.at(first, body.mul(chunk, next_))
-        factor = _one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
+        factor = one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
         body.store(body.mul_add(factor, body.get(part, F32, 4, align=4), body.read(total, F32)), total)
     inverse = body.fdiv(body.f32(1.0), body.read(total, F32))
     _write_values_joined(body, phase, first, next_, chunks, highest, inverse, place)
@@ -231,11 +245,11 @@ def _write_values_joined(
         body.store(body.f32(0.0), total)
         with body.loop(0, chunks) as chunk:
             part = body.at(first, body.mul(chunk, next_))
-            factor = _one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
+            factor = one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
             value = body.get(part, F32, body.mul(body.add(d, body.i64(PART_HEAD)), body.i64(4)), align=4)
             body.store(body.mul_add(factor, value, body.read(total, F32)), total)
         body.put(body.fmul(body.read(total, F32), inverse), place, body.mul(d, body.i64(4)), align=4)
 
 
-def _one_exponential(body: Body, value: Any) -> Any:
+def one_exponential(body: Body, value: Any) -> Any:
     return body.lane(exponential(body, body.splat(value, 4)), 0)

@@ -69,7 +69,9 @@ class CpuSession(CommittedText):
     @locked
     def fork(self) -> CpuSession:
         self.check(self.model)
-        return self.model.resumed(self, len(self._ids))
+        twin = self.model.resumed(self, len(self._ids))
+        twin.hidden = self.hidden
+        return twin
 
     @locked
     def close(self) -> None:
