@@ -93,7 +93,9 @@ def test_what_a_window_has_left_behind_spoils_nothing(tiny_gguf, kind):
         for start in range(3, 60 - width, width):
             (scores,) = odd.score([(session, text[start], TokenTree.build(text[start + 1 : start + width]))])
             for row in range(width):
-                assert np.array_equal(scores.raw(row), rows[start + row], equal_nan=True), f"{width}, {start + row}"
+                assert np.array_equal(scores.raw(row), rows[start + row], equal_nan=True), (
+                    f"{width}, {start + row}"
+                )
             session.keep(list(range(width - 1)))
         session.close()
 
@@ -108,7 +110,12 @@ def test_token_ids_outside_the_vocabulary_are_refused(target):
     ((session, _),) = target.open([TEXT[:5]])
     with pytest.raises(PromptError, match="outside the vocabulary"):
         target.extend([(session, [4, 320])])
-    for root, tree in ((320, NONE), (-1, NONE), (3, TokenTree.build([320])), (3, TokenTree.build([5, -2], [-1, -1]))):
+    for root, tree in (
+        (320, NONE),
+        (-1, NONE),
+        (3, TokenTree.build([320])),
+        (3, TokenTree.build([5, -2], [-1, -1])),
+    ):
         with pytest.raises(UsageError, match="outside the vocabulary"):
             target.score([(session, root, tree)])
     with pytest.raises(UsageError, match="token ids must be"):

@@ -112,7 +112,10 @@ class PassRecord:
             paths.append(path)
             self._lengths[row:end] = lengths
             self._positions[row:end] = lengths - 1 if text.positions is None else text.positions
-            units = self._add_units(row, count, lengths, int(self._cells[end - 1]) + 1, units)
+            last = int(self._cells[end - 1])
+            if last >= base + WIDEST:
+                raise CapabilityError(f"a tree has at most {WIDEST} tokens here: cut the draft")
+            units = self._add_units(row, count, lengths, last + 1, units)
             longest = max(longest, 1 + int(self._positions[row:end].max()))
             some = range(count) if text.scored is None else text.scored
             for number in some:

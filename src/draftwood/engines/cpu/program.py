@@ -193,10 +193,11 @@ class Program:
         """Return where passes that are asked for this layer leave what it reads: float32[WIDEST, width]."""
         found = self._states.get(layer)
         if found is None:
-            found = self._states[layer] = floats(self.weights.shape.width)
+            found = floats(self.weights.shape.width)
             (number,) = (i for i, phase in enumerate(self._phases) if phase.only == layer)
             for name, value in found.slots("y").items():
                 self.record[number, PHASE[name]] = value
+            self._states[layer] = found
         return found.array[:, : self.weights.shape.width]
 
     def _attention(self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any]) -> None:
