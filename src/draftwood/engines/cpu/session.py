@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -11,16 +11,16 @@ from draftwood.engines.committed import CommittedText, locked
 from draftwood.engines.cpu.pages import Page, Pages
 from draftwood.tree import TokenTree
 
-if TYPE_CHECKING:
-    from draftwood.engines.cpu.model import CpuModel
-
 
 class CpuSession(CommittedText):
-    """A text whose keys and values lie in pages; a tree's nodes lie in the cells behind it until they are kept."""
+    """A text whose keys and values lie in pages; a tree's nodes lie in the cells behind it until they are kept.
+
+    ``model`` is the `draftwood.engines.cpu.model.CpuModel` that computes its passes.
+    """
 
     replay = 0
 
-    def __init__(self, model: CpuModel, pages: Sequence[Page] = (), ids: Sequence[int] = ()) -> None:
+    def __init__(self, model: Any, pages: Sequence[Page] = (), ids: Sequence[int] = ()) -> None:
         super().__init__(model.lock)
         self.model = model
         self.pages = Pages(model.page_bytes, pages)
@@ -29,7 +29,7 @@ class CpuSession(CommittedText):
     @property
     def cache_bytes(self) -> int:
         """Bytes of the keys and values of its tokens."""
-        return self.model.token_bytes * len(self._ids)
+        return int(self.model.token_bytes) * len(self._ids)
 
     def committed(self, ids: Sequence[int]) -> None:
         """Take in text that a pass has read into the cells behind the text."""
@@ -59,7 +59,7 @@ class CpuSession(CommittedText):
 
     @locked
     def fork(self) -> CpuSession:
-        twin = self.model.resumed(self, len(self._ids))
+        twin: CpuSession = self.model.resumed(self, len(self._ids))
         twin.hidden = self.hidden
         return twin
 

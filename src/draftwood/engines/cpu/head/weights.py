@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +15,9 @@ from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.gguf_types import Codes
 from draftwood.engines.cpu.kernels import Kernels
 from draftwood.engines.cpu.packing import pack, packed_tensor
+from draftwood.engines.cpu.products import GROUP_RECORD, STEP
+from draftwood.engines.cpu.records import PASS, PHASE
+from draftwood.engines.cpu.tiles import zeros
 from draftwood.engines.cpu.weights import Matrix, Vector, Weights
 from draftwood.engines.heads.weights import HeadWeights
 from draftwood.errors import CapabilityError
@@ -22,6 +26,7 @@ KIND = "Q8_0"
 """How a head's own matrices are kept. With 5 bits it would agree less often, and a step would be hardly shorter."""
 
 _LAYER = "midlayer."
+_PIECE_OF_ROWS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
 class PackedHead:
@@ -73,7 +78,9 @@ class PackedHead:
         return sum(one.packed.nbytes for one in (self.fuse, self.output, *self.matrices[0].values()))
 
     def _matrix(self, name: str) -> Matrix:
-        return self._made(KIND, pack(rounded(np.asarray(self._tensors[name])), FORMATS[KIND]), *self._tensors[name].shape)
+        tensor = np.asarray(self._tensors[name])
+        return self._made(KIND, pack(rounded(tensor, self._kernels), FORMATS[KIND]), *tensor.shape)
+
 
     def _made(self, kind: str, packed: NDArray[Any], outputs: int, inputs: int) -> Matrix:
         kernels = self._kernels
@@ -95,18 +102,24 @@ class PackedHead:
         return padded
 
 
-def rounded(matrix: NDArray[Any]) -> Codes:
-    """Round a matrix [outputs, inputs] to 8 bits per group of 32, as GGUF's type Q8_0 has it."""
-    outputs, inputs = matrix.shape
-    groups = matrix.astype(np.float32, copy=False).reshape(outputs, inputs // GROUP, GROUP)
-    largest = np.maximum(groups.max(-1), -groups.min(-1))
-    scale = (largest * np.float32(1 / 127)).astype(np.float16)
-    step = scale.astype(np.float32)
-    inverse = np.where(step > 0, np.float32(1) / np.where(step > 0, step, np.float32(1)), np.float32(0))
-    steps = groups * inverse[..., None]
-    np.clip(np.rint(steps, out=steps), -127, 127, out=steps)
-    steps += np.float32(FORMATS[KIND].offset)
-    return Codes(codes=steps.astype(np.uint8).reshape(outputs, inputs), scale=scale)
+def rounded(matrix: NDArray[Any], kernels: Kernels) -> Codes:
+    """Round a matrix [outputs, inputs] to 8 bits per group of 32, as GGUF's type Q8_0 has it.
+
+    The compiled function that rounds the inputs of products does it, ten times as fast as numpy would.
+    """
+    rows = np.ascontiguousarray(matrix, dtype=np.float32)
+    outputs, inputs = rows.shape
+    records = zeros((outputs, inputs // GROUP, GROUP_RECORD), np.uint8)
+    whole, phase = np.zeros(len(PASS), np.int64), np.zeros(len(PHASE), np.int64)
+    whole[PASS["rows"]] = phase[PHASE["per_rows"]] = outputs
+    for slot, value in (
+        ("x", rows.ctypes.data), ("x_stride", rows.strides[0]), ("out", records.ctypes.data),
+        ("out_stride", records.strides[0]), ("width", inputs),
+    ):  # fmt: skip
+        phase[PHASE[slot]] = value
+    _PIECE_OF_ROWS(kernels["rounded"])(whole.ctypes.data, phase.ctypes.data, 0)
+    codes = (records[..., :GROUP] ^ np.uint8(FORMATS[KIND].offset)).reshape(outputs, inputs)
+    return Codes(codes=codes, scale=records[..., STEP : STEP + 4].view(np.float32)[..., 0].astype(np.float16))
 
 
 def _shape(weights: HeadWeights) -> Shape:
