@@ -14,6 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 from draftwood.engines.cpu.emit import F32, I1, I16, I32, I64, LANES, PIECE, POINTER, VOID, Body, function, vector
+from draftwood.engines.cpu.formats import GROUP
 from draftwood.engines.cpu.records import PASS, PHASE
 from draftwood.engines.cpu.rounding import exponential, tanh
 
@@ -87,7 +88,7 @@ class _Block:
         self.values_at = body.add(self.keys_at, body.mul(self.size, body.i64(2 * PAGE)))
 
     def _padded(self, width: Any) -> Any:
-        return self.body.and_(self.body.add(width, self.body.i64(LANES - 1)), self.body.i64(-LANES))
+        return self.body.and_(self.body.add(width, self.body.i64(GROUP - 1)), self.body.i64(-GROUP))
 
     def _of_row(self, name: str, row: Any) -> Any:
         place = PASS.place(self.body, self.whole, name)

@@ -96,6 +96,11 @@ class Body(ir.IRBuilder):
     def put(self, value: Any, pointer: Any, offset: Any = 0, align: int = 1) -> None:
         self.store(value, self.at(pointer, offset), align=align)
 
+    def prefetch(self, pointer: Any) -> None:
+        """Ask for a line of memory that will be read soon; any address will do."""
+        zero, near, data = (ir.Constant(I32, number) for number in (0, 3, 1))
+        self.call_named("llvm.prefetch.p0", VOID, [pointer, zero, near, data])
+
     def room(self, kind: ir.Type, count: int = 1) -> Any:
         """Return memory of this call, made once at its entry; its content is undefined."""
         with self.goto_block(self._entry):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal
 
+from draftwood.engines.cpu.turns import Scaling
 from draftwood.errors import ModelError, UnsupportedModelError
 
 
@@ -26,9 +28,13 @@ class Family:
     root_embedding
         Whether embeddings are multiplied by the root of the width.
     every
-        Of so many layers the last sees the whole text, the others a window; 0: all see as much.
+        Of so many layers the last sees the whole text, the others a window; 1: all have the window, 0: none has.
+    window
+        The window where the file names none.
+    local
+        Whether layers with a window turn by frequencies of their own, which are never stretched.
     local_base
-        Base of the rotary positions of layers with a window; 0: as the others.
+        The base of these; 0: as the others.
     still
         Every so manyth layer has no rotary positions; 0: all have.
     """
@@ -39,23 +45,26 @@ class Family:
     norms: Literal["before", "after", "both"] = "before"
     root_embedding: bool = False
     every: int = 0
+    window: int = 0
+    local: bool = False
     local_base: float = 0.0
     still: int = 0
 
 
 FAMILIES = {
-    "llama": Family(pairs="neighbours"),
+    "llama": Family(pairs="neighbours"),  # mistral and mixtral too
     "qwen2": Family(),
     "qwen3": Family(head_norm="head"),
+    "qwen3moe": Family(head_norm="head"),
     "gemma": Family(gate="gelu", root_embedding=True),
-    "gemma2": Family(gate="gelu", root_embedding=True, norms="both", every=2),
+    "gemma2": Family(gate="gelu", root_embedding=True, norms="both", every=2, window=4096),
     "gemma3": Family(
-        gate="gelu", root_embedding=True, norms="both", head_norm="head", every=6, local_base=10000.0
+        gate="gelu", root_embedding=True, norms="both", head_norm="head", every=6, local=True, local_base=10000.0
     ),
-    "phi3": Family(),
+    "phi3": Family(every=1),
     "smollm3": Family(pairs="neighbours", still=4),
     "granite": Family(pairs="neighbours"),
-    "olmo2": Family(head_norm="row", norms="after"),
+    "olmo2": Family(head_norm="row", norms="after", every=4, local=True),  # olmo3 too, which has windows
 }
 """By ``general.architecture`` of a file."""
 
@@ -66,7 +75,7 @@ class Shape:
 
     family: Family
     width: int
-    inner: int
+    inner: int  # of the gated unit, or of one expert's
     heads: int
     kv_heads: int
     head_size: int
@@ -77,17 +86,28 @@ class Shape:
     turning: tuple[bool, ...]  # whether the layer has rotary positions
     rotary: int
     base: float
+    local_base: float  # of layers with a window; 0: as the others
+    scaling: Scaling
     query_scale: float
-    embedding_scale: float = 1.0
-    residual_scale: float = 1.0
-    score_scale: float = 1.0
-    attention_cap: float = 0.0
-    score_cap: float = 0.0
-    scaling: Mapping[str, Any] = field(default_factory=dict)  # of rotary positions, as the file has it
+    embedding_scale: float
+    residual_scale: float
+    score_scale: float
+    attention_cap: float
+    score_cap: float
+    experts: int = 0  # 0: the gated unit is one
+    used: int = 0  # experts of a token
 
     @property
     def layers(self) -> int:
         return len(self.windows)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether texts may be longer than those of the first training, so that long factors are taken.
+
+        It is the file that decides and not the text, whose keys would have to be computed again where it grows.
+        """
+        return self.max_positions > (self.scaling.original or self.max_positions)
 
 
 class _Keys:
@@ -96,27 +116,56 @@ class _Keys:
     def __init__(self, metadata: Mapping[str, Any], kind: str) -> None:
         self._metadata, self._kind = metadata, kind
 
-    def whole(self, name: str, default: int | None = None, most: int = 1 << 24) -> int:
-        """Return a whole number from 1 on; `ModelError` if it is missing or none."""
-        found = self._metadata.get(f"{self._kind}.{name}", default)
-        if isinstance(found, list) and found and all(one == found[0] for one in found):
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._metadata.get(f"{self._kind}.{name}", default)
+
+    def _wrong(self, name: str, found: Any) -> ModelError:
+        return ModelError(f"the file says {self._kind}.{name} is {found!r:.40}: get the file again")
+
+    def whole(self, name: str, default: int | None = None, most: int = 1 << 24, least: int = 1) -> int:
+        """Return a whole number, of a list of equal ones the one; `ModelError` if it is missing or too large."""
+        found = self.get(name, default)
+        if isinstance(found, list) and found and isinstance(found[0], int):
+            if any(one != found[0] for one in found):
+                raise UnsupportedModelError(
+                    f"the CPU engine does not run models whose layers differ in {name}: llama.cpp may"
+                )
             found = found[0]
-        if isinstance(found, bool) or not isinstance(found, int) or not 0 < found <= most:
-            raise ModelError(f"the file says {self._kind}.{name} is {found!r:.40}: get the file again")
+        if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
+            raise self._wrong(name, found)
         return found
 
-    def real(self, name: str, default: float) -> float:
-        found = self._metadata.get(f"{self._kind}.{name}", default)
-        if isinstance(found, bool) or not isinstance(found, int | float) or found != found:
-            raise ModelError(f"the file says {self._kind}.{name} is {found!r:.40}: get the file again")
-        return float(found)
+    def real(self, name: str, default: float, *, positive: bool = False) -> float:
+        """Return a number that is finite and not negative; 0 stands for the default where it is ``positive``."""
+        found = self.get(name, default)
+        if isinstance(found, bool) or not isinstance(found, int | float) or not isfinite(found) or found < 0:
+            raise self._wrong(name, found)
+        return float(found or default) if positive else float(found)
 
-    def has(self, name: str) -> bool:
-        return f"{self._kind}.{name}" in self._metadata
+    def pattern(self, layers: int, every: int) -> list[bool]:
+        """Return which layers have a window."""
+        name = "attention.sliding_window_pattern"
+        found = self.get(name, every)
+        if isinstance(found, list) and len(found) >= layers and all(isinstance(one, bool) for one in found):
+            return found[:layers]
+        if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+            raise self._wrong(name, found)
+        return [found < 2 or (layer + 1) % found != 0 for layer in range(layers)]
 
-    def scaling(self) -> dict[str, Any]:
-        start = f"{self._kind}.rope.scaling."
-        return {key.removeprefix(start): value for key, value in self._metadata.items() if key.startswith(start)}
+    def scaling(self) -> Scaling:
+        factor = self.real("rope.scaling.factor", self.real("rope.scale_linear", 0.0)) or 1.0
+        kind = self.get("rope.scaling.type", "linear")
+        if kind not in ("none", "linear", "yarn", "longrope"):
+            raise UnsupportedModelError(
+                f"the CPU engine does not know positions that are scaled by {kind!r:.40}: llama.cpp may"
+            )
+        size = self.real("rope.scaling.attn_factor", 1.0, positive=True)
+        return Scaling(
+            kind, factor, self.whole("rope.scaling.original_context_length", 0, 1 << 30, least=0),
+            size * self.real("rope.scaling.yarn_attn_factor", 1.0, positive=True),
+            self.real("rope.scaling.yarn_beta_fast", 32.0, positive=True),
+            self.real("rope.scaling.yarn_beta_slow", 1.0, positive=True),
+        )  # fmt: skip
 
 
 def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
@@ -127,30 +176,82 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     kind = metadata.get("general.architecture")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:
-        raise UnsupportedModelError(f"the CPU engine does not run models of type {kind}: llama.cpp does")
+        raise UnsupportedModelError(f"the CPU engine does not run models of type {kind!s:.40}: llama.cpp may")
     keys = _Keys(metadata, str(kind))
-    if keys.has("expert_count") and keys.real("expert_count", 0):
-        raise UnsupportedModelError("the CPU engine does not run mixtures of experts: llama.cpp does")
-    width, heads = keys.whole("embedding_length"), keys.whole("attention.head_count", most=4096)
+    width, layers = keys.whole("embedding_length", most=1 << 20), keys.whole("block_count", most=1024)
+    heads, kv_heads, size = _heads(keys, width)
+    windows = _windows(keys, family, layers)
+    rotary = keys.whole("rope.dimension_count", size, size)
+    if rotary % 2:
+        raise ModelError(
+            f"the file says {rotary} numbers of a head turn, which is no even number: get the file again"
+        )
+    base = keys.real("rope.freq_base", 10000.0, positive=True)
+    if base <= 1:
+        raise ModelError(f"the file says rotary positions have the base {base}: get the file again")
+    experts, used = _experts(keys)
+    turns = keys.get("rope.scaling.finetuned", True) is not False or kind != "granite"
+    return Shape(
+        family=family, width=width, inner=_inner(keys, experts), heads=heads, kv_heads=kv_heads, head_size=size,
+        vocabulary=vocabulary, max_positions=keys.whole("context_length", most=1 << 30),
+        epsilon=keys.real("attention.layer_norm_rms_epsilon", 1e-5), windows=windows,
+        turning=tuple(turns and not (family.still and (i + 1) % family.still == 0) for i in range(layers)),
+        rotary=rotary, base=base, scaling=keys.scaling(),
+        local_base=keys.real("rope.freq_base_swa", family.local_base or base) if family.local and any(windows) else 0.0,
+        query_scale=keys.real("attention.scale", 0.0) or _divisor(kind, layers, width, heads, size) ** -0.5,
+        embedding_scale=width**0.5 if family.root_embedding else keys.real("embedding_scale", 1.0, positive=True),
+        residual_scale=keys.real("residual_scale", 1.0, positive=True),
+        score_scale=1 / keys.real("logit_scale", 1.0, positive=True),
+        attention_cap=keys.real("attn_logit_softcapping", 0.0), score_cap=keys.real("final_logit_softcapping", 0.0),
+        experts=experts, used=used,
+    )  # fmt: skip
+
+
+def _heads(keys: _Keys, width: int) -> tuple[int, int, int]:
+    """Return heads, heads of keys, and the size of one."""
+    heads = keys.whole("attention.head_count", most=4096)
     kv_heads = keys.whole("attention.head_count_kv", heads, 4096)
     size = keys.whole("attention.key_length", max(1, width // heads), 1024)
-    if heads % kv_heads or keys.whole("attention.value_length", size) != size:
-        raise ModelError(f"the file says {heads} heads with {kv_heads} of keys, and values of another size")
-    layers = keys.whole("block_count", most=1024)
-    window = int(keys.real("attention.sliding_window", 0)) if family.every or kind == "phi3" else 0
-    local = [bool(window) and (not family.every or (i + 1) % family.every != 0) for i in range(layers)]
-    rotary = keys.whole("rope.dimension_count", size, size)
-    wide = kind in ("gemma2", "gemma3") and (layers, width) in ((46, 4608), (62, 5376))  # the 27B ones
-    scale = keys.real("attention.scale", 0.0) or (width // heads if wide else size) ** -0.5
-    return Shape(
-        family=family, width=width, inner=keys.whole("feed_forward_length"), heads=heads, kv_heads=kv_heads,
-        head_size=size, vocabulary=vocabulary, max_positions=keys.whole("context_length"),
-        epsilon=keys.real("attention.layer_norm_rms_epsilon", 1e-5),
-        windows=tuple(window if here else 0 for here in local),
-        turning=tuple(not (family.still and (i + 1) % family.still == 0) for i in range(layers)),
-        rotary=rotary, base=keys.real("rope.freq_base", 10000.0), query_scale=scale,
-        embedding_scale=width**0.5 if family.root_embedding else keys.real("embedding_scale", 1.0),
-        residual_scale=keys.real("residual_scale", 1.0), score_scale=1 / keys.real("logit_scale", 1.0),
-        attention_cap=keys.real("attn_logit_softcapping", 0.0),
-        score_cap=keys.real("final_logit_softcapping", 0.0), scaling=keys.scaling(),
-    )  # fmt: skip
+    values = keys.whole("attention.value_length", size, 1024)
+    if heads % kv_heads:
+        raise ModelError(f"the file says {heads} heads share {kv_heads} heads of keys: get the file again")
+    if values != size:
+        raise UnsupportedModelError(
+            f"the CPU engine does not run models with keys of {size} and values of {values} numbers: llama.cpp may"
+        )
+    return heads, kv_heads, size
+
+
+def _windows(keys: _Keys, family: Family, layers: int) -> tuple[int, ...]:
+    if not family.every:
+        return (0,) * layers
+    window = keys.whole("attention.sliding_window", family.window, 1 << 30, least=0)
+    return tuple(window if here else 0 for here in keys.pattern(layers, family.every))
+
+
+def _experts(keys: _Keys) -> tuple[int, int]:
+    """Return how many experts there are and how many a token uses; zeros where there are none."""
+    experts = keys.whole("expert_count", 0, 1 << 12, least=0)
+    if not experts:
+        return 0, 0
+    others = ("expert_shared_count", "expert_group_count", "expert_weights_scale", "expert_gating_func")
+    neutral = (0, 1, 1.0, 1)  # none, one, no scale, softmax
+    for name, value in zip(others, neutral, strict=True):
+        if keys.get(name, value) not in (0, value):
+            raise UnsupportedModelError(
+                f"the CPU engine does not run mixtures with {name} {keys.get(name)!r:.20}: llama.cpp may"
+            )
+    return experts, keys.whole("expert_used_count", most=min(experts, 64))
+
+
+def _inner(keys: _Keys, experts: int) -> int:
+    plain = keys.get("feed_forward_length")
+    if experts and keys.get("expert_feed_forward_length"):
+        return keys.whole("expert_feed_forward_length", plain, 1 << 20)
+    return keys.whole("feed_forward_length", most=1 << 20)
+
+
+def _divisor(kind: Any, layers: int, width: int, heads: int, size: int) -> int:
+    """Return by whose root scores of attention are divided: a head's size, but for the 27B models of two families."""
+    is_large = kind in ("gemma2", "gemma3") and (layers, width) in ((46, 4608), (62, 5376))
+    return width // heads if is_large else size

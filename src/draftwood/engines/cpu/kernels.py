@@ -8,7 +8,7 @@ from threading import Lock
 
 from llvmlite import ir
 
-from draftwood.engines.cpu import attention, cells, ends, pieces, products, rows, running
+from draftwood.engines.cpu import attention, cells, ends, experts, pieces, products, rows, running
 from draftwood.engines.cpu.compiling import Linked, compiled
 from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.instructions import Instructions, chosen
@@ -20,6 +20,7 @@ _PARTS: dict[str, tuple[Callable[[ir.Module, frozenset[str]], None], ...]] = {
     "rows": (rows.write_norms, rows.write_rounding, rows.write_copying, rows.write_positions, rows.write_joined),
     "pieces": (pieces.write_products,),
     "ends": (ends.write_embedding, ends.write_last_norm),
+    "experts": (experts.write_choosing, experts.write_experts),
     "attention": (attention.write_attention, cells.write_moving),
 }
 
@@ -50,7 +51,7 @@ class Kernels:
     def _of_type(self, kind: str) -> Linked:
         def write(module: ir.Module, given: frozenset[str]) -> None:
             if kind in _FLOATS:
-                products.write_float_product(module, "product", kind, given)
+                products.write_float_product(module, "product", kind, self.instructions.dots.outputs, given)
                 ends.write_float_row_reader(module, "reader", kind, given)
             else:
                 products.write_product(module, "product", FORMATS[kind], self.instructions.dots, given)

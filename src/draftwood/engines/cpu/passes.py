@@ -14,6 +14,7 @@ from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.pieces import BEST
 from draftwood.engines.cpu.program import Asked, Program
 from draftwood.engines.cpu.records import PASS
+from draftwood.errors import CapabilityError, PromptError, UsageError
 
 Places = NDArray[np.int64]
 
@@ -90,7 +91,10 @@ class PassRecord:
         for text in texts:
             count, base = len(text.tokens), text.base
             end = row + count
-            self._tokens[row:end] = text.tokens
+            try:
+                self._tokens[row:end] = text.tokens
+            except OverflowError:
+                raise UsageError(f"token ids must be numbers of the vocabulary, not {text.tokens!r:.40}") from None
             self._texts[row:end] = text.pages.addresses.ctypes.data
             self._bases[row:end] = base
             self._cells[row:end] = np.arange(base, base + count)
@@ -113,8 +117,17 @@ class PassRecord:
                 scored += 1
             row = end
         self._alive = paths  # until the next pass
+        self._check(row, longest)
         self._finish(row, scored, units, longest, asked)
         return scored
+
+    def _check(self, rows: int, longest: int) -> None:
+        """Raise for what compiled code would read outside of the model's tables."""
+        shape, vocabulary = self._program.weights.shape, self._program.weights.embedding.outputs
+        if self._tokens[:rows].view(np.uint32).max() >= vocabulary:  # negative ids are large numbers there
+            raise UsageError(f"a draft or root has a token id outside the vocabulary [0, {vocabulary})")
+        if longest > shape.max_positions:
+            raise CapabilityError(f"the tree reaches beyond the model's {shape.max_positions} positions: cut it")
 
     def _add_units(self, row: int, count: int, lengths: Any, end: int, units: int) -> int:
         """Add the units of attention of one text's rows; returns how many there are now."""
@@ -147,6 +160,13 @@ class PassRecord:
         """Return the scores [scored, vocabulary], a view until the next pass, and the best token of each."""
         vocabulary = self._program.weights.shape.vocabulary
         return self._scores[:scored, :vocabulary], self._choices[:scored].tolist()
+
+
+def check_ids(ids: Sequence[int] | Places, vocabulary: int) -> None:
+    """Raise `PromptError` for token ids outside the vocabulary."""
+    every = np.asarray(ids)
+    if every.size and (every.dtype.kind not in "iu" or every.min() < 0 or every.max() >= vocabulary):
+        raise PromptError(f"the text has token ids outside the vocabulary [0, {vocabulary})")
 
 
 def _ways(base: int, parents: Any) -> list[list[int]]:

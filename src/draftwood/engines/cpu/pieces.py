@@ -39,13 +39,14 @@ def _tiles(body: Body, phase: Any, piece: Any) -> tuple[Any, Any]:
 
 
 def _write_call(
-    body: Body, whole: Any, phase: Any, low: Any, high: Any, which: str = "", y: Any = None, rows: str = "rows"
-) -> None:
-    """Write the call of a phase's first product, or (``_2``) of its second one."""
+    body: Body, whole: Any, phase: Any, low: Any, high: Any, which: str = "", y: Any = None, rows: str = "rows",
+    of: str = "",
+) -> None:  # fmt: skip
+    """Write the call of a phase's first product, or (``_2``) of its second one, whose x is that named by ``of``."""
     weights, core = PHASE.place(body, phase, f"weights{which}"), PHASE.number(body, phase, f"core{which}")
     y = PHASE.place(body, phase, f"y{which}") if y is None else y
     blocks, tile_bytes = (PHASE.number(body, phase, f"{name}{which}") for name in ("blocks", "tile_bytes"))
-    x, x_stride = PHASE.place(body, phase, "x"), PHASE.number(body, phase, "x_stride")
+    x, x_stride = PHASE.place(body, phase, f"x{of}"), PHASE.number(body, phase, f"x_stride{of}")
     y_stride, adds = PHASE.number(body, phase, "y_stride"), PHASE.number(body, phase, "adds")
     scale, bias = PHASE.real(body, phase, "scale"), PHASE.place(body, phase, "bias")
     count = PASS.number(body, whole, rows)
@@ -54,14 +55,26 @@ def _write_call(
     )
 
 
-def _write_gated(module: ir.Module, features: frozenset[str], name: str, activation: Any, *, rounded: bool) -> None:
+def _write_gated(
+    module: ir.Module, features: frozenset[str], name: str, activation: Any, *, rounded: bool
+) -> None:
     """Write ``y = act(core(x)) * core_2(x)`` of a piece's tiles, whose records go to out."""
     body, (whole, phase, piece) = function(module, name, PIECE, features)
     low, high = _tiles(body, phase, piece)
     for which in ("", "_2"):
-        _write_call(body, whole, phase, low, high, which)
+        _write_call(body, whole, phase, low, high, which, of=which)
+    write_gating(
+        body, phase, low, high, (body.i64(0), PASS.number(body, whole, "rows")), activation, rounded=rounded
+    )
+    body.ret_void()
+
+
+def write_gating(
+    body: Body, phase: Any, low: Any, high: Any, rows: tuple[Any, Any], activation: Any, *, rounded: bool
+) -> None:
+    """Write ``y = act(y) * y_2`` of some tiles and rows, first and end, whose records go to out."""
     start, width = body.mul(low, body.i64(4 * TILE)), body.mul(body.sub(high, low), body.i64(TILE))
-    with body.loop(0, PASS.number(body, whole, "rows")) as row:
+    with body.loop(*rows) as row:
         offset = body.add(start, body.mul(row, PHASE.number(body, phase, "y_stride")))
         gates, ups = (body.at(PHASE.place(body, phase, name), offset) for name in ("y", "y_2"))
         with body.loop(0, width, LANES) as i:
@@ -69,8 +82,9 @@ def _write_gated(module: ir.Module, features: frozenset[str], name: str, activat
             gate, up = (body.get(place, vector(F32), at, align=4) for place in (gates, ups))
             body.put(body.fmul(activation(body, gate), up), gates, at, align=4)
         if rounded:  # a record of 64 bytes for each two tiles
-            write_rounded_row(body, gates, width, body.at(row_of(body, phase, "out", row), body.mul(low, body.i64(32))))
-    body.ret_void()
+            write_rounded_row(
+                body, gates, width, body.at(row_of(body, phase, "out", row), body.mul(low, body.i64(32)))
+            )
 
 
 def _write_scores(module: ir.Module, features: frozenset[str]) -> None:
@@ -115,13 +129,13 @@ def _write_best(body: Body, line: Any, first: Any, end: Any, cap: Any, record: A
     scores, tokens = body.read(best, kind), body.read(at, whole)
     found, token = body.lane(scores, 0), body.lane(tokens, 0)
     for lane in range(1, LANES):
-        found, token = _better(body, found, token, body.lane(scores, lane), body.lane(tokens, lane))
+        found, token = better_of(body, found, token, body.lane(scores, lane), body.lane(tokens, lane))
     body.put(found, record, 0, align=4)
     body.put(token, record, 4, align=4)
     body.put(body.fold(body.read(odd, whole), body.or_), record, 8, align=4)
 
 
-def _better(body: Body, score: Any, token: Any, other: Any, other_token: Any) -> tuple[Any, Any]:
+def better_of(body: Body, score: Any, token: Any, other: Any, other_token: Any) -> tuple[Any, Any]:
     """Return the better of two scores with its token, of equal ones the lower token."""
     equal = body.and_(
         body.fcmp_ordered("==", other, score), body.icmp_unsigned("<", other_token, token)
@@ -137,11 +151,15 @@ def _write_choices(module: ir.Module, features: frozenset[str]) -> None:
     with body.loop(0, rows) as row:
         found, token = body.variable(body.f32(_LOWEST)), body.variable(ir.Constant(I32, -1))
         odd = body.variable(ir.Constant(I32, 0))
-        for place, value in ((found, body.f32(_LOWEST)), (token, ir.Constant(I32, -1)), (odd, ir.Constant(I32, 0))):
+        for place, value in (
+            (found, body.f32(_LOWEST)),
+            (token, ir.Constant(I32, -1)),
+            (odd, ir.Constant(I32, 0)),
+        ):
             body.store(value, place)
         with body.loop(0, PHASE.number(body, phase, "pieces")) as piece:
             record = body.at(best, body.mul(body.add(body.mul(piece, rows), row), body.i64(BEST)))
-            score, at = _better(
+            score, at = better_of(
                 body, body.read(found, F32), body.read(token, I32),
                 body.get(record, F32, 0, align=4), body.get(record, I32, 4, align=4),
             )  # fmt: skip

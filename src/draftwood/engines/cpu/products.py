@@ -24,6 +24,7 @@ STEP, SUMS, MINUS = 32, 36, 48
 CORE = ir.FunctionType(
     VOID, [POINTER, I64, I64, POINTER, I64, POINTER, I64, I64, I64, I64, I64, F32, POINTER]
 )  # weights, blocks, tile_bytes, x, x_stride, y, y_stride, rows, first tile, end tile, adds, scale, bias
+_AHEAD = 2048  # bytes
 ROWS = (8, 4, 3, 2, 1)
 """Numbers of rows that are computed together, whose codes are unpacked once."""
 
@@ -56,9 +57,11 @@ def write_product(module: ir.Module, name: str, form: Format, dots: Dots, featur
     body.ret_void()
 
 
-def _tile(body: Body, form: Format, dots: Dots, start: Any, blocks: Any, inputs: list[Any], part: Any) -> list[Any]:
+def _tile(
+    body: Body, form: Format, dots: Dots, start: Any, blocks: Any, inputs: list[Any], part: Any
+) -> list[Any]:
     """Write the sums of one part of a tile for a few rows; returns float32[outputs] per row."""
-    kind = vector(F32, dots.outputs)
+    kind, share = vector(F32, dots.outputs), form.group_bytes * dots.outputs // TILE
     sums = [body.variable(body.same(F32, 0.0, dots.outputs)) for _ in inputs]
     for total in sums:
         body.store(body.same(F32, 0.0, dots.outputs), total)
@@ -68,13 +71,22 @@ def _tile(body: Body, form: Format, dots: Dots, start: Any, blocks: Any, inputs:
         with body.loop(0, form.groups) as group:
             number = body.add(body.mul(block, body.i64(form.groups)), group)
             records = [body.at(row, body.mul(number, body.i64(GROUP_RECORD))) for row in inputs]
-            codes = body.at(place, body.add(body.i64(form.head_bytes), body.mul(group, body.i64(form.group_bytes))))
+            codes = body.at(
+                place, body.add(body.i64(form.head_bytes), body.mul(group, body.i64(form.group_bytes)))
+            )
+            _write_prefetch(body, codes, body.mul(part, body.i64(share)), share)
             codes = body.at(codes, body.mul(part, body.i64(4 * dots.outputs)))
             ready = [dots.prepared(body, form, step) for step in unpacked(body, form, dots, codes)]
             factors = _factors(body, form, dots, place, group, part, head)
             for total, record in zip(sums, records, strict=True):
                 body.store(_added(body, form, dots, ready, factors, record, body.read(total, kind)), total)
     return [body.read(place, kind) for place in sums]
+
+
+def _write_prefetch(body: Body, codes: Any, offset: Any, size: int) -> None:
+    """Ask for weights of a later group: the processor's own guesses end where a small page of memory does."""
+    for line in range(0, size, 64):
+        body.prefetch(body.at(codes, body.add(offset, body.i64(_AHEAD + line))))
 
 
 def _added(
@@ -154,9 +166,7 @@ def _factors(
     return found
 
 
-def _store(
-    body: Body, found: list[Any], places: list[Any], adds: Any, scale: Any, bias: Any, shift: Any
-) -> None:
+def _store(body: Body, found: list[Any], places: list[Any], adds: Any, scale: Any, bias: Any, shift: Any) -> None:
     """Write one vector of results for each of a few rows: ``y = scale * sum + bias``, or ``y += scale * sum``."""
     kind = found[0].type
     many = body.splat(scale, kind.count)
@@ -173,49 +183,76 @@ def _store(
                     body.put(body.fadd(body.get(place, kind, align=4), more), place, align=4)
 
 
-def write_float_product(module: ir.Module, name: str, kind: str, features: frozenset[str]) -> None:
+def write_float_product(module: ir.Module, name: str, kind: str, lanes: int, features: frozenset[str]) -> None:
     """Write the product for weights ``F32``, ``F16`` or ``BF16`` [tiles, inputs, 16] with rows of float32.
 
     A function of type `CORE`, in which ``blocks`` is the number of inputs. Four sums per output, of the inputs
-    ``k``, ``k + 4`` and so on, added as (0 + 1) + (2 + 3).
+    ``k``, ``k + 4`` and so on, added as (0 + 1) + (2 + 3). A few rows read the weights once, ``lanes`` outputs at a
+    time, so that their sums fit the processor's registers; that changes no sum.
     """
     body, (weights, inputs, tile_bytes, x, x_stride, y, y_stride, rows, low, high, adds, scale, bias) = function(
         module, name, CORE, features
     )
-    wide = vector(F32, TILE)
     size = 4 if kind == "F32" else 2
     with body.loop(low, high) as tile:
         start = body.at(weights, body.mul(tile, tile_bytes))
         out, shift = (body.at(place, body.mul(tile, body.i64(4 * TILE))) for place in (y, bias))
-        with body.loop(0, rows) as row:
-            sums = [body.variable(body.same(F32, 0.0)) for _ in range(4)]
-            for total in sums:
-                body.store(body.same(F32, 0.0), total)
-            values = body.at(x, body.mul(row, x_stride))
-            whole = body.and_(inputs, body.i64(-4))
-
-            def add(k: Any, total: Any, start: Any = start, values: Any = values) -> None:
-                weight = float_weights(body, kind, body.at(start, body.mul(k, body.i64(size * TILE))))
-                value = body.splat(body.get(values, F32, body.mul(k, body.i64(4)), align=4))
-                body.store(body.mul_add(weight, value, body.read(total, wide)), total)
-
-            with body.loop(0, whole, 4) as k:
-                for i in range(4):
-                    add(body.add(k, body.i64(i)), sums[i])
-            for i in range(3):
-                rest = body.add(whole, body.i64(i))
-                with body.if_then(body.icmp_signed("<", rest, inputs)):
-                    add(rest, sums[i])
-            a, b, c, d = (body.read(total, wide) for total in sums)
-            place = body.at(out, body.mul(row, y_stride))
-            _store(body, [body.fadd(body.fadd(a, b), body.fadd(c, d))], [place], adds, scale, bias, shift)
+        done = body.variable(body.i64(0))
+        body.store(body.i64(0), done)
+        for count in FLOAT_ROWS[lanes]:
+            with body.while_() as (_, end):
+                row = body.read(done, I64)
+                go = body.append_basic_block("go")
+                body.cbranch(body.icmp_signed("<=", body.add(row, body.i64(count)), rows), go, end)
+                body.position_at_end(go)
+                numbers = [body.add(row, body.i64(r)) for r in range(count)]
+                values = [body.at(x, body.mul(number, x_stride)) for number in numbers]
+                places = [body.at(out, body.mul(number, y_stride)) for number in numbers]
+                with body.loop(0, TILE, lanes) as first:
+                    here = body.at(start, body.mul(first, body.i64(size)))
+                    found = _float_sums(body, kind, lanes, here, inputs, values)
+                    offset = body.mul(first, body.i64(4))
+                    ends = [body.at(place, offset) for place in places]
+                    _store(body, found, ends, adds, scale, bias, body.at(shift, offset))
+                body.store(body.add(row, body.i64(count)), done)
     body.ret_void()
 
 
-def float_weights(body: Body, kind: str, place: Any) -> Any:
+FLOAT_ROWS = {16: (4, 2, 1), 8: (2, 1), 4: (4, 2, 1)}
+"""By lanes, numbers of rows whose four sums each fit the processor's registers beside the weights."""
+
+
+def _float_sums(body: Body, kind: str, lanes: int, start: Any, inputs: Any, rows: list[Any]) -> list[Any]:
+    """Write the sums of some outputs of a tile for a few rows; returns float32[lanes] per row."""
+    wide = vector(F32, lanes)
+    sums = [[body.variable(body.same(F32, 0.0, lanes)) for _ in range(4)] for _ in rows]
+    for total in (one for row in sums for one in row):
+        body.store(body.same(F32, 0.0, lanes), total)
+    step = TILE * (4 if kind == "F32" else 2)
+
+    def add(k: Any, which: int) -> None:
+        weight = float_weights(body, kind, body.at(start, body.mul(k, body.i64(step))), lanes)
+        for row, totals in zip(rows, sums, strict=True):
+            value = body.splat(body.get(row, F32, body.mul(k, body.i64(4)), align=4), lanes)
+            body.store(body.mul_add(weight, value, body.read(totals[which], wide)), totals[which])
+
+    whole = body.and_(inputs, body.i64(-4))
+    with body.loop(0, whole, 4) as k:
+        for i in range(4):
+            add(body.add(k, body.i64(i)), i)
+    for i in range(3):
+        rest = body.add(whole, body.i64(i))
+        with body.if_then(body.icmp_signed("<", rest, inputs)):
+            add(rest, i)
+    parts = [[body.read(total, wide) for total in row] for row in sums]
+    return [body.fadd(body.fadd(a, b), body.fadd(c, d)) for a, b, c, d in parts]
+
+
+def float_weights(body: Body, kind: str, place: Any, lanes: int = TILE) -> Any:
     if kind == "F32":
-        return body.get(place, vector(F32), align=4)
-    bits = body.get(place, vector(I16), align=2)
+        return body.get(place, vector(F32, lanes), align=4)
+    bits = body.get(place, vector(I16, lanes), align=2)
     if kind == "F16":
         return body.from_half(bits)
-    return body.bitcast(body.shl(body.zext(bits, vector(I32)), body.same(I32, 16)), vector(F32))
+    wide = body.zext(bits, vector(I32, lanes))
+    return body.bitcast(body.shl(wide, body.same(I32, 16, lanes)), vector(F32, lanes))

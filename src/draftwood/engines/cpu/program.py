@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.attention import PAGE, PART_HEAD, UNIT_ROWS, WIDEST
-from draftwood.engines.cpu.formats import GROUP, TILE
+from draftwood.engines.cpu.buffers import Buffer, MixtureBuffers, floats, records, slots_in, slots_out, slots_y
+from draftwood.engines.cpu.formats import TILE
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.products import GROUP_RECORD
 from draftwood.engines.cpu.records import PHASE, real_slot
-from draftwood.engines.cpu.turns import frequencies, table
+from draftwood.engines.cpu.turns import Scaling, frequencies, table
 from draftwood.engines.cpu.weights import Matrix, Weights
 
 _PIECE_BYTES = 16 << 10
@@ -21,7 +21,7 @@ _PIECE_BYTES = 16 << 10
 _ROW_NUMBERS = 1024
 """Numbers that a piece of rows reads."""
 Asked = tuple[Hashable, ...]
-ROWS, SCORED, TILES, UNITS, ONE = range(5)
+ROWS, SCORED, TILES, UNITS, ONE, EXPERTS = range(6)
 """What the number of a phase's pieces depends on."""
 
 
@@ -30,42 +30,10 @@ class Phase(NamedTuple):
 
     slots: dict[str, int]
     pieces: int  # `ROWS` and so on
-    per: int  # rows of a piece, or how many pieces there are
+    per: int  # rows of a piece, or how many pieces there are, for each unit or expert
     joined: bool = False  # it may begin with the phase before it
     ends: bool = False  # it belongs to the scores, which not every pass computes
     only: Hashable = None  # it runs in passes alone that are asked for this; None: in all
-
-
-class Buffer(NamedTuple):
-    """Rows of float32, or of records of rounded inputs."""
-
-    array: NDArray[Any]
-
-    @property
-    def address(self) -> int:
-        return int(self.array.ctypes.data)
-
-    def slots(self, name: str) -> dict[str, int]:
-        """Return the slots of a phase that reads it, or writes to it, as ``x``, ``y`` or ``out``."""
-        return {name: self.address, f"{name}_stride": self.stride}
-
-    def behind(self, width: int) -> Buffer:
-        """Return the part behind so many numbers, a multiple of 32."""
-        return Buffer(self.array[:, width if self.array.itemsize == 4 else width // GROUP * GROUP_RECORD :])
-
-    @property
-    def stride(self) -> int:
-        return int(self.array.strides[0])
-
-
-def floats(width: int) -> Buffer:
-    """Return zeros for rows of so many numbers, each row padded to a multiple of 32."""
-    return Buffer(np.zeros((WIDEST, -(-width // GROUP) * GROUP), dtype=np.float32))
-
-
-def records(width: int) -> Buffer:
-    """Return room for rows of so many numbers, rounded."""
-    return Buffer(np.zeros((WIDEST, -(-width // GROUP) * GROUP_RECORD), dtype=np.uint8))
 
 
 class Program:
@@ -83,7 +51,13 @@ class Program:
         self._x, self._plain, self._rounded = floats(shape.width), floats(shape.width), records(shape.width)
         self._q, self._k, self._v = floats(queries), floats(keys), floats(keys)
         self._heads, self._heads_rounded = floats(queries), records(queries)
-        self._gate, self._up, self._gate_rounded = floats(inner), floats(inner), records(inner)
+        slots = WIDEST * max(1, shape.used)
+        self._gate, self._up, self._gate_rounded = (
+            floats(inner, slots),
+            floats(inner, slots),
+            records(inner, slots),
+        )
+        self._mixture = MixtureBuffers(shape) if shape.experts else None
         self._part_rows = -1
         self._parts = np.zeros(0, dtype=np.float32)
         self.positions = 0  # of the rotary tables
@@ -124,7 +98,9 @@ class Program:
             elif phase.pieces in counts:
                 pieces = -(-counts[phase.pieces] // phase.per)
             else:
-                pieces = {TILES: phase.per, UNITS: units * phase.per, ONE: 1}[phase.pieces]
+                groups = min(self.weights.shape.experts, rows * self.weights.shape.used)
+                times = {TILES: 1, UNITS: units, ONE: 1, EXPERTS: groups}
+                pieces = times[phase.pieces] * phase.per
             opens = opens if phase.joined else first
             found.append((first, pieces, opens))
             first += pieces
@@ -142,19 +118,18 @@ class Program:
             self._tables = {local: self._table(local) for local in (False, True)}
             for layer in range(shape.layers):
                 if shape.turning[layer]:
-                    local = bool(shape.windows[layer] and shape.family.local_base)
+                    local = bool(shape.windows[layer] and shape.local_base)
                     mine = self.record[:, PHASE["layer"]] == layer + 1
                     self.record[mine, PHASE["turns"]] = self._tables[local].ctypes.data
 
     def _table(self, local: bool) -> NDArray[np.float32]:
         shape, factors = self.weights.shape, self.weights.factors
         if local:
-            if not shape.family.local_base:
+            if not shape.local_base:
                 return np.zeros(0, dtype=np.float32)
-            angles, size = frequencies(shape.rotary, shape.family.local_base, {}, None)
+            angles, size = frequencies(shape.rotary, shape.local_base, Scaling(), None)
             return table(angles, size, self.positions)
-        chosen = factors.get("all", factors.get("short"))
-        wide = None if chosen is None else chosen.astype(np.float64)
+        wide = None if factors is None else factors.astype(np.float64)
         angles, size = frequencies(shape.rotary, shape.base, shape.scaling, wide)
         return table(angles, size, self.positions)
 
@@ -167,19 +142,27 @@ class Program:
             "core": embedding.reader, "weights": embedding.packed.ctypes.data, "blocks": embedding.blocks,
             "tile_bytes": embedding.tile_bytes, "scale": real_slot(shape.embedding_scale),
         }  # fmt: skip
-        self._add("embedding", ROWS, shape.width, slots | _out(self._x))
+        self._add("embedding", ROWS, shape.width, slots | slots_out(self._x))
         for number in range(shape.layers):
             self._kept_states(number)
             self._attention(number, weights.matrices[number], weights.vectors[number])
-            self._gated_unit(weights.matrices[number], weights.vectors[number])
+            unit = self._experts if shape.experts else self._gated_unit
+            unit(weights.matrices[number], weights.vectors[number])
         self._kept_states(shape.layers)
         self._ends()
 
     def _ends(self) -> None:
         """Add the norm behind the last layer, and the scores."""
         shape, weights = self.weights.shape, self.weights
-        norm = self._norm_slots(weights.last_norm) | _in(self._x) | _y(self._plain) | _out(self._rounded)
-        self._add("last_norm_rounded" if weights.output.is_rounded else "last_norm", SCORED, shape.width, norm, ends=True)
+        norm = (
+            self._norm_slots(weights.last_norm)
+            | slots_in(self._x)
+            | slots_y(self._plain)
+            | slots_out(self._rounded)
+        )
+        self._add(
+            "last_norm_rounded" if weights.output.is_rounded else "last_norm", SCORED, shape.width, norm, ends=True
+        )
         slots = self._matrix_slots(weights.output, self._plain, self._rounded) | {
             "y_stride": 4 * self.score_width, "width": shape.vocabulary, "scale": real_slot(shape.score_scale),
             "soft_cap": real_slot(shape.score_cap), "per_piece": (per := _tiles_of(weights.output, scores=True)),
@@ -195,7 +178,7 @@ class Program:
 
     def _kept_states(self, layer: int) -> None:
         """Add the copy of what a layer reads; behind the last one, of what tokens are scored by."""
-        slots = _in(self._x) | {"width": self.weights.shape.width}
+        slots = slots_in(self._x) | {"width": self.weights.shape.width}
         if layer == self.weights.shape.layers:
             slots |= self._norm_slots(self.weights.last_norm)
         self._add("norm" if "weight" in slots else "copied", ROWS, slots["width"], slots, only=layer)
@@ -206,7 +189,7 @@ class Program:
         if found is None:
             found = self._states[layer] = floats(self.weights.shape.width)
             (number,) = (i for i, phase in enumerate(self._phases) if phase.only == layer)
-            for name, value in _y(found).items():
+            for name, value in slots_y(found).items():
                 self.record[number, PHASE[name]] = value
         return found.array[:, : self.weights.shape.width]
 
@@ -215,17 +198,18 @@ class Program:
         self._attend(layer, matrices, vectors, before, source)
 
     def _attend(
-        self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any], before: Buffer, source: Buffer
-    ) -> None:
+        self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any], before: Buffer,
+        source: Buffer,
+    ) -> None:  # fmt: skip
         """Add attention, whose queries, keys and values are made of ``before``, and rounded of ``source``."""
         shape, family = self.weights.shape, self.weights.shape.family
         for i, (name, out) in enumerate((("attn_q", self._q), ("attn_k", self._k), ("attn_v", self._v))):
             bias = vectors.get(f"{name}.bias")
-            slots = _y(out) | ({} if bias is None else {"bias": bias.ctypes.data})
+            slots = slots_y(out) | ({} if bias is None else {"bias": bias.ctypes.data})
             self._product(matrices[name], before, source, slots, joined=i > 0)
         if family.head_norm == "row":
             for name, out, joined in (("attn_q_norm", self._q, False), ("attn_k_norm", self._k, True)):
-                slots = self._norm_slots(vectors[name]) | _in(out) | _y(out)
+                slots = self._norm_slots(vectors[name]) | slots_in(out) | slots_y(out)
                 heads = shape.heads if name == "attn_q_norm" else shape.kv_heads
                 slots["width"] = heads * shape.head_size
                 self._add("norm", ROWS, slots["width"], slots, joined=joined)
@@ -241,43 +225,83 @@ class Program:
         self._add("turned", ROWS, shape.heads * shape.head_size, common)
         self._add("attention", UNITS, shape.kv_heads, common)
         ending = "_rounded" if matrices["attn_output"].is_rounded else ""
-        joined = common | _y(self._heads) | _out(self._heads_rounded)
-        self._add(f"joined{ending}", ROWS, shape.heads * shape.head_size, joined)
+        slots = common | slots_y(self._heads) | slots_out(self._heads_rounded)
+        self._add(f"joined{ending}", ROWS, shape.heads * shape.head_size, slots)
         self._into_x(matrices["attn_output"], self._heads, self._heads_rounded, vectors.get("post_attention_norm"))
 
     def _gated_unit(self, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any]) -> None:
         gate, up, down = (matrices[f"ffn_{name}"] for name in ("gate", "up", "down"))
         before, source = self._before(vectors.get("ffn_norm"), [gate, up])
-        second = self._matrix_slots(up, before, source) | _y(self._up)
-        slots = self._matrix_slots(gate, before, source) | _y(self._gate) | _out(self._gate_rounded)
-        slots |= {f"{name}_2": second[name] for name in ("core", "weights", "blocks", "tile_bytes", "y")}
-        if gate.is_rounded != up.is_rounded:
-            raise ValueError("a gate of floats beside whole numbers")  # `Weights` refuses such files
-        per = max(2, _tiles_of(gate) // 2 // 2 * 2)  # two tiles fill a group of what is rounded next
+        slots, pieces = self._gate_slots(gate, up, before, source)
         ending = "_rounded" if down.is_rounded else ""
-        self._add(f"{self.weights.shape.family.gate}_gate{ending}", TILES, -(-gate.tiles // per), slots | {"per_piece": per})
+        self._add(f"{self.weights.shape.family.gate}_gate{ending}", TILES, pieces, slots)
         self._into_x(down, self._gate, self._gate_rounded, vectors.get("post_ffw_norm"))
+
+    def _gate_slots(self, gate: Matrix, up: Matrix, plain: Buffer, rounded: Buffer) -> tuple[dict[str, int], int]:
+        """Return the slots of both products of a gated unit, and their pieces."""
+        second = self._matrix_slots(up, plain, rounded) | slots_y(self._up)
+        slots = self._matrix_slots(gate, plain, rounded) | slots_y(self._gate) | slots_out(self._gate_rounded)
+        names = ("core", "weights", "blocks", "tile_bytes", "expert_bytes", "x", "x_stride", "y")
+        slots |= {f"{name}_2": second[name] for name in names}
+        both = (gate.tile_bytes + up.tile_bytes) // 2
+        per = max(2, _PIECE_BYTES // both // 2 // 2 * 2)  # two tiles fill a group of what is rounded next
+        return slots | {"per_piece": per}, -(-gate.tiles // per)
+
+    def _experts(self, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any]) -> None:
+        """Add a mixture: see `draftwood.engines.cpu.experts`."""
+        shape, mixture = self.weights.shape, self._mixture
+        assert mixture is not None
+        router, gate, up, down = (matrices[f"ffn_{name}"] for name in ("gate_inp", "gate", "up", "down"))
+        before, source = self._before(vectors.get("ffn_norm"), [router, gate, up])
+        self._product(router, before, source, slots_y(mixture.scores))
+        slots = mixture.slots
+        self._add("experts_chosen", ROWS, shape.width, slots | slots_in(mixture.scores))
+        self._add("experts_grouped", ONE, 1, slots)
+        kinds = {matrix.is_rounded for matrix in (gate, up)}
+        for is_rounded in sorted(kinds):
+            source_, target = (source, mixture.rounded) if is_rounded else (before, mixture.plain)
+            self._add(
+                "experts_gathered",
+                ROWS,
+                shape.width,
+                slots | slots_in(source_) | slots_out(target),
+                joined=is_rounded and len(kinds) > 1,
+            )
+        both, pieces = self._gate_slots(gate, up, mixture.plain, mixture.rounded)
+        ending = "_rounded" if down.is_rounded else ""
+        self._add(f"{shape.family.gate}_experts{ending}", EXPERTS, pieces, slots | both | {"parts_of": pieces})
+        per = _tiles_of(down)
+        pieces = -(-down.tiles // per)
+        last = self._matrix_slots(down, self._gate, self._gate_rounded) | slots_y(mixture.outputs)
+        self._add("experts_product", EXPERTS, pieces, slots | last | {"per_piece": per, "parts_of": pieces})
+        norm, scale = vectors.get("post_ffw_norm"), real_slot(shape.residual_scale)
+        last = slots | slots_in(mixture.outputs) | {"width": shape.width, "scale": scale}
+        last |= slots_out(self._x) | {"adds": 1} if norm is None else slots_out(self._plain)
+        self._add("experts_added", ROWS, shape.width, last)
+        if norm is not None:
+            slots = self._norm_slots(norm) | slots_in(self._plain) | slots_out(self._x) | {"scale": scale}
+            self._add("norm_added", ROWS, shape.width, slots)
 
     def _before(self, norm: Any, matrices: list[Matrix]) -> tuple[Buffer, Buffer]:
         """Add the norm before a block, or only the rounding; return where plain and rounded inputs lie."""
         rounded = any(matrix.is_rounded for matrix in matrices)
         width = self.weights.shape.width
         if norm is not None:
-            slots = self._norm_slots(norm) | _in(self._x) | _y(self._plain) | _out(self._rounded)
+            slots = self._norm_slots(norm) | slots_in(self._x) | slots_y(self._plain) | slots_out(self._rounded)
             self._add("norm_rounded" if rounded else "norm", ROWS, width, slots)
             return self._plain, self._rounded
         if rounded:
-            self._add("rounded", ROWS, width, _in(self._x) | _out(self._rounded) | {"width": width})
+            self._add("rounded", ROWS, width, slots_in(self._x) | slots_out(self._rounded) | {"width": width})
         return self._x, self._rounded
 
     def _into_x(self, matrix: Matrix, plain: Buffer, rounded: Buffer, norm: Any) -> None:
         """Add a block's last product to x, behind a norm where the family has one there."""
         scale = real_slot(self.weights.shape.residual_scale)
         if norm is None:
-            self._product(matrix, plain, rounded, _y(self._x) | {"adds": 1, "scale": scale})
+            self._product(matrix, plain, rounded, slots_y(self._x) | {"adds": 1, "scale": scale})
             return
-        self._product(matrix, plain, rounded, _y(self._plain))
-        slots = self._norm_slots(norm) | _in(self._plain) | _out(self._x) | {"scale": scale}
+        self._product(matrix, plain, rounded, slots_y(self._plain))
+        slots = self._norm_slots(norm) | slots_in(self._plain) | slots_out(self._x) | {"scale": scale}
         self._add("norm_added", ROWS, self.weights.shape.width, slots)
 
     def _norm_slots(self, weight: Any) -> dict[str, int]:
@@ -289,7 +313,8 @@ class Program:
         return {
             "core": matrix.product, "weights": matrix.packed.ctypes.data, "blocks": matrix.blocks,
             "tile_bytes": matrix.tile_bytes, "tiles": matrix.tiles, "scale": real_slot(1.0),
-        } | _in(source)  # fmt: skip
+            "expert_bytes": matrix.expert_bytes,
+        } | slots_in(source)  # fmt: skip
 
     def _product(
         self, matrix: Matrix, plain: Buffer, rounded: Buffer, slots: dict[str, int], *, joined: bool = False,
@@ -313,15 +338,3 @@ class Program:
 def _tiles_of(matrix: Matrix, *, scores: bool = False) -> int:
     """Return how many tiles a piece takes."""
     return max(1, (4 if scores else 1) * _PIECE_BYTES // matrix.tile_bytes)
-
-
-def _in(buffer: Buffer) -> dict[str, int]:
-    return buffer.slots("x")
-
-
-def _y(buffer: Buffer) -> dict[str, int]:
-    return buffer.slots("y")
-
-
-def _out(buffer: Buffer) -> dict[str, int]:
-    return buffer.slots("out")

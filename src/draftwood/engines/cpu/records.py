@@ -81,11 +81,13 @@ PHASE = Record(
     "adds",  # 1: y += scale * W x
     "scale",
     "bias",
-    # The second product of a gated unit, of the same x.
+    # The second product of a gated unit, of the same rows; x is another where only one of both takes rounded inputs.
     "core_2",
     "weights_2",
     "blocks_2",
     "tile_bytes_2",
+    "x_2",
+    "x_stride_2",
     "y_2",
     # Rows.
     "width",
@@ -113,4 +115,14 @@ PHASE = Record(
     "rotary",
     "parts",  # float32 results of chunks
     "pieces",  # of the phase with the scores
+    # Mixtures of experts; a slot is a row and one of its experts: row * used + rank.
+    "experts",
+    "used",  # experts of a row
+    "expert_bytes",
+    "expert_bytes_2",
+    "chosen",  # int64[slots], the expert
+    "shares",  # float32[slots], what its result is multiplied by
+    "places",  # int64[slots], where the slot lies among those that are ordered by expert
+    "groups",  # int64[1 + experts, 3]: in front how many there are; of each its expert, first place, places
+    "parts_of",  # pieces of a group
 )

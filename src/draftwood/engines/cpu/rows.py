@@ -10,6 +10,7 @@ from llvmlite import ir
 
 from draftwood.engines.cpu.attention import PAGE, PART_HEAD, UNIT_ROWS
 from draftwood.engines.cpu.emit import F32, I16, I32, I64, LANES, PIECE, Body, function, vector
+from draftwood.engines.cpu.formats import GROUP
 from draftwood.engines.cpu.records import PASS, PHASE
 from draftwood.engines.cpu.rounding import exponential, folded_sum, write_rounded_row
 
@@ -25,8 +26,8 @@ def rows_of_piece(body: Body, whole: Any, phase: Any, piece: Any, among: str = "
         yield row
 
 
-def padded(body: Body, width: Any) -> Any:
-    return body.and_(body.add(width, body.i64(LANES - 1)), body.i64(-LANES))
+def padded(body: Body, width: Any, to: int = LANES) -> Any:
+    return body.and_(body.add(width, body.i64(to - 1)), body.i64(-to))
 
 
 def row_of(body: Body, phase: Any, name: str, row: Any) -> Any:
@@ -97,8 +98,8 @@ def write_positions(module: ir.Module, features: frozenset[str]) -> None:
     body, (whole, phase, piece) = function(module, "turned", PIECE, features)
     size, heads = PHASE.number(body, phase, "head_size"), PHASE.number(body, phase, "heads")
     kv_heads, room = PHASE.number(body, phase, "kv_heads"), PHASE.number(body, phase, "head_room")
-    q_row = body.mul(padded(body, body.mul(heads, size)), body.i64(4))
-    k_row = body.mul(padded(body, body.mul(kv_heads, size)), body.i64(4))
+    q_row = body.mul(padded(body, body.mul(heads, size), GROUP), body.i64(4))
+    k_row = body.mul(padded(body, body.mul(kv_heads, size), GROUP), body.i64(4))
     with rows_of_piece(body, whole, phase, piece) as row:
         q, k, v = (
             body.at(PHASE.place(body, phase, name), body.mul(row, stride))
@@ -225,10 +226,10 @@ def _write_head_joined(body: Body, whole: Any, phase: Any, row: Any, head: Any, 
     body.store(body.f32(0.0), total)
     with body.if_then(has_sinks):
         sink = body.get(body.pointer(sinks), F32, body.mul(head, body.i64(4)), align=4)
-        body.store(_one_exponential(body, body.fsub(sink, highest)), total)
+        body.store(one_exponential(body, body.fsub(sink, highest)), total)
     with body.loop(0, chunks) as chunk:
         part = body.at(first, body.mul(chunk, next_))
-        factor = _one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
+        factor = one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
         body.store(body.mul_add(factor, body.get(part, F32, 4, align=4), body.read(total, F32)), total)
     inverse = body.fdiv(body.f32(1.0), body.read(total, F32))
     _write_values_joined(body, phase, first, next_, chunks, highest, inverse, place)
@@ -242,11 +243,11 @@ def _write_values_joined(
         body.store(body.f32(0.0), total)
         with body.loop(0, chunks) as chunk:
             part = body.at(first, body.mul(chunk, next_))
-            factor = _one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
+            factor = one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
             value = body.get(part, F32, body.mul(body.add(d, body.i64(PART_HEAD)), body.i64(4)), align=4)
             body.store(body.mul_add(factor, value, body.read(total, F32)), total)
         body.put(body.fmul(body.read(total, F32), inverse), place, body.mul(d, body.i64(4)), align=4)
 
 
-def _one_exponential(body: Body, value: Any) -> Any:
+def one_exponential(body: Body, value: Any) -> Any:
     return body.lane(exponential(body, body.splat(value, 4)), 0)

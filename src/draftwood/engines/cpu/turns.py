@@ -6,9 +6,8 @@ RoPE: Su et al., 2021 (arXiv 2104.09864); YaRN: Peng et al., 2023 (arXiv 2309.00
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Context, Decimal
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,37 +17,62 @@ Doubles = NDArray[np.float64]
 _QUARTER = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
 
 
-def frequencies(rotary: int, base: float, scaling: Mapping[str, Any], factors: Doubles | None) -> tuple[Doubles, float]:
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How rotary positions are stretched, for texts longer than those that a model was first trained on.
+
+    Attributes
+    ----------
+    kind
+        ``linear`` divides every frequency by the factor, ``yarn`` the slow ones; else they stay as they are.
+    factor
+        By what.
+    original
+        Tokens of the texts of that first training; 0: not known.
+    size
+        What cosines and sines are multiplied by.
+    fast, slow
+        Turns within the original length from which on frequencies stay, and below which they are divided.
+    """
+
+    kind: str = "none"
+    factor: float = 1.0
+    original: int = 0
+    size: float = 1.0
+    fast: float = 32.0
+    slow: float = 1.0
+
+
+def frequencies(rotary: int, base: float, scaling: Scaling, factors: Doubles | None) -> tuple[Doubles, float]:
     """Return the angle per position of each pair, float64[rotary // 2], and what cosines are multiplied by.
 
-    ``scaling`` is what a file says of ``rope.scaling``; ``factors`` divide the frequencies (llama 3, long contexts).
+    ``factors`` divide single frequencies (llama 3, long contexts).
     """
     exact = Context(prec=30)
     plain = [float(exact.power(Decimal(base), Decimal(-2 * i) / Decimal(rotary))) for i in range(rotary // 2)]
-    found, size = np.array(plain), 1.0
-    kind, factor = scaling.get("type", "none"), float(scaling.get("factor", 1.0) or 1.0)
-    if factors is not None:
-        found = found / factors
-        size = float(scaling.get("attn_factor", 1.0))
-    elif kind == "linear" and factor != 1:
-        found = found / factor
-    elif kind == "yarn" and factor != 1:
-        found = _yarn(found, rotary, base, factor, scaling)
-        size = float(scaling.get("attn_factor", 1.0)) * (1 + 0.1 * math.log(factor))
-    return found, size
+    found = np.array(plain) if factors is None else np.array(plain) / factors
+    if scaling.factor == 1 or scaling.kind not in ("linear", "yarn"):
+        return found, scaling.size
+    if scaling.kind == "linear":
+        return found / scaling.factor, scaling.size
+    growth = 1 + 0.1 * max(0.0, _log(scaling.factor))
+    return _yarn(found, rotary, base, scaling), scaling.size * growth
 
 
-def _yarn(plain: Doubles, rotary: int, base: float, factor: float, scaling: Mapping[str, Any]) -> Doubles:
+def _yarn(plain: Doubles, rotary: int, base: float, scaling: Scaling) -> Doubles:
     """Slow frequencies are divided, fast ones are not, and in between a line leads from one to the other."""
-    length = float(scaling.get("original_context_length", 0)) or 4096.0
+    length = scaling.original or 4096
 
     def place(turns: float) -> float:
-        return rotary * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(base))
+        return rotary * _log(length / (turns * 2 * math.pi)) / (2 * _log(base))
 
-    low = max(0, math.floor(place(float(scaling.get("yarn_beta_fast", 32.0)))))
-    high = min(rotary - 1, math.ceil(place(float(scaling.get("yarn_beta_slow", 1.0)))))
+    low, high = max(0, math.floor(place(scaling.fast))), min(rotary - 1, math.ceil(place(scaling.slow)))
     ramp = np.clip((np.arange(rotary // 2) - low) / max(0.001, high - low), 0, 1)
-    return plain / factor * ramp + plain * (1 - ramp)
+    return plain / scaling.factor * ramp + plain * (1 - ramp)
+
+
+def _log(value: float) -> float:
+    return float(Context(prec=30).ln(Decimal(value)))
 
 
 def table(angles: Doubles, size: float, positions: int) -> NDArray[np.float32]:

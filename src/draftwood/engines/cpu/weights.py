@@ -16,19 +16,24 @@ from draftwood.engines.cpu.families import Shape, shape_of
 from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.gguf_file import GgufFile, Tensor
 from draftwood.engines.cpu.kernels import Kernels
+from draftwood.engines.cpu.gguf_types import read_floats
 from draftwood.engines.cpu.packing import packed_tensor
+from draftwood.engines.cpu.slabs import Slabs
+from draftwood.engines.cpu.tiles import zeros
 from draftwood.errors import ModelError, UnsupportedModelError
 
 Vector = NDArray[np.float32]
 Report = Callable[[int, int], None]
 """Takes bytes that are packed, and bytes in all."""
 
-_VECTORS = {"F32": np.float32, "F16": np.float16}
+_FLOATS = ("F32", "F16", "BF16")
+_NEEDLESS = ("attn_rot_embd",)
+"""Tensors of a layer that files may have and nobody reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One packed matrix and the functions for its type."""
+    """One packed matrix, or one for each expert, and the functions for its type."""
 
     kind: str
     packed: NDArray[Any]
@@ -44,16 +49,21 @@ class Matrix:
 
     @property
     def tiles(self) -> int:
-        return int(self.packed.shape[0])
+        return int(self.packed.shape[-3])
 
     @property
     def blocks(self) -> int:
         """Blocks of a tile; of floats, inputs."""
-        return int(self.packed.shape[1])
+        return int(self.packed.shape[-2])
 
     @property
     def tile_bytes(self) -> int:
-        return int(self.packed.strides[0])
+        return int(self.packed.strides[-3])
+
+    @property
+    def expert_bytes(self) -> int:
+        """Bytes from one expert's matrix to the next one's; 0 of a matrix that is one."""
+        return int(self.packed.strides[0]) if self.packed.ndim == 4 else 0
 
 
 class Weights:
@@ -67,11 +77,12 @@ class Weights:
         Matrices [vocabulary, width]; the same one where the file has no second.
     matrices, vectors
         Of each layer, by the names that GGUF gives them without ``.weight``: ``attn_q``, ``ffn_down``,
-        ``attn_q.bias``. Vectors are padded with zeros to a multiple of 32.
+        ``attn_q.bias``; of mixtures the matrices of all experts as ``ffn_gate``, ``ffn_up`` and ``ffn_down``.
+        Vectors are padded with zeros to a multiple of 32.
     last_norm
         The weights of the norm behind the last layer.
     factors
-        What frequencies of rotary positions are divided by, for short and for long texts; None: by nothing.
+        What frequencies of rotary positions are divided by; None: by nothing.
 
     Raises `UnsupportedModelError` for models or types that this engine does not run, `ModelError` for files whose
     tensors do not fit together.
@@ -81,24 +92,39 @@ class Weights:
         self.file, self._kernels = GgufFile(path), kernels
         self.path, self.metadata = path, self.file.metadata
         tensors = self.file.tensors
+        self._read: set[str] = set()
         embedding = self._tensor("token_embd.weight")
         self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
         self._report, self._done, self._all = report or (lambda done, total: None), 0, self.file.size
+        self._slabs = Slabs()
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
             self._threads = threads
             self.embedding = self._matrix(embedding, self.shape.vocabulary, self.shape.width)
-            tied = tensors.get("output.weight")
-            self.output = self._matrix(tied, self.shape.vocabulary, self.shape.width) if tied else self.embedding
+            has_output = "output.weight" in tensors
+            output = self._tensor("output.weight") if has_output else embedding
+            sizes = self.shape.vocabulary, self.shape.width
+            self.output = self._matrix(output, *sizes) if has_output else self.embedding
             for layer in range(self.shape.layers):
                 self._add_layer(f"blk.{layer}.")
         self.last_norm = self._vector("output_norm.weight", self.shape.width)
-        self.factors = {
-            name: self._vector(f"rope_{key}.weight", self.shape.rotary // 2)[: self.shape.rotary // 2]
-            for name, key in (("all", "freqs"), ("long", "factors_long"), ("short", "factors_short"))
-            if f"rope_{key}.weight" in tensors
-        }
+        self.factors = self._factors()
+        self._refuse_others()
+
+    def _factors(self) -> Vector | None:
+        """Return the factors for the texts that this file's model is for: see `Shape.is_long`."""
+        found = {}
+        for name in ("rope_freqs", "rope_factors_long", "rope_factors_short"):
+            if f"{name}.weight" in self.file.tensors:
+                pairs = self.shape.rotary // 2
+                factors = found[name] = self._vector(f"{name}.weight", pairs)[:pairs]
+                if not np.all(np.isfinite(factors) & (factors > 0)):
+                    raise ModelError(
+                        f"{name}.weight in {self.path} has factors that are 0 or less: get the file again"
+                    )
+        lengths = "long" if self.shape.is_long else "short"
+        return found.get("rope_freqs", found.get(f"rope_factors_{lengths}"))
 
     @property
     def nbytes(self) -> int:
@@ -110,54 +136,64 @@ class Weights:
         found = self.file.tensors.get(name)
         if found is None:
             raise ModelError(f"{self.path} has no tensor {name}: get the file again, or take the engine llama.cpp")
+        self._read.add(name)
         return found
 
-    def _matrix(self, tensor: Tensor, outputs: int, inputs: int, rows: Any = None) -> Matrix:
-        if tensor.shape != (outputs, inputs) and rows is None:
+    def _checked(self, tensor: Tensor, *shape: int) -> Tensor:
+        if tensor.shape != shape:
             raise ModelError(
-                f"{tensor.name} in {self.path} has the shape {tensor.shape}, not {(outputs, inputs)}: get it again"
+                f"{tensor.name} in {self.path} has the shape {tensor.shape}, not {shape}: get the file again"
             )
-        packed = packed_tensor(tensor, rows, threads=self._threads)
+        return tensor
+
+    def _matrix(self, tensor: Tensor, outputs: int, inputs: int) -> Matrix:
+        return self._part(self._checked(tensor, outputs, inputs), outputs, None)
+
+    def _part(self, tensor: Tensor, outputs: int, rows: Any) -> Matrix:
+        """Pack some rows of a matrix, or of each expert's."""
+        packed = packed_tensor(tensor, rows, threads=self._threads, room=self._slabs.zeros)
+        return self._packed(tensor.kind, packed, outputs, tensor.shape[-1])
+
+    def _packed(self, kind: str, packed: NDArray[Any], outputs: int, inputs: int) -> Matrix:
         self._done += packed.nbytes
         self._report(min(self._done, self._all), self._all)
-        kind, kernels = tensor.kind, self._kernels
-        return Matrix(kind, packed, outputs, inputs, kernels.product(kind), kernels.reader(kind))
+        return Matrix(kind, packed, outputs, inputs, self._kernels.product(kind), self._kernels.reader(kind))
 
     def _vector(self, name: str, size: int) -> Vector:
         tensor = self._tensor(name)
-        if tensor.shape != (size,) or tensor.kind not in _VECTORS:
-            raise ModelError(f"{name} in {self.path} is {tensor.kind}{list(tensor.shape)}, not {size} floats")
+        if tensor.shape != (size,) or tensor.kind not in _FLOATS:
+            raise ModelError(
+                f"{name} in {self.path} is {tensor.kind}{list(tensor.shape)}, not {size} floats: get the file again"
+            )
         padded = np.zeros(-(-size // GROUP) * GROUP, dtype=np.float32)
-        padded[:size] = np.frombuffer(tensor.data.tobytes(), dtype=_VECTORS[tensor.kind])
+        padded[:size] = read_floats(tensor.kind, tensor.data)
         return padded
 
     def _add_layer(self, start: str) -> None:
         shape = self.shape
         queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
-        matrices: dict[str, Matrix] = {}
-        fused = self.file.tensors.get(f"{start}attn_qkv.weight")
-        first = 0
+        matrices = self._attention(start, queries, keys)
+        matrices["attn_output"] = self._matrix(self._tensor(f"{start}attn_output.weight"), shape.width, queries)
+        self.matrices.append(matrices | (self._mixture(start) if shape.experts else self._gated_unit(start)))
+        self.vectors.append(self._layer_vectors(start, queries, keys))
+
+    def _attention(self, start: str, queries: int, keys: int) -> dict[str, Matrix]:
+        """Return the matrices of queries, keys and values, which may lie in one tensor."""
+        shape = self.shape
+        fused = f"{start}attn_qkv.weight" in self.file.tensors
+        found, first = {}, 0
         for name, outputs, heads in (
             ("attn_q", queries, shape.heads), ("attn_k", keys, shape.kv_heads), ("attn_v", keys, 0),
         ):  # fmt: skip
             order = self._order(heads)
-            if fused is not None:
-                rows = np.arange(first, first + outputs) if order is None else first + order
-                matrices[name] = self._matrix(self._checked(fused, queries + 2 * keys), outputs, shape.width, rows)
+            if fused:
+                tensor = self._checked(self._tensor(f"{start}attn_qkv.weight"), queries + 2 * keys, shape.width)
+                order = first + (np.arange(outputs) if order is None else order)
                 first += outputs
             else:
-                tensor = self._tensor(f"{start}{name}.weight")
-                self._checked(tensor, outputs)
-                matrices[name] = self._matrix(tensor, outputs, shape.width, order)
-        matrices["attn_output"] = self._matrix(self._tensor(f"{start}attn_output.weight"), shape.width, queries)
-        matrices |= self._gated_unit(start)
-        self.matrices.append(matrices)
-        self.vectors.append(self._layer_vectors(start, queries, keys))
-
-    def _checked(self, tensor: Tensor, outputs: int) -> Tensor:
-        if tensor.shape != (outputs, self.shape.width):
-            raise ModelError(f"{tensor.name} in {self.path} has the shape {tensor.shape}: get the file again")
-        return tensor
+                tensor = self._checked(self._tensor(f"{start}{name}.weight"), outputs, shape.width)
+            found[name] = self._part(tensor, outputs, order)
+        return found
 
     def _gated_unit(self, start: str) -> dict[str, Matrix]:
         width, inner = self.shape.width, self.shape.inner
@@ -166,10 +202,49 @@ class Weights:
         if f"{start}ffn_gate.weight" in self.file.tensors:
             gate = self._tensor(f"{start}ffn_gate.weight")
             return found | {"ffn_gate": self._matrix(gate, inner, width), "ffn_up": self._matrix(up, inner, width)}
-        self._checked(up, 2 * inner)
-        for name, first in (("ffn_gate", 0), ("ffn_up", inner)):
-            found[name] = self._matrix(up, inner, width, np.arange(first, first + inner))
+        self._checked(up, 2 * inner, width)
+        return found | self._halves(up)
+
+    def _halves(self, both: Tensor) -> dict[str, Matrix]:
+        """Return gate and up of a tensor that has both."""
+        inner = self.shape.inner
+        parts = (("ffn_gate", slice(0, inner)), ("ffn_up", slice(inner, 2 * inner)))
+        return {name: self._part(both, inner, rows) for name, rows in parts}
+
+    def _mixture(self, start: str) -> dict[str, Matrix]:
+        """Return the matrices of all experts, and the one that chooses among them."""
+        shape = self.shape
+        width, inner, experts = shape.width, shape.inner, shape.experts
+        found = {"ffn_gate_inp": self._matrix(self._tensor(f"{start}ffn_gate_inp.weight"), experts, width)}
+        if f"{start}ffn_gate_up_exps.weight" in self.file.tensors:
+            both = self._tensor(f"{start}ffn_gate_up_exps.weight")
+            found |= self._halves(self._checked(both, experts, 2 * inner, width))
+        for name, outputs, inputs in (
+            ("ffn_gate", inner, width), ("ffn_up", inner, width), ("ffn_down", width, inner),
+        ):  # fmt: skip
+            if (
+                f"{start}{name}_exps.weight" in self.file.tensors
+                or f"{start}{name}.0.weight" not in self.file.tensors
+            ):
+                if name not in found:
+                    tensor = self._tensor(f"{start}{name}_exps.weight")
+                    found[name] = self._part(self._checked(tensor, experts, outputs, inputs), outputs, None)
+            else:
+                found[name] = self._single_experts(f"{start}{name}", outputs, inputs)
         return found
+
+    def _single_experts(self, start: str, outputs: int, inputs: int) -> Matrix:
+        """Return the matrices of all experts of an older file, which has a tensor for each."""
+        tensors = [self._tensor(f"{start}.{expert}.weight") for expert in range(self.shape.experts)]
+        if len({self._checked(tensor, outputs, inputs).kind for tensor in tensors}) > 1:
+            raise UnsupportedModelError(
+                f"the experts {start} in {self.path} are of several types: get the model in another quantisation"
+            )
+        each = [packed_tensor(tensor, threads=self._threads) for tensor in tensors]
+        packed = zeros((len(each), *each[0].shape), each[0].dtype.type)
+        for place, one in zip(packed, each, strict=True):
+            place[...] = one
+        return self._packed(tensors[0].kind, packed, outputs, inputs)
 
     def _order(self, heads: int) -> NDArray[np.intp] | None:
         """Return which output goes where, so that numbers that turn together lie half a head apart."""
@@ -193,25 +268,22 @@ class Weights:
                 "attn_k_norm": keys if whole else shape.head_size,
             }
         found = {name: self._vector(f"{start}{name}.weight", size) for name, size in sizes.items()}
-        for name, size, heads in (("attn_q", queries, shape.heads), ("attn_k", keys, shape.kv_heads), ("attn_v", keys, 0)):
+        for name, size, heads in (
+            ("attn_q", queries, shape.heads),
+            ("attn_k", keys, shape.kv_heads),
+            ("attn_v", keys, 0),
+        ):
             if f"{start}{name}.bias" in self.file.tensors:
                 bias, order = self._vector(f"{start}{name}.bias", size), self._order(heads)
                 if order is not None:
                     bias[:size] = bias[order]
                 found[f"{name}.bias"] = bias
-        self._refuse_others(start)
         return found
 
-    def _refuse_others(self, start: str) -> None:
+    def _refuse_others(self) -> None:
         """Refuse tensors that this engine would leave out of the model."""
-        known = {
-            "attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_up", "ffn_gate", "ffn_down", "attn_norm",
-            "ffn_norm", "post_attention_norm", "post_ffw_norm", "attn_q_norm", "attn_k_norm",
-        }  # fmt: skip
         for name in self.file.tensors:
-            if name.startswith(start):
-                part, _, ending = name.removeprefix(start).rpartition(".")
-                if part not in known or (ending == "bias" and part not in ("attn_q", "attn_k", "attn_v")):
-                    raise UnsupportedModelError(
-                        f"the CPU engine does not know the tensor {name} of {self.path.name}: llama.cpp may"
-                    )
+            if name not in self._read and not set(name.split(".")) & set(_NEEDLESS):
+                raise UnsupportedModelError(
+                    f"the CPU engine does not know the tensor {name} of {self.path.name}: llama.cpp may"
+                )

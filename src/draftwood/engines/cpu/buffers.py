@@ -1,0 +1,81 @@
+"""Where rows lie during a pass: numbers, records of rounded inputs, and what a mixture of experts needs beside them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.cpu.attention import WIDEST
+from draftwood.engines.cpu.families import Shape
+from draftwood.engines.cpu.formats import GROUP
+from draftwood.engines.cpu.products import GROUP_RECORD
+
+
+class Buffer(NamedTuple):
+    """Rows of float32, or of records of rounded inputs."""
+
+    array: NDArray[Any]
+
+    @property
+    def address(self) -> int:
+        return int(self.array.ctypes.data)
+
+    @property
+    def stride(self) -> int:
+        return int(self.array.strides[0])
+
+    def behind(self, width: int) -> Buffer:
+        """Return the part behind so many numbers, a multiple of 32."""
+        return Buffer(self.array[:, width if self.array.itemsize == 4 else width // GROUP * GROUP_RECORD :])
+
+
+def floats(width: int, rows: int = WIDEST) -> Buffer:
+    """Return zeros for rows of so many numbers, each row padded to a multiple of 32."""
+    return Buffer(np.zeros((rows, -(-width // GROUP) * GROUP), dtype=np.float32))
+
+
+def records(width: int, rows: int = WIDEST) -> Buffer:
+    """Return room for rows of so many rounded numbers."""
+    return Buffer(np.zeros((rows, -(-width // GROUP) * GROUP_RECORD), dtype=np.uint8))
+
+
+def slots_in(buffer: Buffer) -> dict[str, int]:
+    return {"x": buffer.address, "x_stride": buffer.stride}
+
+
+def slots_y(buffer: Buffer) -> dict[str, int]:
+    return {"y": buffer.address, "y_stride": buffer.stride}
+
+
+def slots_out(buffer: Buffer) -> dict[str, int]:
+    return {"out": buffer.address, "out_stride": buffer.stride}
+
+
+class MixtureBuffers:
+    """Buffers of a mixture of experts, which all layers share; ``slots`` are those that each of its phases reads.
+
+    Attributes
+    ----------
+    scores
+        Of the experts, by row.
+    plain, rounded
+        Inputs of the slots, ordered by expert.
+    outputs
+        Results of the slots, in the same order.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        count = WIDEST * shape.used
+        self.scores = floats(shape.experts)
+        self.plain, self.rounded = floats(shape.width, count), records(shape.width, count)
+        self.outputs = floats(shape.width, count)
+        self._chosen, self._places = (np.zeros(count, dtype=np.int64) for _ in range(2))
+        self._shares = np.zeros(count, dtype=np.float32)
+        self._groups = np.zeros((1 + shape.experts, 3), dtype=np.int64)
+        self.slots = {
+            "experts": shape.experts, "used": shape.used, "chosen": self._chosen.ctypes.data,
+            "shares": self._shares.ctypes.data, "places": self._places.ctypes.data,
+            "groups": self._groups.ctypes.data,
+        }  # fmt: skip

@@ -1,0 +1,338 @@
+"""Tiny random models of every family that the CPU engine runs, as transformers has them and as GGUF files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from gguf import GGMLQuantizationType, GGUFWriter, quants
+from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
+from transformers.masking_utils import eager_mask
+
+from draftwood.engines.cpu.formats import FORMATS
+from draftwood.engines.cpu.gguf_types import dequantised, read_codes
+
+VOCAB, WINDOW, LONGEST = 150, 24, 512
+WIDTH = 256  # a block of the k-quants
+SHAPE: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": WIDTH,
+    "intermediate_size": 256,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": LONGEST,
+    "eos_token_id": None,
+    "bos_token_id": None,
+    "pad_token_id": None,
+    "tie_word_embeddings": False,
+}
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128}
+PARTIAL = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.75}
+LONG = {
+    "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 128,
+    "short_factor": np.linspace(1, 1.5, 32).tolist(), "long_factor": np.linspace(1, 12, 32).tolist(),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """One family: transformers' names of its model and settings, and what its GGUF files say beyond the sizes."""
+
+    kind: str
+    architecture: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    keys: dict[str, Any] = field(default_factory=dict)
+    neighbours: bool = False  # whether the file has the numbers that turn together side by side
+    scalings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def adds_one(self) -> bool:
+        return self.kind.startswith("Gemma")
+
+
+def _scaling(kind: str, factor: float, original: int | None = None) -> dict[str, Any]:
+    found = {"rope.scaling.type": kind, "rope.scaling.factor": factor}
+    return found if original is None else found | {"rope.scaling.original_context_length": original}
+
+
+_GEMMA = {"head_dim": 96, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 96}
+_WINDOW = {"attention.sliding_window": WINDOW}
+_EXPERTS = {"expert_count": 6, "expert_used_count": 2}
+
+TINY = {
+    "llama": Tiny("Llama", "llama", neighbours=True),
+    "llama3": Tiny("Llama", "llama", {"rope_parameters": LLAMA3}, neighbours=True),
+    "llama-linear": Tiny("Llama", "llama", {"rope_parameters": LINEAR}, _scaling("linear", 4.0), neighbours=True),
+    "llama-yarn": Tiny("Llama", "llama", {"rope_parameters": YARN}, _scaling("yarn", 4.0, 128), neighbours=True),
+    "llama-tied": Tiny("Llama", "llama", {"tie_word_embeddings": True, "head_dim": 48}, neighbours=True),
+    "mistral": Tiny("Mistral", "llama", {"sliding_window": None, "head_dim": 32}, neighbours=True),
+    "qwen2": Tiny("Qwen2", "qwen2"),
+    "qwen2-yarn": Tiny("Qwen2", "qwen2", {"rope_parameters": YARN}, _scaling("yarn", 4.0, 128)),
+    "qwen3": Tiny("Qwen3", "qwen3", {"head_dim": 96}),
+    "gemma": Tiny("Gemma", "gemma", {"head_dim": 96, "tie_word_embeddings": True}),
+    "gemma2": Tiny(
+        "Gemma2", "gemma2",
+        _GEMMA | {"sliding_window": WINDOW, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0},
+        _WINDOW | {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0},
+    ),
+    "gemma3": Tiny(
+        "Gemma3", "gemma3",
+        _GEMMA
+        | {
+            "sliding_window": WINDOW,
+            "num_hidden_layers": 7,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+        _WINDOW | _scaling("linear", 8.0) | {"rope.freq_base": 1e6},
+    ),
+    "phi3": Tiny("Phi3", "phi3", {"sliding_window": WINDOW, "rope_parameters": PARTIAL}, _WINDOW),
+    "phi3-long": Tiny(
+        "Phi3", "phi3", {"rope_parameters": LONG, "original_max_position_embeddings": 128},
+        {"rope.scaling.original_context_length": 128, "rope.scaling.attn_factor": (1 + np.log(4) / np.log(128)) ** 0.5},
+    ),
+    "smollm3": Tiny("SmolLM3", "smollm3", {"num_hidden_layers": 5}, neighbours=True),
+    "granite": Tiny(
+        "Granite", "granite",
+        {"embedding_multiplier": 6.0, "residual_multiplier": 0.3, "attention_multiplier": 0.05, "logits_scaling": 4.0},
+        {"embedding_scale": 6.0, "residual_scale": 0.3, "attention.scale": 0.05, "logit_scale": 4.0},
+        neighbours=True,
+    ),
+    "olmo2": Tiny("Olmo2", "olmo2"),
+    "olmo3": Tiny(
+        "Olmo3", "olmo2", {"num_hidden_layers": 5, "sliding_window": WINDOW}, _WINDOW
+    ),
+    "qwen3moe": Tiny(
+        "Qwen3Moe", "qwen3moe",
+        {"head_dim": 64, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 256, "norm_topk_prob": True},
+        _EXPERTS | {"expert_feed_forward_length": 256},
+    ),
+    "mixtral": Tiny(
+        "Mixtral", "llama", {"num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": None}, _EXPERTS,
+        neighbours=True,
+    ),
+}  # fmt: skip
+
+
+def build(name: str, seed: int = 0, **settings: Any) -> Any:
+    """Return a model with random weights, norms and biases too, whose cache has 16 bits as ours."""
+    torch.manual_seed(seed)
+    tiny = TINY[name]
+    kind = f"{tiny.kind}TextConfig" if tiny.kind == "Gemma3" else f"{tiny.kind}Config"
+    config = getattr(transformers, kind)(**SHAPE | tiny.settings | settings)
+    config._attn_implementation = "half_cache"
+    model = getattr(transformers, f"{tiny.kind}ForCausalLM")(config).eval()
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(0, parameter.shape[-1] ** -0.5)
+            elif parameter_name.endswith("bias"):
+                parameter.normal_(0, 0.5)
+            else:
+                parameter.uniform_(-0.5 if tiny.adds_one else 0.5, 0.5 if tiny.adds_one else 1.5)
+    return model
+
+
+def _half_attention(
+    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None,
+    softcap: float | None = None, **kwargs: Any,
+) -> tuple[Any, None]:  # fmt: skip
+    """Attention over keys and values that were rounded to float16."""
+    groups = query.shape[1] // key.shape[1]
+    key, value = (one.half().float().repeat_interleave(groups, 1) for one in (key, value))
+    scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    weights = torch.softmax(scores + attention_mask, dim=-1)
+    return (weights @ value).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("half_cache", _half_attention)
+AttentionMaskInterface.register("half_cache", eager_mask)
+
+
+def scores_of(model: Any, ids: list[int]) -> np.ndarray:
+    """Return the scores of every position, float32[tokens, vocabulary]."""
+    with torch.inference_mode():
+        return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float().numpy()
+
+
+_NAMES = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up", "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp",
+}  # fmt: skip
+_AFTER = {
+    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}  # fmt: skip
+_ENDS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
+    """Return the tensors of a GGUF file, by their names there."""
+    tiny, config = TINY[name], model.config
+    names = _NAMES | (_AFTER if tiny.kind.startswith(("Gemma2", "Gemma3", "Olmo")) else {})
+    found: dict[str, np.ndarray] = {}
+    for full, value in model.state_dict().items():
+        if full == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        tensor = value.float().numpy()
+        if tiny.adds_one and full.endswith("norm.weight"):
+            tensor = tensor + 1
+        if not full.startswith("model.layers."):
+            part, ending = full.rsplit(".", 1)
+            found[f"{_ENDS[part]}.{ending}"] = tensor
+            continue
+        _, _, number, rest = full.split(".", 3)
+        start = f"blk.{number}."
+        if rest == "mlp.experts.gate_up_proj":
+            found[f"{start}ffn_gate_exps.weight"], found[f"{start}ffn_up_exps.weight"] = np.split(
+                tensor, 2, axis=1
+            )
+        elif rest == "mlp.experts.down_proj":
+            found[f"{start}ffn_down_exps.weight"] = tensor
+        else:
+            part, ending = rest.rsplit(".", 1)
+            heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}.get(names[part])
+            found[f"{start}{names[part]}.{ending}"] = (
+                _beside(tensor, heads) if tiny.neighbours and heads else tensor
+            )
+    return found | _factors(config)
+
+
+def _beside(tensor: np.ndarray, heads: int) -> np.ndarray:
+    """Lay the rows that turn together side by side, as the converter does for some families."""
+    return tensor.reshape(heads, 2, -1, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
+
+
+def _factors(config: PretrainedConfig) -> dict[str, np.ndarray]:
+    rope = config.rope_parameters
+    if rope.get("rope_type") == "longrope":
+        return {
+            f"rope_factors_{which}.weight": np.array(rope[f"{which}_factor"], np.float32)
+            for which in ("long", "short")
+        }
+    if rope.get("rope_type") != "llama3":
+        return {}
+    size = config.hidden_size // config.num_attention_heads
+    waves = 2 * np.pi * rope["rope_theta"] ** (np.arange(0, size, 2) / size)
+    turns = rope["original_max_position_embeddings"] / waves
+    smooth = (turns - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])
+    smooth = np.clip(smooth, 0, 1)
+    return {"rope_freqs.weight": (1 / (smooth + (1 - smooth) / rope["factor"])).astype(np.float32)}
+
+
+def write(
+    path: Path, name: str, tensors: dict[str, np.ndarray], config: PretrainedConfig,
+    kind: Callable[[str], str] = lambda name: "F32", keys: dict[str, Any] | None = None,
+) -> Path:  # fmt: skip
+    """Write a GGUF file; ``kind`` says of which type a matrix is, ``keys`` are added to what the file says."""
+    tiny = TINY[name]
+    writer = GGUFWriter(path, tiny.architecture)
+    for key, value in (_sizes(config) | tiny.keys | (keys or {})).items():
+        add = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string, list: writer.add_array}
+        if value is not None:
+            add.get(type(value), writer.add_float32)(f"{tiny.architecture}.{key}", value)
+    writer.add_tokenizer_model("no_vocab")
+    for tensor_name, tensor in tensors.items():
+        chosen = "F32" if tensor.ndim == 1 else kind(tensor_name)
+        _add(writer, tensor_name, tensor, chosen)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _sizes(config: PretrainedConfig) -> dict[str, Any]:
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    rope = config.rope_parameters
+    return {
+        "vocab_size": config.vocab_size, "context_length": config.max_position_embeddings,
+        "embedding_length": config.hidden_size, "block_count": config.num_hidden_layers,
+        "feed_forward_length": config.intermediate_size, "attention.head_count": config.num_attention_heads,
+        "attention.head_count_kv": config.num_key_value_heads, "attention.key_length": head,
+        "attention.value_length": head, "attention.layer_norm_rms_epsilon": float(config.rms_norm_eps),
+        "rope.dimension_count": int(head * rope.get("partial_rotary_factor", 1)),
+        "rope.freq_base": float(rope.get("rope_theta", 10000.0)),
+    }  # fmt: skip
+
+
+def raw(tensor: np.ndarray, kind: str) -> np.ndarray:
+    """Return a tensor's bytes in a type of GGUF."""
+    if kind in ("Q4_K", "Q6_K"):  # which gguf reads, but cannot write
+        return simple_k(tensor, kind)
+    return quants.quantize(tensor, GGMLQuantizationType[kind])
+
+
+def simple_k(tensor: np.ndarray, kind: str) -> np.ndarray:
+    """Quantise the plainest way: one scale per block of 256."""
+    blocks = tensor.reshape(-1, 256)
+    out = np.zeros((len(blocks), 144 if kind == "Q4_K" else 210), np.uint8)
+    if kind == "Q4_K":
+        least = blocks.min(1, keepdims=True)
+        scale = (
+            ((blocks.max(1, keepdims=True) - least) / 15 / 32).astype(np.float16),
+            (-least / 32).astype(np.float16),
+        )
+        wide = [one.astype(np.float32) for one in scale]
+        codes = np.clip(np.rint((blocks + 32 * wide[1]) / (32 * wide[0])), 0, 15).astype(np.uint8)
+        out[:, 0:2], out[:, 2:4] = scale[0].view(np.uint8), scale[1].view(np.uint8)
+        out[:, 4:12], out[:, 12:16] = 32, 0
+        out[:, 4:12] = 32
+        out[:, 12:16] = 0x00
+        # groups 4 to 7 take their upper two bits from bytes 0 to 7, their lower four from bytes 8 to 11
+        out[:, 4:12] = 32 | (0x80 if 32 >> 4 & 2 else 0)
+        halves = codes.reshape(-1, 4, 2, 32)
+        out[:, 16:] = (halves[:, :, 0] | halves[:, :, 1] << 4).reshape(-1, 128)
+    else:
+        scale = (np.abs(blocks).max(1, keepdims=True) / 31 / 32).astype(np.float16)
+        codes = np.clip(np.rint(blocks / (32 * scale.astype(np.float32))) + 32, 0, 63).astype(np.uint8)
+        parts = codes.reshape(-1, 2, 4, 32)
+        low, high = parts & 15, parts >> 4
+        out[:, :128] = np.stack((low[:, :, 0] | low[:, :, 2] << 4, low[:, :, 1] | low[:, :, 3] << 4), 2).reshape(
+            -1, 128
+        )
+        out[:, 128:192] = (high[:, :, 0] | high[:, :, 1] << 2 | high[:, :, 2] << 4 | high[:, :, 3] << 6).reshape(
+            -1, 64
+        )
+        out[:, 192:208], out[:, 208:210] = 32, scale.view(np.uint8)
+    return out.reshape(*tensor.shape[:-1], -1)
+
+
+def _add(writer: GGUFWriter, name: str, tensor: np.ndarray, kind: str) -> None:
+    if kind == "F32":
+        writer.add_tensor(name, np.ascontiguousarray(tensor))
+    elif kind == "F16":
+        writer.add_tensor(name, tensor.astype(np.float16))
+    else:
+        writer.add_tensor(name, raw(tensor, kind), raw_dtype=GGMLQuantizationType[kind])
+
+
+def rounded(tensor: np.ndarray, kind: str) -> np.ndarray:
+    """Return the weights that a file of this type holds, as float32."""
+    if kind == "F32":
+        return tensor
+    if kind == "F16":
+        return tensor.astype(np.float16).astype(np.float32)
+    if kind == "BF16":
+        return quants.dequantize(raw(tensor, kind), GGMLQuantizationType.BF16).reshape(tensor.shape)
+    bytes_ = raw(tensor, kind)
+    flat = dequantised(read_codes(kind, bytes_.reshape(-1, bytes_.shape[-1])), FORMATS[kind])
+    return flat.reshape(tensor.shape)
