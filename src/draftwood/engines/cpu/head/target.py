@@ -91,11 +91,11 @@ class HeadTarget:
     @locked
     def grow(self, requests: Sequence[Request]) -> list[ReducedScores]:
         """As `GrowingTarget.grow`; -1 is the last pair that was read."""
-        found = grown(requests, self._grow)
-        if all(len(parts) == 1 for parts in found):
-            views = [part for (part,) in found]
+        if any(max(parents) >= session.nodes for session, _, parents in requests):  # passes that overwrite scores
+            copied = grown(requests, lambda some: [rows.copy() for rows in self._grow(some)])
+            views = [np.concatenate(parts) for parts in copied]
         else:
-            views = [np.concatenate(parts) for parts in found]
+            views = self._grow(requests)
         return [ReducedScores(scores, self._ids) for scores in self._lend(views)]
 
     def _grow(self, requests: Sequence[Request]) -> list[Floats]:
