@@ -34,6 +34,10 @@ class Buffer(NamedTuple):
     def stride(self) -> int:
         return int(self.array.strides[0])
 
+    def behind(self, width: int) -> Buffer:
+        """Return the part behind so many numbers, a multiple of 32."""
+        return Buffer(self.array[:, width if self.array.itemsize == 4 else width // GROUP * GROUP_RECORD :])
+
 
 def floats(width: int, rows: int = WIDEST) -> Buffer:
     """Return zeros for rows of so many numbers, each row padded to a multiple of 32."""

@@ -58,7 +58,7 @@ class Program:
             records(inner, slots),
         )
         self._mixture = MixtureBuffers(shape) if shape.experts else None
-        self._part_size = 0
+        self._part_rows = -1
         self._parts = np.zeros(0, dtype=np.float32)
         self.positions = 0  # of the rotary tables
         self._tables: dict[bool, NDArray[np.float32]] = {}
@@ -184,7 +184,7 @@ class Program:
 
     def _kept_states(self, layer: int) -> None:
         """Add the copy of what a layer reads; behind the last one, of what tokens are scored by."""
-        slots = self._x.slots("x") | {"width": self.weights.shape.width}
+        slots = slots_in(self._x) | {"width": self.weights.shape.width}
         if layer == self.weights.shape.layers:
             slots |= self._norm_slots(self.weights.last_norm)
         self._add("norm" if "weight" in slots else "copied", ROWS, slots["width"], slots, only=layer)
@@ -195,7 +195,7 @@ class Program:
         if found is None:
             found = floats(self.weights.shape.width)
             (number,) = (i for i, phase in enumerate(self._phases) if phase.only == layer)
-            for name, value in found.slots("y").items():
+            for name, value in slots_y(found).items():
                 self.record[number, PHASE[name]] = value
             self._states[layer] = found
         return found.array[:, : self.weights.shape.width]
@@ -205,13 +205,9 @@ class Program:
         self._attend(layer, matrices, vectors, before, source)
 
     def _attend(
-        self,
-        layer: int,
-        matrices: Mapping[str, Matrix],
-        vectors: Mapping[str, Any],
-        before: Buffer,
+        self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any], before: Buffer,
         source: Buffer,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add attention, whose queries, keys and values are made of ``before``, and rounded of ``source``."""
         shape, family = self.weights.shape, self.weights.shape.family
         for i, (name, out) in enumerate((("attn_q", self._q), ("attn_k", self._k), ("attn_v", self._v))):
